@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// manageLocked updates the managedFields of obj, which replaces live (nil: is new). An apply has
-// done that itself.
+// manageLocked updates the managedFields of obj, which replaces live (nil: is new). Applies and
+// writes of a scale have done that themselves.
 func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unstructured) error {
-	if r.Verb == "apply" {
+	if r.Verb == "apply" || r.Subresource == "scale" {
 		return nil
 	}
 	fields, err := t.fieldManager(r.Subresource)

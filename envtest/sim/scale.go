@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // scalePaths are the fields of a kind with a scale subresource, such as ".spec.replicas". The
@@ -42,24 +44,18 @@ func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructur
 		return nil, t.notFound(r.Name)
 	}
 	scale := &table{definition: definition{Resource: scaleResource(t.Resource), builtIn: true}}
-	var u *unstructured.Unstructured
-	var err error
-	switch r.Verb {
-	case "get":
+	if r.Verb == "get" {
 		current, err := t.scaleOf(live)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
 		return r.answer(http.StatusOK, current)
-	case "update":
-		if err = r.writeOptions("UpdateOptions"); err == nil {
-			u, err = r.decode(scale)
-		}
-	case "patch":
-		u, err = patchedScale(r, t, scale, live)
-	default:
-		return nil, unsupported(r)
 	}
+	old, fields, err := t.scaleBefore(live)
+	if err != nil {
+		return nil, err
+	}
+	u, err := r.newScale(scale, old)
 	if err != nil {
 		return nil, err
 	}
@@ -69,40 +65,87 @@ func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructur
 	if err := r.matchName(u); err != nil {
 		return nil, err
 	}
-	return s.rescaleLocked(r, t, live, u)
+	if live == nil {
+		return nil, t.notFound(r.Name)
+	}
+	if r.Verb == "apply" && !t.builtIn { // the real server fails, too
+		return nil, fmt.Errorf("failed to convert new object (/%s; autoscaling/v1, Kind=Scale) to proper version: "+
+			"request to convert CR to an invalid group/version: autoscaling/v1", r.Name)
+	}
+	if manager, err := scale.fieldManager("scale"); err != nil {
+		return nil, err
+	} else if r.Verb != "apply" {
+		manager.UpdateNoErrors(old, u, r.fieldManager())
+	}
+	managed, err := fields.ToParent(u.GetManagedFields())
+	if err != nil {
+		return nil, err
+	}
+	return s.rescaleLocked(r, t, live, u, managed)
 }
 
 func scaleResource(of Resource) Resource {
 	return Resource{Group: "autoscaling", Version: "v1", Kind: "Scale", Name: of.Name, Namespaced: of.Namespaced}
 }
 
-// patchedScale returns what a patch makes of the scale of live.
-func patchedScale(r *Request, t, scale *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	p, err := r.patch(scale.codec())
-	if err != nil {
-		return nil, err
+// scaleBefore returns the scale of live (nil: none) with its managedFields, and what translates
+// those to the managedFields of live.
+func (t *table) scaleBefore(live *unstructured.Unstructured) (*unstructured.Unstructured, *managedfields.ScaleHandler, error) {
+	if live == nil {
+		return nil, nil, nil
 	}
 	current, err := t.scaleOf(live)
 	if current == nil {
-		return nil, err
+		return nil, nil, err
+	}
+	path, _ := t.scale.fields()
+	var steps []any
+	for _, step := range path {
+		steps = append(steps, step)
+	}
+	replicas, err := fieldpath.MakePath(steps...)
+	if err != nil {
+		return nil, nil, err
+	}
+	fields := managedfields.NewScaleHandler(live.GetManagedFields(), t.gv(),
+		managedfields.ResourcePathMappings{t.gv().String(): replicas, t.stored.GroupVersion().String(): replicas})
+	if current.ManagedFields, err = fields.ToSubresource(); err != nil {
+		return nil, nil, err
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
-	if err != nil {
-		return nil, err
-	}
-	return p.merged(&unstructured.Unstructured{Object: content})
+	return &unstructured.Unstructured{Object: content}, fields, err
 }
 
-// rescaleLocked copies the replicas of u, which is a Scale, to live.
-func (s *Server) rescaleLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*http.Response, error) {
-	if live == nil {
-		return nil, t.notFound(r.Name)
+// newScale returns what the request makes of a scale.
+func (r *Request) newScale(scale *table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	switch r.Verb {
+	case "update":
+		if err := r.writeOptions("UpdateOptions"); err != nil {
+			return nil, err
+		}
+		return r.decode(scale)
+	case "patch", "apply":
+		p, err := r.patch(scale.codec())
+		if err != nil {
+			return nil, err
+		}
+		if r.Verb == "apply" {
+			return p.applied(scale, old)
+		}
+		return p.merged(old)
 	}
+	return nil, unsupported(r)
+}
+
+// rescaleLocked copies the replicas of u, which is a Scale, to live, with the managedFields that
+// result.
+func (s *Server) rescaleLocked(r *Request, t *table, live, u *unstructured.Unstructured, managed []metav1.ManagedFieldsEntry) (*http.Response, error) {
 	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	if replicas == noReplicas {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", t.scale.specReplicas))
 	}
 	next := live.DeepCopy()
+	next.SetManagedFields(managed)
 	next.SetUID(u.GetUID())
 	next.SetResourceVersion(u.GetResourceVersion())
 	if next.GetResourceVersion() == "" {

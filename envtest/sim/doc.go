@@ -33,7 +33,8 @@
 //   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
 //     finalizers, grace periods of Pods, propagation; errors have the real reason and causes
-//   - the subresources status and scale
+//   - the subresources status and scale; binding and eviction of Pods, which respects
+//     PodDisruptionBudgets
 //   - patches: JSON, merge and strategic merge
 //   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields
 //   - fieldValidation: unknown and duplicate fields are warnings, errors, or ignored
@@ -68,9 +69,12 @@
 //     Services; the namespace of Events; replicas, selector, container names and images of
 //     workloads; the immutable fields of Pods (without the diff that ends the real message),
 //     StatefulSets, Jobs and role bindings.
-//   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
-//     approval and ephemeralcontainers fail with 501, method and path. So does an apply of the
-//     scale of a custom object, which the real server answers with an internal error.
+//   - The subresources exec, attach, portforward, proxy, log, resize, token, approval and
+//     ephemeralcontainers fail with 501, method and path. So does an apply of the scale of a custom
+//     object, which the real server answers with an internal error.
+//   - An eviction changes a PodDisruptionBudget without an entry in its managedFields. No controller
+//     computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. Only policy/v1
+//     Evictions are accepted.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the
 //     server's.
 //   - The kinds of admissionregistration.k8s.io, certificates.k8s.io, flowcontrol.apiserver.k8s.io

@@ -35,6 +35,8 @@ type WebhookAnswer struct {
 	Allowed bool
 	// Reason is the reason of a rejection, such as Invalid or Forbidden, or empty.
 	Reason string
+	// Panicked reports that the function has panicked. Code is 500 then.
+	Panicked bool
 	// Took is the time from Received to the answer.
 	Took time.Duration
 }

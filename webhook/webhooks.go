@@ -6,13 +6,16 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -67,34 +70,96 @@ type Registration struct {
 	Reinvocation admissionregistrationv1.ReinvocationPolicyType
 }
 
-// Webhooks are the webhooks of a process. New makes them.
+// Webhooks are the webhooks of a process. New makes them. Add webhooks before the manager runs.
 type Webhooks struct {
-	o Options
+	o     Options
+	added chan struct{} // has an element when a webhook was added too late
 
-	mu    sync.Mutex // guards what follows
-	wrong []error
+	mu         sync.RWMutex         // guards what follows
+	endpoints  map[string]*endpoint // by path
+	admissions []*admission         // in the order of the calls
+	hubs       map[schema.GroupKind]hub
+	policies   []*unstructured.Unstructured
+	wrong      []error
+	running    bool
 }
 
 // New makes webhooks. It starts nothing. Validate returns the mistakes of the options.
-func New(o Options) *Webhooks { return &Webhooks{o: o} }
+func New(o Options) *Webhooks {
+	return &Webhooks{o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{}}
+}
 
 // Validate returns the mistakes of the options and of the calls that added webhooks.
 func (w *Webhooks) Validate() error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	wrong := append([]error{w.o.Validate()}, w.wrong...)
+	for _, a := range w.admissions {
+		wrong = append(wrong, a.validate())
+	}
+	return errors.Join(wrong...)
+}
+
+// add calls register under the lock. Its error is a mistake of the call, such as Default.
+func (w *Webhooks) add(call string, register func() error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return errors.Join(w.wrong...)
+	err := register()
+	if w.running && err == nil {
+		err = errors.New("the manager runs already, and the API server may not know the webhook; add webhooks before Run")
+	}
+	if err == nil {
+		return
+	}
+	w.wrong = append(w.wrong, fmt.Errorf("webhook.%s: %w", call, err))
+	select {
+	case w.added <- struct{}{}:
+	default:
+	}
+}
+
+// mountLocked adds an endpoint.
+func (w *Webhooks) mountLocked(e *endpoint) error {
+	if w.endpoints[e.path] != nil {
+		return fmt.Errorf("two webhooks are named %q; set Registration.Name to a name of its own", e.name)
+	}
+	w.endpoints[e.path] = e
+	return nil
+}
+
+// endpoint returns the endpoint of a path, or nil.
+func (w *Webhooks) endpoint(path string) *endpoint {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.endpoints[path]
 }
 
 // Server implements manager.Webhooks.
-func (w *Webhooks) Server() server.Options { return w.o.Server }
+func (w *Webhooks) Server() server.Options {
+	o := w.o.Server
+	o.DisableHTTP2 = true // CVE-2023-44487: a client without a certificate could open many streams
+	return o
+}
 
-// Handler implements manager.Webhooks.
-func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler { return http.NotFoundHandler() }
+// Handler implements manager.Webhooks. The handler serves each webhook at a path that is its name,
+// such as /validate.websites.web.example.com. It answers also for webhooks that are added later.
+func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler { return newHandler(w, hooks) }
 
-// Run implements manager.Webhooks.
+// Run implements manager.Webhooks. It returns an error if a webhook is added while it runs.
 func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
-	<-ctx.Done()
-	return nil
+	w.mu.Lock()
+	w.running = true
+	err := errors.Join(w.wrong...)
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-w.added:
+		return w.Validate()
+	}
 }
 
 // Check implements manager.Webhooks.

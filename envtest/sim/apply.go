@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,7 @@ func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured
 	if !ok {
 		return nil, fmt.Errorf("sim: an apply made a %T", obj)
 	}
+	p.request.empties = emptyMetadata(t, u)
 	if u, err = p.codec.normal(u.DeepCopy()); err != nil {
 		return nil, err
 	}
@@ -51,6 +53,26 @@ func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured
 		wipe(u)
 	}
 	return u, nil
+}
+
+// emptyMetadata names the empty lists and maps in the metadata of an applied custom object. The real
+// server stores them and hides them from reads. So this apply and the next write make a version,
+// although nothing seems to change.
+func emptyMetadata(t *table, u *unstructured.Unstructured) string {
+	if t.builtIn {
+		return ""
+	}
+	metadata := object(u.Object, "metadata")
+	var names []string
+	for _, name := range []string{"annotations", "finalizers", "labels", "ownerReferences"} {
+		value, ok := metadata[name]
+		list, isList := value.([]any)
+		fields, isMap := value.(map[string]any)
+		if ok && (value == nil || isList && len(list) == 0 || isMap && len(fields) == 0) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // duplicates reports duplicate fields of the applied configuration.

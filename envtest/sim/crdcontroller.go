@@ -153,6 +153,7 @@ func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map
 		t.definition, with = d, t.store
 		t.stored = d.gvk()
 		t.stored.Version = c.storage()
+		t.convertWith(c.conversion())
 		served[d.gvr()] = true
 	}
 	if s.crdStores == nil {

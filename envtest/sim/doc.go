@@ -24,6 +24,7 @@
 //   - CustomResourceDefinitions, given to New or created later: names, conditions, several
 //     versions, status and scale, stored versions, and a deletion that removes the objects first
 //   - discovery, plain and aggregated; /version, /healthz, /livez and /readyz
+//   - OpenAPI v3, for kubectl explain, kubectl apply and client-go's openapi3
 //   - reviews of access and identity: everything is allowed, unless a rule changes the answer
 //   - Listen, which serves kubectl and other processes on a loopback port
 //   - get and list: pages with continue and remainingItemCount, resourceVersion and
@@ -32,7 +33,8 @@
 //   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
 //     finalizers, grace periods of Pods, propagation; errors have the real reason and causes
-//   - the subresources status and scale
+//   - the subresources status and scale; binding and eviction of Pods, which respects
+//     PodDisruptionBudgets
 //   - patches: JSON, merge and strategic merge
 //   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields
 //   - fieldValidation: unknown and duplicate fields are warnings, errors, or ignored
@@ -67,8 +69,12 @@
 //     Services; the namespace of Events; replicas, selector, container names and images of
 //     workloads; the immutable fields of Pods (without the diff that ends the real message),
 //     StatefulSets, Jobs and role bindings.
-//   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
-//     approval and ephemeralcontainers, and apply of a scale, fail with 501, method and path.
+//   - The subresources exec, attach, portforward, proxy, log, resize, token, approval and
+//     ephemeralcontainers fail with 501, method and path. So does an apply of the scale of a custom
+//     object, which the real server answers with an internal error.
+//   - An eviction changes a PodDisruptionBudget without an entry in its managedFields. No controller
+//     computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. Only policy/v1
+//     Evictions are accepted.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the
 //     server's.
 //   - The kinds of admissionregistration.k8s.io, certificates.k8s.io, flowcontrol.apiserver.k8s.io
@@ -77,7 +83,10 @@
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
 //   - An address or a node port that a Service names may be taken already.
 //   - Objects of one version are not converted to another. An apply in another version than the
-//     earlier ones of its manager keeps their fields.
+//     earlier ones of its manager keeps their fields. Any other write removes the managedFields
+//     entries of other versions.
+//   - An apply of a custom object with empty metadata always makes a version. In the real server
+//     that depends on its cache.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
 //   - A request for a future resourceVersion fails at once. The real server waits for three
 //     seconds.
@@ -95,11 +104,13 @@
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
 //   - autoscaling/v1 is not supported; use autoscaling/v2.
-//   - The managedFields entry of a scale has a time, and reviews have no managedFields.
-//   - The refusal of a Service with several errors may have fewer causes.
-//   - A dependent whose owner never existed is collected at once.
 //   - Discovery lists the custom kinds of a group by name. The real server has no fixed order.
-//   - OpenAPI, /metrics, /logs and the list of paths are not supported.
+//   - OpenAPI v2, /metrics, /logs and the list of paths are not supported.
+//   - OpenAPI v3 describes group versions only. The schemas of built-in kinds come from Go types:
+//     they have no enums and unions, a field is required if its JSON tag has no omitempty, and
+//     CustomResourceDefinition and APIService have no fields. Operations have no descriptions.
+//     Subresources that are not supported, and CBOR, are missing. Without package envtest/sim/crd,
+//     custom kinds accept every field.
 //   - The version is v1.36.3+sim.
 //   - SelfSubjectRulesReview answers with one rule that allows everything. No token is valid.
 //

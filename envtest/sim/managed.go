@@ -18,9 +18,13 @@ import (
 )
 
 // manageLocked updates the managedFields of obj, which replaces live (nil: is new). An apply has
-// done that itself.
+// done that itself. An object of another kind has no fields that can be managed.
 func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unstructured) error {
-	if r.Verb == "apply" {
+	switch {
+	case r.Verb == "apply":
+		return nil
+	case obj.GetKind() != t.Kind:
+		obj.SetManagedFields(nil)
 		return nil
 	}
 	fields, err := t.fieldManager(r.Subresource)
@@ -82,7 +86,7 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 	if c.typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(unwrapping{converter}, oneVersion{}, oneVersion{}, creator{c},
+	f, err := create(ownable{converter}, oneVersion{}, oneVersion{}, creator{c},
 		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource))
 	if err != nil {
 		return nil, err

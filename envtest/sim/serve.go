@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"errors"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,17 +27,31 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 	if err := r.read(); err != nil {
 		return r.failed(err)
 	}
+	for {
+		resp, err := s.attempt(r)
+		if !r.answers.resolve(h.Context(), err) {
+			return resp, err
+		}
+		if err := h.Context().Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// attempt serves a request. The error is pending if a webhook has to answer first.
+func (s *Server) attempt(r *Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.warnings = nil
 	version := s.version
 	resp, err := s.serveLocked(r)
 	if s.version != version {
 		s.settleLocked()
 	}
-	if err != nil {
-		return r.failed(err)
+	if p := (*pending)(nil); err == nil || errors.As(err, &p) {
+		return resp, err
 	}
-	return resp, nil
+	return r.failed(err)
 }
 
 func (s *Server) received(r *Request) func(*Request) (*http.Response, error) {
@@ -83,7 +98,10 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 	case !t.allows(r):
 		return nil, notAllowed()
 	}
-	live := t.present(t.objects[key{r.Namespace, r.Name}])
+	live, err := s.readLocked(r, t, t.objects[key{r.Namespace, r.Name}])
+	if err != nil {
+		return nil, err
+	}
 	if r.Subresource != "" {
 		return s.subresourceLocked(r, t, live)
 	}

@@ -25,6 +25,7 @@ import (
 //
 //	WATCH opens a watch; its events until that of an object "end" are compared after the last step
 //	GONE waits until an object does not exist
+//	SETTLE waits until lists show the same objects, whatever their versions; commas separate them
 //	UNTIL waits until an object contains the body; null means absent
 //
 // A script is pending if the responses are known to differ. It must differ.

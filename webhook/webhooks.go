@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // Options configures New. Name, Scheme and one of Service and URL are required.
@@ -39,6 +40,11 @@ type Options struct {
 	// Server configures the server. Default: port 9443, HTTP/1.1 only as in other operators, and
 	// certificates of our own unless it has files.
 	Server server.Options
+	// Certificates configures the certificates that the process manages, see package webhook/certs.
+	// Defaults: the Secret NAME-webhook-ca in the namespace of Service, or in the namespace default
+	// with URL; the host of Service or URL; the objects of Manifests. Not used if Server has a
+	// certificate.
+	Certificates certs.Options
 	// Register applies the registrations at the start and restores them. Default: false, apply
 	// Manifests with the deployment.
 	Register bool
@@ -74,6 +80,7 @@ type Registration struct {
 type Webhooks struct {
 	o     Options
 	added chan struct{} // has an element when a webhook was added too late
+	certs *certs.Certs  // nil: the server has certificates of its own
 
 	mu         sync.RWMutex         // guards what follows
 	endpoints  map[string]*endpoint // by path
@@ -82,11 +89,14 @@ type Webhooks struct {
 	policies   []*unstructured.Unstructured
 	wrong      []error
 	running    bool
+	hooks      *hook.Webhook
 }
 
 // New makes webhooks. It starts nothing. Validate returns the mistakes of the options.
 func New(o Options) *Webhooks {
-	return &Webhooks{o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{}}
+	w := &Webhooks{o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{}}
+	w.certs = w.newCertificates()
+	return w
 }
 
 // Validate returns the mistakes of the options and of the calls that added webhooks.
@@ -138,12 +148,20 @@ func (w *Webhooks) endpoint(path string) *endpoint {
 func (w *Webhooks) Server() server.Options {
 	o := w.o.Server
 	o.DisableHTTP2 = true // CVE-2023-44487: a client without a certificate could open many streams
+	if w.certs != nil {
+		o.GetCertificate = w.certs.GetCertificate
+	}
 	return o
 }
 
 // Handler implements manager.Webhooks. The handler serves each webhook at a path that is its name,
 // such as /validate.websites.web.example.com. It answers also for webhooks that are added later.
-func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler { return newHandler(w, hooks) }
+func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
+	w.mu.Lock()
+	w.hooks = hooks
+	w.mu.Unlock()
+	return newHandler(w, hooks)
+}
 
 // Run implements manager.Webhooks. It returns an error if a webhook is added while it runs.
 func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
@@ -154,6 +172,8 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	if err != nil {
 		return err
 	}
+	stop := w.runCertificates(ctx, c, r)
+	defer stop()
 	select {
 	case <-ctx.Done():
 		return nil
@@ -162,5 +182,10 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 }
 
-// Check implements manager.Webhooks.
-func (w *Webhooks) Check(ctx context.Context) error { return nil }
+// Check implements manager.Webhooks. With certificates of our own, it is certs.Certs.Check.
+func (w *Webhooks) Check(ctx context.Context) error {
+	if w.certs == nil {
+		return nil
+	}
+	return w.certs.Check(ctx)
+}

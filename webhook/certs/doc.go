@@ -46,10 +46,6 @@
 // A target that another tool injects is never written: cert-manager, service-ca, or OLM. Neither is
 // a Secret with other keys or another type than Opaque.
 //
-// To remove a webhook from a configuration by server-side apply, apply the configuration with
-// Options.FieldOwner's fields released first, or delete the configuration. Otherwise the API server
-// keeps the webhook, with its caBundle alone, and rejects that.
-//
 // # Broken content
 //
 // The certificate in use changes only to one that the bundles verify. Problems appear in the log,

@@ -11,7 +11,7 @@
 //
 // A kill is a pod that leaves its Service and is then removed: the balancer sends it no new
 // connections, its open connections end, then it gets SIGKILL. With Options.Hard it gets SIGKILL
-// first. Requests in flight then fail: the API server does not repeat a call of a webhook.
+// first, so requests in flight may fail.
 //
 // Run takes any server that prints "ready HOST:PORT" and answers with Handler, so that servers with
 // other certificates can be measured under the same load.

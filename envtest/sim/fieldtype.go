@@ -18,12 +18,29 @@ type OpenAPI interface {
 	OpenAPI() []byte
 }
 
-// typeConverter returns the structure that managedFields of the kind have. Without a schema, every
-// field is allowed and lists are atomic.
-func (c codec) typeConverter() (managedfields.TypeConverter, error) {
+// typeConverter returns the structure that managedFields of the kind have, in this and in other
+// versions. Without a schema, every field is allowed and lists are atomic.
+func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, error) {
 	if c.typed {
 		return applyconfigurations.NewTypeConverter(scheme.Scheme), nil
 	}
+	var meta spec.Schema
+	if err := json.Unmarshal([]byte(metaSchema), &meta); err != nil {
+		return nil, err
+	}
+	all := map[string]*spec.Schema{"meta": &meta}
+	for _, one := range append(others, c) {
+		kind, err := one.structure()
+		if err != nil {
+			return nil, err
+		}
+		all["kind "+one.kind.Version] = kind
+	}
+	return managedfields.NewTypeConverter(all, false)
+}
+
+// structure returns the structure of a custom kind.
+func (c codec) structure() (*spec.Schema, error) {
 	var kind spec.Schema
 	if described, ok := c.schema.(OpenAPI); ok {
 		if err := json.Unmarshal(described.OpenAPI(), &kind); err != nil {
@@ -42,11 +59,7 @@ func (c codec) typeConverter() (managedfields.TypeConverter, error) {
 	kind.AddExtension("x-kubernetes-group-version-kind", []any{
 		map[string]any{"group": c.kind.Group, "version": c.kind.Version, "kind": c.kind.Kind},
 	})
-	var meta spec.Schema
-	if err := json.Unmarshal([]byte(metaSchema), &meta); err != nil {
-		return nil, err
-	}
-	return managedfields.NewTypeConverter(map[string]*spec.Schema{"kind": &kind, "meta": &meta}, false)
+	return &kind, nil
 }
 
 // metaSchema is the structure of ObjectMeta, as far as it matters to managedFields.

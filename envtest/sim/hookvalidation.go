@@ -165,10 +165,10 @@ func validateHookURL(text string, at *field.Path) field.ErrorList {
 
 func validateHookService(service *admissionregistrationv1.ServiceReference, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if service.Name == "" {
+	if service.Namespace == "" { // the real server confuses the two
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	}
-	if service.Namespace == "" {
+	if service.Name == "" {
 		errs = append(errs, field.Required(at.Child("namespace"), ""))
 	}
 	if problems := utilvalidation.IsValidPortNum(int(*service.Port)); problems != nil {

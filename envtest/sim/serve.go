@@ -45,7 +45,9 @@ func (s *Server) attempt(r *Request) (*http.Response, error) {
 	defer s.mu.Unlock()
 	r.warnings = nil
 	version := s.version
+	s.current = r
 	resp, err := s.serveLocked(r)
+	s.current = nil
 	if s.version != version {
 		s.settleLocked()
 	}

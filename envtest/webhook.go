@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Webhooks describes webhooks that the test itself serves, such as those of the manager under test.
+// Webhooks describes webhooks that the test itself serves, for example in the manager under test.
 type Webhooks struct {
 	// Paths are files with ValidatingWebhookConfigurations, MutatingWebhookConfigurations and
 	// CustomResourceDefinitions, YAML or JSON, or directories of such files (*.yaml, *.yml, *.json;
@@ -55,10 +55,9 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, w Webhooks) (remove func(
 	return c.installWebhooks(ctx, w)
 }
 
-// InstallWebhooks installs webhook configurations and conversion webhooks on the server behind cfg,
-// which may be a real API server or that of package envtest/sim. A clientConfig with a service is
-// replaced by a url with the Address and the service's path, and by the CABundle. A clientConfig
-// with a url stays.
+// InstallWebhooks installs webhook configurations and conversion webhooks on the server behind cfg:
+// a real API server, or one of package envtest/sim. It replaces a clientConfig's service by a url
+// with the Address and the service's path, and by the CABundle. A clientConfig with a url stays.
 //
 // It returns when the API server uses the configurations, and when CustomResourceDefinitions can be
 // watched. If several API servers share the load, one of them is checked. To find out, it installs
@@ -272,7 +271,8 @@ func (c *Cluster) waitConfigured(ctx context.Context, of schema.GroupVersionReso
 		"metadata": map[string]any{"name": "0-envtest-probe-" + id},
 		"webhooks": []any{map[string]any{
 			"name": hook, "sideEffects": "None", "admissionReviewVersions": []any{"v1"}, "timeoutSeconds": int64(1),
-			"clientConfig":   map[string]any{"url": "https://127.0.0.1:0"}, // nothing can listen there
+			// Nothing can listen at port 0.
+			"clientConfig":   map[string]any{"url": "https://127.0.0.1:0"},
 			"objectSelector": map[string]any{"matchLabels": labels},
 			"rules": []any{map[string]any{
 				"operations": []any{"CREATE"}, "apiGroups": []any{leases.Group}, "apiVersions": []any{leases.Version}, "resources": []any{leases.Resource},

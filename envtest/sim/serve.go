@@ -99,6 +99,11 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 	case !t.allows(r):
 		return nil, notAllowed()
 	}
+	return s.serveObjectLocked(r, t)
+}
+
+// serveObjectLocked answers a request for one object, or one that changes a collection.
+func (s *Server) serveObjectLocked(r *Request, t *table) (*http.Response, error) {
 	live, err := s.readLocked(r, t, t.objects[key{r.Namespace, r.Name}])
 	if err != nil {
 		return nil, err

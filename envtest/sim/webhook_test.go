@@ -49,7 +49,9 @@ func validating(change ...func(*admissionregistrationv1.ValidatingWebhook)) *adm
 	none := admissionregistrationv1.SideEffectClassNone
 	h := admissionregistrationv1.ValidatingWebhook{
 		Name: "check.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "operator"}},
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "operator"},
+		},
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{"*"},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
@@ -133,7 +135,8 @@ func TestV5_AWebhookApprovesWhatIsStored(t *testing.T) {
 			return allowed()
 		}))
 		server.Put(sim.ConfigMaps, configMap("a"))
-		stored := must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"ours":"x"}}`), metav1.PatchOptions{}))
+		patch := []byte(`{"data":{"ours":"x"}}`)
+		stored := must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}))
 		if calls != 2 || len(last.Data) != 2 || len(stored.Data) != 2 {
 			t.Errorf("%d calls; the webhook approved %v, and %v is stored; want 2 calls and both keys", calls, last.Data, stored.Data)
 		}
@@ -341,7 +344,8 @@ func TestV1_ConversionWebhook_Watches(t *testing.T) {
 		}
 		c.fail = true
 		must[*unstructured.Unstructured](t)(v1.Create(t.Context(), gizmo("v1", "b", "size", 1), metav1.CreateOptions{}))
-		if e := <-w.ResultChan(); e.Type != watch.Error || !strings.Contains(apierrors.FromObject(e.Object).Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed") {
+		if e := <-w.ResultChan(); e.Type != watch.Error ||
+			!strings.Contains(apierrors.FromObject(e.Object).Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed") {
 			t.Errorf("after a failed conversion the watch sent %s %v", e.Type, e.Object)
 		}
 		c.fail = false
@@ -358,7 +362,8 @@ func TestV1_ConversionWebhook_GetNeedsTheWebhook(t *testing.T) {
 			t.Errorf("v2 is %v", got.Object)
 		}
 		c.fail = true
-		if _, err := v2.Get(t.Context(), "a", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed") {
+		if _, err := v2.Get(t.Context(), "a", metav1.GetOptions{}); err == nil ||
+			!strings.Contains(err.Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed") {
 			t.Errorf("a get with a broken webhook: %v", err)
 		}
 		must[*unstructured.Unstructured](t)(v1.Get(t.Context(), "a", metav1.GetOptions{}))

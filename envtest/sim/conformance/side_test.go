@@ -153,12 +153,8 @@ func (s *side) do(ctx context.Context, one step) (*response, error) {
 	switch one.method {
 	case "GONE", "UNTIL":
 		return nil, s.wait(ctx, one)
-	case "HOOKED":
-		return nil, s.hooked(ctx, one)
-	case "SETUP":
-		return nil, s.setup(ctx, one)
-	case "SERVED":
-		return nil, s.served(ctx, one)
+	case "HOOKED", "SETUP", "SERVED":
+		return nil, s.arrange(ctx, one)
 	case "WATCH":
 		if !strings.Contains(one.target, "watch=") && !strings.Contains(one.target, "/watch/") {
 			one.target += map[bool]string{true: "&watch=1", false: "?watch=1"}[strings.Contains(one.target, "?")]

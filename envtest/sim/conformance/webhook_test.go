@@ -51,7 +51,8 @@ func expandHooks(namespace, text string) string {
 			operation, resource, _ := strings.Cut(of, " ")
 			return fmt.Sprintf(`{"operations":[%q],"apiGroups":["*"],"apiVersions":["*"],"resources":[%q]}`, operation, resource)
 		case "probe":
-			return fmt.Sprintf(`{"name":"probe.example.com",%s,"rules":[%s]}`, expandHooks(namespace, "{hook probe}"), expandHooks(namespace, "{rule CREATE configmaps}"))
+			return fmt.Sprintf(`{"name":"probe.example.com",%s,"rules":[%s]}`,
+				expandHooks(namespace, "{hook probe}"), expandHooks(namespace, "{rule CREATE configmaps}"))
 		}
 		s := webhooks()
 		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -59,15 +60,27 @@ func expandHooks(namespace, text string) string {
 		if field == "client" {
 			return client
 		}
-		return fmt.Sprintf(`"clientConfig":%s,"sideEffects":"None","admissionReviewVersions":["v1"],"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}`,
-			client, namespace)
+		return fmt.Sprintf(`"clientConfig":%s,"sideEffects":"None","admissionReviewVersions":["v1"],`+
+			`"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, client, namespace)
 	})
+}
+
+// arrange does a step without a response to compare.
+func (s *side) arrange(ctx context.Context, one step) error {
+	switch one.method {
+	case "HOOKED":
+		return s.hooked(ctx, one)
+	case "SETUP":
+		return s.setup(ctx, one)
+	}
+	return s.served(ctx, one)
 }
 
 // hooked repeats a dry run of a creation until it fails: the API server uses a configuration with
 // {probe}.
 func (s *side) hooked(ctx context.Context, one step) error {
-	return s.repeat(ctx, step{method: http.MethodPost, target: one.target + "?dryRun=All", body: one.body}, func(code int) bool { return code >= http.StatusBadRequest })
+	return s.repeat(ctx, step{method: http.MethodPost, target: one.target + "?dryRun=All", body: one.body},
+		func(code int) bool { return code >= http.StatusBadRequest })
 }
 
 // setup creates an object.
@@ -116,6 +129,18 @@ func answerWebhook(w http.ResponseWriter, r *http.Request) {
 		answerConversion(w, path[1:], body)
 		return
 	}
+	if path[0] == "code" {
+		code, _ := strconv.Atoi(path[1])
+		w.WriteHeader(code)
+		fmt.Fprint(w, strings.Join(path[2:], " "))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(admit(path, body))
+}
+
+// admit returns an AdmissionReview.
+func admit(path []string, body map[string]any) map[string]any {
 	request, _ := body["request"].(map[string]any)
 	uid, _ := request["uid"].(string)
 	answer := map[string]any{"uid": uid, "allowed": true}
@@ -141,11 +166,6 @@ func answerWebhook(w http.ResponseWriter, r *http.Request) {
 		calls, _ := data["calls"].(string)
 		answer["patchType"] = admissionv1.PatchTypeJSONPatch
 		answer["patch"] = fmt.Appendf(nil, `[{"op":"add","path":"/data/calls","value":%q}]`, calls+path[1])
-	case "code":
-		code, _ := strconv.Atoi(path[1])
-		w.WriteHeader(code)
-		fmt.Fprint(w, strings.Join(path[2:], " "))
-		return
 	case "uid":
 		answer["uid"] = "other"
 	case "empty":
@@ -157,8 +177,7 @@ func answerWebhook(w http.ResponseWriter, r *http.Request) {
 	case "untypedpatch":
 		answer["patch"] = []byte(patches["label"])
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review)
+	return review
 }
 
 // denial is the status in /deny/CODE/MESSAGE/REASON.

@@ -170,7 +170,7 @@ func TestFieldNamesAreCaseSensitive(t *testing.T) {
 }
 
 func registration(name string) webhook.Registration {
-	return webhook.Registration{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{}}}
+	return webhook.Registration{Name: name, Rules: rule("", "pods")}
 }
 
 func TestHandlers_AnswerAsTheyLike(t *testing.T) {

@@ -79,9 +79,11 @@ func TestFieldManagersSkipWhatHasNoOwner(t *testing.T) {
 	}
 	const before = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"b","uid":"1","resourceVersion":"1","generation":1,
 		"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b"},"finalizers":["a/b"],
-		"managedFields":[{"manager":"other","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:k":{}}}}]},"data":{"k":"v"}}`
+		"managedFields":[{"manager":"other","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1",
+			"fieldsV1":{"f:data":{".":{},"f:k":{}}}}]},"data":{"k":"v"}}`
 	const after = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"b","uid":"1","resourceVersion":"2","generation":2,
-		"annotations":{"c":"d"},"generateName":"a","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"2"}],"deletionGracePeriodSeconds":3},"data":{"k":"w"}}`
+		"annotations":{"c":"d"},"generateName":"a",
+		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"2"}],"deletionGracePeriodSeconds":3},"data":{"k":"w"}}`
 	blank, err := c.empty()
 	if err != nil {
 		t.Fatal(err)

@@ -5,12 +5,8 @@ package webhook
 
 import (
 	"cmp"
-	"context"
 	"net/url"
-	"sync"
 
-	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
@@ -69,18 +65,4 @@ func (w *Webhooks) targets() (all []certs.Target) {
 		}
 	}
 	return all
-}
-
-// runCertificates starts the management of certificates. stop ends it and waits for that.
-func (w *Webhooks) runCertificates(ctx context.Context, c *client.Client, r *events.Recorder) (stop func()) {
-	if w.certs == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { _ = w.certs.Run(ctx, c, r) }) // Validate has reported its errors
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,7 @@ type Webhooks struct {
 	hubs       map[schema.GroupKind]hub
 	policies   []*unstructured.Unstructured
 	wrong      []error
+	missing    map[string]error // the registrations that were looked at; nil is in place
 	running    bool
 	hooks      *hook.Webhook
 }
@@ -172,8 +174,16 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	if err != nil {
 		return err
 	}
-	stop := w.runCertificates(ctx, c, r)
-	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if w.o.Register {
+		wg.Go(func() { w.register(ctx, c, r) })
+	}
+	if w.certs != nil {
+		wg.Go(func() { _ = w.certs.Run(ctx, c, r) }) // Validate has reported its errors
+	}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -182,10 +192,15 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 }
 
-// Check implements manager.Webhooks. With certificates of our own, it is certs.Certs.Check.
+// Check implements manager.Webhooks. It reports registrations and, with certificates of our own,
+// certs.Certs.Check.
 func (w *Webhooks) Check(ctx context.Context) error {
-	if w.certs == nil {
-		return nil
+	var err error
+	if w.certs != nil {
+		err = w.certs.Check(ctx)
 	}
-	return w.certs.Check(ctx)
+	if err != nil && !errors.As(err, new(server.Remark)) {
+		return err
+	}
+	return cmp.Or(w.checkRegistrations(), err)
 }

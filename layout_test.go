@@ -41,12 +41,8 @@ var mayImport = map[string][]string{
 	"events":          {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/object", "internal/run"},
 	"server":          {"client", "term", "internal/argument", "internal/run"},
 	"manager":         {"leaderelection", "controller", "cache", "client", "events", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/run"},
-<<<<<<< HEAD
-	"webhook":         {"cache", "client", "events", "hook", "server", "webhook/certs", "internal/argument", "internal/run"},
+	"webhook":         {"cache", "client", "events", "hook", "server", "term", "webhook/certs", "internal/argument", "internal/run"},
 	"webhook/certs":   {"client", "events", "hook", "server", "term", "internal/run"},
-=======
-	"webhook":         {"cache", "client", "events", "hook", "server", "term", "internal/argument", "internal/run"},
->>>>>>> main
 	"metrics":         {"cache", "hook"},
 	"debug":           {},
 	"envtest":         {},

@@ -41,7 +41,8 @@ var mayImport = map[string][]string{
 	"events":          {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/object", "internal/run"},
 	"server":          {"client", "term", "internal/argument", "internal/run"},
 	"manager":         {"leaderelection", "controller", "cache", "client", "events", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/run"},
-	"webhook":         {"cache", "client", "events", "hook", "server", "term", "internal/argument", "internal/run"},
+	"webhook":         {"cache", "client", "events", "hook", "server", "term", "webhook/certs", "internal/argument", "internal/run"},
+	"webhook/certs":   {"client", "events", "hook", "server", "term", "internal/run"},
 	"metrics":         {"cache", "hook"},
 	"debug":           {},
 	"envtest":         {},
@@ -61,7 +62,8 @@ var mayImport = map[string][]string{
 	"internal/wire":        {},
 	"internal/transport":   {"hook", "ledger", "term", "internal/apipath", "internal/wire"},
 	"internal/scenario":    {}, "internal/scenario/election": {}, // they have tests only
-	"internal/scenario/ha": {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
+	"internal/scenario/rotation": {"client", "server", "webhook/certs"},
+	"internal/scenario/ha":       {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
 }
 
 // onlyIn restricts imports of production code to folders, with the reason. A name that ends in a

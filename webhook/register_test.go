@@ -114,6 +114,7 @@ const (
 // one event that names its field manager.
 func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		hooks, stop := w.register(one)
 		defer stop()
 		if err := hooks.Check(t.Context()); err != nil || len(w.seconds()) != 1 {
@@ -149,6 +150,7 @@ func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 // TestRegister_DoesNotFightAtFullSpeed: a tool that changes it again and again gets a slow answer.
 func TestRegister_DoesNotFightAtFullSpeed(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		_, stop := w.register(one)
 		defer stop()
 		before := w.mutating().Generation
@@ -167,6 +169,7 @@ func TestRegister_DoesNotFightAtFullSpeed(t *testing.T) {
 // TestRegister_DuringARollout: replicas of two versions do not fight, and the one that stays wins.
 func TestRegister_DuringARollout(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		first, stopFirst := w.register(one)
 		_, stopSecond := w.register(one, two)
 		defer stopSecond()
@@ -189,6 +192,7 @@ func TestRegister_DuringARollout(t *testing.T) {
 // TestRegister_RemovesWebhooksOfAnOlderVersion: also if another field owner has written their CA.
 func TestRegister_RemovesWebhooksOfAnOlderVersion(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		_, stop := w.register(one, two)
 		w.patch("certs", `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Cg=="},{"op":"add","path":"/webhooks/1/clientConfig/caBundle","value":"Cg=="}]`)
 		synctest.Wait()
@@ -209,6 +213,7 @@ func TestRegister_RemovesWebhooksOfAnOlderVersion(t *testing.T) {
 // TestRegister_AMissingCRDIsNamed: conversion waits for the CRD.
 func TestRegister_AMissingCRDIsNamed(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		hooks := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "a", Name: "b"}, Register: true})
 		webhook.Convert(hooks, fromAlpha, toAlpha)
 		if err := hooks.Check(t.Context()); err == nil || err.Error() != "CustomResourceDefinition shops.shops.example.com is not applied yet" {

@@ -5,256 +5,206 @@ package webhook_test
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/pem"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"errors"
+	"log/slog"
+	"net"
+	"reflect"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
-	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
-	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest"
-	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
-const shopCRD = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: shops.shops.example.com}
-spec:
-  group: shops.example.com
-  scope: Namespaced
-  names: {kind: Shop, listKind: ShopList, plural: shops, singular: shop}
-  versions:
-  - {name: v1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-  - {name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-  - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-`
-
-// shopList is the list of shops for the manager's cache.
-type shopList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []Shop `json:"items"`
+// warnings collects what kubectl prints.
+type warnings struct {
+	mu   sync.Mutex
+	text []string
 }
 
-func (l *shopList) DeepCopyObject() runtime.Object { return copyOf(l) }
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, text)
+}
 
-// realServer starts a control plane with the CRD of shops.
-func realServer(t *testing.T) (context.Context, *client.Client) {
+func (w *warnings) taken() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := w.text
+	w.text = nil
+	return text
+}
+
+// rules are the rules of ConfigMaps with a label, so that nothing else of the cluster is affected.
+func rules(operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{
+		Operations: operations, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	}}
+}
+
+// install creates the webhook configurations of the test.
+func install(t *testing.T, c kubernetes.Interface, address string, ca []byte) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: it needs a control plane")
+	to := func(name string) admissionregistrationv1.WebhookClientConfig {
+		return admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + "/" + name), CABundle: ca}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	file := filepath.Join(t.TempDir(), "shops.yaml")
-	if err := os.WriteFile(file, []byte(shopCRD), 0o600); err != nil {
+	tests := &metav1.LabelSelector{MatchLabels: map[string]string{"test": "webhook"}}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: "default.configmaps.core", ClientConfig: to("default.configmaps.core"), Rules: rules("CREATE", "UPDATE"), ObjectSelector: tests,
+		SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+	}}}
+	validating := func(name string, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
+		return admissionregistrationv1.ValidatingWebhook{
+			Name: name, ClientConfig: to(name), Rules: rules("CREATE", "UPDATE", "DELETE"), ObjectSelector: tests, FailurePolicy: &policy, TimeoutSeconds: new(int32(2)),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		}
+	}
+	all := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{
+		validating("validate.configmaps.core", admissionregistrationv1.Fail), validating("ignored.example.com", admissionregistrationv1.Ignore),
+	}}
+	if _, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), mutating, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := envtest.Start(ctx, envtest.Options{CRDs: []string{file}})
+	if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), all, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// validateMap rejects, warns, panics or hangs as the data asks for.
+func validateMap(ctx context.Context, o *corev1.ConfigMap) error {
+	switch r := webhook.RequestOf(ctx); {
+	case o.Data["ask"] == "warn":
+		webhook.Warn(ctx, "%s by %s is old, dry run: %t", r.Name, r.UserInfo.Username, *r.DryRun)
+	case o.Data["ask"] == "reject":
+		return field.ErrorList{field.Invalid(field.NewPath("data", "ask"), "reject", "must be kind"), field.Required(field.NewPath("data", "more"), "")}.ToAggregate()
+	case o.Data["ask"] == "forbid":
+		return errors.New("maps are closed")
+	case o.Data["ask"] == "panic":
+		panic("asked for")
+	case o.Data["ask"] == "hang":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func mapWith(name, ask string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": "webhook"}}, Data: map[string]string{"ask": ask}}
+}
+
+// clusterHooks are webhooks for ConfigMaps on a free port.
+func clusterHooks(t *testing.T) (hooks *webhook.Webhooks, address string, ca []byte) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cluster.Stop() })
-	known := shops()
-	known.AddKnownTypeWithName(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ShopList"}, &shopList{})
-	metav1.AddToGroupVersion(known, schema.GroupVersion{Group: group, Version: "v1"})
-	if err := scheme.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cluster.Config(), client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return ctx, c
-}
-
-// installConversion applies the manifest of the conversion, with a CA.
-func installConversion(ctx context.Context, t *testing.T, c *client.Client, url string, ca []byte) {
-	t.Helper()
-	w := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), URL: url})
-	webhook.Convert(w, fromAlpha, toAlpha)
-	webhook.Convert(w, fromBeta, toBeta)
-	objects, err := w.Manifests()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle := base64.StdEncoding.EncodeToString(ca)
-	if err := unstructured.SetNestedField(objects[0].Object, bundle, "spec", "conversion", "webhook", "clientConfig", "caBundle"); err != nil {
-		t.Fatal(err)
-	}
-	h := client.ForKind[*unstructured.Unstructured](c, objects[0].GroupVersionKind())
-	if _, err := h.Apply(ctx, client.UnstructuredConfiguration(objects[0])); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func shopsOf(c *client.Client, version string) *client.Handle[*unstructured.Unstructured] {
-	return client.ForKind[*unstructured.Unstructured](c, schema.GroupVersionKind{Group: group, Version: version, Kind: "Shop"})
-}
-
-// eventually repeats a request until it succeeds: the API server needs a moment for a new CRD.
-func eventually(ctx context.Context, t *testing.T, do func() error) {
-	t.Helper()
-	for {
-		err := do()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal(err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-func pemOf(s *httptest.Server) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-}
-
-// TestA5_OnTheRealServer: kube-apiserver accepts the manifest, and each version of the objects, also
-// in lists. Its message about a failure names the object.
-func TestA5_OnTheRealServer(t *testing.T) {
-	ctx, c := realServer(t)
-	served := httptest.NewTLSServer(converting().Handler(&hook.Webhook{}))
-	defer served.Close()
-	installConversion(ctx, t, c, served.URL, pemOf(served))
-	for i := range 30 {
-		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"address": fmt.Sprintf("shop.test:%d", 1000+i)}}}
-		u.SetNamespace("default")
-		u.SetName(fmt.Sprintf("shop-%02d", i))
-		u.SetLabels(map[string]string{"size": "l"})
-		u.SetFinalizers([]string{"shops.example.com/keep"})
-		if _, err := shopsOf(c, "v1alpha1").Create(ctx, u); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(ctx, t, func() error {
-			u, err := shopsOf(c, version).GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "shop-00"})
-			if err != nil {
-				return err
-			}
-			if host, _, _ := unstructured.NestedString(u.Object, "spec", "host"); host != "shop.test" {
-				return fmt.Errorf("%s is not converted yet: %v", version, u.Object)
+	dir, ca := certDir(t)
+	address = l.Addr().String()
+	hooks = webhook.New(webhook.Options{Name: "test", Scheme: scheme.Scheme, URL: "https://" + address, Server: server.Options{Listener: l, CertDir: dir}})
+	webhook.Default(hooks, func(_ context.Context, o *corev1.ConfigMap) error {
+		o.Data["defaulted"] = "yes"
+		return nil
+	}, webhook.Registration{})
+	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{
+		Create: validateMap, Update: func(ctx context.Context, _, o *corev1.ConfigMap) error { return validateMap(ctx, o) },
+		Delete: func(_ context.Context, o *corev1.ConfigMap) error {
+			if o.Data["keep"] == "yes" {
+				return apierrors.NewBadRequest("it is kept")
 			}
 			return nil
-		})
-		i := 0
-		for u, err := range shopsOf(c, version).ListLive(ctx, client.ListOptions{Namespace: "default"}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			port, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "port")
-			if fmt.Sprint(port) != fmt.Sprint(1000+i) || u.GetName() != fmt.Sprintf("shop-%02d", i) || u.GetLabels()["size"] != "l" || len(u.GetFinalizers()) != 1 {
-				t.Errorf("%s: shop %d is %v", version, i, u.Object)
-			}
-			i++
-		}
-		if i != 30 {
-			t.Errorf("%s: %d shops", version, i)
-		}
-	}
-	bad := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"address": "nowhere"}}}
-	bad.SetNamespace("default")
-	bad.SetName("bad")
-	if _, err := shopsOf(c, "v1alpha1").Create(ctx, bad); err != nil {
-		t.Fatal(err)
-	}
-	_, err := shopsOf(c, "v1").GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "bad"})
-	const want = `conversion webhook for shops.example.com/v1alpha1, Kind=Shop failed: webhook: convert Shop "default/bad" from shops.example.com/v1alpha1 to shops.example.com/v1: spec.address "nowhere" has no port`
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the error of a failed conversion is %v", err)
-	}
+		},
+	}, webhook.Registration{})
+	hooks.Validating(func(_ context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		panic("it is ignored: " + r.Name)
+	}, webhook.Registration{Name: "ignored.example.com", Rules: rules("CREATE")})
+	return hooks, address, ca
 }
 
-// TestRollout_ConvergesThoughConversionNeedsTheNewPods: the API server reaches the conversion only
-// through a Service, which has no endpoint before the pod is ready. The informer of the pod lists
-// objects that need the conversion.
-func TestRollout_ConvergesThoughConversionNeedsTheNewPods(t *testing.T) {
-	ctx, c := realServer(t)
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"address": "shop.test:80"}}}
-	u.SetNamespace("default")
-	u.SetName("shop")
-	if _, err := shopsOf(c, "v1alpha1").Create(ctx, u); err != nil {
+// TestRealServer_CallsTheWebhooks on the real kube-apiserver.
+func TestRealServer_CallsTheWebhooks(t *testing.T) {
+	cluster, err := envtest.Start(t.Context(), envtest.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	var ready func() bool // the pod's readiness, which the Service looks at
-	var refused atomic.Int64
-	conversion := converting().Handler(&hook.Webhook{})
-	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !ready() {
-			refused.Add(1)
-			http.Error(w, "no endpoints available for service", http.StatusServiceUnavailable)
-			return
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
 		}
-		conversion.ServeHTTP(w, r)
-	}))
-	defer service.Close()
-	m := manager.New(c.Config(), manager.Options{Name: "shop-operator", Scheme: c.Scheme()})
-	handle := cache.For[*Shop](m.Cache())
-	reconciled := make(chan string, 10)
-	ctl := controller.New("shop", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-		s, err := handle.Get(ctx, key)
-		if err == nil {
-			reconciled <- fmt.Sprint(s.Name, s.Spec)
-		}
-		return controller.Result{}, err
-	}), controller.Options{})
-	ctl.Watch(source.Kind(handle, handler.Self()))
-	m.Add(ctl)
-	ready = func() bool {
-		select {
-		case <-m.Ready():
-			return true
-		default:
-			return false
-		}
-	}
-	installConversion(ctx, t, c, service.URL, pemOf(service))
-	eventually(ctx, t, func() error { // until the API server uses the conversion
-		if _, err := shopsOf(c, "v1").GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "shop"}); err == nil {
-			return fmt.Errorf("the API server does not use the conversion")
-		}
-		return nil
 	})
-	running, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- m.Run(running) }()
-	select {
-	case got := <-reconciled:
-		if got != "shop{shop.test 80 []}" {
-			t.Errorf("got %s", got)
+	hooks, address, ca := clusterHooks(t)
+	m := manager.New(cluster.Config(), manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- m.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-result; err != nil {
+			t.Error(err)
 		}
-	case <-ctx.Done():
-		t.Error("the rollout does not converge: the pod is not ready, so its conversion has no endpoint")
+	}()
+	<-m.Ready()
+	said := &warnings{}
+	cfg := rest.CopyConfig(cluster.Config())
+	cfg.WarningHandlerWithContext = said
+	direct := kubernetes.NewForConfigOrDie(cfg)
+	install(t, direct, address, ca)
+	maps := direct.CoreV1().ConfigMaps("default")
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	for begun := false; !begun; { // until the API server uses the last webhook
+		_, err := maps.Create(t.Context(), mapWith("probe", "forbid"), dry)
+		begun = apierrors.IsForbidden(err)
+		if err != nil && !begun {
+			t.Fatal(err)
+		}
 	}
-	stop()
-	if err := <-done; err != nil {
+	made, err := maps.Create(t.Context(), mapWith("kept", "nothing"), metav1.CreateOptions{})
+	if err != nil || made.Data["defaulted"] != "yes" {
+		t.Errorf("%v %v", made, err)
+	}
+	said.taken()
+	_, err = maps.Create(t.Context(), mapWith("warned", "warn"), dry)
+	if got := said.taken(); err != nil || !slices.Contains(got, "warned by envtest-admin is old, dry run: true") {
+		t.Errorf("%v, the warnings are %q", err, got)
+	}
+	_, err = maps.Create(t.Context(), mapWith("a", "reject"), dry)
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Reason != metav1.StatusReasonInvalid ||
+		status.Status().Message != `admission webhook "validate.configmaps.core" denied the request: ConfigMap "a" is invalid: [data.ask: Invalid value: "reject": must be kind, data.more: Required value]` ||
+		!reflect.DeepEqual(status.Status().Details.Causes, []metav1.StatusCause{
+			{Type: "FieldValueInvalid", Message: `Invalid value: "reject": must be kind`, Field: "data.ask"}, {Type: "FieldValueRequired", Message: "Required value", Field: "data.more"},
+		}) {
+		t.Errorf("%#v", err)
+	}
+	made.Data["keep"] = "yes"
+	if made, err = maps.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 		t.Error(err)
 	}
-	if refused.Load() == 0 {
-		t.Error("the conversion was never refused, so the test shows nothing")
+	for ask, want := range map[string]string{
+		"forbid": `admission webhook "validate.configmaps.core" denied the request: maps are closed`,
+		"panic":  `failed calling webhook "validate.configmaps.core": failed to call webhook: an error on the server ("webhook validate.configmaps.core: the function has panicked; the log of the operator has its stack") has prevented the request from succeeding`,
+		"hang":   `an error on the server ("webhook validate.configmaps.core: context deadline exceeded") has prevented the request from succeeding`,
+	} {
+		if _, err := maps.Create(t.Context(), mapWith("b", ask), dry); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", ask, err)
+		}
+	}
+	if err := maps.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err == nil || err.Error() != `admission webhook "validate.configmaps.core" denied the request: it is kept` {
+		t.Error(err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 //go:embed builtinschema.yaml.gz
 var builtinSchema []byte
 
-// builtinTypes parses builtinSchema, once in a process.
-var builtinTypes = sync.OnceValues(func() (*typed.Parser, error) {
+// builtinParser parses builtinSchema, once in a process.
+var builtinParser = sync.OnceValues(func() (*typed.Parser, error) {
 	unzip, err := gzip.NewReader(bytes.NewReader(builtinSchema))
 	if err != nil {
 		return nil, err

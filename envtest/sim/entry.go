@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,15 +28,34 @@ func (m *managedBy) GetManagedFields() []metav1.ManagedFieldsEntry { return m.en
 // SetManagedFields implements metav1.Object. It does not change the Unstructured.
 func (m *managedBy) SetManagedFields(entries []metav1.ManagedFieldsEntry) { m.entries = entries }
 
-// unwrapping is a type converter that takes a managedBy as an Unstructured.
-type unwrapping struct{ managedfields.TypeConverter }
+// ownable is a type converter that leaves out the metadata of a managedBy that has no owners.
+type ownable struct{ managedfields.TypeConverter }
 
 // ObjectToTyped implements managedfields.TypeConverter.
-func (c unwrapping) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+func (c ownable) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if m, ok := obj.(*managedBy); ok {
-		obj = m.Unstructured
+		obj = m.ownable()
 	}
 	return c.TypeConverter.ObjectToTyped(obj, options...)
+}
+
+// ownable returns the object without the fields that field managers never list.
+func (m *managedBy) ownable() *unstructured.Unstructured {
+	all, ok := m.Object["metadata"].(map[string]any)
+	if !ok {
+		return m.Unstructured
+	}
+	metadata := make(map[string]any, len(all))
+	for field, value := range all {
+		switch field {
+		case "name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion":
+		default:
+			metadata[field] = value
+		}
+	}
+	content := maps.Clone(m.Object)
+	content["metadata"] = metadata
+	return &unstructured.Unstructured{Object: content}
 }
 
 // heads returns an object's managedFields without times and fields. Validation needs no more.

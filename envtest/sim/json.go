@@ -34,7 +34,7 @@ func equal(a, b any) bool {
 }
 
 // toJSON returns what json.Marshal returns for a JSON value, in less time.
-func toJSON(value any) ([]byte, error) { return appendJSON(make([]byte, 0, 1024), value) }
+func toJSON(value any) ([]byte, error) { return appendJSON(make([]byte, 0, 256), value) }
 
 func appendJSON(to []byte, value any) ([]byte, error) {
 	switch v := value.(type) {

@@ -24,10 +24,14 @@ func (t *table) prepareCreate(u *unstructured.Unstructured) {
 	if t.schema != nil {
 		t.schema.Default(u)
 	}
+	status := t.newStatus
+	if blank, err := t.empty(); err == nil && t.builtIn {
+		status, _ = blank.Object["status"].(map[string]any)
+	}
 	switch {
 	case !t.status, t.builtIn && t.Kind == "Node": // a kubelet creates its Node with a status
-	case t.newStatus != nil:
-		u.Object["status"] = runtime.DeepCopyJSON(t.newStatus)
+	case status != nil:
+		u.Object["status"] = runtime.DeepCopyJSON(status)
 	default:
 		delete(u.Object, "status")
 	}

@@ -145,7 +145,7 @@ func reviewOfDeployment() (body []byte, size int, err error) {
 	labels := map[string]string{"app": "shop", "tier": "web"}
 	d.Labels, d.Spec.Selector, d.Spec.Template.Labels = labels, &metav1.LabelSelector{MatchLabels: labels}, labels
 	fields := ""
-	for i := range 8 {
+	for i := range 13 {
 		c := corev1.Container{Name: fmt.Sprint("container-", i), Image: fmt.Sprint("registry.example.com/shop/component-", i, ":v1.2.3"), Args: []string{"--config=/etc/shop/config.yaml", "--verbose"}}
 		for j := range 6 {
 			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_", j), Value: strings.Repeat("v", 20)})

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -26,10 +27,14 @@ func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructu
 	if live == nil {
 		return nil, t.notFound(r.Name)
 	}
-	last, gone, err := s.endLocked(t, live, options)
+	if err := s.dismissLocked(r, t, live, options); err != nil {
+		return nil, err
+	}
+	last, gone, err := s.endLocked(t, t.objects[keyOf(live)], options)
 	if err != nil {
 		return nil, err
 	}
+	last = t.like(last, live)
 	code := http.StatusOK
 	if orphan := options.OrphanDependents; !gone && orphan != nil && !*orphan { //nolint:staticcheck // clients still send it
 		code = http.StatusAccepted
@@ -243,18 +248,32 @@ func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
+	if err := s.showLocked(&r.answers, t, p.items...); err != nil {
+		return nil, err
+	}
 	resp, err := r.answerPage(t, p)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
-	for _, listed := range p.items {
+	targets := slices.DeleteFunc(slices.Clone(p.items), func(listed *unstructured.Unstructured) bool {
+		return t.objects[keyOf(listed)] == nil // gone since the listed version
+	})
+	// All webhooks answer before the first deletion, because the request may be served again.
+	allowed, err := s.dismissAllLocked(r, t, targets, options)
+	if p := (*pending)(nil); errors.As(err, &p) {
+		return nil, err
+	}
+	for _, listed := range targets[:allowed] {
 		live := t.objects[keyOf(listed)]
 		if live == nil {
-			continue // gone since the listed version
+			continue // deleted with its owner
 		}
 		if _, _, err := s.endLocked(t, live, options.DeepCopy()); err != nil {
 			return nil, err
 		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return resp, nil
 }
@@ -276,4 +295,19 @@ func (s *Server) pagesLocked(o *internalversion.ListOptions, where *selection) (
 		all.items = append(all.items, next.items...)
 	}
 	return all, err
+}
+
+// dismissAllLocked returns how many objects can be deleted before the first one that a webhook does
+// not let go, and its error.
+func (s *Server) dismissAllLocked(r *Request, t *table, list []*unstructured.Unstructured, options *metav1.DeleteOptions) (int, error) {
+	for i, o := range list {
+		live, err := t.present(t.objects[keyOf(o)])
+		if err == nil {
+			err = s.dismissLocked(r, t, live, options)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(list), nil
 }

@@ -35,6 +35,8 @@ func (s *Server) discoverLocked(r *Request) (*http.Response, error) {
 	aggregated := strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList")
 	groups := s.groupsLocked()
 	switch {
+	case len(parts) >= 2 && parts[0] == "openapi" && parts[1] == "v3":
+		return s.openAPILocked(r)
 	case len(parts) == 1 && parts[0] == "version":
 		return r.answer(http.StatusOK, serverVersion())
 	case len(parts) == 1 && slices.Contains([]string{"healthz", "livez", "readyz"}, parts[0]):

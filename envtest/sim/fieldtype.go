@@ -5,52 +5,52 @@ package sim
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// OpenAPI is a Schema that describes its kind to server-side apply.
-type OpenAPI interface {
-	// OpenAPI returns the JSON of the kind's openAPIV3Schema.
-	OpenAPI() []byte
-}
-
-// typeConverter returns the structure that managedFields of the kind have. Without a schema, every
-// field is allowed and lists are atomic.
-func (c codec) typeConverter() (managedfields.TypeConverter, error) {
+// typeConverter returns the structure that managedFields of the kind have, in this and in other
+// versions. Without a schema, every field is allowed and lists are atomic.
+func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, error) {
 	switch {
 	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
 		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
 	case c.typed:
-		return applyconfigurations.NewTypeConverter(scheme.Scheme), nil
-	}
-	var kind spec.Schema
-	if described, ok := c.schema.(OpenAPI); ok {
-		if err := json.Unmarshal(described.OpenAPI(), &kind); err != nil {
+		types, err := builtinParser()
+		if err != nil {
 			return nil, err
 		}
-	} else {
-		kind.AddExtension("x-kubernetes-preserve-unknown-fields", true)
+		return managedfields.NewSchemeTypeConverter(scheme.Scheme, types), nil
 	}
-	kind.Type = spec.StringOrArray{"object"}
-	if kind.Properties == nil {
-		kind.Properties = map[string]spec.Schema{}
+	all := map[string]*spec.Schema{}
+	for _, one := range append(others, c) {
+		if err := one.structure(all); err != nil {
+			return nil, err
+		}
 	}
-	kind.Properties["apiVersion"] = *spec.StringProperty()
-	kind.Properties["kind"] = *spec.StringProperty()
-	kind.Properties["metadata"] = *spec.RefProperty("#/definitions/meta")
-	kind.AddExtension("x-kubernetes-group-version-kind", []any{
-		map[string]any{"group": c.kind.Group, "version": c.kind.Version, "kind": c.kind.Kind},
-	})
-	var meta spec.Schema
-	if err := json.Unmarshal([]byte(metaSchema), &meta); err != nil {
-		return nil, err
+	return managedfields.NewTypeConverter(all, false)
+}
+
+// structure adds the structure of a custom kind to all.
+func (c codec) structure(all map[string]*spec.Schema) error {
+	if described, ok := c.schema.(OpenAPI); ok {
+		doc, err := described.OpenAPI()
+		if err != nil {
+			return err
+		}
+		maps.Copy(all, doc.Components.Schemas)
+		return nil
 	}
-	return managedfields.NewTypeConverter(map[string]*spec.Schema{"kind": &kind, "meta": &meta}, false)
+	all[kindModel(c.kind)] = genericSchema(c.kind)
+	if all[metaModel] != nil {
+		return nil
+	}
+	all[metaModel] = &spec.Schema{}
+	return json.Unmarshal([]byte(metaSchema), all[metaModel])
 }
 
 // metaSchema is the structure of ObjectMeta, as far as it matters to managedFields.

@@ -45,6 +45,9 @@ func (s *Server) listLocked(r *Request, t *table) (*http.Response, error) {
 	if where.shard != nil && t.builtIn && r.form.convert.Empty() {
 		p.metadata.ShardInfo = &metav1.ShardInfo{Selector: where.shard.String()}
 	}
+	if err := s.showLocked(&r.answers, t, p.items...); err != nil {
+		return nil, err
+	}
 	return r.answerPage(t, p)
 }
 

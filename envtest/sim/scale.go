@@ -69,7 +69,7 @@ func (s *Server) requestedScale(r *Request, scale *table, current *unstructured.
 	} else {
 		var p *patch
 		if p, err = r.patch(scale.codec()); err == nil {
-			u, err = p.result(scale, current)
+			u, err = s.patchedLocked(p, scale, current)
 		}
 	}
 	if err != nil {
@@ -81,13 +81,24 @@ func (s *Server) requestedScale(r *Request, scale *table, current *unstructured.
 	return u, r.matchName(u)
 }
 
+// admitScaleLocked returns what webhooks make of u, the new state of the scale current.
+func (s *Server) admitScaleLocked(r *Request, t, scale *table, current, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	a := r.attributesOf(t, current, u)
+	a.codec = scale.codec()
+	if err := s.mutateLocked(a); err != nil {
+		return nil, err
+	}
+	return a.object, s.approveLocked(a)
+}
+
 func scaleResource(of Resource) Resource {
 	return Resource{Group: "autoscaling", Version: "v1", Kind: "Scale", Name: of.Name, Namespaced: of.Namespaced}
 }
 
 // rescaleLocked writes the replicas that the request sets to live, and takes ownership of them.
 func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
-	scale := &table{definition: definition{Resource: scaleResource(t.Resource), builtIn: true}}
+	of := definition{Resource: scaleResource(t.Resource), builtIn: true}
+	scale := &table{definition: of, store: newStore(of.gvk(), s.version)}
 	if live == nil {
 		if _, err := s.requestedScale(r, scale, nil); err != nil {
 			return nil, err
@@ -102,6 +113,9 @@ func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstruct
 	}
 	u, err := s.requestedScale(r, scale, current)
 	if err != nil {
+		return nil, err
+	}
+	if u, err = s.admitScaleLocked(r, t, scale, current, u); err != nil {
 		return nil, err
 	}
 	if err := s.manageLocked(r, scale, current, u); err != nil {

@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"maps"
 	"strconv"
 	"time"
 
@@ -28,16 +27,6 @@ type table struct {
 	gone   chan struct{}                          // closed when the resource is withdrawn
 }
 
-// present returns a stored object in the table's version. Conversion only changes the apiVersion.
-func (t *table) present(o *unstructured.Unstructured) *unstructured.Unstructured {
-	if o == nil || t.stored.Version == t.Version && o.GetAPIVersion() == t.gv().String() {
-		return o
-	}
-	copied := maps.Clone(o.Object)
-	copied["apiVersion"] = t.gv().String()
-	return &unstructured.Unstructured{Object: copied}
-}
-
 // sorted returns the objects in path order.
 func (t *table) sorted() []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
@@ -57,6 +46,10 @@ type store struct {
 	history
 	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
 	changed   chan struct{}                                  // closed and replaced at each event
+
+	conversion *conversion // nil: versions differ in their apiVersion only
+	// shown has the objects that the webhook converted, by apiVersion.
+	shown map[*unstructured.Unstructured]map[string]*unstructured.Unstructured
 }
 
 func newStore(stored schema.GroupVersionKind, version int64) *store {
@@ -118,7 +111,7 @@ func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *uns
 	s.version++
 	after.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	s.crdsChanged = s.crdsChanged || t.prepare != nil
-	if after.GetAPIVersion() != t.stored.GroupVersion().String() {
+	if t.conversion == nil && after.GetAPIVersion() != t.stored.GroupVersion().String() {
 		after.SetAPIVersion(t.stored.GroupVersion().String())
 	}
 	if before != nil {

@@ -78,6 +78,10 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if err := s.manageLocked(r, t, live, u); err != nil {
 		return nil, err
 	}
+	u, err := s.mutatedLocked(r, t, live, u)
+	if err != nil {
+		return nil, err
+	}
 	return s.changeLocked(r, t, live, u)
 }
 
@@ -99,6 +103,11 @@ func (s *Server) changeLocked(r *Request, t *table, live, u *unstructured.Unstru
 	}
 	revertTimes(live, u)
 	r.warnFinalizers(t, u, live)
+	if r.Subresource != "scale" {
+		if err := s.approveLocked(r.attributesOf(t, live, u)); err != nil {
+			return nil, err
+		}
+	}
 	if equal(u.Object, live.Object) && r.empties+t.empties[keyOf(live)] == "" {
 		return live, nil
 	}
@@ -110,9 +119,7 @@ func (s *Server) changeLocked(r *Request, t *table, live, u *unstructured.Unstru
 		s.removeLocked(t, u)
 		return u, nil
 	}
-	s.appendLocked(t, modified, live, u)
-	t.empties[keyOf(u)] = r.empties
-	return u, nil
+	return s.commitLocked(r, t, live, u)
 }
 
 // checkVersion is optimistic concurrency. It gives u the live version.

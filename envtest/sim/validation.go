@@ -23,19 +23,19 @@ import (
 // validate returns the errors of u, which replaces live (nil: is new), in the real server's order.
 // An update checks the metadata twice, once for all kinds and once for its kind.
 func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
-	at := field.NewPath("metadata")
+	at, meta := field.NewPath("metadata"), &managedBy{u, heads(u)}
 	var errs field.ErrorList
 	defer func() { earlierOwnerErrors(errs) }()
 	wrong := !t.builtIn && u.GetKind() != t.Kind
 	switch {
 	case wrong && live == nil:
 	case live == nil:
-		errs = t.validateMeta(u, at)
+		errs = t.validateMeta(meta, at)
 	default:
-		errs = validation.ValidateObjectMetaAccessor(u, t.Namespaced, pathSegment, at)
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+		errs = validation.ValidateObjectMetaAccessor(meta, t.Namespaced, pathSegment, at)
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, live, at)...)
 		if !t.isCoreEvents() && !wrong {
-			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, live, at)...)
 		}
 		errs = append(errs, t.validateFinalizers(u, at)...)
 	}
@@ -48,15 +48,15 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	case live == nil:
 		errs = append(errs, validateKind(t.Kind, u)...)
 	default:
-		errs = append(errs, t.validateUpdate(u, live)...)
+		errs = append(errs, t.validateUpdate(u, live, meta)...)
 	}
 	return append(errs, t.validateScale(u)...)
 }
 
 // validateUpdate checks the fields of a built-in kind in an update. The order and the repetition of
 // checks differ between kinds.
-func (t *table) validateUpdate(u, live *unstructured.Unstructured) field.ErrorList {
-	meta := func() field.ErrorList { return t.validateMeta(u, field.NewPath("metadata")) }
+func (t *table) validateUpdate(u, live *unstructured.Unstructured, accessor metav1.Object) field.ErrorList {
+	meta := func() field.ErrorList { return t.validateMeta(accessor, field.NewPath("metadata")) }
 	is, changes := validateKind(t.Kind, u), validateChange(t.Kind, u, live)
 	switch t.Kind {
 	case "Pod":
@@ -96,7 +96,7 @@ func earlierOwnerErrors(errs field.ErrorList) {
 }
 
 // validateMeta checks the metadata of a new object.
-func (t *table) validateMeta(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+func (t *table) validateMeta(u metav1.Object, at *field.Path) field.ErrorList {
 	name := validation.NameIsDNSSubdomain
 	switch {
 	case !t.builtIn:
@@ -117,7 +117,7 @@ func pathSegment(name string, prefix bool) []string {
 }
 
 // validateFinalizers checks that the finalizers of a built-in kind have a domain.
-func (t *table) validateFinalizers(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+func (t *table) validateFinalizers(u metav1.Object, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !t.builtIn {
 		return nil
@@ -145,6 +145,8 @@ func validateKind(kind string, u *unstructured.Unstructured) field.ErrorList {
 		return validateEvent(u)
 	case "Lease":
 		return validateLease(u)
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		return validateHooks(u)
 	case "Service":
 		return validateService(u)
 	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":

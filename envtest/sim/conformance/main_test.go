@@ -34,7 +34,7 @@ var plain, controlled = &cluster{}, &cluster{controllers: true}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, err := range []error{plain.stop(), controlled.stop(), goleak.Find()} {
+	for _, err := range []error{plain.stop(), controlled.stop(), closeWebhooks(), goleak.Find()} {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)

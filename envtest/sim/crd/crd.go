@@ -6,6 +6,7 @@ package crd
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -14,11 +15,13 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
@@ -60,18 +63,23 @@ func (schemas) Check(crd, old *unstructured.Unstructured) field.ErrorList {
 
 // internal converts a CustomResourceDefinition to the form of its validation.
 func internal(crd *unstructured.Unstructured) (*apiextensions.CustomResourceDefinition, error) {
-	var external apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(crd.Object, &external); err != nil {
-		return nil, err
+	_, definition, err := decode(crd)
+	return definition, err
+}
+
+// decode returns a CustomResourceDefinition with its defaults, and in the form of its validation.
+func decode(crd *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, *apiextensions.CustomResourceDefinition, error) {
+	external, definition := &apiextensionsv1.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(crd.Object, external); err != nil {
+		return nil, nil, err
 	}
-	apiextensionsv1.SetDefaults_CustomResourceDefinition(&external)
-	definition := &apiextensions.CustomResourceDefinition{}
-	return definition, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&external, definition, nil)
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(external)
+	return external, definition, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(external.DeepCopy(), definition, nil)
 }
 
 // Schema implements sim.Schemas.
 func (schemas) Schema(crd *unstructured.Unstructured, version string) (sim.Schema, error) {
-	definition, err := internal(crd)
+	external, definition, err := decode(crd)
 	if err != nil {
 		return nil, err
 	}
@@ -99,5 +107,8 @@ func (schemas) Schema(crd *unstructured.Unstructured, version string) (sim.Schem
 	preserve := definition.Spec.PreserveUnknownFields != nil && *definition.Spec.PreserveUnknownFields
 	return &versionSchema{
 		structural: structural, validator: validator, status: status, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit), preserve: preserve,
+		openAPI: sync.OnceValues(func() (*spec3.OpenAPI, error) {
+			return builder.BuildOpenAPIV3(external, version, builder.Options{IncludeSelectableFields: true})
+		}),
 	}, nil
 }

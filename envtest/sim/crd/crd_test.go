@@ -74,6 +74,7 @@ const path = "/apis/crd.dev/v1/namespaces/default/lamps"
 var exchanges = []struct{ name, method, path, body string }{
 	{"defaults and pruning", "POST", path, `{"metadata":{"name":"a"},"spec":{"color":"red","extra":1,"mode":{"more":2}},"other":3}`},
 	{"null takes the default", "POST", path, `{"metadata":{"name":"b"},"spec":{"color":"red","watts":null}}`},
+	{"unknown fields, strict", "POST", path + "?fieldValidation=Strict", `{"metadata":{"name":"c"},"spec":{"color":"red","extra":1,"mode":{"more":2}},"other":3}`},
 	{"required", "POST", path, `{"metadata":{"name":"c"},"spec":{}}`},
 	{"enum and minimum", "POST", path, `{"metadata":{"name":"c"},"spec":{"color":"blue","watts":0}}`},
 	{"wrong type", "POST", path, `{"metadata":{"name":"c"},"spec":{"color":7}}`},
@@ -84,6 +85,15 @@ var exchanges = []struct{ name, method, path, body string }{
 	{"a transition rule", "PATCH", path + "/a", `{"spec":{"color":"white"}}`},
 	{"a patch that the schema rejects", "PATCH", path + "/a", `{"spec":{"watts":-1}}`},
 	{"a patch of unknown fields", "PATCH", path + "/a", `{"spec":{"extra":1}}`},
+	{"a strict patch of unknown fields", "PATCH", path + "/a?fieldValidation=Strict", `{"spec":{"extra":1}}`},
+	{"a strict update of unknown fields", "PUT", path + "/a?fieldValidation=Strict", `{"metadata":{"name":"a"},"spec":{"color":"red","extra":1}}`},
+	{"a strict apply of unknown fields", "APPLY", path + "/a?fieldValidation=Strict&fieldManager=m", `{"spec":{"color":"red","extra":1}}`},
+	{"an apply of a map list", "APPLY", path + "/e?fieldManager=one", `{"spec":{"color":"red","sockets":[{"name":"x"}]}}`},
+	{"another manager's item", "APPLY", path + "/e?fieldManager=two", `{"spec":{"sockets":[{"name":"y"}]}}`},
+	{"a conflict", "APPLY", path + "/e?fieldManager=two", `{"spec":{"color":"white","sockets":[{"name":"y"}]}}`},
+	{"the first item goes", "APPLY", path + "/e?fieldManager=one", `{"spec":{"color":"red"}}`},
+	{"an apply of an unknown field", "APPLY", path + "/e?fieldManager=one", `{"spec":{"color":"red","extra":1}}`},
+	{"an apply of a wrong type", "APPLY", path + "/e?fieldManager=one", `{"spec":{"color":"red","sockets":{"a":1}}}`},
 	{"a removed default comes back", "PATCH", path + "/a", `{"spec":{"watts":null}}`},
 	{"a status", "PATCH", path + "/a/status", `{"status":{"lit":true,"dim":1}}`},
 	{"a status that the schema rejects", "PATCH", path + "/a/status", `{"status":{"lit":"yes"}}`},
@@ -170,6 +180,7 @@ func TestV1_CustomResourceDefinitionsAnswerLikeTheRealServer(t *testing.T) {
 	if err := cluster.InstallCRDs(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
+	compareOpenAPI(t, cluster.Config(), crd.New(t, runtime.NewScheme(), definition))
 	real, fake := client(t, cluster.Config()), client(t, crd.New(t, runtime.NewScheme(), definition))
 	for _, e := range exchanges {
 		compare(t, real, fake, e.name, e.method, e.path, e.body)
@@ -232,8 +243,11 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 		object = map[string]any{"apiVersion": group + "/" + version}
 	}
 	contentType := "application/json"
-	if method == http.MethodPatch {
+	switch method {
+	case http.MethodPatch:
 		object, contentType = map[string]any{}, "application/merge-patch+json"
+	case "APPLY":
+		method, contentType = http.MethodPatch, "application/apply-patch+yaml"
 	}
 	var content io.Reader = http.NoBody
 	if body != "" {
@@ -247,6 +261,7 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", contentType)
+	r.Header.Set("User-Agent", "crd/v1")
 	resp, err := s.http.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -257,20 +272,27 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 		t.Fatal(err)
 	}
 	data = instants.ReplaceAll(data, []byte("<time>"))
+	data = chosen.ReplaceAll(data, []byte("$1<chosen>"))
 	data = bytes.ReplaceAll(data, []byte(strings.TrimPrefix(s.host, "https://")), []byte("<host>"))
 	answer := map[string]any{}
 	if json.Unmarshal(data, &answer) != nil {
 		answer["text"] = string(data)
 	}
-	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {
 		unstructured.RemoveNestedField(answer, "metadata", field)
+	}
+	if answer["apiVersion"] != "crd.dev/v1" { // the sim does not keep the entries of several versions
+		unstructured.RemoveNestedField(answer, "metadata", "managedFields")
 	}
 	sortCauses(answer)
 	answer["HTTP"] = resp.StatusCode
 	return answer
 }
 
-var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+var (
+	instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	chosen   = regexp.MustCompile(`((?:resourceVersion|uid)\\+":\\+")[0-9a-f-]+`) // in a message
+)
 
 // sortCauses sorts the causes of an error, and drops its message, which repeats them: the schema
 // validation finds errors in the order of a map.

@@ -3,7 +3,8 @@
 
 // Package crd gives the simulated API server the schemas of CustomResourceDefinitions. The server
 // then validates, defaults and prunes custom objects, with the code and the messages of a real API
-// server, including CEL rules.
+// server, including CEL rules. The schemas are published as OpenAPI v3, and decide which list items
+// and fields a server-side apply owns.
 //
 //	cfg := crd.New(t, scheme, websiteCRD, website) // instead of sim.New
 //

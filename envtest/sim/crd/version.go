@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/kube-openapi/pkg/spec3"
 )
 
 // versionSchema is the schema of one version. It implements sim.Schema.
@@ -28,7 +29,11 @@ type versionSchema struct {
 	status     validation.SchemaValidator // nil without a schema of the status
 	rules      *cel.Validator             // nil without CEL rules
 	preserve   bool                       // unknown fields stay
+	openAPI    func() (*spec3.OpenAPI, error)
 }
+
+// OpenAPI implements sim.OpenAPI.
+func (v *versionSchema) OpenAPI() (*spec3.OpenAPI, error) { return v.openAPI() }
 
 // Default implements sim.Schema.
 func (v *versionSchema) Default(u *unstructured.Unstructured) []error {

@@ -64,7 +64,7 @@ func (s *Server) bindLocked(r *Request, t *table, live *unstructured.Unstructure
 	return r.succeed()
 }
 
-// merged returns the entries of a with those of b.
+// merged returns a with the entries of b.
 func merged(a, b map[string]string) map[string]string {
 	if a == nil {
 		a = map[string]string{}

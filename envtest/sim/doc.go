@@ -71,9 +71,8 @@
 //     StatefulSets, Jobs and role bindings.
 //   - The subresources exec, attach, portforward, proxy, log, resize, token, approval and
 //     ephemeralcontainers fail with 501, method and path.
-//   - An eviction changes a PodDisruptionBudget without an entry in its managedFields. No controller
-//     computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. Only policy/v1
-//     Evictions are accepted.
+//   - No controller computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. An
+//     eviction adds no entry to their managedFields. Evictions of policy/v1beta1 are not accepted.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the
 //     server's.
 //   - The kinds of admissionregistration.k8s.io, certificates.k8s.io, flowcontrol.apiserver.k8s.io

@@ -15,7 +15,8 @@ import (
 // typeConverter returns the structure that managedFields of the kind have. Without a schema, every
 // field is allowed and lists are atomic.
 func (c codec) typeConverter() (managedfields.TypeConverter, error) {
-	if model := kindModel(c.kind); c.typed && (isReviewGroup(c.kind.Group) || c.kind.Kind == "Scale") { // client-go does not apply them
+	// client-go does not know the structure of what it does not apply.
+	if model := kindModel(c.kind); c.typed && (isReviewGroup(c.kind.Group) || c.kind.Kind == "Scale") {
 		schemas := map[string]*spec.Schema{}
 		complete(schemas, c.kind.GroupVersion(), model)
 		return managedfields.NewTypeConverter(schemas, false)

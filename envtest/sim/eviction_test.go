@@ -34,7 +34,7 @@ func TestV1_AnEvictionTakesADisruption(t *testing.T) {
 	}
 	c := kubernetes.NewForConfigOrDie(sim.New(t, scheme.Scheme, pod("a"), pod("b"), budget))
 	evict := func(name string) error {
-		return c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		return c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	}
 	if err := evict("a"); err != nil {
 		t.Fatal(err)

@@ -58,8 +58,8 @@ var lacking = map[string]string{
 	"rest_client_response_size_bytes":                    "bodies are not measured",
 	"certwatcher_read_certificate_total":                 "of webhooks; readiness and the log report certificates",
 	"certwatcher_read_certificate_errors_total":          "of webhooks; readiness and the log report certificates",
-	"controller_runtime_webhook_panics_total":            "of webhooks",
-	"controller_runtime_conversion_webhook_panics_total": "of webhooks",
+	"controller_runtime_webhook_panics_total":            "begins with the first request",
+	"controller_runtime_conversion_webhook_panics_total": "begins with the first request",
 }
 
 // lackingSeries are the series of common families that Setpoint does not have, with the reason.

@@ -245,14 +245,14 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 		case <-changed:
 		case <-waiting.synced():
 			if !done(waiting) {
-				return fmt.Errorf("not synced: %s", waiting.state())
+				return fmt.Errorf("%w: %s", ErrNotSynced, waiting.state())
 			}
 		case <-waiting.stopped:
 			if !done(waiting) && g.has(waiting) {
-				return fmt.Errorf("not synced, and never will be: %s", waiting.state())
+				return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, waiting.state())
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("not synced: %s: %w", waiting.state(), context.Cause(ctx))
+			return fmt.Errorf("%w: %s: %w", ErrNotSynced, waiting.state(), context.Cause(ctx))
 		}
 	}
 }

@@ -304,15 +304,15 @@ func (i *informer) readable(ctx context.Context) error {
 		changed := i.env.changed()
 		switch i.phaseNow() {
 		case hook.Waiting, hook.Failing:
-			return fmt.Errorf("not synced: %s", i.state())
+			return fmt.Errorf("%w: %s", ErrNotSynced, i.state())
 		case hook.Stopped:
-			return fmt.Errorf("not synced, and never will be: %s", i.state())
+			return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, i.state())
 		}
 		select {
 		case <-changed:
 		case <-i.synced():
 		case <-ctx.Done():
-			return fmt.Errorf("not synced: %s: %w", i.state(), context.Cause(ctx))
+			return fmt.Errorf("%w: %s: %w", ErrNotSynced, i.state(), context.Cause(ctx))
 		}
 	}
 	return nil

@@ -25,6 +25,8 @@ type Hooks struct {
 	LeaderElection *LeaderElection
 	// Events observes the recorder of events.
 	Events *Events
+	// Webhook observes admission and conversion.
+	Webhook *Webhook
 }
 
 // With returns Hooks that call first h and then other. If a field of both has the same pointer, its
@@ -35,7 +37,7 @@ func (h Hooks) With(other Hooks) Hooks {
 		Queue: h.Queue.with(other.Queue), Controller: h.Controller.with(other.Controller),
 		Source: h.Source.with(other.Source), Cache: h.Cache.with(other.Cache),
 		Client: h.Client.with(other.Client), LeaderElection: h.LeaderElection.with(other.LeaderElection),
-		Events: h.Events.with(other.Events),
+		Events: h.Events.with(other.Events), Webhook: h.Webhook.with(other.Webhook),
 	}
 }
 
@@ -109,6 +111,15 @@ func (e *Events) with(other *Events) *Events {
 		return one
 	}
 	return &Events{Sent: both(e.Sent, other.Sent), Failed: both(e.Failed, other.Failed), Dropped: both(e.Dropped, other.Dropped)}
+}
+
+func (w *Webhook) with(other *Webhook) *Webhook {
+	if one, ok := only(w, other); ok {
+		return one
+	}
+	return &Webhook{
+		Received: both(w.Received, other.Received), Answered: both(w.Answered, other.Answered), Certificate: both(w.Certificate, other.Certificate),
+	}
 }
 
 // For returns hooks that set Controller in each event and call s. It returns nil if s is nil.

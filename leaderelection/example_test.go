@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -24,34 +27,24 @@ func (lamps) Lead(take, work context.Context) error {
 	return nil
 }
 
-// theirLock is the lock of a host, here in memory. resourcelock.New makes a real one.
-type theirLock struct {
-	resourcelock.Interface
-	record resourcelock.LeaderElectionRecord
-}
-
-func (l *theirLock) Identity() string   { return "kcm-7f9c" }
-func (l *theirLock) Describe() string   { return "kube-system/kcm" }
-func (l *theirLock) RecordEvent(string) {}
-
-func (l *theirLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	return &l.record, fmt.Append(nil, l.record), nil
-}
-
-func (l *theirLock) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
-	l.record = r
-	return nil
-}
-
-// A host keeps its own elector. It wraps the elector's lock and leads with Lead.
+// A host keeps its own elector. It wraps the client of the elector's lock
+// and leads with Lead.
 func ExampleObserve() {
-	var lock resourcelock.Interface = &theirLock{}
+	clients, err := coordinationclient.NewForConfig(sim.NewServer(sim.Leases).Config()) // a real API server has the same client
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kcm"}, Client: clients,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: "kcm-7f9c"},
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)
 	defer cancel()
 
 	c := lamps{}
 	config := clientgo.LeaderElectionConfig{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true}
-	observed, err := leaderelection.Observe(lock, leaderelection.ObserveOptions{
+	observed, err := leaderelection.Observe(lock, lock.Client, leaderelection.ObserveOptions{
 		LeaseDuration: config.LeaseDuration, RenewDeadline: config.RenewDeadline, RetryPeriod: config.RetryPeriod,
 	})
 	if err != nil {
@@ -59,7 +52,7 @@ func ExampleObserve() {
 		return
 	}
 	led := make(chan error, 1)
-	config.Lock = observed
+	lock.Client, config.Lock = observed, lock
 	config.Callbacks = clientgo.LeaderCallbacks{
 		OnStartedLeading: func(ctx context.Context) { led <- observed.Lead(ctx, c.Lead) },
 		OnStoppedLeading: func() {},

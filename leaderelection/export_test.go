@@ -12,20 +12,14 @@ import (
 func SetWall(e *Elector, now func() time.Time) { e.now = newClock(now) }
 
 // SetWallOf is SetWall for an Observed.
-func SetWallOf(o *Observed, now func() time.Time) {
-	o.now = newClock(now)
-	o.leases.now = o.now
-}
+func SetWallOf(o *Observed, now func() time.Time) { o.now = newClock(now) }
 
 // Suspend returns a function that moves both clocks of an elector forward, as after a suspension.
 // Call it before the elector runs.
 func Suspend(e *Elector) (jump func(time.Duration)) { return jumping(&e.now) }
 
 // SuspendOf is Suspend for an Observed.
-func SuspendOf(o *Observed) (jump func(time.Duration)) {
-	defer func() { o.leases.now = o.now }()
-	return jumping(&o.now)
-}
+func SuspendOf(o *Observed) (jump func(time.Duration)) { return jumping(&o.now) }
 
 func jumping(c *clock) (jump func(time.Duration)) {
 	var by atomic.Int64

@@ -32,6 +32,7 @@ import (
 type host struct {
 	*replica
 	*leaderelection.Observed
+	lock  *resourcelock.LeaseLock
 	keeps bool          // it does not release
 	lasts time.Duration // the elector's LeaseDuration; 0: the default
 
@@ -51,10 +52,11 @@ func newHost(t *testing.T, api *sim.Server, identity string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Observed, err = leaderelection.Observe(&resourcelock.LeaseLock{
+	h.lock = &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Client: leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-	}, leaderelection.ObserveOptions{Hooks: &hook.LeaderElection{
+	}
+	h.Observed, err = leaderelection.Observe(h.lock, h.lock.Client, leaderelection.ObserveOptions{Hooks: &hook.LeaderElection{
 		Acquired: func(name string) {
 			h.note("acquired %s", name)
 			l := lease(t, api)
@@ -69,6 +71,7 @@ func newHost(t *testing.T, api *sim.Server, identity string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.lock.Client = h.Observed
 	return h
 }
 
@@ -76,7 +79,7 @@ func newHost(t *testing.T, api *sim.Server, identity string) *host {
 // not wait for Lead.
 func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
-		Lock: h.Observed, LeaseDuration: cmp.Or(h.lasts, 15*time.Second), RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
+		Lock: h.lock, LeaseDuration: cmp.Or(h.lasts, 15*time.Second), RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				for _, lead := range leads {
@@ -478,67 +481,48 @@ func TestObserve_AHostThatDoesNotRelease(t *testing.T) {
 	})
 }
 
-// opaque is a lock that does not show its Lease.
-type opaque struct{ resourcelock.Interface }
-
-// TestObserve_AnyLock: other locks work, and the token has their description.
-func TestObserve_AnyLock(t *testing.T) {
+// TestObserve_ALockWithoutItsClient: Lead names the mistake.
+func TestObserve_ALockWithoutItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
-		h := &host{replica: &replica{api: api}}
-		cfg := api.Config()
-		cfg.Transport = h.replica
-		leases, err := coordinationclient.NewForConfig(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.Observed, err = leaderelection.Observe(opaque{&resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Client: leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: "a"},
-		}}, leaderelection.ObserveOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop, ended := h.start(t, func(take, work context.Context) error {
-			if k := term.Of(work).Token(); k.Lease != "default/operator" || len(k.ResourceVersion) != 15 || k.Holder != "a" {
-				t.Errorf("the token is %+v", k)
-			}
-			return untilStopped(take, work)
-		})
-		pass(time.Minute)
+		h := newHost(t, api, "a")
+		leases, err := coordinationclient.NewForConfig(api.Config())
+		ok(t, err)
+		h.lock.Client = leases
+		stop, ended := h.start(t, untilStopped)
+		pass(seconds(5))
 		stop()
 		<-ended
-		for _, err := range h.result() {
-			ok(t, err)
-		}
-		if holder(t, api) != "" {
-			t.Errorf("%q holds the Lease", holder(t, api))
+		led := h.result()
+		if len(led) != 1 || led[0] == nil || !strings.Contains(led[0].Error(), "set the lock's Client to this *leaderelection.Observed") {
+			t.Errorf("Lead returns %v", led)
 		}
 	})
 }
 
 func TestObserve_BadInput(t *testing.T) {
-	lock := &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}, Client: coordinationclient.New(nil)}
+	lock := &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}, Client: coordinationclient.New(nil)}
 	for want, c := range map[string]struct {
-		lock resourcelock.Interface
-		o    leaderelection.ObserveOptions
+		lock   leaderelection.HostLock
+		client coordinationclient.LeasesGetter
+		o      leaderelection.ObserveOptions
 	}{
-		"the lock is nil":                                   {},
-		"the lock has no identity":                          {lock: &resourcelock.LeaseLock{}},
-		"the LeaseLock has no client":                       {lock: &resourcelock.LeaseLock{LockConfig: lock.LockConfig}},
-		"leaderelection.ObserveOptions.LeaseDuration: 1.5s": {lock, leaderelection.ObserveOptions{LeaseDuration: 1500 * time.Millisecond}},
-		"leaderelection.ObserveOptions.RenewDeadline: 20s, must be positive and shorter than": {lock, leaderelection.ObserveOptions{RenewDeadline: 20 * time.Second}},
-		"leaderelection.ObserveOptions.Grace: -1s":                                            {lock, leaderelection.ObserveOptions{Grace: -time.Second}},
+		"the lock is nil":                                   {client: lock.Client},
+		"the lock has no identity":                          {lock: &resourcelock.LeaseLock{}, client: lock.Client},
+		"the client of the Leases is nil":                   {lock: lock},
+		"leaderelection.ObserveOptions.LeaseDuration: 1.5s": {lock, lock.Client, leaderelection.ObserveOptions{LeaseDuration: 1500 * time.Millisecond}},
+		"leaderelection.ObserveOptions.RenewDeadline: 20s, must be positive and shorter than": {lock, lock.Client, leaderelection.ObserveOptions{RenewDeadline: 20 * time.Second}},
+		"leaderelection.ObserveOptions.Grace: -1s":                                            {lock, lock.Client, leaderelection.ObserveOptions{Grace: -time.Second}},
 	} {
-		if o, err := leaderelection.Observe(c.lock, c.o); o != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if o, err := leaderelection.Observe(c.lock, c.client, c.o); o != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	for _, o := range []leaderelection.ObserveOptions{{}, {LeaseDuration: 137 * time.Second, RenewDeadline: 107 * time.Second, RetryPeriod: 26 * time.Second}} {
-		h, err := leaderelection.Observe(lock, o)
+		h, err := leaderelection.Observe(lock, lock.Client, o)
 		ok(t, err)
-		if h.Identity() != "a" {
-			t.Errorf("the identity is %q", h.Identity())
+		if h.String() != "default/operator" || h.Name() != "leader-election-operator" {
+			t.Errorf("the Lease is %q, the check %q", h, h.Name())
 		}
 	}
 }

@@ -42,6 +42,9 @@ func (o *Options) listeners() (all []listener) {
 		}
 		add("MetricsServer", "metrics server", address, *s)
 	}
+	if o.Webhooks != nil && !argument.IsNil(o.Webhooks) {
+		add("Webhooks", "webhook server", ":9443", o.Webhooks.Server())
+	}
 	if o.Pprof != "" {
 		add("Pprof", "pprof server", "", server.Options{Plain: true, Address: o.Pprof})
 	}
@@ -58,6 +61,9 @@ func (o *Options) validateServers() error {
 	}
 	if o.Metrics == nil && o.MetricsServer != nil {
 		wrong = append(wrong, errors.New("manager.Options.MetricsServer: there is nothing to serve; set Metrics as well, to the result of metrics.New"))
+	}
+	if o.Webhooks != nil && argument.IsNil(o.Webhooks) {
+		wrong = append(wrong, errors.New("manager.Options.Webhooks: it is a nil pointer; use the result of webhook.New"))
 	}
 	all := o.listeners()
 	for i, a := range all {

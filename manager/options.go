@@ -5,6 +5,7 @@ package manager
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
@@ -78,6 +81,10 @@ type Options struct {
 	// With Plain, the default Address is :8080, and all requests are answered. Default: nil, no
 	// such server.
 	MetricsServer *server.Options
+	// Webhooks answers admission and conversion requests, on a TLS server of its own. webhook.New
+	// makes one. Its server opens with the others, so it answers on standbys and before caches are
+	// synced. Default: nil, no webhooks.
+	Webhooks Webhooks
 	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
 	// debug.Profiles under /debug/pprof/, for go tool pprof. All requests are answered. A stop ends
 	// a CPU profile early. Default: none.
@@ -99,6 +106,21 @@ type Metrics interface {
 	Handler() (http.Handler, error)
 }
 
+// Webhooks answers admission and conversion requests. *webhook.Webhooks implements it.
+type Webhooks interface {
+	// Validate returns the mistakes of the wiring. Run calls it.
+	Validate() error
+	// Server returns the options of the server.
+	Server() server.Options
+	// Handler returns the server's handler, which reports to hooks. New calls it once.
+	Handler(hooks *hook.Webhook) http.Handler
+	// Run keeps what the API server needs for its calls until ctx ends: certificates and
+	// registrations. Run of the manager calls it on every replica, and stops it with the servers.
+	Run(ctx context.Context, c *client.Client, r *events.Recorder) error
+	// Check is the check "webhooks" of /readyz. It fails until the API server's calls can succeed.
+	Check(ctx context.Context) error
+}
+
 // HealthOptions configures a plain HTTP server for the kubelet's probes. Type server.Health
 // describes the paths and answers. [Manager.AddLivezCheck] and [Manager.AddReadyzCheck] add checks.
 //
@@ -117,6 +139,8 @@ type Metrics interface {
 //	leader-election-NAME  for each Lease: fails from the first failed request until the Lease was
 //	                      read or written once, because without that right a replica cannot take
 //	                      over; later, ?verbose describes trouble
+//	webhooks              if Options.Webhooks is set: fails until the API server's calls can
+//	                      succeed
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has
 //	                      expired; ?verbose reports a newer one that is broken, and the same

@@ -23,11 +23,12 @@ type probes struct {
 	roster                                 *roster // its lock guards live and ready
 	leases                                 *leases
 	ping, informers, certificate, shutdown *server.Check
+	webhooks                               *server.Check   // nil: there are none
 	live, ready                            []*server.Check // of AddLivezCheck and AddReadyzCheck
 }
 
 // newProbes makes the checks. main is nil without Options.Server, metrics without MetricsServer.
-func newProbes(r *roster, l *leases, states func() []hook.InformerState, main, metrics *server.Server) *probes {
+func newProbes(w Webhooks, r *roster, l *leases, states func() []hook.InformerState, main, metrics *server.Server) *probes {
 	p := &probes{
 		roster: r, leases: l, informers: informersCheck(states),
 		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
@@ -37,6 +38,9 @@ func newProbes(r *roster, l *leases, states func() []hook.InformerState, main, m
 			}
 			return nil
 		}),
+	}
+	if w != nil {
+		p.webhooks = server.NewCheck("webhooks", w.Check)
 	}
 	if main != nil || metrics != nil {
 		p.certificate = server.NewCheck("certificate", func(context.Context) error { return certificates(main, metrics) })
@@ -69,6 +73,9 @@ func (p *probes) readyz() (checks []*server.Check) {
 	if p.certificate != nil {
 		checks = append(checks, p.certificate)
 	}
+	if p.webhooks != nil {
+		checks = append(checks, p.webhooks)
+	}
 	return append(append(checks, p.added(&p.ready)...), p.shutdown)
 }
 
@@ -98,7 +105,7 @@ func (p *probes) add(method string, to *[]*server.Check, name string, ask func(c
 
 // reserved reports whether the name belongs to the manager's own checks.
 func reserved(name string) bool {
-	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate"}, name) ||
+	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate", "webhooks"}, name) ||
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 

@@ -66,6 +66,9 @@ func (m *Manager) validate() error {
 	m.roster.begin()
 	known, _ := m.roster.names()
 	wrong := append(m.report.errors(), m.cache.Validate(), m.clusters.validate(), validateNames(m.o.Controllers, known))
+	if w := m.webhooks(); w != nil {
+		wrong = append(wrong, w.Validate())
+	}
 	for _, c := range m.roster.current() {
 		wrong = append(wrong, c.Validate())
 	}

@@ -99,7 +99,18 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 			return s.Serve(ctx, work)
 		})
 	}
+	if w := m.webhooks(); w != nil {
+		in.run("webhooks", nil, func(ctx context.Context) error { return w.Run(ctx, m.client, m.Recorder()) })
+	}
 	return nil
+}
+
+// webhooks returns Options.Webhooks, or nil.
+func (m *Manager) webhooks() Webhooks {
+	if argument.IsNil(m.o.Webhooks) { // Validate has reported a nil pointer
+		return nil
+	}
+	return m.o.Webhooks
 }
 
 // named is a server that Run opens.
@@ -121,10 +132,12 @@ func (m *Manager) makeServers() {
 			m.server = s
 		case "Pprof":
 			m.report.failed(s.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles())))
+		case "Webhooks":
+			m.report.failed(s.Handle("/", m.o.Webhooks.Handler(m.o.Hooks.Webhook)))
 		}
 	}
 	m.mountMetrics()
-	m.probes = newProbes(m.roster, m.leases, m.clusters.states, m.serverOf("Server"), m.serverOf("MetricsServer"))
+	m.probes = newProbes(m.webhooks(), m.roster, m.leases, m.clusters.states, m.serverOf("Server"), m.serverOf("MetricsServer"))
 	if health := m.serverOf("Health"); health != nil {
 		m.report.failed(m.probes.Mount(health))
 	}

@@ -43,6 +43,13 @@
 //	controller_runtime_max_concurrent_reconciles{controller}
 //	controller_runtime_active_workers{controller}
 //
+//	controller_runtime_webhook_latency_seconds{webhook}         webhook is the path
+//	controller_runtime_webhook_requests_total{webhook,code}     code is the HTTP status; a rejection
+//	                                                            has 200
+//	controller_runtime_webhook_requests_in_flight{webhook}
+//	controller_runtime_webhook_panics_total                     of admission
+//	controller_runtime_conversion_webhook_panics_total
+//
 //	go_*, process_*                                   from the Prometheus library
 //
 // They have the names, labels, types and buckets of controller-runtime, and the same meaning. So
@@ -55,7 +62,7 @@
 // These metrics of controller-runtime do not exist here:
 //
 //   - controller_runtime_reconcile_total{result="requeue"}, because Result.Requeue does not exist.
-//   - controller_runtime_webhook_* and certwatcher_*.
+//   - certwatcher_*.
 //   - rest_client_* metrics that it has only on request, except for request_duration_seconds.
 //
 // # Metrics of Setpoint
@@ -109,6 +116,12 @@
 //	                                                          several may share one request
 //	setpoint_events_failed_total                              failed requests for events
 //	setpoint_events_dropped_total{why}                        events that were not sent
+//	setpoint_webhook_rejections_total{webhook,reason}         rejected admission requests; reason is
+//	                                                          Invalid, Forbidden or another one of
+//	                                                          the API
+//	setpoint_webhook_certificate_expiration_timestamp_seconds{type}
+//	                                                          when the newest certificate expires;
+//	                                                          type: ca, serving
 //
 // No label contains a key, object or identity. Some labels depend on the program, for example on
 // the resources that it requests. A metric with such labels has at most 1000 series. All further

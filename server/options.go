@@ -37,6 +37,10 @@ type Options struct {
 	// CertFile and KeyFile are PEM files: the certificate with its intermediates, and its key.
 	// Default: a self-signed certificate (ECDSA P-256, one year), which clients cannot verify.
 	CertFile, KeyFile string
+	// GetCertificate returns the certificate of each new connection, as in tls.Config. It replaces
+	// the files, and cannot be combined with ClientCAFile. Default: none, CertDir or CertFile
+	// applies.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// ClientCAFile is a PEM file with the CAs of client certificates. If set, each client must
 	// present a certificate. Default: none, clients need no certificate.
 	ClientCAFile string
@@ -66,6 +70,9 @@ func (o Options) Validate() error {
 	}
 	if o.CertDir != "" && (o.CertFile != "" || o.KeyFile != "") {
 		wrong = append(wrong, errors.New("server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"))
+	}
+	if o.GetCertificate != nil && (o.Plain || o.CertDir != "" || o.CertFile != "" || o.KeyFile != "" || o.ClientCAFile != "") {
+		wrong = append(wrong, errors.New("server.Options.GetCertificate: Plain or a file is set as well; set GetCertificate or these"))
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		wrong = append(wrong, errors.New("server.Options: one of CertFile and KeyFile is set; set both or none"))

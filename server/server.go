@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -38,7 +39,8 @@ type Server struct {
 
 	// set by Open
 	traffic     *traffic
-	certificate *certificate // nil: plain HTTP
+	certificate *certificate // nil: plain HTTP, or GetCertificate
+	tls         *tls.Config  // nil: plain HTTP
 }
 
 // New makes a server and returns the error of Options.Validate. It opens nothing.
@@ -87,11 +89,17 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 // else starts. Call it once, then call Serve or Close. The server logs certificate events to the
 // logger of ctx, even during Serve.
 func (s *Server) Open(ctx context.Context) error {
-	if !s.o.Plain {
+	switch {
+	case s.o.Plain:
+	case s.o.GetCertificate != nil:
+		s.tls = baseOf(&s.o)
+		s.tls.GetCertificate = s.o.GetCertificate
+	default:
 		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)
 		if err := s.certificate.refresh(); err != nil {
 			return err
 		}
+		s.tls = s.certificate.config()
 	}
 	l := s.o.Listener
 	if l == nil {
@@ -116,7 +124,8 @@ func (s *Server) String() string {
 }
 
 // Certificate returns an error when the certificate in use has expired, and a [Remark] when the
-// files that replaced it are broken. Call it after Open. A plain HTTP server returns nil.
+// files that replaced it are broken. Call it after Open. It returns nil for plain HTTP and for
+// Options.GetCertificate.
 func (s *Server) Certificate() error {
 	if s.certificate == nil {
 		return nil
@@ -140,7 +149,7 @@ func (s *Server) Serve(take, work context.Context) error {
 		s.drain(context.WithoutCancel(take), work, srv)
 	})
 	var err error
-	if s.certificate != nil {
+	if s.tls != nil {
 		err = srv.ServeTLS(s.traffic, "", "")
 	} else {
 		err = srv.Serve(s.traffic)
@@ -170,9 +179,7 @@ func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
 		ConnState:         s.traffic.turned,
 		ErrorLog:          log.New(newErrorLog(l.With("server", s.String())), "", 0),
 	}
-	if s.certificate != nil {
-		srv.TLSConfig = s.certificate.config()
-	}
+	srv.TLSConfig = s.tls
 	if s.o.DisableHTTP2 {
 		srv.Protocols = new(http.Protocols)
 		srv.Protocols.SetHTTP1(true)

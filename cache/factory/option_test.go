@@ -84,6 +84,7 @@ func program(t *testing.T, f informers.SharedInformerFactory, api *sim.Server, r
 	api.Remove(sim.ConfigMaps, "default", "b")
 	api.Remove(sim.ConfigMaps, "other", "b")
 	time.Sleep(10*time.Hour + 30*time.Minute)
+	synctest.Wait()
 	var all []string
 	for _, m := range must(core.ConfigMaps().Lister().List(labels.Everything())) {
 		all = append(all, m.Namespace+"/"+m.Name)

@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// applied returns old with the applied configuration and the managedFields that result. Without old
-// it returns a new object.
-func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	fields, err := t.fieldManager(p.request.Subresource)
+// appliedLocked returns old with the applied configuration and the managedFields that result.
+// Without old it returns a new object.
+func (s *Server) appliedLocked(p *patch, t *table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	fields, err := s.fieldManagerLocked(t, p.request.Subresource)
 	if err != nil {
 		return nil, err
 	}
@@ -31,6 +32,9 @@ func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 	}
 	obj, err := fields.Apply(live, change, p.options.FieldManager, p.options.Force != nil && *p.options.Force)
+	if pends := s.unansweredLocked(); pends != nil {
+		return nil, pends
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +45,7 @@ func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured
 	if !ok {
 		return nil, fmt.Errorf("sim: an apply made a %T", obj)
 	}
+	p.request.empties = emptyMetadata(t, u)
 	if u, err = p.codec.normal(u.DeepCopy()); err != nil {
 		return nil, err
 	}
@@ -51,6 +56,26 @@ func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured
 		wipe(u)
 	}
 	return u, nil
+}
+
+// emptyMetadata names the empty lists and maps in the metadata of an applied custom object. The real
+// server stores them and hides them from reads. So this apply and the next write make a version,
+// although nothing seems to change.
+func emptyMetadata(t *table, u *unstructured.Unstructured) string {
+	if t.builtIn {
+		return ""
+	}
+	metadata := object(u.Object, "metadata")
+	var names []string
+	for _, name := range []string{"annotations", "finalizers", "labels", "ownerReferences"} {
+		value, ok := metadata[name]
+		list, isList := value.([]any)
+		fields, isMap := value.(map[string]any)
+		if ok && (value == nil || isList && len(list) == 0 || isMap && len(fields) == 0) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // duplicates reports duplicate fields of the applied configuration.

@@ -36,11 +36,6 @@ func (r *Request) read() error {
 	return err
 }
 
-// forget lets go of the body, so that Server.Requests does not keep it.
-func (r *Request) forget() {
-	r.body, r.http.Body, r.http.GetBody = nil, http.NoBody, nil
-}
-
 // mediaType returns the body's media type. Without a Content-Type it is JSON.
 func (r *Request) mediaType() string {
 	contentType := r.Header.Get("Content-Type")

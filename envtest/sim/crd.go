@@ -49,6 +49,11 @@ type crd struct {
 		Scope    string       `json:"scope"`
 		Names    crdNames     `json:"names"`
 		Versions []crdVersion `json:"versions"`
+
+		Conversion struct {
+			Strategy string      `json:"strategy"`
+			Webhook  *conversion `json:"webhook"`
+		} `json:"conversion"`
 	} `json:"spec"`
 	Status struct {
 		Conditions     []crdCondition `json:"conditions"`
@@ -238,6 +243,8 @@ func (c *crd) check() field.ErrorList {
 		}
 		if v.Schema.OpenAPIV3Schema == nil {
 			errs = append(errs, field.Required(spec.Child("versions").Index(i).Child("schema", "openAPIV3Schema"), ""))
+		} else if path := c.schemaPath(i); path != nil {
+			errs = append(errs, checkTypes(v.Schema.OpenAPIV3Schema, path, "at the root")...)
 		}
 		if slices.ContainsFunc(c.Spec.Versions[:i], func(other crdVersion) bool { return other.Name == v.Name }) {
 			errs = append(errs, field.Invalid(spec.Child("versions"), v.Name, "must contain unique version names"))
@@ -252,6 +259,50 @@ func (c *crd) check() field.ErrorList {
 			errs = append(errs, field.Required(spec.Child("names", name[0]), ""))
 		}
 	}
+	return errs
+}
+
+// schemaPath returns where an error in the schema of version i is. If all versions have the same
+// schema, the API server reports its errors once.
+func (c *crd) schemaPath(i int) *field.Path {
+	spec, first := field.NewPath("spec"), c.Spec.Versions[0].Schema.OpenAPIV3Schema
+	for _, v := range c.Spec.Versions {
+		if !equal(v.Schema.OpenAPIV3Schema, first) {
+			return spec.Child("versions").Index(i).Child("schema", "openAPIV3Schema")
+		}
+	}
+	if i > 0 {
+		return nil
+	}
+	return spec.Child("validation", "openAPIV3Schema")
+}
+
+// checkTypes finds fields without a type and lists without items. of describes the place of the
+// schema in the API server's words.
+func checkTypes(schema map[string]any, path *field.Path, of string) field.ErrorList {
+	var errs field.ErrorList
+	items, hasItems := schema["items"].(map[string]any)
+	if schema["type"] == "array" && !hasItems {
+		errs = append(errs, field.Required(path.Child("items"), "must be specified"))
+	}
+	if hasItems {
+		errs = append(errs, checkTypes(items, path.Child("items"), "for specified array items")...)
+	}
+	const ofField = "for specified object fields"
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		if property, ok := property.(map[string]any); ok {
+			errs = append(errs, checkTypes(property, path.Child("properties").Key(name), ofField)...)
+		}
+	}
+	if additional, ok := schema["additionalProperties"].(map[string]any); ok {
+		errs = append(errs, checkTypes(additional, path.Child("additionalProperties"), ofField)...)
+	}
+	typed := schema["type"] != nil && schema["type"] != ""
+	if !typed && schema["x-kubernetes-int-or-string"] != true && schema["x-kubernetes-preserve-unknown-fields"] != true {
+		errs = append(errs, field.Required(path.Child("type"), "must not be empty "+of))
+	}
+	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
 }
 

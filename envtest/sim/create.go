@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -46,7 +47,11 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	if err := s.admitLocked(r, t, u); err != nil {
 		return nil, err
 	}
-	s.identifyLocked(t, u)
+	u, err := s.mutatedLocked(r, t, nil, u)
+	if err != nil {
+		return nil, err
+	}
+	s.bearLocked(r, t, u)
 	t.prepareCreate(u)
 	if err := s.completeLocked(t, u, nil); err != nil {
 		return nil, err
@@ -55,6 +60,9 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 		return nil, t.invalid(u, errs)
 	}
 	r.warnFinalizers(t, u, nil)
+	if err := s.approveLocked(r.attributesOf(t, nil, u)); err != nil {
+		return nil, err
+	}
 	if v, err := strconv.ParseUint(u.GetResourceVersion(), 10, 64); r.Verb == "create" && err == nil && v != 0 {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
@@ -67,7 +75,7 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 		}
 		return u, nil
 	}
-	return s.appendLocked(t, added, nil, u), nil
+	return s.commitLocked(r, t, nil, u)
 }
 
 // exists is the error for an object whose name is taken.
@@ -112,11 +120,42 @@ func (s *Server) identifyLocked(t *table, u *unstructured.Unstructured) {
 	}
 }
 
+// identity is what the server gives a new object.
+type identity struct {
+	uid     types.UID
+	name    string
+	created metav1.Time
+}
+
+// bearLocked identifies the object that a request creates. It is the same each time that the
+// request is served, unless its generated name was taken meanwhile.
+func (s *Server) bearLocked(r *Request, t *table, u *unstructured.Unstructured) {
+	if r.born.uid != "" && t.objects[key{u.GetNamespace(), r.born.name}] == nil {
+		u.SetUID(r.born.uid)
+		u.SetName(r.born.name)
+		u.SetCreationTimestamp(r.born.created)
+		return
+	}
+	s.identifyLocked(t, u)
+	r.born = identity{u.GetUID(), u.GetName(), u.GetCreationTimestamp()}
+}
+
 // newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat. It
 // begins with a multiple of the counter, because shard selectors hash it.
 func (s *Server) newUIDLocked() types.UID {
 	s.uids++
-	return types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(s.uids)*0x9e3779b1, s.uids)) //nolint:gosec // it may wrap
+	return uidOf(s.uids, 8)
+}
+
+// uidOf returns the n-th uid of a family.
+func uidOf(n, family int) types.UID {
+	return types.UID(fmt.Sprintf("%08x-0000-4000-%x000-%012x", uint32(n)*0x9e3779b1, family, n)) //nolint:gosec // it may wrap
+}
+
+// newReviewUIDLocked returns the uid of a review that a webhook answers. It is no object's.
+func (s *Server) newReviewUIDLocked() types.UID {
+	s.reviews++
+	return uidOf(s.reviews, 9)
 }
 
 const (

@@ -60,6 +60,7 @@ func setDefaults(obj runtime.Object) {
 		}
 	default:
 		setGroupDefaults(obj)
+		defaultHooks(obj)
 	}
 }
 

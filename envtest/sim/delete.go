@@ -4,11 +4,13 @@
 package sim
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,10 +27,14 @@ func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructu
 	if live == nil {
 		return nil, t.notFound(r.Name)
 	}
-	last, gone, err := s.endLocked(t, live, options)
+	if err := s.dismissLocked(r, t, live, options); err != nil {
+		return nil, err
+	}
+	last, gone, err := s.endLocked(t, t.objects[keyOf(live)], options)
 	if err != nil {
 		return nil, err
 	}
+	last = t.like(last, live)
 	code := http.StatusOK
 	if orphan := options.OrphanDependents; !gone && orphan != nil && !*orphan { //nolint:staticcheck // clients still send it
 		code = http.StatusAccepted
@@ -80,10 +86,11 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	if len(finalizers) > 0 || grace > 0 {
 		return u, false, nil
 	}
-	if !dry {
-		s.removeLocked(t, u)
+	if dry {
+		return u, true, nil
 	}
-	return u, true, nil
+	s.removeLocked(t, u)
+	return withVersion(u, s.version), true, nil
 }
 
 // grace returns the grace period of a deletion in seconds, and whether the kind has one. A deletion
@@ -237,18 +244,70 @@ func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.pageLocked(list, where)
+	p, err := s.pagesLocked(list, where)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.showLocked(&r.answers, t, p.items...); err != nil {
 		return nil, err
 	}
 	resp, err := r.answerPage(t, p)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
-	for _, live := range p.items {
+	targets := slices.DeleteFunc(slices.Clone(p.items), func(listed *unstructured.Unstructured) bool {
+		return t.objects[keyOf(listed)] == nil // gone since the listed version
+	})
+	// All webhooks answer before the first deletion, because the request may be served again.
+	allowed, err := s.dismissAllLocked(r, t, targets, options)
+	if p := (*pending)(nil); errors.As(err, &p) {
+		return nil, err
+	}
+	for _, listed := range targets[:allowed] {
+		live := t.objects[keyOf(listed)]
+		if live == nil {
+			continue // deleted with its owner
+		}
 		if _, _, err := s.endLocked(t, live, options.DeepCopy()); err != nil {
 			return nil, err
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
 	return resp, nil
+}
+
+// deletionPage is the number of objects in a page of a deletecollection without a limit.
+const deletionPage = 10_000
+
+// pagesLocked returns a page of the client's limit or, without one, all pages as one. A list with
+// pages shows the exact version that it names.
+func (s *Server) pagesLocked(o *internalversion.ListOptions, where *selection) (page, error) {
+	if o.Limit != 0 {
+		return s.pageLocked(o, where)
+	}
+	o.Limit = deletionPage
+	all, err := s.pageLocked(o, where)
+	for next := all; err == nil && next.metadata.Continue != ""; {
+		o.Continue, o.ResourceVersion, o.ResourceVersionMatch = next.metadata.Continue, "", ""
+		next, err = s.pageLocked(o, where)
+		all.items = append(all.items, next.items...)
+	}
+	return all, err
+}
+
+// dismissAllLocked returns how many objects can be deleted before the first one that a webhook does
+// not let go, and its error.
+func (s *Server) dismissAllLocked(r *Request, t *table, list []*unstructured.Unstructured, options *metav1.DeleteOptions) (int, error) {
+	for i, o := range list {
+		live, err := t.present(t.objects[keyOf(o)])
+		if err == nil {
+			err = s.dismissLocked(r, t, live, options)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(list), nil
 }

@@ -5,38 +5,52 @@ package sim
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// typeConverter returns the structure that managedFields of the kind have. Without a schema, every
-// field is allowed and lists are atomic.
-func (c codec) typeConverter() (managedfields.TypeConverter, error) {
-	// client-go does not know the structure of what it does not apply.
-	if model := kindModel(c.kind); c.typed && (isReviewGroup(c.kind.Group) || c.kind.Kind == "Scale") {
-		schemas := map[string]*spec.Schema{}
-		complete(schemas, c.kind.GroupVersion(), model)
-		return managedfields.NewTypeConverter(schemas, false)
-	}
-	if c.typed {
-		return applyconfigurations.NewTypeConverter(scheme.Scheme), nil
-	}
-	if described, ok := c.schema.(OpenAPI); ok {
-		doc, err := described.OpenAPI()
+// typeConverter returns the structure that managedFields of the kind have, in this and in other
+// versions. Without a schema, every field is allowed and lists are atomic.
+func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, error) {
+	switch {
+	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
+		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
+	case c.typed:
+		types, err := builtinParser()
 		if err != nil {
 			return nil, err
 		}
-		return managedfields.NewTypeConverter(doc.Components.Schemas, false)
+		return managedfields.NewSchemeTypeConverter(scheme.Scheme, types), nil
 	}
-	kind := genericSchema(c.kind)
-	var meta spec.Schema
-	if err := json.Unmarshal([]byte(metaSchema), &meta); err != nil {
-		return nil, err
+	all := map[string]*spec.Schema{}
+	for _, one := range append(others, c) {
+		if err := one.structure(all); err != nil {
+			return nil, err
+		}
 	}
-	return managedfields.NewTypeConverter(map[string]*spec.Schema{kindModel(c.kind): kind, metaModel: &meta}, false)
+	return managedfields.NewTypeConverter(all, false)
+}
+
+// structure adds the structure of a custom kind to all.
+func (c codec) structure(all map[string]*spec.Schema) error {
+	if described, ok := c.schema.(OpenAPI); ok {
+		doc, err := described.OpenAPI()
+		if err != nil {
+			return err
+		}
+		maps.Copy(all, doc.Components.Schemas)
+		return nil
+	}
+	all[kindModel(c.kind)] = genericSchema(c.kind)
+	if all[metaModel] != nil {
+		return nil
+	}
+	all[metaModel] = &spec.Schema{}
+	return json.Unmarshal([]byte(metaSchema), all[metaModel])
 }
 
 // metaSchema is the structure of ObjectMeta, as far as it matters to managedFields.

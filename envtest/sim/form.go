@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -157,7 +158,7 @@ func (r *Request) answerJSON(code int, data []byte) (*http.Response, error) {
 // answerObject answers with one object.
 func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Response, error) {
 	if r.table == nil || o.GetKind() != r.table.Kind { // a kind of its own, such as Scale
-		data, err := json.Marshal(o.Object)
+		data, err := toJSON(o.Object)
 		if err != nil {
 			return nil, err
 		}
@@ -167,8 +168,10 @@ func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Re
 	case asTable:
 		return r.answerTable(code, []*unstructured.Unstructured{o}, map[string]any{"resourceVersion": o.GetResourceVersion()})
 	case partialMetadataList:
-		return r.Fail(http.StatusNotAcceptable, fmt.Sprintf(
-			"you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.table.goType("")))
+		if !r.table.builtIn {
+			return nil, errors.New("content is not a list") // the real server's words
+		}
+		return nil, notAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.table.goType(""))
 	}
 	data, err := r.table.encode(o, r.form, r.table.objects[keyOf(o)] == o)
 	if err != nil {
@@ -213,7 +216,11 @@ func (t *table) encode(o *unstructured.Unstructured, f form, keep bool) ([]byte,
 	if data := t.encodings[o][f]; data != nil {
 		return data, nil
 	}
-	data, err := t.encodeObject(t.present(o), f)
+	shown, err := t.present(o)
+	if err != nil {
+		return nil, err
+	}
+	data, err := t.encodeObject(shown, f)
 	if keep && err == nil {
 		if t.encodings[o] == nil {
 			t.encodings[o] = map[form][]byte{}
@@ -242,10 +249,13 @@ func (t *table) encodeObject(o *unstructured.Unstructured, f form) ([]byte, erro
 		rest := maps.Clone(o.Object)
 		delete(rest, "kind")
 		delete(rest, "apiVersion")
-		data, err := json.Marshal(rest)
-		return append([]byte(t.typePrefix()), data[1:]...), err
+		data, err := toJSON(rest)
+		if err != nil {
+			return nil, err
+		}
+		return append([]byte(t.typePrefix()), data[1:]...), nil
 	}
-	return json.Marshal(o.Object)
+	return toJSON(o.Object)
 }
 
 // typePrefix begins the JSON of a built-in object.
@@ -256,7 +266,7 @@ func (t *table) typePrefix() string {
 func encodePartial(o *unstructured.Unstructured, f form) ([]byte, error) {
 	version := f.convert.GroupVersion().String()
 	if !f.protobuf() {
-		return json.Marshal(map[string]any{"apiVersion": version, "kind": partialMetadata, "metadata": o.Object["metadata"]})
+		return toJSON(map[string]any{"apiVersion": version, "kind": partialMetadata, "metadata": o.Object["metadata"]})
 	}
 	partial := &metav1.PartialObjectMetadata{}
 	content := map[string]any{"metadata": o.Object["metadata"]}

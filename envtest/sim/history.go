@@ -75,6 +75,8 @@ func (t *table) record(e event) {
 	if i := len(t.events) - sharedEvents; i >= 0 {
 		delete(t.encodings, t.events[i].before)
 		delete(t.encodings, t.events[i].gone)
+		delete(t.shown, t.events[i].before)
+		delete(t.shown, t.events[i].gone)
 	}
 	at, found := slices.BinarySearchFunc(t.keys, keyOf(e.after), comparePaths)
 	switch {

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,10 +27,7 @@ func validateChange(kind string, u, live *unstructured.Unstructured) field.Error
 	case "Pod":
 		return validatePodChange(u, live)
 	case "Service":
-		is, was := object(u.Object, "spec")["clusterIPs"], object(live.Object, "spec")["clusterIPs"]
-		if was != nil && is != nil && !equal(is, was) {
-			return field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), is, "may not change once set")}
-		}
+		return validateServiceChange(u, live)
 	case "Role", "ClusterRole":
 		return nil
 	case "RoleBinding", "ClusterRoleBinding":
@@ -63,6 +61,23 @@ func validateImmutable(u, live *unstructured.Unstructured, fields ...string) fie
 	for _, f := range fields {
 		if !equal(u.Object[f], live.Object[f]) {
 			errs = append(errs, field.Forbidden(field.NewPath(f), message))
+		}
+	}
+	return errs
+}
+
+// validateServiceChange checks that a Service keeps its addresses.
+func validateServiceChange(u, live *unstructured.Unstructured) field.ErrorList {
+	external := string(corev1.ServiceTypeExternalName)
+	if object(u.Object, "spec")["type"] == external || object(live.Object, "spec")["type"] == external || headless(u) && headless(live) {
+		return nil
+	}
+	is, _ := object(u.Object, "spec")["clusterIPs"].([]any)
+	was, _ := object(live.Object, "spec")["clusterIPs"].([]any)
+	var errs field.ErrorList
+	for i := range min(len(is), len(was)) {
+		if is[i] != was[i] {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(i), is, "may not change once set"))
 		}
 	}
 	return errs

@@ -28,6 +28,9 @@ func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) er
 		return recompletePod(u, live)
 	case "services":
 		s.allocateLocked(u, live)
+		if errs := validateAddresses(u); len(errs) > 0 {
+			return t.invalid(u, errs)
+		}
 	case "namespaces":
 		if live == nil {
 			foundNamespace(u)
@@ -214,6 +217,9 @@ func (s *Server) allocateLocked(u, live *unstructured.Unstructured) {
 		keepAllocated(u, live)
 	}
 	address, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
+	if live != nil && address != object(live.Object, "spec")["clusterIP"] && equal(object(u.Object, "spec")["clusterIPs"], object(live.Object, "spec")["clusterIPs"]) {
+		setField(u, []any{address}, "spec", "clusterIPs") // the client changed the other one only
+	}
 	if address == "" {
 		s.addresses++
 		address = fmt.Sprintf("10.%d.%d.%d", s.addresses>>16, s.addresses>>8&0xff, s.addresses&0xff)

@@ -6,7 +6,6 @@ package sim
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -20,18 +19,19 @@ import (
 // now is the time of a write. The API has no fractions of a second.
 func now() metav1.Time { return metav1.NewTime(time.Now()) }
 
-// equal reports whether two JSON values are equal.
-func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
-
 // prepareCreate resets what a client may not set in a new object.
 func (t *table) prepareCreate(u *unstructured.Unstructured) {
 	if t.schema != nil {
 		t.schema.Default(u)
 	}
+	status := t.newStatus
+	if blank, err := t.empty(); err == nil && t.builtIn {
+		status, _ = blank.Object["status"].(map[string]any)
+	}
 	switch {
 	case !t.status, t.builtIn && t.Kind == "Node": // a kubelet creates its Node with a status
-	case t.newStatus != nil:
-		u.Object["status"] = runtime.DeepCopyJSON(t.newStatus)
+	case status != nil:
+		u.Object["status"] = runtime.DeepCopyJSON(status)
 	default:
 		delete(u.Object, "status")
 	}

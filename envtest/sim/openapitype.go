@@ -11,10 +11,8 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	gvschema "k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
@@ -37,9 +35,8 @@ var builtinTypes = sync.OnceValue(func() *goTypes {
 		structure: &schema.Schema{}, kinds: map[reflect.Type][]gvschema.GroupVersionKind{},
 		schemas: map[string]*spec.Schema{}, of: map[string]reflect.Type{},
 	}
-	one := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
-	if typed, err := applyconfigurations.NewTypeConverter(scheme.Scheme).ObjectToTyped(one); err == nil {
-		g.structure = typed.Schema()
+	if parser, err := builtinParser(); err == nil {
+		g.structure = &parser.Schema
 	}
 	known := scheme.Scheme.AllKnownTypes()
 	for _, gvk := range slices.SortedFunc(maps.Keys(known), func(a, b gvschema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {

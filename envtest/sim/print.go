@@ -141,6 +141,10 @@ func (r *Request) tableOf(items []*unstructured.Unstructured, metadata any, head
 	}
 	rows := []any{}
 	for _, o := range items {
+		o, err := r.table.present(o)
+		if err != nil {
+			return nil, err
+		}
 		cells := []any{}
 		for _, c := range columns {
 			cells = append(cells, c.cell(o))
@@ -148,7 +152,7 @@ func (r *Request) tableOf(items []*unstructured.Unstructured, metadata any, head
 		var object any
 		switch include := r.Query.Get("includeObject"); include {
 		case "Object":
-			object = r.table.present(o).Object
+			object = o.Object
 		case "None":
 		case "", "Metadata":
 			object = map[string]any{"kind": partialMetadata, "apiVersion": version, "metadata": o.Object["metadata"]}

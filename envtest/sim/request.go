@@ -42,10 +42,13 @@ type Request struct {
 	body     []byte
 	dryRun   bool
 	manager  string   // the field manager
+	empties  string   // see emptyMetadata
 	warnings []string // Warning headers of the answer
 	only     string   // the name of /watch/…/name
 	table    *table   // nil before negotiate
 	form     form     // see negotiate
+	answers  answers  // of webhooks
+	born     identity // of the object that the request creates
 }
 
 // String describes the request in one line.
@@ -108,7 +111,7 @@ func (u untilDone) Read([]byte) (int, error) {
 // stream answers with a body that may not end.
 func (r *Request) stream(code int, contentType string, body io.ReadCloser) *http.Response {
 	resp := &http.Response{
-		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
+		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
 		Header: http.Header{"Content-Type": {contentType}}, Body: body, Request: r.http,
 	}
@@ -155,7 +158,7 @@ var reasons = map[int]metav1.StatusReason{
 
 // parse reads a request.
 func parse(h *http.Request) *Request {
-	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h.WithContext(h.Context())}
+	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
 	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
 	if t.Resource == "" {
 		return r.discovery(h.URL.Path)

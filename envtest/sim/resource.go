@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -50,7 +49,7 @@ type definition struct {
 	sub               []string        // the names of its subresources, in the order of discovery
 	native            bool            // Kubernetes serves it without a CustomResourceDefinition
 	builtIn           bool            // a kind of client-go's scheme
-	newStatus         map[string]any  // the status of a new object of a built-in kind
+	newStatus         map[string]any  // the status of a new CustomResourceDefinition
 	schema            Schema          // nil: every object is valid
 	printed           []printerColumn // of a CustomResourceDefinition
 	selectable        []string        // the paths that its field selectors can name
@@ -75,7 +74,7 @@ func (d definition) takes(verb string) bool {
 
 // define returns the definition of a built-in resource, or a guess for another: it has a status.
 func define(r Resource) definition {
-	for _, d := range builtins() {
+	for _, d := range builtIns() {
 		if d.Resource == r {
 			return d
 		}
@@ -94,11 +93,5 @@ func (d *definition) setBuiltIn() {
 		d.schema, d.prepare = crdSchema{}, prepareCRD
 		d.newStatus = map[string]any{"conditions": nil, "acceptedNames": map[string]any{"plural": "", "kind": ""}}
 	}
-	obj, err := scheme.Scheme.New(d.gvk())
-	if d.builtIn = err == nil; !d.builtIn {
-		return
-	}
-	if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err == nil {
-		d.newStatus, _ = content["status"].(map[string]any)
-	}
+	d.builtIn = scheme.Scheme.Recognizes(d.gvk())
 }

@@ -5,10 +5,12 @@ package sim
 
 import (
 	"net/http"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,13 +22,12 @@ const (
 	userGroup = "system:masters"
 )
 
+// reviewGroups are the groups of reviews.
+var reviewGroups = []string{authorizationv1.GroupName, authenticationv1.GroupName}
+
 // isReview reports whether objects of the kind are questions, which are answered and not stored.
 func (t *table) isReview() bool {
-	return t.native && isReviewGroup(t.Group)
-}
-
-func isReviewGroup(group string) bool {
-	return group == authorizationv1.GroupName || group == authenticationv1.GroupName
+	return t.native && slices.Contains(reviewGroups, t.Group)
 }
 
 // review answers a question about access or identity. Everything is allowed; a rule of package
@@ -103,7 +104,23 @@ func judge(u *unstructured.Unstructured) (status any, errs field.ErrorList) {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "resourceAttributes", "namespace"), in, "must match metadata.namespace"))
 		}
 	}
-	return &authorizationv1.SubjectAccessReviewStatus{Allowed: true}, append(errs, oneSubject(u)...)
+	return &authorizationv1.SubjectAccessReviewStatus{Allowed: true}, append(append(errs, oneSubject(u)...), noMetadata(u)...)
+}
+
+// noMetadata returns an error if a review of access has metadata of its client.
+func noMetadata(u *unstructured.Unstructured) field.ErrorList {
+	var has metav1.ObjectMeta
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object(u.Object, "metadata"), &has); err != nil {
+		return nil // decoding has checked it
+	}
+	own := has
+	if own.ManagedFields = nil; u.GetKind() == "LocalSubjectAccessReview" {
+		own.Namespace = ""
+	}
+	if equal(own, metav1.ObjectMeta{}) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata"), has, "must be empty")}
 }
 
 // oneSubject returns an error unless a review asks about a resource or about a path.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -43,124 +44,95 @@ func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructur
 	if live == nil && r.Verb != "update" {
 		return nil, t.notFound(r.Name)
 	}
-	scale := &table{definition: definition{Resource: scaleResource(t.Resource), builtIn: true}}
-	if r.Verb == "get" {
+	switch {
+	case r.Verb == "apply" && !t.builtIn:
+		return nil, unsupported(r)
+	case r.Verb == "get":
 		current, err := t.scaleOf(live)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
 		return r.answer(http.StatusOK, current)
+	case slices.Contains([]string{"update", "patch", "apply"}, r.Verb):
+		return s.rescaleLocked(r, t, live)
 	}
-	old, fields, err := t.scaleBefore(live)
-	if err != nil {
-		return nil, err
+	return nil, unsupported(r)
+}
+
+// requestedScale returns what the request makes of current, which is the scale of an object; nil if
+// there is none.
+func (s *Server) requestedScale(r *Request, scale *table, current *unstructured.Unstructured) (u *unstructured.Unstructured, err error) {
+	if r.Verb == "update" {
+		if err = r.writeOptions("UpdateOptions"); err == nil {
+			u, err = r.decode(scale)
+		}
+	} else {
+		var p *patch
+		if p, err = r.patch(scale.codec()); err == nil {
+			u, err = s.patchedLocked(p, scale, current)
+		}
 	}
-	u, err := r.newScale(scale, old)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.matchNamespace(u); err != nil {
 		return nil, err
 	}
-	if err := r.matchName(u); err != nil {
+	return u, r.matchName(u)
+}
+
+// admitScaleLocked returns what webhooks make of u, the new state of the scale current.
+func (s *Server) admitScaleLocked(r *Request, t, scale *table, current, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	a := r.attributesOf(t, current, u)
+	a.codec = scale.codec()
+	if err := s.mutateLocked(a); err != nil {
 		return nil, err
 	}
-	if live == nil {
-		return nil, t.notFound(r.Name)
-	}
-	if r.Verb == "apply" && !t.builtIn { // the real server fails, too
-		return nil, fmt.Errorf("failed to convert new object (/%s; autoscaling/v1, Kind=Scale) to proper version: "+
-			"request to convert CR to an invalid group/version: autoscaling/v1", r.Name)
-	}
-	if manager, err := scale.fieldManager("scale"); err != nil {
-		return nil, err
-	} else if r.Verb != "apply" {
-		manager.UpdateNoErrors(old, u, r.fieldManager())
-	}
-	managed, err := fields.ToParent(u.GetManagedFields())
-	if err != nil {
-		return nil, err
-	}
-	return s.rescaleLocked(r, t, live, u, managed)
+	return a.object, s.approveLocked(a)
 }
 
 func scaleResource(of Resource) Resource {
 	return Resource{Group: "autoscaling", Version: "v1", Kind: "Scale", Name: of.Name, Namespaced: of.Namespaced}
 }
 
-// scaleBefore returns the scale of live (nil: none) with its managedFields, and what translates
-// those to the managedFields of live.
-func (t *table) scaleBefore(live *unstructured.Unstructured) (*unstructured.Unstructured, *managedfields.ScaleHandler, error) {
+// rescaleLocked writes the replicas that the request sets to live, and takes ownership of them.
+func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
+	scale := &table{definition: definition{Resource: scaleResource(t.Resource), builtIn: true}}
 	if live == nil {
-		return nil, nil, nil
-	}
-	current, err := t.scaleOf(live)
-	if current == nil {
-		return nil, nil, err
+		if _, err := s.requestedScale(r, scale, nil); err != nil {
+			return nil, err
+		}
+		return nil, t.notFound(r.Name)
 	}
 	path, _ := t.scale.fields()
-	var steps []any
-	for _, step := range path {
-		steps = append(steps, step)
-	}
-	replicas, err := fieldpath.MakePath(steps...)
+	owners := managedfields.NewScaleHandler(live.GetManagedFields(), t.gv(), managedfields.ResourcePathMappings{t.gv().String(): fieldPath(path)})
+	current, err := t.ownedScale(live, owners)
 	if err != nil {
-		return nil, nil, err
-	}
-	fields := managedfields.NewScaleHandler(live.GetManagedFields(), t.gv(),
-		managedfields.ResourcePathMappings{t.gv().String(): replicas, t.stored.GroupVersion().String(): replicas})
-	if current.ManagedFields, err = fields.ToSubresource(); err != nil {
-		return nil, nil, err
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
-	return &unstructured.Unstructured{Object: content}, fields, err
-}
-
-// newScale returns what the request makes of a scale.
-func (r *Request) newScale(scale *table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	switch r.Verb {
-	case "update":
-		if err := r.writeOptions("UpdateOptions"); err != nil {
-			return nil, err
-		}
-		return r.decode(scale)
-	case "patch", "apply":
-		p, err := r.patch(scale.codec())
-		if err != nil {
-			return nil, err
-		}
-		if r.Verb == "apply" {
-			return p.applied(scale, old)
-		}
-		return p.merged(old)
-	}
-	return nil, unsupported(r)
-}
-
-// rescaleLocked copies the replicas of u, which is a Scale, to live, with the managedFields that
-// result.
-func (s *Server) rescaleLocked(r *Request, t *table, live, u *unstructured.Unstructured, managed []metav1.ManagedFieldsEntry) (*http.Response, error) {
-	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
-	if replicas == noReplicas {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", t.scale.specReplicas))
-	}
-	next := live.DeepCopy()
-	next.SetManagedFields(managed)
-	next.SetUID(u.GetUID())
-	next.SetResourceVersion(u.GetResourceVersion())
-	if next.GetResourceVersion() == "" {
-		next.SetResourceVersion(live.GetResourceVersion())
-	}
-	if t.builtIn && replicas < 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "autoscaling", Kind: "Scale"}, r.Name, field.ErrorList{
-			field.Invalid(field.NewPath("spec", "replicas"), replicas, validation.IsNegativeErrorMsg),
-		})
-	}
-	path, _ := t.scale.fields()
-	if err := unstructured.SetNestedField(next.Object, replicas, path...); err != nil {
 		return nil, err
 	}
-	stored, err := s.replaceLocked(r, t, live, next)
+	u, err := s.requestedScale(r, scale, current)
+	if err != nil {
+		return nil, err
+	}
+	if u, err = s.admitScaleLocked(r, t, scale, current, u); err != nil {
+		return nil, err
+	}
+	if err := s.manageLocked(r, scale, current, u); err != nil {
+		return nil, err
+	}
+	if uid := u.GetUID(); r.Verb == "update" && uid != "" && uid != live.GetUID() {
+		return nil, t.wrongUID(r, u, live.GetUID())
+	}
+	next, err := t.rescaled(live, u)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := owners.ToParent(u.GetManagedFields())
+	if err != nil {
+		return nil, err
+	}
+	next.SetManagedFields(fields)
+	stored, err := s.changeLocked(r, t, live, next)
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +141,51 @@ func (s *Server) rescaleLocked(r *Request, t *table, live, u *unstructured.Unstr
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return r.answer(http.StatusOK, answer)
+}
+
+// ownedScale returns the scale of live with the owners of its replicas.
+func (t *table) ownedScale(live *unstructured.Unstructured, owners *managedfields.ScaleHandler) (*unstructured.Unstructured, error) {
+	current, err := t.scaleOf(live)
+	if current == nil {
+		return nil, err
+	}
+	if current.ManagedFields, err = owners.ToSubresource(); err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
+	return &unstructured.Unstructured{Object: content}, err
+}
+
+// rescaled returns live with the replicas of u, which is a Scale.
+func (t *table) rescaled(live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	switch {
+	case replicas == noReplicas:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", t.scale.specReplicas))
+	case t.builtIn && replicas < 0:
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "autoscaling", Kind: "Scale"}, live.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("spec", "replicas"), replicas, validation.IsNegativeErrorMsg),
+		})
+	case t.builtIn && u.GetUID() != "" && u.GetUID() != live.GetUID():
+		return nil, conflict(schema.GroupResource{Group: t.Group, Resource: t.Name + "/scale"}, live.GetName(),
+			"Precondition failed: UID in precondition: %v, UID in object meta: %v", u.GetUID(), live.GetUID())
+	}
+	next := live.DeepCopy()
+	next.SetResourceVersion(u.GetResourceVersion())
+	if next.GetResourceVersion() == "" {
+		next.SetResourceVersion(live.GetResourceVersion())
+	}
+	path, _ := t.scale.fields()
+	return next, unstructured.SetNestedField(next.Object, replicas, path...)
+}
+
+// fieldPath returns a path in the form of managedFields.
+func fieldPath(steps []string) fieldpath.Path {
+	var path fieldpath.Path
+	for _, step := range steps {
+		path = append(path, fieldpath.PathElement{FieldName: &step})
+	}
+	return path
 }
 
 // scaleOf returns the scale of an object. An object without replicas has an error and a Scale; an

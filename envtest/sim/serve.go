@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"errors"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +19,6 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r := parse(h)
-	defer r.forget()
 	if intercept := s.received(r); intercept != nil {
 		if resp, err := intercept(r); resp != nil || err != nil {
 			return resp, err
@@ -27,24 +27,42 @@ func (s *Server) handle(h *http.Request) (*http.Response, error) {
 	if err := r.read(); err != nil {
 		return r.failed(err)
 	}
+	for {
+		resp, err := s.attempt(r)
+		if !r.answers.resolve(h.Context(), err) {
+			return resp, err
+		}
+		if err := h.Context().Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// attempt serves a request. The error is pending if a webhook has to answer first.
+func (s *Server) attempt(r *Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.warnings = nil
 	version := s.version
+	s.current = r
 	resp, err := s.serveLocked(r)
+	s.current = nil
 	if s.version != version {
 		s.settleLocked()
 	}
-	if err != nil {
-		return r.failed(err)
+	if p := (*pending)(nil); err == nil || errors.As(err, &p) {
+		return resp, err
 	}
-	return resp, nil
+	return r.failed(err)
 }
 
 func (s *Server) received(r *Request) func(*Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[kind{r.Verb, r.Resource}]++
-	if s.log = append(s.log, r); len(s.log) > keptRequests {
+	kept := *r
+	kept.http = nil // its context and header would stay in memory, too
+	if s.log = append(s.log, &kept); len(s.log) > keptRequests {
 		s.log[0] = nil
 		s.log = s.log[1:]
 	}
@@ -82,7 +100,15 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 	case !t.allows(r):
 		return nil, notAllowed()
 	}
-	live := t.present(t.objects[key{r.Namespace, r.Name}])
+	return s.serveObjectLocked(r, t)
+}
+
+// serveObjectLocked answers a request for one object, or one that changes a collection.
+func (s *Server) serveObjectLocked(r *Request, t *table) (*http.Response, error) {
+	live, err := s.readLocked(r, t, t.objects[key{r.Namespace, r.Name}])
+	if err != nil {
+		return nil, err
+	}
 	if r.Subresource != "" {
 		return s.subresourceLocked(r, t, live)
 	}

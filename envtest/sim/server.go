@@ -44,6 +44,11 @@ type Server struct {
 	silent      bool // no bookmarks
 	graph       *graph
 	terminating map[string]bool // the namespaces that are being deleted; true: one that changed
+	webhooks    http.Handler    // of UseWebhooks
+	reviews     int             // how many were sent to webhooks
+	current     *Request        // the one that is served; nil while its consequences are settled
+	unanswered  error           // see versions
+	hooks       map[schema.GroupVersionResource]hooks
 	lag         time.Duration
 
 	schemas     Schemas           // of CustomResourceDefinitions; nil: no checks of custom objects
@@ -65,6 +70,7 @@ func NewServer(resources ...Resource) *Server {
 	s := &Server{
 		tables: map[schema.GroupVersionResource]*table{}, version: 1, counts: map[kind]int{},
 		cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{}, born: time.Now().Round(0),
+		hooks: map[schema.GroupVersionResource]hooks{},
 	}
 	s.rules = fault.NewRules()
 	s.transport = s.rules.Transport(handler(s.handle))

@@ -32,7 +32,7 @@ func (t *table) codec() codec { return codec{kind: t.gvk(), typed: t.builtIn, sc
 // encode returns the JSON that a real API server has for a stored object.
 func (c codec) encode(u *unstructured.Unstructured) ([]byte, error) {
 	if !c.typed {
-		return json.Marshal(u.Object)
+		return toJSON(u.Object)
 	}
 	obj, err := c.object(u)
 	if err != nil {

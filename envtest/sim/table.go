@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"maps"
 	"strconv"
 	"time"
 
@@ -28,16 +27,6 @@ type table struct {
 	gone   chan struct{}                          // closed when the resource is withdrawn
 }
 
-// present returns a stored object in the table's version. Conversion only changes the apiVersion.
-func (t *table) present(o *unstructured.Unstructured) *unstructured.Unstructured {
-	if o == nil || t.stored.Version == t.Version && o.GetAPIVersion() == t.gv().String() {
-		return o
-	}
-	copied := maps.Clone(o.Object)
-	copied["apiVersion"] = t.gv().String()
-	return &unstructured.Unstructured{Object: copied}
-}
-
 // sorted returns the objects in path order.
 func (t *table) sorted() []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
@@ -52,15 +41,20 @@ func (t *table) sorted() []*unstructured.Unstructured {
 type store struct {
 	stored  schema.GroupVersionKind // the form of its objects
 	objects map[key]*unstructured.Unstructured
-	keys    []key // of objects, in path order
+	keys    []key          // of objects, in path order
+	empties map[key]string // see emptyMetadata
 	history
 	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
 	changed   chan struct{}                                  // closed and replaced at each event
+
+	conversion *conversion // nil: versions differ in their apiVersion only
+	// shown has the objects that the webhook converted, by apiVersion.
+	shown map[*unstructured.Unstructured]map[string]*unstructured.Unstructured
 }
 
 func newStore(stored schema.GroupVersionKind, version int64) *store {
 	return &store{
-		stored: stored, objects: map[key]*unstructured.Unstructured{}, history: history{oldest: version},
+		stored: stored, objects: map[key]*unstructured.Unstructured{}, empties: map[key]string{}, history: history{oldest: version},
 		encodings: map[*unstructured.Unstructured]map[form][]byte{}, changed: make(chan struct{}),
 	}
 }
@@ -117,12 +111,13 @@ func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *uns
 	s.version++
 	after.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	s.crdsChanged = s.crdsChanged || t.prepare != nil
-	if after.GetAPIVersion() != t.stored.GroupVersion().String() {
+	if t.conversion == nil && after.GetAPIVersion() != t.stored.GroupVersion().String() {
 		after.SetAPIVersion(t.stored.GroupVersion().String())
 	}
 	if before != nil {
 		before = t.objects[keyOf(after)] // in its stored form
 	}
+	delete(t.empties, keyOf(after))
 	if kind == watch.Deleted {
 		delete(t.objects, keyOf(after))
 	} else {

@@ -6,6 +6,7 @@ package sim
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,6 +78,15 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	if err := s.manageLocked(r, t, live, u); err != nil {
 		return nil, err
 	}
+	u, err := s.mutatedLocked(r, t, live, u)
+	if err != nil {
+		return nil, err
+	}
+	return s.changeLocked(r, t, live, u)
+}
+
+// changeLocked stores u, which has its owners, as the new state of live.
+func (s *Server) changeLocked(r *Request, t *table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if err := t.checkVersion(r, live, u); err != nil {
 		return nil, err
 	}
@@ -93,7 +103,12 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 	}
 	revertTimes(live, u)
 	r.warnFinalizers(t, u, live)
-	if equal(u.Object, live.Object) {
+	if r.Subresource != "scale" {
+		if err := s.approveLocked(r.attributesOf(t, live, u)); err != nil {
+			return nil, err
+		}
+	}
+	if equal(u.Object, live.Object) && r.empties+t.empties[keyOf(live)] == "" {
 		return live, nil
 	}
 	if r.dryRun {
@@ -104,7 +119,7 @@ func (s *Server) replaceLocked(r *Request, t *table, live, u *unstructured.Unstr
 		s.removeLocked(t, u)
 		return u, nil
 	}
-	return s.appendLocked(t, modified, live, u), nil
+	return s.commitLocked(r, t, live, u)
 }
 
 // checkVersion is optimistic concurrency. It gives u the live version.
@@ -156,15 +171,26 @@ func removable(live, u *unstructured.Unstructured) bool {
 
 // storageKey is the key in etcd; the real server shows it in one message.
 func (t *table) storageKey(u *unstructured.Unstructured) string {
+	of := t.gvr().GroupResource().String()
 	path := "/registry/"
-	if !t.builtIn {
-		path += t.Group + "/"
+	switch special := storagePrefixes[of]; {
+	case special != "":
+		path += special + "/"
+	case !t.builtIn || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io"}, t.Group):
+		path += t.Group + "/" + t.Name + "/"
+	default:
+		path += t.Name + "/"
 	}
-	path += t.Name + "/"
 	if t.Namespaced {
 		path += u.GetNamespace() + "/"
 	}
 	return path + u.GetName()
+}
+
+// storagePrefixes are the prefixes of keys in etcd that are not the resource's name.
+var storagePrefixes = map[string]string{
+	"services": "services/specs", "endpoints": "services/endpoints", "nodes": "minions",
+	"replicationcontrollers": "controllers", "ingresses.networking.k8s.io": "ingress",
 }
 
 // matchNamespace gives u the namespace of the request. Another namespace is an error.

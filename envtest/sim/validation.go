@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,55 +23,80 @@ import (
 // validate returns the errors of u, which replaces live (nil: is new), in the real server's order.
 // An update checks the metadata twice, once for all kinds and once for its kind.
 func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
-	at := field.NewPath("metadata")
+	at, meta := field.NewPath("metadata"), &managedBy{u, heads(u)}
 	var errs field.ErrorList
-	defer func() { unindexOwners(errs) }()
-	if !t.builtIn && live == nil && u.GetKind() != t.Kind {
-		return field.ErrorList{field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+t.Kind)}
-	}
-	if live == nil {
-		errs = t.validateMeta(u, at)
-	} else {
-		errs = validation.ValidateObjectMetaAccessor(u, t.Namespaced, pathSegment, at)
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
-		if !t.isCoreEvents() && (t.Kind != "Service" || object(u.Object, "spec")["clusterIP"] != corev1.ClusterIPNone) {
-			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(u, live, at)...)
+	defer func() { earlierOwnerErrors(errs) }()
+	wrong := !t.builtIn && u.GetKind() != t.Kind
+	switch {
+	case wrong && live == nil:
+	case live == nil:
+		errs = t.validateMeta(meta, at)
+	default:
+		errs = validation.ValidateObjectMetaAccessor(meta, t.Namespaced, pathSegment, at)
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, live, at)...)
+		if !t.isCoreEvents() && !wrong {
+			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, live, at)...)
 		}
 		errs = append(errs, t.validateFinalizers(u, at)...)
 	}
 	switch {
+	case wrong:
+		return append(errs, field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+t.Kind))
 	case t.schema != nil:
 		errs = append(errs, t.schema.Validate(u, live, subresource)...)
 	case !t.builtIn, subresource == "status":
 	case live == nil:
 		errs = append(errs, validateKind(t.Kind, u)...)
-	case slices.Contains([]string{"Deployment", "ReplicaSet", "DaemonSet"}, t.Kind):
-		errs = append(append(errs, validateKind(t.Kind, u)...), validateChange(t.Kind, u, live)...)
 	default:
-		errs = append(errs, validateChange(t.Kind, u, live)...)
-		if slices.Contains([]string{"ConfigMap", "Secret", "ServiceAccount", "Service"}, t.Kind) {
-			errs = append(errs, t.validateMeta(u, at)...)
-		}
-		errs = append(errs, validateKind(t.Kind, u)...)
+		errs = append(errs, t.validateUpdate(u, live, meta)...)
 	}
 	return append(errs, t.validateScale(u)...)
 }
 
+// validateUpdate checks the fields of a built-in kind in an update. The order and the repetition of
+// checks differ between kinds.
+func (t *table) validateUpdate(u, live *unstructured.Unstructured, accessor metav1.Object) field.ErrorList {
+	meta := func() field.ErrorList { return t.validateMeta(accessor, field.NewPath("metadata")) }
+	is, changes := validateKind(t.Kind, u), validateChange(t.Kind, u, live)
+	switch t.Kind {
+	case "Pod":
+		return append(append(meta(), is...), changes...)
+	case "Deployment", "ReplicaSet", "DaemonSet":
+		return append(is, changes...)
+	case "ConfigMap", "Secret", "ServiceAccount":
+		return append(append(changes, meta()...), is...)
+	}
+	return append(changes, is...)
+}
+
 func (t *table) isCoreEvents() bool { return t.Group == "" && t.Name == Events.Name }
 
-// unindexOwners removes the index from errors of owner references: v1.36 has none.
-func unindexOwners(errs field.ErrorList) {
+// earlierOwnerErrors gives errors of owner references the form that they have in v1.36: without an
+// index, and with another reason.
+func earlierOwnerErrors(errs field.ErrorList) {
 	const owners = "metadata.ownerReferences"
 	for _, err := range errs {
-		if rest, ok := strings.CutPrefix(err.Field, owners+"["); ok {
-			_, rest, _ = strings.Cut(rest, "]")
-			err.Field = owners + rest
+		rest, ok := strings.CutPrefix(err.Field, owners+"[")
+		if !ok {
+			continue
+		}
+		_, rest, _ = strings.Cut(rest, "]")
+		err.Field = owners + rest
+		switch rest {
+		case ".apiVersion":
+			err.Detail = "version must not be empty"
+		case ".kind", ".name", ".uid":
+		default:
+			continue
+		}
+		if err.Type == field.ErrorTypeRequired {
+			err.Type, err.BadValue = field.ErrorTypeInvalid, ""
 		}
 	}
 }
 
 // validateMeta checks the metadata of a new object.
-func (t *table) validateMeta(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+func (t *table) validateMeta(u metav1.Object, at *field.Path) field.ErrorList {
 	name := validation.NameIsDNSSubdomain
 	switch {
 	case !t.builtIn:
@@ -91,7 +117,7 @@ func pathSegment(name string, prefix bool) []string {
 }
 
 // validateFinalizers checks that the finalizers of a built-in kind have a domain.
-func (t *table) validateFinalizers(u *unstructured.Unstructured, at *field.Path) field.ErrorList {
+func (t *table) validateFinalizers(u metav1.Object, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !t.builtIn {
 		return nil
@@ -119,6 +145,8 @@ func validateKind(kind string, u *unstructured.Unstructured) field.ErrorList {
 		return validateEvent(u)
 	case "Lease":
 		return validateLease(u)
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		return validateHooks(u)
 	case "Service":
 		return validateService(u)
 	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":
@@ -216,12 +244,32 @@ var (
 	}
 )
 
+// headless reports whether a Service has no cluster IP.
+func headless(u *unstructured.Unstructured) bool {
+	addresses, _ := object(u.Object, "spec")["clusterIPs"].([]any)
+	return len(addresses) == 1 && addresses[0] == corev1.ClusterIPNone
+}
+
+// validateAddresses checks that the two fields with addresses of a Service agree. The real server
+// does this before it validates anything else.
+func validateAddresses(u *unstructured.Unstructured) field.ErrorList {
+	spec, at := object(u.Object, "spec"), field.NewPath("spec", "clusterIPs")
+	all, _ := spec["clusterIPs"].([]any)
+	if spec["type"] == string(corev1.ServiceTypeExternalName) || len(all) == 0 || all[0] == spec["clusterIP"] {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, all, "first value must match `clusterIP`")}
+}
+
 func validateService(u *unstructured.Unstructured) field.ErrorList {
 	at, spec := field.NewPath("spec"), object(u.Object, "spec")
 	ports, _ := spec["ports"].([]any)
 	var errs field.ErrorList
-	if len(ports) == 0 && spec["clusterIP"] != corev1.ClusterIPNone && spec["type"] != string(corev1.ServiceTypeExternalName) {
+	if len(ports) == 0 && !headless(u) && spec["type"] != string(corev1.ServiceTypeExternalName) {
 		errs = append(errs, field.Required(at.Child("ports"), ""))
+	}
+	if kind := spec["type"]; headless(u) && (kind == string(corev1.ServiceTypeLoadBalancer) || kind == string(corev1.ServiceTypeNodePort)) {
+		errs = append(errs, field.Invalid(at.Child("clusterIPs").Index(0), corev1.ClusterIPNone, fmt.Sprintf("may not be set to 'None' for %s services", kind)))
 	}
 	for i, p := range ports {
 		port, _ := p.(map[string]any)

@@ -6,6 +6,7 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,6 +40,7 @@ type stream struct {
 	start   int64                        // the version of the initial objects
 	mark    bool                         // a bookmark ends the initial objects
 	next    int                          // number of the next event of the table
+	answers answers                      // of the conversion webhook
 	headers bool                         // the first table of a Table watch was sent
 	frames  bytes.Buffer                 // ready to be read
 	ended   bool                         // after the frames
@@ -198,7 +200,10 @@ func (w *stream) Read(p []byte) (int, error) {
 		if w.ended {
 			return 0, io.EOF
 		}
-		changed, late := w.take()
+		changed, late, err := w.take()
+		if w.answers.resolve(w.request.http.Context(), err) {
+			continue
+		}
 		if w.frames.Len() > 0 || w.ended {
 			continue
 		}
@@ -243,26 +248,66 @@ func (w *stream) Close() error {
 }
 
 // take frames the next events. It returns a channel that is closed when there are more, and one
-// that receives when a delayed event is due.
-func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time) {
+// that receives when a delayed event is due. The error is pending if the conversion webhook has to
+// answer first.
+func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time, err error) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	t := w.table
+	if err := w.show(w.initial...); err != nil {
+		return nil, nil, err
+	}
 	w.takeInitial()
 	for ; w.frames.Len() < chunk && w.next < t.dropped+len(t.events); w.next++ {
 		if w.next < t.dropped { // too slow, as for a real server: the client resumes, and gets 410
 			w.ended = true
-			return nil, nil
+			return nil, nil, nil
 		}
 		e := &t.events[w.next-t.dropped]
 		if left := w.server.lag - time.Since(e.at); left > 0 {
-			return t.changed, time.After(left)
+			return t.changed, time.After(left), nil
 		}
 		if e.version > w.start {
+			if err := w.showEvent(e); err != nil {
+				return nil, nil, err
+			}
 			w.event(e, w.next-t.dropped >= len(t.events)-sharedEvents)
 		}
 	}
-	return t.changed, nil
+	return t.changed, nil, nil
+}
+
+// show makes sure that objects can be encoded. If their conversion fails, the watch ends.
+func (w *stream) show(objects ...*unstructured.Unstructured) error {
+	err := w.server.showLocked(&w.answers, w.table, objects...)
+	if p := (*pending)(nil); errors.As(err, &p) {
+		return err
+	}
+	w.answers = nil
+	if err != nil {
+		w.fail(err)
+	}
+	return err
+}
+
+// showEvent does the same for the objects of a change. The last state of an object is the one
+// before, with another version.
+func (w *stream) showEvent(e *event) error {
+	if w.table.conversion == nil {
+		return nil
+	}
+	if e.kind != watch.Deleted {
+		if err := w.show(e.after); err != nil || e.before == nil || w.where.empty() {
+			return err
+		}
+	}
+	if err := w.show(e.before); err != nil {
+		return err
+	}
+	if shown, err := w.table.present(e.before); err == nil && shown != e.before {
+		w.table.keep(e.last(), withVersion(shown, e.version))
+	}
+	return nil
 }
 
 // takeInitial frames initial objects, and the bookmark after the last one.

@@ -34,15 +34,15 @@ func twoLeases(cfg *rest.Config, sites, billing manager.Controller, announce fun
 }
 
 // ownElector drives a controller's terms by client-go's elector.
-func ownElector(ctx context.Context, lock resourcelock.Interface, config clientgo.LeaderElectionConfig, c manager.Controller) error {
-	observed, err := leaderelection.Observe(lock, leaderelection.ObserveOptions{
+func ownElector(ctx context.Context, lock *resourcelock.LeaseLock, config clientgo.LeaderElectionConfig, c manager.Controller) error {
+	observed, err := leaderelection.Observe(lock, lock.Client, leaderelection.ObserveOptions{
 		LeaseDuration: config.LeaseDuration, RenewDeadline: config.RenewDeadline, RetryPeriod: config.RetryPeriod,
 	})
 	if err != nil {
 		return err
 	}
 	led := make(chan error, 1)
-	config.Lock = observed
+	lock.Client, config.Lock = observed, lock
 	config.Callbacks = clientgo.LeaderCallbacks{
 		OnStartedLeading: func(ctx context.Context) { led <- observed.Lead(ctx, c.Lead) },
 		OnStoppedLeading: func() {},

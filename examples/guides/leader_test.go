@@ -78,10 +78,9 @@ func TestLeases_RunInOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "default", "paint", clientset.CoreV1(), clientset.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: "paint-1"})
-	if err != nil {
-		t.Fatal(err)
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "paint"}, Client: clientset.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: "paint-1"},
 	}
 	leading, end := context.WithCancel(ctx)
 	warm, elected := make(chan error, 1), make(chan error, 1)

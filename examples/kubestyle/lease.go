@@ -37,19 +37,23 @@ func (h *host) newLease() (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := resourcelock.NewFromKubeconfig(o.leases.ResourceLock, o.leases.ResourceNamespace, o.leases.ResourceName,
+	made, err := resourcelock.NewFromKubeconfig(o.leases.ResourceLock, o.leases.ResourceNamespace, o.leases.ResourceName,
 		resourcelock.ResourceLockConfig{Identity: o.identity}, rest.AddUserAgent(cfg, "leader-election"), o.leases.RenewDeadline.Duration)
 	if err != nil {
 		return nil, fmt.Errorf("--leader-elect-resource-lock: %w", err)
 	}
+	lock, ok := made.(*resourcelock.LeaseLock)
+	if !ok {
+		return nil, fmt.Errorf("--leader-elect-resource-lock: %s is a %T, not a lock of Leases; use leases", o.leases.ResourceLock, made)
+	}
 	observing := observeOptions(o.leases)
 	observing.Hooks = h.metrics.LeaderElection
-	observed, err := leaderelection.Observe(lock, observing)
+	observed, err := leaderelection.Observe(lock, lock.Client, observing)
 	if err != nil {
 		return nil, err
 	}
 	l := &lease{options: o, observed: observed, elector: electorConfig(o.leases)}
-	l.elector.Lock = observed
+	lock.Client, l.elector.Lock = observed, lock
 	return l, nil
 }
 

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
@@ -92,17 +91,12 @@ func (d *demo) leaveNothing(ctx context.Context, s *story) {
 
 // standIn returns a stand-in for the kubelet if there is no node, and prints that. The sim also
 // lacks the controllers that make pods of a Deployment.
-func (d *demo) standIn(ctx context.Context) (func(context.Context) error, error) {
-	clientset, err := kubernetes.NewForConfig(d.cluster.Config())
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil, fmt.Errorf("looking for nodes: %w", err)
-	}
-	if len(nodes.Items) > 0 {
-		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+func (d *demo) standIn(ctx context.Context, c *client.Client) (func(context.Context) error, error) {
+	for _, err := range client.For[*corev1.Node](c).ListLive(ctx, client.ListOptions{}) {
+		if err != nil {
+			return nil, fmt.Errorf("looking for nodes: %w", err)
+		}
+		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil // a node, so a kubelet
 	}
 	d.table.row("no kubelet", "no node, so no server really runs: a stand-in reports each as ready")
 	if d.sim != nil {

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
@@ -125,7 +127,7 @@ func (d *demo) operate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	standIn, err := d.standIn(ctx)
+	standIn, err := d.standIn(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -161,6 +163,9 @@ func (d *demo) installCRD(ctx context.Context, c *client.Client) error {
 		}
 	}
 	if err := d.cluster.InstallCRDs(ctx, file); err != nil {
+		if apierrors.IsInvalid(err) {
+			return fmt.Errorf("%w; correct these fields in %s, or omit -crd", err, file)
+		}
 		return err
 	}
 	if err := operator.Installed(ctx, c); err != nil {

@@ -102,7 +102,9 @@ type exception struct {
 var documented = []exception{
 	{"Of the other rules of built-in kinds there are these", acceptsMore},
 	{"Garbage collection and namespace deletion happen in one step right after the request", settlesLater},
+	{"Their order is fixed: dependents in the order of their creation", keepsOwners},
 	{"OpenAPI, /metrics, /logs and the list of paths are not supported", isUnsupported},
+	{"An apply of a custom object with empty metadata always makes a version", appliesEmptyMetadata},
 	{"the immutable fields of Pods (without the diff that ends the real message)", lacksDiff},
 }
 
@@ -131,6 +133,23 @@ func lacksDiff(one step, real, sim *response) bool {
 	}
 	before, _, found := strings.Cut(message(real), "\n@@")
 	return plural(one.target) == "pods" && found && real.Status == sim.Status && strings.HasPrefix(message(sim), before)
+}
+
+// appliesEmptyMetadata reports whether the step applies an empty list, and only versions differ.
+func appliesEmptyMetadata(one step, real, sim *response) bool {
+	if !slices.Contains(one.options, "apply") || !strings.Contains(one.body, `"finalizers":[]`) || !strings.Contains(one.body, `"conformance.setpoint.dev/v1"`) {
+		return false
+	}
+	return !slices.ContainsFunc(diffResponses(real, sim), func(line string) bool { return !strings.HasPrefix(line, "body.metadata.resourceVersion\n") })
+}
+
+// keepsOwners reports whether an object that is being deleted only has other owners left.
+func keepsOwners(_ step, real, sim *response) bool {
+	body, _ := real.Body.(map[string]any)
+	meta, _ := body["metadata"].(map[string]any)
+	return meta["deletionTimestamp"] != nil && !slices.ContainsFunc(diffResponses(real, sim), func(line string) bool {
+		return !strings.HasPrefix(line, "body.metadata.ownerReferences") && !strings.HasPrefix(line, "body.metadata.managedFields")
+	})
 }
 
 // settlesLater reports whether the step deletes a namespace, which the real server empties later.

@@ -16,13 +16,17 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the seed of the first generated script")
-	ops       = flag.Int("ops", 0, "the number of generated operations")
+	ops       = flag.Int("ops", 600, "the number of generated operations")
+	ownerOps  = flag.Int("owners", 60, "the number of generated operations on owners and dependents")
 	parallel  = flag.Int("scripts", 16, "the number of generated scripts that run at once")
 )
 
 // perCluster is the number of operations after which a new cluster replaces the real one, so that
 // what scripts leave behind does not slow it down.
 const perCluster = 200_000
+
+// maxFailures is the number of scripts that may fail to run before the search ends.
+const maxFailures = 10
 
 // class is a kind of difference.
 type class struct {
@@ -34,42 +38,58 @@ type class struct {
 
 // search runs generated scripts and collects their differences.
 type search struct {
-	host   string
-	client *http.Client
+	cluster  *cluster
+	generate func(seed uint64) script
+	host     string
+	client   *http.Client
 
-	mu      sync.Mutex // guards what follows
-	next    uint64
-	left    int
-	done    int
-	classes map[string]*class
-	failed  error
+	mu       sync.Mutex // guards what follows
+	next     uint64
+	left     int
+	done     int
+	classes  map[string]*class
+	failures []error // scripts that did not run on the real server
 }
 
 // TestV1_GeneratedOperationsHaveTheSameResponses runs scripts of consecutive seeds. It shrinks the
 // first of each class of differences to a short script, which can be pasted into testdata.
 func TestV1_GeneratedOperationsHaveTheSameResponses(t *testing.T) {
-	if *ops == 0 {
-		t.Skip("-ops=0")
+	(&search{cluster: plain, generate: generate}).all(t, *ops)
+}
+
+// TestV1_GeneratedOwnersHaveTheSameEndStates is the same for owners and dependents. It compares the
+// states after the garbage collector has done its work.
+func TestV1_GeneratedOwnersHaveTheSameEndStates(t *testing.T) {
+	(&search{cluster: controlled, generate: generateOwners}).all(t, *ownerOps)
+}
+
+// all runs scripts of n operations.
+func (s *search) all(t *testing.T, n int) {
+	t.Helper()
+	s.next, s.classes = *firstSeed, map[string]*class{}
+	if n == 0 {
+		t.Skip("there are no operations to run")
 	}
-	s := &search{next: *firstSeed, classes: map[string]*class{}}
 	begin := time.Now()
-	for s.done < *ops && s.failed == nil {
-		s.host, s.client = plain.start(t)
-		s.left = min(perCluster, *ops-s.done)
+	for s.done < n && len(s.failures) < maxFailures {
+		if s.host, s.client = s.cluster.start(t); s.done == 0 {
+			begin = time.Now()
+		}
+		s.left = min(perCluster, n-s.done)
 		var running sync.WaitGroup
 		for range *parallel {
 			running.Go(func() { s.run(t) })
 		}
 		running.Wait()
 		t.Logf("%d operations, %.0f a second, %d classes of differences", s.done, float64(s.done)/time.Since(begin).Seconds(), len(s.classes))
-		if s.done < *ops {
-			if err := plain.stop(); err != nil {
+		if s.done < n {
+			if err := s.cluster.stop(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if s.failed != nil {
-		t.Error(s.failed)
+	for _, err := range s.failures {
+		t.Error(err)
 	}
 	s.report(t)
 }
@@ -78,12 +98,12 @@ func TestV1_GeneratedOperationsHaveTheSameResponses(t *testing.T) {
 func (s *search) take() (script, uint64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.left <= 0 || s.failed != nil {
+	if s.left <= 0 || len(s.failures) >= maxFailures {
 		return script{}, 0, false
 	}
 	seed := s.next
 	s.next++
-	one := generate(seed)
+	one := s.generate(seed)
 	s.left -= len(one.steps)
 	s.done += len(one.steps)
 	return one, seed, true
@@ -98,7 +118,7 @@ func (s *search) run(t *testing.T) {
 		found, err := compare(t.Context(), s.host, s.client, one)
 		s.mu.Lock()
 		if err != nil {
-			s.failed = fmt.Errorf("%s: %w", one.name, err)
+			s.failures = append(s.failures, fmt.Errorf("%s: %w", one.name, err))
 		}
 		for _, d := range found[:min(1, len(found))] { // later ones follow from the first
 			name := d.class(one)
@@ -172,9 +192,10 @@ func (s *search) shrink(t *testing.T, from script, name, lines string) (script, 
 // TestGenerateIsPure shows that a seed repeats its script, and that the text form of a script is
 // complete.
 func TestGenerateIsPure(t *testing.T) {
-	for seed := range uint64(100) {
-		one := generate(seed)
-		if again := generate(seed); one.String() != again.String() {
+	for seed := range uint64(200) {
+		makes := []func(uint64) script{generate, generateOwners}[seed%2]
+		one := makes(seed)
+		if again := makes(seed); one.String() != again.String() {
 			t.Fatalf("seed %d has two scripts:\n%s\n%s", seed, one, again)
 		}
 		if parsed := parseScripts(one.String()); parsed[0].String() != one.String() {

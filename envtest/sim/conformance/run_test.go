@@ -78,6 +78,16 @@ func compare(ctx context.Context, host string, client *http.Client, s script) ([
 	}
 	var found []difference
 	for i, step := range s.steps {
+		if step.method == "SETTLE" {
+			lines, err := settle(ctx, real, sim, step.target)
+			if err != nil {
+				return found, fmt.Errorf("%s: %w", step, err)
+			}
+			if len(lines) > 0 {
+				return append(found, difference{i, lines}), nil
+			}
+			continue
+		}
 		want, err := real.do(ctx, step)
 		if err != nil {
 			return found, fmt.Errorf("%s on the real server: %w", step, err)

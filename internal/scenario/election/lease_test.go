@@ -97,15 +97,16 @@ func (l *spyLog) String() string {
 // hosted is a party with client-go's elector and an observed lock.
 type hosted struct {
 	*leaderelection.Observed
-	http interface{ CloseIdleConnections() }
+	theirs
 }
 
 func (r *race) hosted(ctx context.Context, user string) hosted {
 	GinkgoHelper()
 	o := r.theirs(ctx, user).(theirs)
-	observed, err := leaderelection.Observe(o.lock, leaderelection.ObserveOptions{})
+	observed, err := leaderelection.Observe(o.lock, o.lock.Client, leaderelection.ObserveOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	return hosted{observed, o.http}
+	o.lock.Client = observed
+	return hosted{observed, o}
 }
 
 // campaign returns when both the elector and the leader's work have ended.
@@ -114,7 +115,7 @@ func (h hosted) campaign(ctx context.Context, leads func()) {
 	defer h.http.CloseIdleConnections()
 	led := make(chan error, 1)
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
-		Lock: h.Observed, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
+		Lock: h.lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				led <- h.Lead(ctx, func(take, work context.Context) error {

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// reviewLocked returns a webhook's answer about a write. It returns nil if the call failed and the
+// webhook's failure policy ignores that.
+func (s *Server) reviewLocked(a *attributes, i *invocation) (*admissionv1.AdmissionResponse, error) {
+	h := i.hook
+	if a.request.dryRun && (h.SideEffects == nil || *h.SideEffects != admissionregistrationv1.SideEffectClassNone &&
+		*h.SideEffects != admissionregistrationv1.SideEffectClassNoneOnDryRun) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.Name))
+	}
+	version := h.reviewVersion()
+	got, ok := a.request.answers[a.question(i)]
+	if !ok && version != "" {
+		return nil, s.askLocked(a, i, version)
+	}
+	var result *admissionv1.AdmissionResponse
+	err := got.err
+	switch {
+	case version == "":
+		err = errors.New("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+	case err != nil:
+		err = fmt.Errorf("failed to call webhook: %w", err)
+	default:
+		result, err = got.admission(h.mutates)
+	}
+	if err != nil && *h.FailurePolicy == admissionregistrationv1.Ignore {
+		return nil, nil //nolint:nilnil // as if there was no such webhook
+	}
+	if err != nil {
+		return nil, h.failed(err)
+	}
+	for _, w := range result.Warnings {
+		a.request.warn(w)
+	}
+	return result, nil
+}
+
+// reviewVersion returns the first version of AdmissionReview that webhook and server know, or "".
+func (h *hook) reviewVersion() string {
+	at := slices.IndexFunc(h.AdmissionReviewVersions, func(v string) bool { return v == "v1" || v == "v1beta1" })
+	if at < 0 {
+		return ""
+	}
+	return h.AdmissionReviewVersions[at]
+}
+
+// question identifies a call. Everything else that the webhook sees follows from the request, the
+// old object's version and the answers before.
+func (a *attributes) question(i *invocation) question {
+	var old, created string
+	if a.old != nil {
+		old = a.old.GetName() + "/" + string(a.old.GetUID()) + "/" + a.old.GetResourceVersion()
+	}
+	if a.object != nil {
+		created = a.object.GetName()
+	}
+	return question(fmt.Sprint(i.hook.id, a.reinvoking, i.resource(), old, created))
+}
+
+// askLocked returns the error that makes the call. The review is encoded now, because the objects
+// belong to the request.
+func (s *Server) askLocked(a *attributes, i *invocation, version string) error {
+	uid := s.newReviewUIDLocked()
+	body, err := a.review(i, version, uid)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	to := backend{WebhookClientConfig: i.hook.ClientConfig, handler: s.webhooks, timeout: time.Duration(*i.hook.TimeoutSeconds) * time.Second}
+	return &pending{question: a.question(i), call: func(ctx context.Context) answer {
+		body, err := to.post(ctx, body)
+		return answer{body: body, uid: uid, version: version, err: err}
+	}}
+}
+
+// review returns an AdmissionReview in JSON.
+func (a *attributes) review(i *invocation, version string, uid types.UID) ([]byte, error) {
+	r, options := a.request, a.options
+	kind := "CreateOptions"
+	switch a.operation {
+	case admissionv1.Update:
+		kind = "UpdateOptions"
+	case admissionv1.Delete:
+		kind = "DeleteOptions"
+	case admissionv1.Create, admissionv1.Connect:
+	}
+	options.GetObjectKind().SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind(kind))
+	asked, kindOf := a.table.gvr(), metav1.GroupVersionKind(a.codec.kind)
+	of := metav1.GroupVersionResource(i.resource())
+	user := r.user()
+	request := &admissionv1.AdmissionRequest{
+		UID: uid, Kind: metav1.GroupVersionKind(i.codec.kind), Resource: of, SubResource: r.Subresource,
+		RequestKind: &kindOf, RequestResource: (*metav1.GroupVersionResource)(&asked), RequestSubResource: r.Subresource,
+		Name: a.name, Namespace: a.namespace(), Operation: a.operation, UserInfo: user, DryRun: &r.dryRun,
+	}
+	var err error
+	if request.Object, err = i.raw(i.object); err == nil {
+		request.OldObject, err = i.raw(i.old)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if request.Options.Raw, err = json.Marshal(options); err != nil {
+		return nil, err
+	}
+	return json.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + version, Kind: "AdmissionReview"}, Request: request,
+	})
+}
+
+// raw returns an object as a webhook sees it.
+func (i *invocation) raw(u *unstructured.Unstructured) (runtime.RawExtension, error) {
+	if u == nil {
+		return runtime.RawExtension{}, nil
+	}
+	data, err := i.codec.encode(u)
+	return runtime.RawExtension{Raw: data}, err
+}
+
+// user returns the user of a request, which may be impersonated.
+func (r *Request) user() authenticationv1.UserInfo {
+	user := authenticationv1.UserInfo{Username: userName, Groups: []string{userGroup, "system:authenticated"}}
+	if as := r.Header.Get("Impersonate-User"); as != "" {
+		user = authenticationv1.UserInfo{Username: as, UID: r.Header.Get("Impersonate-Uid"), Groups: r.Header.Values("Impersonate-Group")}
+		if !slices.Contains(user.Groups, "system:authenticated") {
+			user.Groups = append(slices.Clone(user.Groups), "system:authenticated")
+		}
+	}
+	for name, values := range r.Header {
+		if key, ok := strings.CutPrefix(name, "Impersonate-Extra-"); ok {
+			if user.Extra == nil {
+				user.Extra = map[string]authenticationv1.ExtraValue{}
+			}
+			user.Extra[strings.ToLower(key)] = values
+		}
+	}
+	return user
+}
+
+// admission returns the response of an AdmissionReview. A v1beta1 review has the same fields, of
+// which the server checks fewer.
+func (a answer) admission(mutates bool) (*admissionv1.AdmissionResponse, error) {
+	review := &admissionv1.AdmissionReview{}
+	if err := a.decode(review); err != nil {
+		return nil, fmt.Errorf("failed to call webhook: %w", err)
+	}
+	response := review.Response
+	want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
+	json := admissionv1.PatchTypeJSONPatch
+	var wrong string
+	switch {
+	case response == nil:
+		wrong = "webhook response was absent"
+	case a.version == "v1beta1":
+		response.PatchType = &json
+	case response.UID != a.uid:
+		wrong = fmt.Sprintf("expected response.uid=%q, got %q", a.uid, response.UID)
+	case review.GroupVersionKind() != want:
+		wrong = fmt.Sprintf("expected webhook response of %v, got %v", want, review.GroupVersionKind())
+	case !mutates && len(response.Patch) > 0:
+		wrong = "validating webhook may not return response.patch"
+	case !mutates && response.PatchType != nil:
+		wrong = "validating webhook may not return response.patchType"
+	case len(response.Patch) > 0 && response.PatchType == nil:
+		wrong = "webhook returned response.patch but not response.patchType"
+	case len(response.Patch) == 0 && response.PatchType != nil:
+		wrong = "webhook returned response.patchType but not response.patch"
+	case response.PatchType != nil && *response.PatchType == "":
+		wrong = fmt.Sprintf("webhook returned invalid response.patchType of %q", *response.PatchType)
+	}
+	if wrong != "" {
+		return nil, errors.New("received invalid webhook response: " + wrong)
+	}
+	return response, nil
+}
+
+// reviews decodes AdmissionReviews.
+var reviews = sync.OnceValue(func() runtime.Codec {
+	known := runtime.NewScheme()
+	// They register their types; nothing can fail.
+	_ = errors.Join(admissionv1.AddToScheme(known), admissionv1beta1.AddToScheme(known))
+	return serializer.NewCodecFactory(known).LegacyCodec(admissionv1beta1.SchemeGroupVersion, admissionv1.SchemeGroupVersion)
+})
+
+// decode decodes an AdmissionReview, with the errors of the real server.
+func (a answer) decode(into *admissionv1.AdmissionReview) error {
+	if a.version == "v1" {
+		_, _, err := reviews().Decode(a.body, nil, into)
+		return err
+	}
+	old := &admissionv1beta1.AdmissionReview{}
+	if _, _, err := reviews().Decode(a.body, nil, old); err != nil || old.Response == nil {
+		return err
+	}
+	data, err := json.Marshal(old.Response)
+	if err != nil {
+		return err
+	}
+	into.Response = &admissionv1.AdmissionResponse{}
+	return json.Unmarshal(data, into.Response)
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+)
+
+// FuzzJSON compares toJSON and equal with the standard library.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"b":1,"a":"x","":null,"c":[true,false,1.5,-7,"<&>\u2028\n\u007fé\ud800"],"d":{},"e":[]}`, `"\"\\"`, `null`, `[[[]]]`, `{"é":{"\"":1e300}}`,
+	} {
+		f.Add(seed, seed)
+		f.Add(seed, `{"a":1}`)
+	}
+	f.Add(`{"a":null}`, `{"b":null}`)
+	f.Fuzz(func(t *testing.T, text, other string) {
+		var a, b any
+		if json.Unmarshal([]byte(text), &a) != nil || json.Unmarshal([]byte(other), &b) != nil {
+			t.Skip("not JSON")
+		}
+		a, b = integers(a), integers(b)
+		want, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := toJSON(a); err != nil || string(got) != string(want) {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+		if got, want := equal(a, b), reflect.DeepEqual(a, b); got != want {
+			t.Errorf("equal(%s, %s) is %t", text, other, got)
+		}
+	})
+}
+
+// integers gives integral numbers the type that they have in stored objects.
+func integers(value any) any {
+	switch v := value.(type) {
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return int64(v)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = integers(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = integers(v[i])
+		}
+	}
+	return value
+}
+
+func TestEqualDistinguishesNil(t *testing.T) {
+	for _, pair := range [][2]any{
+		{map[string]any(nil), map[string]any{}},
+		{[]any(nil), []any{}},
+		{nil, map[string]any(nil)},
+		{int64(1), 1.0},
+		{map[string]any{"a": nil}, map[string]any{}},
+		{[]string{"a"}, []string{"b"}},
+	} {
+		if equal(pair[0], pair[1]) || equal(pair[1], pair[0]) {
+			t.Errorf("%#v equals %#v", pair[0], pair[1])
+		}
+		if !equal(pair[0], pair[0]) {
+			t.Errorf("%#v does not equal itself", pair[0])
+		}
+		data, err := toJSON(pair[0])
+		if want, wantErr := json.Marshal(pair[0]); err != nil || wantErr != nil || string(data) != string(want) {
+			t.Errorf("got %s, %v, want %s, %v", data, err, want, wantErr)
+		}
+	}
+	if _, err := toJSON(map[string]any{"a": []any{math.NaN()}}); err == nil {
+		t.Error("NaN became JSON")
+	}
+}

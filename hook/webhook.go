@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import "time"
+
+// Webhook observes package webhook.
+type Webhook struct {
+	// Received is called before a request is handled.
+	Received func(WebhookRequest)
+	// Answered is called after each Received, when the request has an answer.
+	Answered func(WebhookAnswer)
+	// Certificate is called when a server certificate or a CA is used for the first time.
+	Certificate func(WebhookCertificate)
+}
+
+// WebhookRequest describes a request for admission or conversion.
+type WebhookRequest struct {
+	// Path is the path of the URL, which identifies the webhook.
+	Path string
+	// Webhook is the name of the webhook.
+	Webhook string
+	// Conversion reports a request for conversion. Otherwise it is for admission.
+	Conversion bool
+}
+
+// WebhookAnswer describes an answer.
+type WebhookAnswer struct {
+	WebhookRequest
+
+	// Code is the HTTP status. The API server applies the failure policy unless it is 200.
+	Code int
+	// Allowed reports that an admission request was allowed, or that all objects were converted.
+	Allowed bool
+	// Reason is the reason of a rejection, such as Invalid or Forbidden, or empty.
+	Reason string
+	// Panicked reports that the function has panicked. Code is 500 then.
+	Panicked bool
+	// Took is the time from Received to the answer.
+	Took time.Duration
+}
+
+// WebhookCertificate describes a certificate that a process manages for its webhooks.
+type WebhookCertificate struct {
+	// CA reports a certificate authority. Otherwise it is the certificate of the server.
+	CA bool
+	// NotBefore and NotAfter are the certificate's.
+	NotBefore, NotAfter time.Time
+}

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// observedLease is the client of the Lease's namespace. The LeaseLock calls Get, Create and Update,
+// one after another, for this Lease only.
+type observedLease struct {
+	coordinationclient.LeaseInterface
+
+	o *Observed
+}
+
+// Get implements coordinationclient.LeaseInterface. The Lease that it reads may end the term.
+func (l observedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
+	lease, err := l.LeaseInterface.Get(term.Without(ctx), name, o)
+	switch {
+	case err == nil:
+		l.o.keep(lease)
+		if !l.o.authors.mine(lease) {
+			l.o.left, _ = l.o.stamper.inheritance(lease) // an unreadable handover counts as none
+		}
+		l.o.saw(lease)
+	case apierrors.IsNotFound(err):
+		l.o.saw(nil)
+	}
+	return lease, err
+}
+
+// Create implements coordinationclient.LeaseInterface.
+func (l observedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return l.o.hold(ctx, lease, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return l.LeaseInterface.Create(ctx, lease, o)
+	})
+}
+
+// Update implements coordinationclient.LeaseInterface. It fails if the update would renew a lost
+// term, release the Lease of another process, or release a Lease under which work goes on. Like
+// Create, it fails for a duration below ObserveOptions.LeaseDuration. A release adds the last
+// writes, and an acquisition removes them.
+func (l observedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	update := func(ctx context.Context) (*coordinationv1.Lease, error) {
+		lease := l.o.stamped(lease.DeepCopy())
+		written, err := l.LeaseInterface.Update(ctx, lease, o)
+		if _, stamped := lease.Annotations[WrittenAnnotation]; stamped && notStored(err) {
+			delete(lease.Annotations, WrittenAnnotation)
+			written, err = l.LeaseInterface.Update(ctx, lease, o)
+		}
+		return written, err
+	}
+	if holderOf(lease) == "" {
+		return l.o.release(ctx, update)
+	}
+	return l.o.hold(ctx, lease, update)
+}
+
+// keep records a copy of an answer, because the LeaseLock changes it.
+func (o *Observed) keep(l *coordinationv1.Lease) {
+	o.last = l.DeepCopy()
+	o.rival.see(o.last, o.authors.mine(l), o.now().mono)
+}
+
+// saw compares the Lease, or nil, with the term.
+func (o *Observed) saw(l *coordinationv1.Lease) {
+	o.read = true
+	t := o.current.Load()
+	o.ours = o.authors.mine(l) && (t == nil || l.UID == t.term.Token().Lease)
+	if t != nil && !o.ours {
+		t.taken()
+	}
+	if l == nil || holderOf(l) == o.leader {
+		return
+	}
+	o.leader = holderOf(l)
+	if o.leader != "" && o.leader != o.o.Identity {
+		o.o.Hooks.Leader(o.o.Lease, o.leader)
+	}
+}
+
+// hold makes a request that acquires or renews the Lease.
+func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	if d := durationOf(l); d < o.o.LeaseDuration.Truncate(time.Second) {
+		return nil, fmt.Errorf("the Lease %s: the elector's LeaseDuration (%s) is shorter than ObserveOptions.LeaseDuration (%s), "+
+			"so a term would be trusted for too long; set both to the same duration", o, d, o.o.LeaseDuration)
+	}
+	slow := o.read
+	o.read = false
+	sent := o.now.moment()
+	t, err := o.mayHold()
+	if err != nil {
+		return nil, fmt.Errorf("the Lease %s: %w", o, err)
+	}
+	at := renewedAt(l)
+	o.authors.wrote(at)
+	written, err := write(term.Without(ctx))
+	if t != nil && (err == nil || ctx.Err() == nil) {
+		o.o.Hooks.Renewed(hook.LeaseRenewal{Lease: o.o.Lease, Took: time.Since(sent.time), Slowpath: slow, Err: err})
+	}
+	if err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			o.authors.refused(at)
+		}
+		return nil, err
+	}
+	o.keep(written)
+	o.authors.answered(at)
+	o.ours, o.leader = true, o.o.Identity
+	switch {
+	case t == nil:
+		o.begin(sent)
+	case !t.renew(sent):
+		return nil, fmt.Errorf("the Lease %s was renewed too late: %w", o, ErrLost)
+	}
+	return written, nil
+}
+
+// renewedAt returns when the elector renews the Lease, as the API server stores it.
+func renewedAt(l *coordinationv1.Lease) time.Time {
+	if l.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return l.Spec.RenewTime.Truncate(time.Microsecond)
+}
+
+// mayHold returns the term that a write of the Lease renews, or nil if the write begins one.
+func (o *Observed) mayHold() (*tenure, error) {
+	if t := o.current.Load(); t != nil {
+		if renews, err := t.renews(); renews || err != nil {
+			return t, err
+		}
+	}
+	return nil, o.namesake()
+}
+
+// namesake returns an error if another process holds the Lease under our identity.
+func (o *Observed) namesake() error {
+	if o.last == nil || holderOf(o.last) != o.o.Identity || o.authors.mine(o.last) || o.rival.left(o.now().mono) <= 0 {
+		return nil
+	}
+	return fmt.Errorf("another process holds it under the identity of this process, %q; waiting until it expires", o.o.Identity)
+}
+
+// begin makes the term of an acquisition.
+func (o *Observed) begin(sent moment) {
+	token := term.Token{Lease: o.last.UID, ResourceVersion: o.last.ResourceVersion, Holder: o.o.Identity}
+	left := o.left
+	o.left = nil
+	if before := o.current.Load(); before != nil {
+		before.end(errReturned)
+	}
+	t := &tenure{o: &o.o, name: o.name, now: o.now, lost: func() { o.o.Hooks.Lost(o.o.Lease) }}
+	o.current.Store(t.begin(token, sent, left))
+	o.o.Hooks.Acquired(o.o.Lease)
+}
+
+// release releases the Lease if it is ours and no work runs under it.
+func (o *Observed) release(ctx context.Context, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	if !o.ours {
+		return nil, fmt.Errorf("this process does not hold the Lease %s, so it does not release it", o)
+	}
+	var written *coordinationv1.Lease
+	var err error
+	if t := o.current.Load(); t != nil {
+		err = t.close(ctx)
+	}
+	if err == nil {
+		written, err = write(term.Without(ctx))
+	}
+	if err == nil {
+		o.keep(written)
+		o.ours = false
+	}
+	if !apierrors.IsConflict(err) { // the elector retries a conflict
+		o.o.Hooks.Released(o.o.Lease, err)
+	}
+	return written, err
+}
+
+// stamped adds the last writes of the term to a release, and removes those of earlier terms.
+func (o *Observed) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
+	t := o.current.Load()
+	if holderOf(l) != "" || t == nil || l.Spec.RenewTime == nil {
+		return unstamped(l)
+	}
+	writes, unknown := t.term.Written()
+	return o.stamper.stamped(l, writes, unknown, renewedAt(l))
+}

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/json"
+
+	"github.com/setpoint-dev/setpoint/cache"
+)
+
+// Handler answers admission requests. A nil response without an error allows the request. See the
+// package doc for errors.
+//
+// Mutating webhooks may set Patch. UID and PatchType are set for you. The handler must not change
+// the request.
+type Handler func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+
+// admission is a webhook for admission.
+type admission struct {
+	name, path string
+	mutating   bool
+	r          Registration // with the defaults of Name and Rules
+	handle     Handler
+}
+
+// Mutating adds a mutating webhook for anything that Default does not cover: several kinds,
+// subresources, CONNECT. Registration.Name and Rules are required. Mistakes are errors of the
+// manager's Run.
+func (w *Webhooks) Mutating(h Handler, r Registration) { w.addHandler("Mutating", true, h, r) }
+
+// Validating adds a validating webhook for anything that Validate does not cover. It is otherwise
+// like Mutating.
+func (w *Webhooks) Validating(h Handler, r Registration) { w.addHandler("Validating", false, h, r) }
+
+func (w *Webhooks) addHandler(call string, mutating bool, h Handler, r Registration) {
+	w.add(call, func() error {
+		switch {
+		case h == nil:
+			return errors.New("the handler is nil")
+		case r.Name == "":
+			return errors.New("Registration.Name is empty; set a name of at least three parts, such as bindings.web.example.com")
+		case len(r.Rules) == 0:
+			return errors.New("Registration.Rules is empty; list the operations and resources of the handler")
+		}
+		return w.mountAdmissionLocked(&admission{name: r.Name, mutating: mutating, r: r, handle: h})
+	})
+}
+
+func (w *Webhooks) mountAdmissionLocked(a *admission) error {
+	a.path = "/" + a.name
+	if err := w.mountLocked(&endpoint{path: a.path, name: a.name, answer: a.answer}); err != nil {
+		return err
+	}
+	w.admissions = append(w.admissions, a)
+	return nil
+}
+
+// answer answers an AdmissionReview.
+func (a *admission) answer(ctx context.Context, body []byte) (*reply, error) {
+	request, err := requestIn(body)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{webhook: a.name, request: request}
+	ctx = c.context(ctx)
+	response, err := a.respond(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	response.UID = request.UID
+	response.Warnings = append(response.Warnings[:len(response.Warnings):len(response.Warnings)], c.warned()...)
+	re := &reply{allowed: response.Allowed, review: &admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Response: response,
+	}}
+	if !response.Allowed && response.Result != nil {
+		re.reason = string(response.Result.Reason)
+	}
+	return re, nil
+}
+
+// respond calls the handler. It returns an error if the failure policy applies. The response is a
+// copy that the caller may change.
+func (a *admission) respond(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
+	defer recovered(ctx, &err)
+	got, err := a.handle(ctx, request)
+	switch {
+	case err != nil && (ctx.Err() != nil || errors.Is(err, cache.ErrNotSynced)):
+		return nil, err
+	case err != nil:
+		return &admissionv1.AdmissionResponse{Result: statusOf(request, err)}, nil
+	case got == nil:
+		return &admissionv1.AdmissionResponse{Allowed: true}, nil
+	case got.Patch != nil && !a.mutating:
+		return nil, errors.New("the response of a validating webhook has a patch; use Mutating")
+	}
+	copied := *got
+	if copied.Patch != nil && copied.PatchType == nil {
+		copied.PatchType = new(admissionv1.PatchTypeJSONPatch)
+	}
+	return &copied, nil
+}
+
+// requestIn returns the request in the body of a review.
+func requestIn(body []byte) (*admissionv1.AdmissionRequest, error) {
+	var review admissionv1.AdmissionReview
+	if err := json.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
+		return nil, failuref(http.StatusBadRequest, "the body is not an AdmissionReview: %v", err)
+	}
+	switch want := admissionv1.SchemeGroupVersion.String(); {
+	case review.Kind != "AdmissionReview" || review.APIVersion != want:
+		return nil, failuref(http.StatusBadRequest,
+			"the body is a %q of %q, not an AdmissionReview of %s; check the path and admissionReviewVersions in the webhook configuration", review.Kind, review.APIVersion, want)
+	case review.Request == nil:
+		return nil, failuref(http.StatusBadRequest, "the AdmissionReview has no request")
+	case review.Request.UID == "":
+		return nil, failuref(http.StatusBadRequest, "the request of the AdmissionReview has no uid")
+	}
+	return review.Request, nil
+}
+
+// statusOf returns the status that rejects a request because of an error.
+func statusOf(request *admissionv1.AdmissionRequest, err error) *metav1.Status {
+	if list := fieldErrors(err); list != nil {
+		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
+		return &apierrors.NewInvalid(kind, request.Name, list).ErrStatus
+	}
+	if known := apierrors.APIStatus(nil); errors.As(err, &known) {
+		status := known.Status()
+		return &status
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: err.Error()}
+}
+
+// fieldErrors returns the field errors that an error consists of, or nil if it has others.
+func fieldErrors(err error) (list field.ErrorList) {
+	var parts []error
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *field.Error:
+		return field.ErrorList{e}
+	case utilerrors.Aggregate:
+		parts = e.Errors()
+	case interface{ Unwrap() []error }:
+		parts = e.Unwrap()
+	default:
+		if inner := errors.Unwrap(err); inner != nil {
+			return fieldErrors(inner)
+		}
+	}
+	for _, part := range parts {
+		inner := fieldErrors(part)
+		if inner == nil {
+			return nil
+		}
+		list = append(list, inner...)
+	}
+	return list
+}

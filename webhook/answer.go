@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
+
+// handler answers requests for admission and conversion.
+type handler struct {
+	webhooks *Webhooks
+	hooks    hook.Webhook
+	failures rate.Sometimes // limits log lines about failures, which any client can cause
+}
+
+func newHandler(w *Webhooks, hooks *hook.Webhook) *handler {
+	h := &handler{webhooks: w, failures: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
+	if hooks != nil {
+		h.hooks = *hooks
+	}
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := h.webhooks.endpoint(r.URL.Path)
+	if e == nil {
+		http.Error(w, "no webhook has the path "+strconv.Quote(r.URL.Path)+"; its configuration may be of another version of the operator", http.StatusNotFound)
+		return
+	}
+	x := &exchange{handler: h, endpoint: e, w: w, began: time.Now(), late: make(chan struct{})}
+	if h.hooks.Received != nil {
+		h.hooks.Received(hook.WebhookRequest{Path: e.path, Webhook: e.name, Conversion: e.conversion})
+	}
+	timeout, err := timeoutOf(r, e)
+	var body []byte
+	if err == nil {
+		body, err = readBody(r, e.limit())
+	}
+	if err != nil {
+		x.fail(r.Context(), err)
+		return
+	}
+	x.serve(r.Context(), body, timeout)
+}
+
+// exchange is a request with its answer, which the handler or, if it is late, a timer writes.
+type exchange struct {
+	*handler
+	*endpoint
+
+	w        http.ResponseWriter
+	began    time.Time
+	answered atomic.Bool   // the answer is written, or is being written
+	late     chan struct{} // closed after the answer of the timer
+}
+
+// serve calls the endpoint. The client has an answer within the timeout even if the endpoint
+// ignores its context; serve still waits for it.
+func (x *exchange) serve(ctx context.Context, body []byte, timeout time.Duration) {
+	end := x.began.Add(timeout)
+	limited, cancel := context.WithDeadline(ctx, end.Add(-reserve(timeout)))
+	defer cancel()
+	timer := time.AfterFunc(time.Until(end.Add(-reserve(timeout)/2)), func() {
+		defer close(x.late)
+		x.fail(ctx, fmt.Errorf("the function has not returned within %s although its context has ended; return when ctx is done", timeout-reserve(timeout)/2))
+	})
+	defer func() {
+		if !timer.Stop() {
+			<-x.late
+		}
+	}()
+	re, err := x.call(limited, body)
+	if err != nil {
+		x.fail(ctx, err)
+		return
+	}
+	x.reply(ctx, re)
+}
+
+// errPanicked is the error of a function that has panicked. The log has its stack.
+var errPanicked = errors.New("the function has panicked; the log of the operator has its stack")
+
+// recovered turns a panic into errPanicked and logs its stack. Call it with defer.
+func recovered(ctx context.Context, err *error) {
+	if p := recover(); p != nil {
+		loggerOf(ctx).Error("a webhook has panicked", "panic", p, "stack", string(debug.Stack()))
+		*err = errPanicked
+	}
+}
+
+// call calls the endpoint.
+func (x *exchange) call(ctx context.Context, body []byte) (re *reply, err error) {
+	returned := false
+	defer func() {
+		if !returned && err == nil { // the goroutine ends, and its connection
+			x.fail(ctx, fmt.Errorf("the function %w", run.ErrExited))
+		}
+	}()
+	defer recovered(ctx, &err)
+	re, err = x.answer(ctx, body)
+	returned = true
+	return re, err
+}
+
+func (x *exchange) reply(ctx context.Context, re *reply) {
+	text, err := json.Marshal(re.review)
+	if err != nil {
+		x.fail(ctx, fmt.Errorf("the answer cannot be encoded: %w", err))
+		return
+	}
+	if x.answered.CompareAndSwap(false, true) {
+		x.write(http.StatusOK, "application/json", text)
+		x.done(hook.WebhookAnswer{Code: http.StatusOK, Allowed: re.allowed, Reason: re.reason})
+	}
+}
+
+// fail writes an answer other than 200, unless there is an answer. The API server then applies the
+// failure policy.
+func (x *exchange) fail(ctx context.Context, err error) {
+	if !x.answered.CompareAndSwap(false, true) {
+		return
+	}
+	code := codeOf(err)
+	header := x.w.Header()
+	header.Set("Connection", "close") // because a late function blocks its connection
+	header.Set("X-Content-Type-Options", "nosniff")
+	if code == http.StatusMethodNotAllowed {
+		header.Set("Allow", http.MethodPost)
+	}
+	x.write(code, "text/plain; charset=utf-8", []byte("webhook "+x.name+": "+err.Error()))
+	_ = http.NewResponseController(x.w).Flush()
+	var due bool
+	x.failures.Do(func() { due = true })
+	if due {
+		loggerOf(ctx).Error("a call of a webhook has failed", "webhook", x.name, "code", code, "err", err)
+	}
+	x.done(hook.WebhookAnswer{Code: code, Panicked: errors.Is(err, errPanicked)})
+}
+
+func (x *exchange) write(code int, media string, text []byte) {
+	header := x.w.Header()
+	header.Set("Content-Type", media)
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	x.w.WriteHeader(code)
+	_, _ = x.w.Write(text) // an error means that the client has left
+}
+
+func (x *exchange) done(a hook.WebhookAnswer) {
+	if x.hooks.Answered != nil {
+		a.WebhookRequest = hook.WebhookRequest{Path: x.path, Webhook: x.name, Conversion: x.conversion}
+		a.Took = time.Since(x.began)
+		x.hooks.Answered(a)
+	}
+}
+
+// loggerOf returns the context's logger, or slog.Default().
+func loggerOf(ctx context.Context) *slog.Logger {
+	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
+		return log
+	}
+	return slog.Default()
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+// call is an admission request while its function runs.
+type call struct {
+	webhook string
+	request *admissionv1.AdmissionRequest
+
+	mu       sync.Mutex // guards warnings
+	warnings []string
+}
+
+type callKey struct{}
+
+// context returns the context of the function.
+func (c *call) context(ctx context.Context) context.Context {
+	log := slog.New(&callLog{loggerOf(ctx).Handler(), c})
+	return context.WithValue(logr.NewContextWithSlogLogger(ctx, log), callKey{}, c)
+}
+
+func (c *call) warned() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.warnings)
+}
+
+// RequestOf returns the admission request of a function's context: its user, operation, dry run
+// and objects. It returns nil for other contexts. Do not change the request.
+func RequestOf(ctx context.Context) *admissionv1.AdmissionRequest {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c.request
+	}
+	return nil
+}
+
+// Warn adds a warning to the answer of a function's context, for allowed and rejected requests.
+// kubectl prints it. The API server cuts warnings off after 256 characters, and after 4096 in
+// total. For other contexts, and after the function has returned, Warn does nothing.
+func Warn(ctx context.Context, format string, args ...any) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.warnings = append(c.warnings, text)
+}
+
+// callLog is the handler of a function's logger. It formats its attributes for the first line,
+// because most calls log nothing.
+type callLog struct {
+	base slog.Handler
+	call *call
+}
+
+func (l *callLog) with() slog.Handler {
+	r := l.call.request
+	return l.base.WithAttrs([]slog.Attr{
+		slog.String("webhook", l.call.webhook), slog.String("uid", string(r.UID)), slog.String("kind", r.Kind.Kind),
+		slog.String("namespace", r.Namespace), slog.String("name", r.Name), slog.String("operation", string(r.Operation)),
+	})
+}
+
+// Enabled implements slog.Handler.
+func (l *callLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.base.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (l *callLog) Handle(ctx context.Context, r slog.Record) error { return l.with().Handle(ctx, r) }
+
+// WithAttrs implements slog.Handler.
+func (l *callLog) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with().WithAttrs(attrs) }
+
+// WithGroup implements slog.Handler.
+func (l *callLog) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/server"
+)
+
+// Certs manages the certificates of one server. New makes one. All methods are safe for concurrent
+// use.
+type Certs struct {
+	o    Options
+	err  error // of Options.Validate
+	leaf atomic.Pointer[tls.Certificate]
+
+	mu     sync.Mutex // guards what follows
+	state  []string   // what the last look found wrong, most important first
+	ready  bool       // a look found everything in place
+	looked bool
+}
+
+// New makes a Certs. It starts nothing. Run returns the error of Options.Validate.
+func New(o Options) *Certs { return &Certs{o: o.withDefaults(), err: o.Validate()} }
+
+// errNone is the error of handshakes before the first certificate.
+var errNone = errors.New("webhook/certs: there is no certificate yet; /readyz?verbose has the reason")
+
+// GetCertificate returns the certificate for a handshake, for tls.Config. It waits for nothing.
+// Before the first certificate it returns an error. Afterwards it always returns a certificate.
+func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if leaf := c.leaf.Load(); leaf != nil {
+		return leaf, nil
+	}
+	return nil, errNone
+}
+
+// Check returns an error until a certificate is in use that API servers trust by all bundles, and
+// after it has expired. The error names what is not in place. After the first success, problems
+// are a [server.Remark], because the certificate in use still serves.
+func (c *Certs) Check(context.Context) error {
+	leaf := c.leaf.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := strings.Join(c.state, "; ")
+	switch {
+	case c.err != nil:
+		return c.err
+	case leaf != nil && time.Now().After(leaf.Leaf.NotAfter):
+		return fmt.Errorf("the webhook certificate expired at %s: %s", leaf.Leaf.NotAfter.UTC().Format(time.RFC3339), text)
+	case !c.looked:
+		return fmt.Errorf("the Secret %s is not read yet", c.o.Secret)
+	case text == "":
+		return nil
+	case c.ready:
+		return server.Remark("the webhook certificate in use stays: " + text)
+	}
+	return errors.New(text)
+}
+
+// found records what a look found wrong.
+func (c *Certs) found(state []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state, c.looked = state, true
+	c.ready = c.ready || len(state) == 0
+}

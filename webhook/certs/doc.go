@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certs manages the certificates of a webhook server, so that rotation never causes a
+// refused request. Package webhook uses it unless the server has certificate files.
+//
+//	c := certs.New(certs.Options{
+//		Secret:   types.NamespacedName{Namespace: "website-system", Name: "website-webhook-ca"},
+//		DNSNames: []string{"website-webhook.website-system.svc"},
+//		Targets: func() []certs.Target {
+//			return []certs.Target{{Kind: certs.Validating, Name: "website-operator"}}
+//		},
+//	})
+//	tlsConfig := &tls.Config{GetCertificate: c.GetCertificate}
+//	err := c.Run(ctx, client, recorder) // on every replica, also on standbys
+//
+// # How it works
+//
+// One Secret holds the CAs (ECDSA P-256), with their keys. The first replica creates it. Each
+// replica signs a leaf, its server certificate, in memory. The caBundle of every target contains
+// all CAs of the Secret.
+//
+// A rotation has these steps. Any replica takes any step, with optimistic concurrency. So a replica
+// can stop at any moment, and two can act at once.
+//
+//  1. At half of the newest CA's lifetime, a replica adds a new CA to the Secret.
+//  2. A replica adds it to all bundles.
+//  3. A replica that reads it back from all bundles records the time in the Secret.
+//  4. Options.Propagation and Options.Skew later, each replica signs its leaf with the new CA.
+//  5. A CA leaves the Secret and the bundles when it has expired, Options.Skew later. A leaf never
+//     outlives its CA. So the old CA stays until its last leaf has expired.
+//
+// API servers do not acknowledge a bundle: each has a watch that may lag. Propagation is the time
+// that they get. Choose it longer than the slowest watch that you expect.
+//
+// A replica decides from live reads. It watches the Secret and the targets, by name, to know when
+// to read. It also reads every 10 minutes, so a failed watch only delays it.
+//
+// # Bundles
+//
+// Bundles are written by server-side apply, with Options.FieldOwner and the version that was read.
+// If the bundle is reset, it is restored, with a log line and an event that names the field
+// manager. After the third reset in a row, the delay doubles up to 5 minutes, and the log line has
+// a remedy.
+//
+// A target that another tool injects is never written: cert-manager, service-ca, or OLM. Neither is
+// a Secret with other keys or another type than Opaque.
+//
+// To remove a webhook from a configuration by server-side apply, apply the configuration with
+// Options.FieldOwner's fields released first, or delete the configuration. Otherwise the API server
+// keeps the webhook, with its caBundle alone, and rejects that.
+//
+// # Broken content
+//
+// The certificate in use changes only to one that the bundles verify. Problems appear in the log,
+// as an event of the Secret or the target, and in Check:
+//
+//	Secret deleted               written again from memory; without memory, with a new CA
+//	Secret with unusable content its good parts and the memory are written back
+//	Secret of another tool       left alone; the certificate in use stays
+//	CA from the future           reported as a clock that differs by more than Options.Skew
+//	all CAs expired              a new CA, as at the first start
+//	target missing               the other targets go on
+//
+// A CA that a running replica or a bundle still has returns to the Secret, so deleting the Secret
+// does not revoke a CA. To revoke one, stop all replicas, delete the Secret, and clear the bundles.
+//
+// # Rights
+//
+// The names restrict all verbs but create. A watch by name needs list and watch with that name.
+//
+//	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,verbs=create
+//	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,resourceNames=website-webhook-ca,verbs=get;list;watch;update
+//	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=website-operator,verbs=get;list;watch;patch
+//	// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=get;list;watch;patch
+//
+// Requests carry term.Without: any replica may make them.
+//
+// # Guarantees
+//
+//   - A1: rotation never causes a refused request. A served leaf verifies with every bundle that an
+//     API server may use: one that is at most Propagation old, on clocks that differ by at most
+//     Skew. This holds for any number of replicas and for a stop at any moment. It does not hold
+//     after another client resets a bundle, until the API servers have the restored one.
+//   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
+//     certificate in use stays until a better one is verified. Keys appear in no log line, event,
+//     metric or error.
+package certs

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// TestA1_EveryHandshakeSucceedsThroughRotationsAndKills runs three replicas, one of which is killed
+// and replaced every 10 rotations.
+func TestA1_EveryHandshakeSucceedsThroughRotationsAndKills(t *testing.T) {
+	rotations := 60
+	if os.Getenv("SETPOINT_FULL") != "" {
+		rotations = 3000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for range 3 {
+			w.start(options())
+		}
+		for n := 0; len(w.served) < rotations; n++ {
+			w.pass(options().CALifetime / 2 * 10)
+			w.kill(n % 3)
+			w.pass(10 * time.Second)
+			w.start(options())
+			if t.Failed() || n > rotations {
+				break
+			}
+		}
+		w.checkNoKeys(w.secret())
+		t.Logf("%d CAs signed leaves in use, %d different handshakes", len(w.served), len(w.verified))
+	})
+}
+
+// TestA1_AReplicaWithAnOldSecretDoesNotReplaceANewerBundle delays one write of a bundle until
+// another replica has put a new CA into it.
+func TestA1_AReplicaWithAnOldSecretDoesNotReplaceANewerBundle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		server := sim.Of(w.cfg)
+		w.start(options())
+		w.pass(14 * time.Minute)
+		w.reset(targets[0], "")
+		late := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"validatingwebhookconfigurations"}}, Times: 1, Hold: true, Deliver: true})
+		defer late.Remove()
+		w.start(options())
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		before := w.bundle(targets[0])
+		late.Release()
+		synctest.Wait()
+		if after := w.bundle(targets[0]); after != before || strings.Count(after, "BEGIN") != 2 {
+			t.Errorf("the late write replaced a bundle of %d CAs by one of %d", strings.Count(before, "BEGIN"), strings.Count(after, "BEGIN"))
+		}
+	})
+}
+
+// TestA1_ANewCAWaitsForAllBundles keeps one target from being written.
+func TestA1_ANewCAWaitsForAllBundles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		server := sim.Of(w.cfg)
+		r := w.start(options())
+		w.pass(time.Minute)
+		first := r.leaf.Load().Leaf.AuthorityKeyId
+		blocked := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"customresourcedefinitions"}}, Cut: true})
+		w.pass(20 * time.Minute)
+		if string(r.leaf.Load().Leaf.AuthorityKeyId) != string(first) {
+			t.Error("a new CA signs although a bundle does not have it")
+		}
+		if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot write the caBundle of CustomResourceDefinition") {
+			t.Errorf("Check does not name the bundle: %v", err)
+		}
+		blocked.Remove()
+		w.pass(3 * time.Minute)
+		if string(r.leaf.Load().Leaf.AuthorityKeyId) == string(first) {
+			t.Error("the new CA does not sign after all bundles have it")
+		}
+	})
+}
+
+// reset replaces a target's bundles, as a tool that applies the whole object.
+func (w *world) reset(t Target, bundle string) {
+	u := w.object(t)
+	u.SetManagedFields(nil)
+	if t.Kind == CustomResourceDefinition {
+		config := u.Object["spec"].(map[string]any)["conversion"].(map[string]any)["webhook"].(map[string]any)["clientConfig"].(map[string]any)
+		config["caBundle"] = bundle
+	} else {
+		for _, each := range u.Object["webhooks"].([]any) {
+			each.(map[string]any)["clientConfig"].(map[string]any)["caBundle"] = bundle
+		}
+	}
+	h := client.ForKind[*unstructured.Unstructured](w.api, t.Kind.gvk())
+	if _, err := h.Update(term.Without(w.t.Context()), u); err != nil {
+		w.t.Fatal(err)
+	}
+}

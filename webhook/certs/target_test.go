@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// pinned is a bundle in the manifests of a tool, as base64.
+const pinned = "cGlubmVk"
+
+func TestBundle_AResetIsRestoredAndNamesTheFieldManager(t *testing.T) {
+	for _, target := range targets {
+		t.Run(string(target.Kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				for range 3 {
+					w.start(options())
+				}
+				w.pass(2 * time.Minute)
+				before := w.bundle(target)
+				w.reset(target, pinned)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if w.bundle(target) != before {
+					t.Error("the bundle is not restored")
+				}
+				const sentence = "the field manager \"the-tool\" reset the caBundle; it is restored"
+				time.Sleep(time.Minute)
+				if n := strings.Count(w.events(), sentence); n != 1 {
+					t.Errorf("%d events, not one, have %q:\n%s", n, sentence, w.events())
+				}
+				if n := strings.Count(w.logs.String(), "restored a caBundle that another client reset"); n != 1 || !strings.Contains(w.logs.String(), "manager=the-tool") {
+					t.Errorf("%d log lines, not one, name the reset:\n%s", n, w.logs.String())
+				}
+			})
+		})
+	}
+}
+
+// TestBundle_ARemovalHasNoFieldManager removes the field, which leaves no trace of the field manager.
+func TestBundle_ARemovalHasNoFieldManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start(options())
+		w.pass(2 * time.Minute)
+		w.reset(targets[0], "")
+		time.Sleep(time.Minute)
+		if sentence := "an unknown field manager reset the caBundle; it is restored"; !strings.Contains(w.events(), sentence) {
+			t.Errorf("no event has %q:\n%s", sentence, w.events())
+		}
+	})
+}
+
+func TestBundle_AFightSlowsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start(options())
+		w.pass(2 * time.Minute)
+		resets := 0
+		for end := time.Now().Add(20 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			synctest.Wait()
+			if strings.Contains(w.bundle(targets[0]), "BEGIN") {
+				w.reset(targets[0], pinned)
+				resets++
+			}
+		}
+		if resets < 8 || resets > 20 {
+			t.Errorf("%d resets in 20 minutes were undone; a few at once, then with a delay of up to 5 minutes", resets)
+		}
+		if remedy := "remove caBundle from the manifests that the-tool applies"; !strings.Contains(w.logs.String(), remedy) {
+			t.Errorf("the log has no remedy: %q", remedy)
+		}
+	})
+}
+
+func TestBundle_TargetsOfOtherToolsAreNotWritten(t *testing.T) {
+	for name, marker := range map[string]struct{ annotation, label, value, sentence string }{
+		"cert-manager": {annotation: "cert-manager.io/inject-ca-from", value: "ns/name", sentence: "belongs to cert-manager (annotation cert-manager.io/inject-ca-from)"},
+		"of a secret":  {annotation: "cert-manager.io/inject-ca-from-secret", value: "ns/name", sentence: "belongs to cert-manager (annotation cert-manager.io/inject-ca-from-secret)"},
+		"service-ca":   {annotation: "service.beta.openshift.io/inject-cabundle", value: "true", sentence: "belongs to OpenShift's service-ca"},
+		"OLM":          {label: "olm.owner", value: "website.v1", sentence: "belongs to the Operator Lifecycle Manager (label olm.owner)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := configuration()
+				c.Annotations, c.Labels = map[string]string{marker.annotation: marker.value}, map[string]string{marker.label: marker.value}
+				delete(c.Annotations, "")
+				delete(c.Labels, "")
+				w := newWorld(t, c, definition())
+				r := w.start(options())
+				time.Sleep(time.Hour)
+				if u := w.object(targets[0]); strings.Contains(fmt.Sprint(u.Object), "caBundle") {
+					t.Error("its bundle was written")
+				}
+				if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), marker.sentence) {
+					t.Errorf("Check does not describe it: %v", err)
+				}
+				if n := strings.Count(w.logs.String(), marker.sentence); n != 1 {
+					t.Errorf("the log has %d times, not once, %q:\n%s", n, marker.sentence, w.logs.String())
+				}
+			})
+		})
+	}
+}
+
+func TestCheck_NamesWhatIsNotInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, configuration())
+		if _, err := New(options()).GetCertificate(nil); err == nil || err.Error() != "webhook/certs: there is no certificate yet; /readyz?verbose has the reason" {
+			t.Error(err)
+		}
+		r := w.start(options())
+		time.Sleep(time.Minute)
+		want := "CustomResourceDefinition websites.web.example.com does not exist; apply the manifests of the webhooks"
+		if err := r.Check(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("Check returns %v, not %q", err, want)
+		}
+		if _, err := client.ForKind[*unstructured.Unstructured](w.api, CustomResourceDefinition.gvk()).Create(term.Without(t.Context()), definition()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := r.Check(t.Context()); err != nil {
+			t.Errorf("Check fails with all bundles in place: %v", err)
+		}
+	})
+}
+
+func TestHooks_CertificateIsCalledForEachCAAndLeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, o := newWorld(t), options()
+		var cas, leaves []hook.WebhookCertificate
+		o.Hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
+			if c.CA {
+				cas = append(cas, c)
+			} else {
+				leaves = append(leaves, c)
+			}
+		}}
+		r := w.start(o)
+		w.pass(18 * time.Minute)
+		r.stop()
+		if len(cas) != 2 || len(leaves) != 5 { // after 0, 5, 10 and 15 minutes, and with the second CA
+			t.Errorf("%d CAs and %d leaves in 18 minutes", len(cas), len(leaves))
+		}
+	})
+}
+
+func TestOptions_ValidateNamesWrongFields(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"certs.Options.Secret is ":                                      func(o *Options) { o.Secret.Namespace = "" },
+		"certs.Options.DNSNames is empty":                               func(o *Options) { o.DNSNames = nil },
+		"certs.Options.DNSNames: \"a_b\" is neither":                    func(o *Options) { o.DNSNames = []string{"a_b"} },
+		"certs.Options.Skew is -1s":                                     func(o *Options) { o.Skew = -time.Second },
+		"certs.Options.LeafLifetime: 31m0s is longer than CALifetime":   func(o *Options) { o.LeafLifetime = 31 * time.Minute },
+		"certs.Options.LeafLifetime: 10m0s is too short for a Skew":     func(o *Options) { o.Skew = 3 * time.Minute },
+		"certs.Options.CALifetime: 30m0s is too short; a rotation has ": func(o *Options) { o.Propagation = 15 * time.Minute },
+		"certs.Options.LeafLifetime: 1s is too short":                   func(o *Options) { o.LeafLifetime, o.Skew = time.Second, time.Millisecond },
+	} {
+		o := options()
+		change(&o)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Validate returns %v, not %q", err, want)
+		}
+		if err := New(o).Run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run returns %v, not %q", err, want)
+		}
+	}
+	if err := (Options{Secret: secretKey, DNSNames: []string{serverName, "127.0.0.1"}}).Validate(); err != nil {
+		t.Errorf("the defaults are wrong: %v", err)
+	}
+	if err := New(options()).Run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+		t.Errorf("Run without a client returns %v", err)
+	}
+}

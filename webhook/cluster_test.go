@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook"
+)
+
+// warnings collects what kubectl prints.
+type warnings struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, text)
+}
+
+func (w *warnings) taken() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := w.text
+	w.text = nil
+	return text
+}
+
+// rules are the rules of ConfigMaps with a label, so that nothing else of the cluster is affected.
+func rules(operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{
+		Operations: operations, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	}}
+}
+
+// install creates the webhook configurations of the test.
+func install(t *testing.T, c kubernetes.Interface, address string, ca []byte) {
+	t.Helper()
+	to := func(name string) admissionregistrationv1.WebhookClientConfig {
+		return admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + "/" + name), CABundle: ca}
+	}
+	tests := &metav1.LabelSelector{MatchLabels: map[string]string{"test": "webhook"}}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: "default.configmaps.core", ClientConfig: to("default.configmaps.core"), Rules: rules("CREATE", "UPDATE"), ObjectSelector: tests,
+		SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+	}}}
+	validating := func(name string, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
+		return admissionregistrationv1.ValidatingWebhook{
+			Name: name, ClientConfig: to(name), Rules: rules("CREATE", "UPDATE", "DELETE"), ObjectSelector: tests, FailurePolicy: &policy, TimeoutSeconds: new(int32(2)),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		}
+	}
+	all := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{
+		validating("validate.configmaps.core", admissionregistrationv1.Fail), validating("ignored.example.com", admissionregistrationv1.Ignore),
+	}}
+	if _, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), mutating, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), all, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// validateMap rejects, warns, panics or hangs as the data asks for.
+func validateMap(ctx context.Context, o *corev1.ConfigMap) error {
+	switch r := webhook.RequestOf(ctx); {
+	case o.Data["ask"] == "warn":
+		webhook.Warn(ctx, "%s by %s is old, dry run: %t", r.Name, r.UserInfo.Username, *r.DryRun)
+	case o.Data["ask"] == "reject":
+		return field.ErrorList{field.Invalid(field.NewPath("data", "ask"), "reject", "must be kind"), field.Required(field.NewPath("data", "more"), "")}.ToAggregate()
+	case o.Data["ask"] == "forbid":
+		return errors.New("maps are closed")
+	case o.Data["ask"] == "panic":
+		panic("asked for")
+	case o.Data["ask"] == "hang":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func mapWith(name, ask string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": "webhook"}}, Data: map[string]string{"ask": ask}}
+}
+
+// clusterHooks are webhooks for ConfigMaps on a free port.
+func clusterHooks(t *testing.T) (hooks *webhook.Webhooks, address string, ca []byte) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, ca := certDir(t)
+	address = l.Addr().String()
+	hooks = webhook.New(webhook.Options{Name: "test", Scheme: scheme.Scheme, URL: "https://" + address, Server: server.Options{Listener: l, CertDir: dir}})
+	webhook.Default(hooks, func(_ context.Context, o *corev1.ConfigMap) error {
+		o.Data["defaulted"] = "yes"
+		return nil
+	}, webhook.Registration{})
+	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{
+		Create: validateMap, Update: func(ctx context.Context, _, o *corev1.ConfigMap) error { return validateMap(ctx, o) },
+		Delete: func(_ context.Context, o *corev1.ConfigMap) error {
+			if o.Data["keep"] == "yes" {
+				return apierrors.NewBadRequest("it is kept")
+			}
+			return nil
+		},
+	}, webhook.Registration{})
+	hooks.Validating(func(_ context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		panic("it is ignored: " + r.Name)
+	}, webhook.Registration{Name: "ignored.example.com", Rules: rules("CREATE")})
+	return hooks, address, ca
+}
+
+// TestRealServer_CallsTheWebhooks on the real kube-apiserver.
+func TestRealServer_CallsTheWebhooks(t *testing.T) {
+	cluster, err := envtest.Start(t.Context(), envtest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	hooks, address, ca := clusterHooks(t)
+	m := manager.New(cluster.Config(), manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- m.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	}()
+	<-m.Ready()
+	said := &warnings{}
+	cfg := rest.CopyConfig(cluster.Config())
+	cfg.WarningHandlerWithContext = said
+	direct := kubernetes.NewForConfigOrDie(cfg)
+	install(t, direct, address, ca)
+	maps := direct.CoreV1().ConfigMaps("default")
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	for begun := false; !begun; { // until the API server uses the last webhook
+		_, err := maps.Create(t.Context(), mapWith("probe", "forbid"), dry)
+		begun = apierrors.IsForbidden(err)
+		if err != nil && !begun {
+			t.Fatal(err)
+		}
+	}
+	made, err := maps.Create(t.Context(), mapWith("kept", "nothing"), metav1.CreateOptions{})
+	if err != nil || made.Data["defaulted"] != "yes" {
+		t.Errorf("%v %v", made, err)
+	}
+	said.taken()
+	_, err = maps.Create(t.Context(), mapWith("warned", "warn"), dry)
+	if got := said.taken(); err != nil || !slices.Contains(got, "warned by envtest-admin is old, dry run: true") {
+		t.Errorf("%v, the warnings are %q", err, got)
+	}
+	_, err = maps.Create(t.Context(), mapWith("a", "reject"), dry)
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Reason != metav1.StatusReasonInvalid ||
+		status.Status().Message != `admission webhook "validate.configmaps.core" denied the request: ConfigMap "a" is invalid: [data.ask: Invalid value: "reject": must be kind, data.more: Required value]` ||
+		!reflect.DeepEqual(status.Status().Details.Causes, []metav1.StatusCause{
+			{Type: "FieldValueInvalid", Message: `Invalid value: "reject": must be kind`, Field: "data.ask"}, {Type: "FieldValueRequired", Message: "Required value", Field: "data.more"},
+		}) {
+		t.Errorf("%#v", err)
+	}
+	made.Data["keep"] = "yes"
+	if made, err = maps.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Error(err)
+	}
+	for ask, want := range map[string]string{
+		"forbid": `admission webhook "validate.configmaps.core" denied the request: maps are closed`,
+		"panic":  `failed calling webhook "validate.configmaps.core": failed to call webhook: an error on the server ("webhook validate.configmaps.core: the function has panicked; the log of the operator has its stack") has prevented the request from succeeding`,
+		"hang":   `an error on the server ("webhook validate.configmaps.core: context deadline exceeded") has prevented the request from succeeding`,
+	} {
+		if _, err := maps.Create(t.Context(), mapWith("b", ask), dry); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", ask, err)
+		}
+	}
+	if err := maps.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err == nil || err.Error() != `admission webhook "validate.configmaps.core" denied the request: it is kept` {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// Default adds a mutating webhook for new and changed objects of one kind. set changes obj, which
+// it owns, or rejects the request with an error. The answer is a JSON patch of what set has
+// changed, so fields that the Go type does not have stay as they are.
+//
+// An element of a list keeps such fields if set does not change it, also at another index. A
+// changed element keeps them if it has the same name, key, type or id, or the same index.
+//
+// By default, the API server does not call the webhook for subresources such as status. Mistakes
+// are errors of the manager's Run.
+func Default[T client.Object](w *Webhooks, set func(ctx context.Context, obj T) error, r Registration) {
+	w.add("Default", func() error {
+		k, err := kindOf[T](w.o.Scheme)
+		if err != nil {
+			return err
+		}
+		if set == nil {
+			return errors.New("the function is nil")
+		}
+		r = k.registration("default", r, []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update})
+		return w.mountAdmissionLocked(&admission{name: r.Name, mutating: true, r: r, handle: defaulter(k, set)})
+	})
+}
+
+func defaulter[T client.Object](k kind[T], set func(ctx context.Context, obj T) error) Handler {
+	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
+			return nil, nil
+		}
+		obj, err := k.decode(request, request.Object)
+		if err != nil {
+			return nil, err
+		}
+		before, err := json.Marshal(obj)
+		if err != nil {
+			return nil, fmt.Errorf("cannot encode the object: %w", err)
+		}
+		if err := set(ctx, obj); err != nil {
+			return nil, err
+		}
+		obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // set may have replaced the struct
+		after, err := json.Marshal(obj)
+		if err != nil {
+			return nil, fmt.Errorf("cannot encode the object that the function has changed: %w", err)
+		}
+		patch, err := patchOf(request.Object.Raw, before, after)
+		if err != nil || patch == nil {
+			return nil, err
+		}
+		return &admissionv1.AdmissionResponse{Allowed: true, Patch: patch}, nil
+	}
+}

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook answers the API server's calls for admission and conversion, with typed
+// functions. It registers the webhooks and manages their certificates.
+//
+//	hooks := webhook.New(webhook.Options{Name: "website-operator", Scheme: scheme,
+//		Service: types.NamespacedName{Namespace: "website-system", Name: "website-webhook"}})
+//	webhook.Default(hooks, setDefaults, webhook.Registration{})
+//	webhook.Validate(hooks, webhook.Validator[*v1.Website]{Create: validate}, webhook.Registration{})
+//	webhook.Convert(hooks, fromAlpha, toAlpha)
+//	mgr := manager.New(cfg, manager.Options{Name: "website-operator", Webhooks: hooks})
+//
+// Webhooks may be added until the manager runs, so their functions can read its cache. The server
+// answers on every replica, also on standbys and before caches are synced.
+//
+// # Admission
+//
+// Default and Validate take functions of one kind. Mutating and Validating take functions for
+// everything else: several kinds, subresources such as pods/binding, CONNECT. RequestOf returns the
+// request with its user, operation and dry run. Warn adds a warning to the answer.
+//
+// An error of a function rejects the request:
+//
+//	field.ErrorList.ToAggregate()  422 Invalid, with a cause for each field
+//	an error of package apierrors  its status
+//	any other error                403 Forbidden, with the error as message
+//
+// If the context of the request has ended or a cache is not synced in time, and after a panic, the
+// answer is the HTTP status 500. The API server then applies the failure policy.
+//
+// # Registration
+//
+// Manifests returns the webhook configurations and the CRDs' conversion as objects, for a file of
+// the deployment. With Options.Register the manager applies them. A configuration never applies to
+// the operator's own namespace, and none to Leases.
+//
+// # Certificates
+//
+// Without files in Options.Server, the process manages its certificates: see package
+// webhook/certs.
+//
+// # Concurrency
+//
+// All methods and functions are safe for concurrent use.
+package webhook

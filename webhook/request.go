@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxBody is the limit of a request's body, in bytes. The API server accepts objects of 3 MB,
+	// and a request has at most two of them.
+	maxBody = 7 << 20
+	// trusted is the number of bytes that are allocated because a header announces them.
+	trusted = 1 << 20
+
+	admissionTimeout  = 10 * time.Second // of a request that has none
+	conversionTimeout = 30 * time.Second // the API server's, which sends none
+	maxTimeout        = 30 * time.Second // the API server's limit
+)
+
+// endpoint is a path that the API server calls.
+type endpoint struct {
+	path, name string
+	conversion bool
+	// answer handles a body. After an error, the answer is a failure: see failure.
+	answer func(ctx context.Context, body []byte) (*reply, error)
+}
+
+// limit is the largest body, in bytes.
+func (e *endpoint) limit() int64 {
+	if e.conversion {
+		return maxConversion
+	}
+	return maxBody
+}
+
+// reply is an answer with status 200.
+type reply struct {
+	review  any // encoded as JSON
+	allowed bool
+	reason  string // of a rejection
+}
+
+// failure is an error with an HTTP status. Errors of other types have status 500.
+type failure struct {
+	code int
+	text string
+}
+
+func failuref(code int, format string, args ...any) error {
+	return &failure{code, fmt.Sprintf(format, args...)}
+}
+
+func (f *failure) Error() string { return f.text }
+
+// readBody returns the body of a request for a review.
+func readBody(r *http.Request, limit int64) ([]byte, error) {
+	if r.Method != http.MethodPost {
+		return nil, failuref(http.StatusMethodNotAllowed, "the method is %s; the API server sends a review with POST", r.Method)
+	}
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return nil, failuref(http.StatusUnsupportedMediaType, "the content type is %q; send a review as application/json", r.Header.Get("Content-Type"))
+	}
+	if r.ContentLength > limit {
+		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has %d bytes; the limit is %d", r.ContentLength, limit)
+	}
+	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), trusted)+bytes.MinRead))
+	_, err = buffer.ReadFrom(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, failuref(http.StatusBadRequest, "the body cannot be read: %v", err)
+	case int64(buffer.Len()) > limit:
+		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has more than %d bytes, the limit", limit)
+	case buffer.Len() == 0:
+		return nil, failuref(http.StatusBadRequest, "the body is empty; send a review")
+	}
+	return buffer.Bytes(), nil
+}
+
+// timeoutOf returns how long the API server waits for an answer.
+func timeoutOf(r *http.Request, e *endpoint) (time.Duration, error) {
+	text := r.URL.Query().Get("timeout")
+	switch {
+	case text != "":
+	case e.conversion:
+		return conversionTimeout, nil
+	default:
+		return admissionTimeout, nil
+	}
+	timeout, err := time.ParseDuration(text)
+	if err != nil || timeout <= 0 {
+		return 0, failuref(http.StatusBadRequest, "the timeout in the URL is %q; send a duration such as 10s", text)
+	}
+	return min(timeout, maxTimeout), nil
+}
+
+// reserve is the part of a timeout in which an answer travels. The context of a function ends
+// before it.
+func reserve(timeout time.Duration) time.Duration {
+	return min(max(timeout/10, 500*time.Millisecond), timeout/2)
+}
+
+// codeOf returns the HTTP status of an error.
+func codeOf(err error) int {
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return f.code
+	}
+	return http.StatusInternalServerError
+}

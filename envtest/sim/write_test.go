@@ -50,7 +50,7 @@ func ask(t *testing.T, api *sim.Server, method, path, body string) (int, string)
 // error, not a wrong answer.
 func TestV2_UnsupportedRequestsNameMethodAndPath(t *testing.T) {
 	api := sim.NewServer(sim.Pods, sim.ConfigMaps)
-	for _, sub := range []string{"eviction", "binding", "exec", "attach", "portforward", "proxy", "resize", "ephemeralcontainers"} {
+	for _, sub := range []string{"exec", "attach", "portforward", "proxy", "resize", "ephemeralcontainers"} {
 		path := "/api/v1/namespaces/default/pods/p/" + sub
 		if code, body := ask(t, api, http.MethodPost, path, "{}"); code != http.StatusNotImplemented || !strings.Contains(body, "POST "+path) {
 			t.Errorf("%s: %d %s", sub, code, body)

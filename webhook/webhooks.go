@@ -175,14 +175,14 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
 	if w.o.Register {
-		wg.Go(func() { w.register(ctx, c, r) })
+		running.Go(func() { w.register(ctx, c, r) })
 	}
 	if w.certs != nil {
-		wg.Go(func() { _ = w.certs.Run(ctx, c, r) }) // Validate has reported its errors
+		running.Go(func() { _ = w.certs.Run(ctx, c, r) }) // Validate has reported its errors
 	}
 	select {
 	case <-ctx.Done():
@@ -192,8 +192,8 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 }
 
-// Check implements manager.Webhooks. It reports registrations and, with certificates of our own,
-// certs.Certs.Check.
+// Check implements manager.Webhooks. It names each registration and each bundle that is not in
+// place.
 func (w *Webhooks) Check(ctx context.Context) error {
 	var err error
 	if w.certs != nil {
@@ -202,5 +202,5 @@ func (w *Webhooks) Check(ctx context.Context) error {
 	if err != nil && !errors.As(err, new(server.Remark)) {
 		return err
 	}
-	return cmp.Or(w.checkRegistrations(), err)
+	return cmp.Or(w.checkRegistrations(), err) // joined with a remark, an error would pass
 }

@@ -55,7 +55,7 @@ mutate: control-plane ## break the code once for each guarantee and see its test
 
 .PHONY: conformance
 conformance: control-plane ## compare the simulated API server with the real one (CONFORMANCEFLAGS='-ops 1000000 -seed 1')
-	$(GO) test -count=1 -timeout=6h -v -run V1 ./envtest/sim/conformance $(or $(CONFORMANCEFLAGS),-ops 100000)
+	GOGC=400 $(GO) test -count=1 -timeout=6h -v -run V1 ./envtest/sim/conformance $(or $(CONFORMANCEFLAGS),-ops 100000)
 
 .PHONY: structure
 structure: go-version ## size and shape of the library, in numbers (STRUCTUREFLAGS='-before v0.1.0', '-arrows cache')

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"events":          {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/object", "internal/run"},
 	"server":          {"client", "term", "internal/argument", "internal/run"},
 	"manager":         {"leaderelection", "controller", "cache", "client", "events", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/run"},
-	"webhook":         {"cache", "client", "events", "hook", "server", "internal/argument", "internal/run"},
+	"webhook":         {"cache", "client", "events", "hook", "server", "term", "internal/argument", "internal/run"},
 	"metrics":         {"cache", "hook"},
 	"debug":           {},
 	"envtest":         {},

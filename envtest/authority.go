@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -34,7 +35,7 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := certificate(pkix.Name{CommonName: "envtest"})
+	template := newCertificate(pkix.Name{CommonName: "envtest"})
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -49,15 +50,43 @@ func newAuthority() (*authority, error) {
 }
 
 func (a *authority) server() (keyPair, error) {
-	template := certificate(pkix.Name{CommonName: "kube-apiserver"})
+	template := newCertificate(pkix.Name{CommonName: "kube-apiserver"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	return a.issue(template)
 }
 
+// ServingCertificate returns a certificate for a server of the test, such as a webhook server, and
+// its CA in PEM. It is valid for the given host names and IP addresses, for localhost and for the
+// loopback addresses, for a year. The key exists in memory only.
+func ServingCertificate(hosts ...string) (certificate tls.Certificate, caBundle []byte, err error) {
+	a, err := newAuthority()
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("envtest: %w", err)
+	}
+	template := newCertificate(pkix.Name{CommonName: "envtest server"})
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.IPAddresses, template.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, []string{"localhost"}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	pair, err := a.issue(template)
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	if certificate, err = tls.X509KeyPair(pair.cert, pair.key); err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("envtest: %w", err)
+	}
+	return certificate, a.pem, nil
+}
+
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
-	template := certificate(pkix.Name{CommonName: user, Organization: groups})
+	template := newCertificate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return a.issue(template)
 }
@@ -78,7 +107,7 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encode("CERTIFICATE", der), key: keyPEM}, nil
 }
 
-func certificate(name pkix.Name) *x509.Certificate {
+func newCertificate(name pkix.Name) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetInt64(now.UnixNano()),

@@ -33,6 +33,10 @@ func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 			return fmt.Errorf("envtest: %s is a %s, not a CustomResourceDefinition; use Apply for it", m.where, gvk.Kind)
 		}
 	}
+	return c.installCRDs(ctx, manifests)
+}
+
+func (c *Cluster) installCRDs(ctx context.Context, manifests []manifest) error {
 	for _, m := range manifests {
 		if err := c.applyOne(ctx, c.dynamic.Resource(crds), m); err != nil {
 			return err

@@ -17,6 +17,9 @@
 // no kubelet and no scheduler: pods stay Pending unless the test writes their status. Package
 // envtest/fault is a proxy for tests that need delayed, refused or cut requests.
 //
+// [InstallWebhooks] installs webhook configurations that call the manager under test, here and on
+// the server of package envtest/sim. [ServingCertificate] makes the certificate for that.
+//
 // # Where the program comes from
 //
 // All three processes are one program, the module
@@ -47,6 +50,8 @@
 //   - E4: an error names the process, its last lines of output and what to do.
 //   - E5: when the test binary ends for any reason, its children see their pipe close, stop and
 //     remove their data. If they were killed too, the next Start removes it.
+//   - E6: when [InstallWebhooks] returns, the next request uses the webhooks. When its remove
+//     function returns, no request does.
 //
 // Every listener is on the loopback interface, or a socket in a directory of this user.
 // Certificates are created in memory. The operating system chooses the ports. etcd does not wait

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -170,10 +169,7 @@ func TestFieldNamesAreCaseSensitive(t *testing.T) {
 }
 
 func registration(name string) webhook.Registration {
-	return webhook.Registration{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"test.example.com"}, APIVersions: []string{"v1"}, Resources: []string{"things/shell"}},
-	}}}
+	return webhook.Registration{Name: name, Rules: rule("", "pods")}
 }
 
 func TestHandlers_AnswerAsTheyLike(t *testing.T) {

@@ -164,6 +164,9 @@ func (w *Webhooks) ConvertObject(ctx context.Context, object []byte, apiVersion 
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(object, &head); err != nil {
 		return nil, fmt.Errorf("webhook: an object of a conversion is not JSON with a kind and metadata: %w", err)
 	}
+	if head.Kind == "" || head.APIVersion == "" {
+		return nil, errors.New("webhook: an object of a conversion has no kind or no apiVersion")
+	}
 	o := original{kind: schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), meta: head.Metadata, body: object}
 	to, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil || to.Version == "" {

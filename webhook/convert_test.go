@@ -118,6 +118,7 @@ func TestConvert_ErrorsNameTheObject(t *testing.T) {
 			`webhook: convert Shop "mall/a" from shops.example.com/v1 to a/b/c: the version is not like web.example.com/v1`},
 		"another type": {shop("v1beta1", `,"spec":{"port":80}`), group + "/v1",
 			`webhook: convert Shop "mall/a" from shops.example.com/v1beta1 to shops.example.com/v1: the object does not fit the Go type *webhook_test.ShopBeta: json: cannot unmarshal number into Go struct field .spec.port of type string`},
+		"no kind":   {`{"apiVersion":"a/v1"}`, group + "/v1", "webhook: an object of a conversion has no kind or no apiVersion"},
 		"no object": {`[]`, group + "/v1", `webhook: an object of a conversion is not JSON with a kind and metadata: json: cannot unmarshal array into Go value of type`},
 	} {
 		got, err := converting().ConvertObject(t.Context(), []byte(test.object), test.version)

@@ -46,7 +46,7 @@ func (w *Webhooks) Manifests() ([]*unstructured.Unstructured, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
-	return w.manifests()
+	return w.manifests(), nil
 }
 
 // WriteYAML writes Manifests as one YAML file with several documents, for go generate. The same
@@ -75,7 +75,7 @@ func (w *Webhooks) declared() []*admission {
 	return slices.Clone(w.admissions)
 }
 
-func (w *Webhooks) manifests() (objects []*unstructured.Unstructured, err error) {
+func (w *Webhooks) manifests() (objects []*unstructured.Unstructured) {
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	for _, a := range w.declared() {
@@ -93,16 +93,13 @@ func (w *Webhooks) manifests() (objects []*unstructured.Unstructured, err error)
 		typed = append(typed, named(validating, validatingKind, w.o.Name))
 	}
 	for _, obj := range typed {
-		u, err := asUnstructured(obj)
-		if err != nil {
-			return nil, err
-		}
+		u, _ := asUnstructured(obj) // these types can be written as JSON
 		objects = append(objects, u)
 	}
 	for _, kind := range w.converted() {
 		objects = append(objects, w.conversionOf(kind))
 	}
-	return append(objects, w.shipped()...), nil
+	return append(objects, w.shipped()...)
 }
 
 var (

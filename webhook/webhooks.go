@@ -81,6 +81,7 @@ type Webhooks struct {
 	hubs       map[schema.GroupKind]hub
 	policies   []*unstructured.Unstructured
 	wrong      []error
+	missing    map[string]error // the registrations that were looked at; nil is in place
 	running    bool
 }
 
@@ -154,6 +155,13 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if w.o.Register {
+		wg.Go(func() { w.register(ctx, c, r) })
+	}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -163,4 +171,4 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 }
 
 // Check implements manager.Webhooks.
-func (w *Webhooks) Check(ctx context.Context) error { return nil }
+func (w *Webhooks) Check(ctx context.Context) error { return w.checkRegistrations() }

@@ -206,7 +206,7 @@ var reviews = sync.OnceValue(func() runtime.Codec {
 	return serializer.NewCodecFactory(known).LegacyCodec(admissionv1beta1.SchemeGroupVersion, admissionv1.SchemeGroupVersion)
 })
 
-// decode decodes an AdmissionReview. Errors are those of the real server.
+// decode decodes an AdmissionReview, with the errors of the real server.
 func (a answer) decode(into *admissionv1.AdmissionReview) error {
 	if a.version == "v1" {
 		_, _, err := reviews().Decode(a.body, nil, into)

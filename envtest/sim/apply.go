@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// applied returns old with the applied configuration and the managedFields that result. Without old
-// it returns a new object.
-func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	fields, err := t.fieldManager(p.request.Subresource)
+// appliedLocked returns old with the applied configuration and the managedFields that result.
+// Without old it returns a new object.
+func (s *Server) appliedLocked(p *patch, t *table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	fields, err := s.fieldManagerLocked(t, p.request.Subresource)
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +32,9 @@ func (p *patch) applied(t *table, old *unstructured.Unstructured) (*unstructured
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 	}
 	obj, err := fields.Apply(live, change, p.options.FieldManager, p.options.Force != nil && *p.options.Force)
+	if pends := s.unansweredLocked(); pends != nil {
+		return nil, pends
+	}
 	if err != nil {
 		return nil, err
 	}

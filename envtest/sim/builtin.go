@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// builtins returns the kinds that Kubernetes v1.36 serves by default, in discovery's order.
-var builtins = sync.OnceValue(func() []definition {
+// builtIns returns the kinds that Kubernetes v1.36 serves by default, in discovery's order.
+var builtIns = sync.OnceValue(func() []definition {
 	var list []definition
 	var gv schema.GroupVersion
-	for _, line := range strings.Split(strings.TrimSpace(builtinTable), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(builtInTable), "\n") {
 		if fields := strings.Fields(line); line[0] == '\t' {
-			list = append(list, builtin(gv, fields[0], fields[1], fields[2:]))
+			list = append(list, builtInDefinition(gv, fields[0], fields[1], fields[2:]))
 		} else {
 			group, version, found := strings.Cut(line, "/")
 			if !found {
@@ -28,7 +28,7 @@ var builtins = sync.OnceValue(func() []definition {
 	return list
 })
 
-func builtin(gv schema.GroupVersion, name, kind string, facts []string) definition {
+func builtInDefinition(gv schema.GroupVersion, name, kind string, facts []string) definition {
 	d := definition{
 		Resource: Resource{Group: gv.Group, Version: gv.Version, Kind: kind, Name: name, Namespaced: true},
 		singular: strings.ToLower(kind), verbs: allVerbs, native: true,
@@ -53,8 +53,8 @@ func builtin(gv schema.GroupVersion, name, kind string, facts []string) definiti
 	return d
 }
 
-// builtinTable has a line for each group version, and below it one for each resource.
-const builtinTable = `
+// builtInTable has a line for each group version, and below it one for each resource.
+const builtInTable = `
 v1
 	bindings Binding verbs=create
 	componentstatuses ComponentStatus cluster short=cs verbs=get,list

@@ -287,7 +287,8 @@ func (to target) converted(got answer, list []*unstructured.Unstructured) ([]*un
 	of := list[0].GroupVersionKind()
 	objects, err := got.converted()
 	if err != nil {
-		return nil, fmt.Errorf("conversion webhook for %v failed: %w", of, err)
+		// It is an internal error, also if the webhook's error has a status.
+		return nil, fmt.Errorf("conversion webhook for %v failed: %s", of, err.Error())
 	}
 	if len(objects) != len(list) {
 		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", of, len(objects), len(list))

@@ -151,6 +151,7 @@ func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map
 		}
 		t := s.serveKindLocked(d, with)
 		t.definition, with = d, t.store
+		t.fields = nil // they know the versions and their schemas
 		t.stored = d.gvk()
 		t.stored.Version = c.storage()
 		t.convertWith(c.conversion())

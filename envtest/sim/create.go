@@ -144,13 +144,18 @@ func (s *Server) bearLocked(r *Request, t *table, u *unstructured.Unstructured) 
 // begins with a multiple of the counter, because shard selectors hash it.
 func (s *Server) newUIDLocked() types.UID {
 	s.uids++
-	return types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(s.uids)*0x9e3779b1, s.uids)) //nolint:gosec // it may wrap
+	return uidOf(s.uids, 8)
+}
+
+// uidOf returns the n-th uid of a family.
+func uidOf(n, family int) types.UID {
+	return types.UID(fmt.Sprintf("%08x-0000-4000-%x000-%012x", uint32(n)*0x9e3779b1, family, n)) //nolint:gosec // it may wrap
 }
 
 // newReviewUIDLocked returns the uid of a review that a webhook answers. It is no object's.
 func (s *Server) newReviewUIDLocked() types.UID {
 	s.reviews++
-	return types.UID(fmt.Sprintf("%08x-0000-4000-9000-%012x", uint32(s.reviews)*0x9e3779b1, s.reviews)) //nolint:gosec // it may wrap
+	return uidOf(s.reviews, 9)
 }
 
 const (

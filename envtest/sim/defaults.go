@@ -6,7 +6,6 @@ package sim
 import (
 	"math"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -61,6 +60,7 @@ func setDefaults(obj runtime.Object) {
 		}
 	default:
 		setGroupDefaults(obj)
+		defaultHooks(obj)
 	}
 }
 
@@ -89,14 +89,6 @@ func setGroupDefaults(obj runtime.Object) {
 		defaultAutoscaler(&o.Spec)
 	case *autoscalingv1.HorizontalPodAutoscaler:
 		pointed(&o.Spec.MinReplicas, 1)
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			defaultValidatingWebhook(&o.Webhooks[i])
-		}
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			defaultMutatingWebhook(&o.Webhooks[i])
-		}
 	case *rbacv1.RoleBinding:
 		initial(&o.RoleRef.APIGroup, rbacv1.GroupName)
 		defaultSubjects(o.Subjects)

@@ -83,7 +83,7 @@ func (s *Server) discoverVersion(r *Request, groups []apiGroup) (*http.Response,
 // groupsLocked returns the served groups: Kubernetes' own in its order, then the others by name.
 func (s *Server) groupsLocked() []apiGroup {
 	order, of := map[string]int{}, map[Resource]int{}
-	for i, d := range builtins() {
+	for i, d := range builtIns() {
 		if _, ok := order[d.Group]; !ok {
 			order[d.Group] = i + 1
 		}

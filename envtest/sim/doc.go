@@ -33,12 +33,17 @@
 //   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
 //     finalizers, grace periods of Pods, propagation; errors have the real reason and causes
-//   - the subresources status and scale
+//   - the subresources status and scale; binding and eviction of Pods, which respects
+//     PodDisruptionBudgets
 //   - patches: JSON, merge and strategic merge
 //   - server-side apply with the managedFields of apimachinery: conflicts, force, shared fields
 //   - fieldValidation: unknown and duplicate fields are warnings, errors, or ignored
 //   - the defaults of built-in kinds, and what a server sets in them: addresses of Services,
 //     tolerations and priority of Pods, the selector of a Job, protecting finalizers
+//   - admission webhooks: rules, selectors, operations, failure policy, timeout, reinvocation, dry
+//     run, warnings, JSON patches and equivalent versions. They are called over HTTPS or, with
+//     UseWebhooks, in process.
+//   - conversion webhooks, for reads, writes, watches and server-side apply
 //   - rules of package fault, which fail, delay, hold, change, lose and cut requests and answers
 //   - owner garbage collection: background, foreground and orphan
 //   - deletion of namespaces, with their conditions, finalizers and the finalize subresource. If
@@ -54,6 +59,8 @@
 //   - V3: nothing outlives the test. Close, which New registers, ends watches and delayed requests.
 //     The server starts no goroutine, except for [Server.Listen].
 //   - V4: it works inside a testing/synctest bubble, with and without rules, in virtual time.
+//   - V5: webhooks are called without the server's lock, so they may use the server. A webhook that
+//     does not answer costs a request its timeout. The object that webhooks approved is stored.
 //
 // # Differences
 //
@@ -68,21 +75,33 @@
 //     Services; the namespace of Events; replicas, selector, container names and images of
 //     workloads; the immutable fields of Pods (without the diff that ends the real message),
 //     StatefulSets, Jobs and role bindings.
-//   - The subresources binding, eviction, exec, attach, portforward, proxy, log, resize, token,
-//     approval and ephemeralcontainers fail with 501, method and path. So does an apply of the
-//     scale of a custom object, which the real server answers with an internal error.
+//   - The subresources exec, attach, portforward, proxy, log, resize, token, approval and
+//     ephemeralcontainers fail with 501, method and path. So does an apply of the scale of a custom
+//     object, which the real server answers with an internal error.
+//   - An eviction changes a PodDisruptionBudget without an entry in its managedFields. No controller
+//     computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. Only policy/v1
+//     Evictions are accepted.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the
 //     server's.
-//   - The kinds of admissionregistration.k8s.io, certificates.k8s.io, flowcontrol.apiserver.k8s.io
-//     and resource.k8s.io have no defaults. Neither have CSIDrivers, resources of whole Pods, and
+//   - Admission policies and the kinds of certificates.k8s.io, flowcontrol.apiserver.k8s.io and
+//     resource.k8s.io have no defaults. Neither have CSIDrivers, resources of whole Pods, and
 //     volumes of RBD, AzureDisk and ScaleIO.
+//   - Admission policies have no effect. A request for which a webhook has matchConditions fails
+//     with 501, method and path.
+//   - Validating webhooks are called one after another, and all within the client's request.
+//   - Webhooks do not see the writes of Put and Remove, and no writes of garbage collection and of
+//     the deletion of namespaces and CustomResourceDefinitions. They see the deletion of a Pod
+//     once, and no update of an object that does not exist.
+//   - Services lead to no webhook. Use a url or UseWebhooks.
+//   - Of a webhook configuration, overlaps such as a/* and */b, and expressions, are not checked.
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
 //   - An address or a node port that a Service names may be taken already.
-//   - Objects of one version are not converted to another. An apply in another version than the
-//     earlier ones of its manager keeps their fields. Any other write removes the managedFields
-//     entries of other versions.
+//   - An apply in another version than the earlier ones of its manager keeps their fields. Any other
+//     write removes the managedFields entries of other versions.
 //   - An apply of a custom object with empty metadata always makes a version. In the real server
 //     that depends on its cache.
+//   - The managedFields of a CustomResourceDefinition also name its structs. A request must have
+//     its kind and apiVersion.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
 //   - A request for a future resourceVersion fails at once. The real server waits for three
 //     seconds.
@@ -95,12 +114,13 @@
 //   - Watches over WebSockets are not supported.
 //   - Without package envtest/sim/crd, custom objects are stored as they are: no validation,
 //     defaults or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
-//   - Versions of a kind differ only in their apiVersion. Conversion webhooks are not called.
+//   - Without a conversion webhook, versions of a kind differ only in their apiVersion.
+//   - A conversion webhook receives the objects of a list in one review, and once. The real server
+//     converts them one by one. Label and field selectors see the stored version.
 //   - core/v1 and events.k8s.io/v1 Events are separate kinds, and so are their objects.
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
 //   - autoscaling/v1 is not supported; use autoscaling/v2.
-//   - A dependent whose owner never existed is collected at once.
 //   - Discovery lists the custom kinds of a group by name. The real server has no fixed order.
 //   - OpenAPI v2, /metrics, /logs and the list of paths are not supported.
 //   - OpenAPI v3 describes group versions only. The schemas of built-in kinds come from Go types:

@@ -72,3 +72,8 @@ func (t *table) invalid(u *unstructured.Unstructured, errs field.ErrorList) erro
 func custom(group string) bool {
 	return !scheme.Scheme.IsGroupRegistered(group)
 }
+
+// notAcceptable is the error for a form that the answer cannot have.
+func notAcceptable(format, goType string) error {
+	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, fmt.Sprintf(format, goType))
+}

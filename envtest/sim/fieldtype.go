@@ -5,6 +5,7 @@ package sim
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -12,9 +13,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// typeConverter returns the structure that managedFields of the kind have. Without a schema, every
-// field is allowed and lists are atomic.
-func (c codec) typeConverter() (managedfields.TypeConverter, error) {
+// typeConverter returns the structure that managedFields of the kind have, in this and in other
+// versions. Without a schema, every field is allowed and lists are atomic.
+func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, error) {
 	switch {
 	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
 		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
@@ -25,19 +26,31 @@ func (c codec) typeConverter() (managedfields.TypeConverter, error) {
 		}
 		return managedfields.NewSchemeTypeConverter(scheme.Scheme, types), nil
 	}
+	all := map[string]*spec.Schema{}
+	for _, one := range append(others, c) {
+		if err := one.structure(all); err != nil {
+			return nil, err
+		}
+	}
+	return managedfields.NewTypeConverter(all, false)
+}
+
+// structure adds the structure of a custom kind to all.
+func (c codec) structure(all map[string]*spec.Schema) error {
 	if described, ok := c.schema.(OpenAPI); ok {
 		doc, err := described.OpenAPI()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return managedfields.NewTypeConverter(doc.Components.Schemas, false)
+		maps.Copy(all, doc.Components.Schemas)
+		return nil
 	}
-	kind := genericSchema(c.kind)
-	var meta spec.Schema
-	if err := json.Unmarshal([]byte(metaSchema), &meta); err != nil {
-		return nil, err
+	all[kindModel(c.kind)] = genericSchema(c.kind)
+	if all[metaModel] != nil {
+		return nil
 	}
-	return managedfields.NewTypeConverter(map[string]*spec.Schema{kindModel(c.kind): kind, metaModel: &meta}, false)
+	all[metaModel] = &spec.Schema{}
+	return json.Unmarshal([]byte(metaSchema), all[metaModel])
 }
 
 // metaSchema is the structure of ObjectMeta, as far as it matters to managedFields.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -167,8 +168,10 @@ func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Re
 	case asTable:
 		return r.answerTable(code, []*unstructured.Unstructured{o}, map[string]any{"resourceVersion": o.GetResourceVersion()})
 	case partialMetadataList:
-		return r.Fail(http.StatusNotAcceptable, fmt.Sprintf(
-			"you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.table.goType("")))
+		if !r.table.builtIn {
+			return nil, errors.New("content is not a list") // the real server's words
+		}
+		return nil, notAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.table.goType(""))
 	}
 	data, err := r.table.encode(o, r.form, r.table.objects[keyOf(o)] == o)
 	if err != nil {

@@ -181,6 +181,20 @@ func matches(r admissionregistrationv1.RuleWithOperations, a *attributes, of sch
 	})
 }
 
+// defaultHooks sets the defaults of a configuration of webhooks.
+func defaultHooks(obj runtime.Object) {
+	switch o := obj.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			defaultValidatingWebhook(&o.Webhooks[i])
+		}
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			defaultMutatingWebhook(&o.Webhooks[i])
+		}
+	}
+}
+
 // defaultValidatingWebhook sets the defaults of a validating webhook.
 func defaultValidatingWebhook(h *admissionregistrationv1.ValidatingWebhook) {
 	pointed(&h.FailurePolicy, admissionregistrationv1.Fail)

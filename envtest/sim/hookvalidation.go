@@ -53,12 +53,9 @@ func validateHook(h *admissionregistrationv1.MutatingWebhook, at *field.Path) fi
 	if t := h.TimeoutSeconds; t != nil && (*t > 30 || *t < 1) {
 		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
 	}
-	if h.NamespaceSelector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(h.NamespaceSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
-	}
-	if h.ObjectSelector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(h.ObjectSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("objectSelector"))...)
-	}
+	var selectors metavalidation.LabelSelectorValidationOptions
+	errs = append(errs, metavalidation.ValidateLabelSelector(h.NamespaceSelector, selectors, at.Child("namespaceSelector"))...)
+	errs = append(errs, metavalidation.ValidateLabelSelector(h.ObjectSelector, selectors, at.Child("objectSelector"))...)
 	errs = append(errs, oneOf(at.Child("reinvocationPolicy"), h.ReinvocationPolicy,
 		admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	client := at.Child("clientConfig")
@@ -165,10 +162,10 @@ func validateHookURL(text string, at *field.Path) field.ErrorList {
 
 func validateHookService(service *admissionregistrationv1.ServiceReference, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if service.Name == "" {
+	if service.Namespace == "" { // the real server confuses the two
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	}
-	if service.Namespace == "" {
+	if service.Name == "" {
 		errs = append(errs, field.Required(at.Child("namespace"), ""))
 	}
 	if problems := utilvalidation.IsValidPortNum(int(*service.Port)); problems != nil {

@@ -280,7 +280,7 @@ func (r *Request) answerPage(t *table, p page) (*http.Response, error) {
 	case asTable:
 		return r.answerTable(http.StatusOK, p.items, p.metadata)
 	case partialMetadata:
-		return r.Fail(http.StatusNotAcceptable, fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", t.goType("List")))
+		return nil, notAcceptable("you requested PartialObjectMetadata, but the requested object is a list (%s)", t.goType("List"))
 	case partialMetadataList:
 		of = metav1.TypeMeta{APIVersion: r.form.convert.GroupVersion().String(), Kind: partialMetadataList}
 	}

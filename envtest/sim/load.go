@@ -33,7 +33,7 @@ func (s *Server) Load(scheme *runtime.Scheme, objects ...runtime.Object) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serveBuiltinsLocked()
+	s.serveBuiltInsLocked()
 	for _, u := range list {
 		if u.GroupVersionKind().GroupKind() == crdKind {
 			if err := s.loadLocked(u); err != nil {
@@ -53,9 +53,9 @@ func (s *Server) Load(scheme *runtime.Scheme, objects ...runtime.Object) error {
 	return nil
 }
 
-// serveBuiltinsLocked serves what a new cluster has: its kinds and namespaces.
-func (s *Server) serveBuiltinsLocked() {
-	for _, d := range builtins() {
+// serveBuiltInsLocked serves what a new cluster has: its kinds and namespaces.
+func (s *Server) serveBuiltInsLocked() {
+	for _, d := range builtIns() {
 		if d.gvr() == crdResource {
 			d.schema = crdSchema{s.schemas}
 		}
@@ -76,7 +76,7 @@ func (s *Server) siblingLocked(d definition) *store {
 // serveSchemeLocked serves the custom kinds of a scheme that no CustomResourceDefinition describes.
 func (s *Server) serveSchemeLocked(scheme *runtime.Scheme) {
 	groups := map[string]bool{}
-	for _, d := range builtins() {
+	for _, d := range builtIns() {
 		groups[d.Group] = true
 	}
 	defined := map[schema.GroupKind]bool{}

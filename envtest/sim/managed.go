@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"unicode"
@@ -27,7 +28,7 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 		obj.SetManagedFields(nil)
 		return nil
 	}
-	fields, err := t.fieldManager(r.Subresource)
+	fields, err := s.fieldManagerLocked(t, r.Subresource)
 	if err != nil {
 		return err
 	}
@@ -36,10 +37,25 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 			return err
 		}
 	}
+	if t.conversion != nil {
+		return s.manageConvertedLocked(r, fields, live, obj)
+	}
 	was, is := managed(live), managed(obj)
 	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
 	fields.UpdateNoErrors(was, is, r.fieldManager())
 	return setManagedEntries(obj, is.entries)
+}
+
+// manageConvertedLocked is manageLocked for a kind with a conversion webhook. It returns the error of
+// a pending conversion.
+func (s *Server) manageConvertedLocked(r *Request, fields *managedfields.FieldManager, live, obj *unstructured.Unstructured) error {
+	if _, err := fields.Update(live, obj.DeepCopy(), r.fieldManager()); err != nil {
+		if pends := s.unansweredLocked(); pends != nil {
+			return pends
+		}
+	}
+	fields.UpdateNoErrors(live, obj, r.fieldManager())
+	return nil
 }
 
 // fieldManager returns the name of the request's field manager: the query's, or the beginning of
@@ -71,14 +87,20 @@ func (t *table) empty() (*unstructured.Unstructured, error) {
 	return t.blank, err
 }
 
-// fieldManager returns the field manager of a subresource; "" is the object itself. It is made at
-// the first call.
-func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, error) {
+// fieldManagerLocked returns the field manager of a subresource; "" is the object itself. It is
+// made at the first call.
+func (s *Server) fieldManagerLocked(t *table, subresource string) (*managedfields.FieldManager, error) {
 	if f := t.fields[subresource]; f != nil {
 		return f, nil
 	}
 	c := t.codec()
-	converter, err := c.typeConverter()
+	var others []codec // of the kind's other versions
+	for _, other := range s.tables {
+		if other.store == t.store && other != t {
+			others = append(others, other.codec())
+		}
+	}
+	converter, err := c.typeConverter(others...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +108,8 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 	if c.typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(ownable{converter}, oneVersion{}, oneVersion{}, creator{c},
-		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource))
+	f, err := create(ownable{converter}, &versions{server: s, table: t}, oneVersion{}, creator{c},
+		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource, others))
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +121,8 @@ func (t *table) fieldManager(subresource string) (*managedfields.FieldManager, e
 }
 
 // resetFields returns the fields that a write of the object or of a subresource cannot change.
-// Their writer does not own them.
-func (t *table) resetFields(subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+// Their writer does not own them. The status of a custom kind has them in all versions.
+func (t *table) resetFields(subresource string, others []codec) map[fieldpath.APIVersion]fieldpath.Filter {
 	var reset []fieldpath.Path
 	c := t.codec()
 	switch key := c.kind.GroupKind().String(); {
@@ -121,9 +143,13 @@ func (t *table) resetFields(subresource string) map[fieldpath.APIVersion]fieldpa
 	if len(reset) == 0 {
 		return nil
 	}
-	return fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(c.kind.GroupVersion().String()): fieldpath.NewSet(reset...),
-	})
+	sets := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, one := range append(others, c) {
+		if one.kind == c.kind || !c.typed && subresource == "status" {
+			sets[fieldpath.APIVersion(one.kind.GroupVersion().String())] = fieldpath.NewSet(reset...)
+		}
+	}
+	return fieldpath.NewExcludeFilterSetMap(sets)
 }
 
 // metadataResetByStatus has the built-in kinds whose status subresource cannot change metadata.
@@ -186,8 +212,41 @@ type creator struct{ codec codec }
 // New implements runtime.ObjectCreater.
 func (c creator) New(schema.GroupVersionKind) (runtime.Object, error) { return c.codec.empty() }
 
-// oneVersion converts and defaults nothing: the sim stores an object in the version in which it
-// was written.
+// versions converts objects to the versions of their managers.
+type versions struct {
+	oneVersion
+
+	server *Server
+	table  *table
+}
+
+// ConvertToVersion implements runtime.ObjectConvertor. It runs with the server's lock. The field
+// manager can ignore the error of a pending conversion, so the server records it.
+func (v *versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
+	u, ok := in.(*unstructured.Unstructured)
+	want, known := to.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()})
+	if s := v.server; ok && known && v.table.conversion != nil && s.current != nil && len(u.Object) > 2 {
+		list, err := s.convertLocked(&s.current.answers, target{store: v.table.store, version: want.GroupVersion()}, []*unstructured.Unstructured{u})
+		if err != nil {
+			s.unanswered = err
+			return nil, err
+		}
+		return list[0], nil
+	}
+	return v.oneVersion.ConvertToVersion(in, to)
+}
+
+// unansweredLocked returns the error of a conversion that a field manager needed.
+func (s *Server) unansweredLocked() error {
+	err := s.unanswered
+	s.unanswered = nil
+	if p := (*pending)(nil); errors.As(err, &p) {
+		return err
+	}
+	return nil
+}
+
+// oneVersion defaults nothing, and converts by setting the version.
 type oneVersion struct{}
 
 // Default implements runtime.ObjectDefaulter.

@@ -33,8 +33,9 @@ func New(t testing.TB, scheme *runtime.Scheme, objects ...runtime.Object) *rest.
 	return s.Config()
 }
 
-// Of returns the server of a configuration that New returned, for rules and assertions. It returns
-// nil for any other configuration.
+// Of returns the server of a configuration that New or Server.Config returned, for rules and
+// assertions. It returns nil for any other configuration, such as one with a wrapped Transport:
+// call it with the result of New.
 func Of(cfg *rest.Config) *Server {
 	if cfg == nil {
 		return nil

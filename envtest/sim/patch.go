@@ -43,19 +43,21 @@ func (s *Server) patchLocked(r *Request, t *table, live *unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	u, err := p.result(t, live)
+	u, err := s.patchedLocked(p, t, live)
 	if err != nil {
 		return nil, err
 	}
 	return s.writeLocked(r, t, live, u)
 }
 
-// result returns what the patch makes of live.
-func (p *patch) result(t *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// patchedLocked returns what the patch makes of live.
+func (s *Server) patchedLocked(p *patch, t *table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	change := p.merged
 	switch {
 	case p.request.Verb == "apply" && (live != nil || p.request.Subresource == ""):
-		change = func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) { return p.applied(t, live) }
+		change = func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			return s.appliedLocked(p, t, live)
+		}
 	case live == nil:
 		return nil, t.notFound(p.request.Name)
 	}

@@ -74,7 +74,7 @@ func (d definition) takes(verb string) bool {
 
 // define returns the definition of a built-in resource, or a guess for another: it has a status.
 func define(r Resource) definition {
-	for _, d := range builtins() {
+	for _, d := range builtIns() {
 		if d.Resource == r {
 			return d
 		}

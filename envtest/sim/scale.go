@@ -69,7 +69,7 @@ func (s *Server) requestedScale(r *Request, scale *table, current *unstructured.
 	} else {
 		var p *patch
 		if p, err = r.patch(scale.codec()); err == nil {
-			u, err = p.result(scale, current)
+			u, err = s.patchedLocked(p, scale, current)
 		}
 	}
 	if err != nil {

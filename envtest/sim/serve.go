@@ -44,7 +44,9 @@ func (s *Server) attempt(r *Request) (*http.Response, error) {
 	defer s.mu.Unlock()
 	r.warnings = nil
 	version := s.version
+	s.current = r
 	resp, err := s.serveLocked(r)
+	s.current = nil
 	if s.version != version {
 		s.settleLocked()
 	}
@@ -98,6 +100,11 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 	case !t.allows(r):
 		return nil, notAllowed()
 	}
+	return s.serveObjectLocked(r, t)
+}
+
+// serveObjectLocked answers a request for one object, or one that changes a collection.
+func (s *Server) serveObjectLocked(r *Request, t *table) (*http.Response, error) {
 	live, err := s.readLocked(r, t, t.objects[key{r.Namespace, r.Name}])
 	if err != nil {
 		return nil, err

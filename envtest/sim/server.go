@@ -46,6 +46,8 @@ type Server struct {
 	terminating map[string]bool // the namespaces that are being deleted; true: one that changed
 	webhooks    http.Handler    // of UseWebhooks
 	reviews     int             // how many were sent to webhooks
+	current     *Request        // the one that is served; nil while its consequences are settled
+	unanswered  error           // see versions
 	hooks       map[schema.GroupVersionResource]hooks
 	lag         time.Duration
 

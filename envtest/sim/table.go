@@ -47,8 +47,9 @@ type store struct {
 	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
 	changed   chan struct{}                                  // closed and replaced at each event
 
-	conversion *conversion                                                          // nil: versions differ in their apiVersion only
-	shown      map[*unstructured.Unstructured]map[string]*unstructured.Unstructured // objects that the webhook converted, by apiVersion
+	conversion *conversion // nil: versions differ in their apiVersion only
+	// shown has the objects that the webhook converted, by apiVersion.
+	shown map[*unstructured.Unstructured]map[string]*unstructured.Unstructured
 }
 
 func newStore(stored schema.GroupVersionKind, version int64) *store {

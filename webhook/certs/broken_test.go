@@ -21,24 +21,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// put replaces the Secret, as another client, and returns what was there.
+// put replaces the Secret, as another client.
 func (w *world) put(typ corev1.SecretType, data map[string][]byte) {
-	old := w.secret()
-	ctx := term.Without(w.t.Context())
-	if old.Type == typ {
-		old.Data = data
-		if _, err := w.secrets.Update(ctx, old); err != nil {
-			w.t.Fatal(err)
-		}
-		return
-	}
-	w.remove()
-	if _, err := w.secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Type: typ, Data: data}); err != nil {
-		w.t.Fatal(err)
-	}
+	sim.Of(w.cfg).Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Type: typ, Data: data})
 }
 
 func (w *world) remove() {
@@ -93,8 +82,8 @@ func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 		"no time":             {with: map[string]string{trustedKey: "yesterday"}, sentence: "trusted has a line that is not an id and a time"},
 		"of another tool":     {with: map[string]string{"tls.crt": "x"}, sentence: "belongs to something else: it has the key \"tls.crt\"", foreign: true},
 		"of another type":     {typ: "example.com/cert", sentence: "belongs to something else: its type is example.com/cert", foreign: true},
-		"expired":             {with: pemOf(t, time.Now().Add(-48*time.Hour)), sentence: "all CAs of the Secret website-system/website-webhook-ca have expired"},
-		"of a clock far away": {with: pemOf(t, bubbleStart.Add(2*time.Hour)), sentence: "ahead of this replica's clock, more than Skew, 10s; synchronize the clocks of the nodes"},
+		"expired":             {with: pemOf(t, bubbleStart.Add(-48*time.Hour)), sentence: "all CAs of the Secret website-system/website-webhook-ca have expired"},
+		"of a clock far away": {with: pemOf(t, bubbleStart.Add(2*time.Hour)), sentence: "ahead of this replica's clock by more than Skew, 10s; synchronize the clocks of the nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +117,7 @@ func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 				if err := r.Check(t.Context()); c.foreign && (err == nil || !strings.Contains(err.Error(), c.sentence)) {
 					t.Errorf("Check does not describe it: %v", err)
 				}
-				w.pass(8 * time.Minute)
+				w.pass(6 * time.Minute)
 				if r.leaf.Load() == good {
 					t.Error("the certificate was not renewed from memory")
 				}

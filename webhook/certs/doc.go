@@ -23,7 +23,7 @@
 // A rotation has these steps. Any replica takes any step, with optimistic concurrency. So a replica
 // can stop at any moment, and two can act at once.
 //
-//  1. At two thirds of the newest CA's lifetime, a replica adds a new CA to the Secret.
+//  1. At half of the newest CA's lifetime, a replica adds a new CA to the Secret.
 //  2. A replica adds it to all bundles.
 //  3. A replica that reads it back from all bundles records the time in the Secret.
 //  4. Options.Propagation and Options.Skew later, each replica signs its leaf with the new CA.

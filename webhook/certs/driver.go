@@ -58,6 +58,9 @@ func (d *driver) step(ctx context.Context) (next time.Time, err error) {
 	limited, cancel := context.WithTimeout(ctx, min(longestStep, max(d.o.LeafLifetime/6, time.Second)))
 	defer cancel()
 	d.report.begin()
+	if now := time.Now(); !now.Before(d.renewAt) { // slow requests must not delay it
+		d.use(ctx, d.rules.decide(look{bundles: d.bundles, memory: d.memory}, now), now)
+	}
 	r, err := d.read(limited)
 	now := time.Now()
 	if err == nil {
@@ -143,9 +146,9 @@ func (d *driver) parse(ctx context.Context, r *reading) {
 		d.report.problem(ctx, "Secret", r.secret, "SecretExpired",
 			fmt.Sprintf("all CAs of the Secret %s have expired, the last at %s; they are replaced", d.o.Secret, latest(r.authorities).UTC().Format(time.RFC3339)))
 	}
-	if by := ahead(r.authorities, d.rules, time.Now()); by > d.o.Skew {
-		d.report.problem(ctx, "clock", r.secret, "ClockSkew",
-			fmt.Sprintf("the Secret %s has a time that is %s ahead of this replica's clock, more than Skew, %s; synchronize the clocks of the nodes", d.o.Secret, by.Round(time.Second), d.o.Skew))
+	if at := written(r.authorities, d.rules); at.After(time.Now().Add(d.o.Skew)) {
+		d.report.problem(ctx, "clock", r.secret, "ClockSkew", fmt.Sprintf("the Secret %s has a time, %s, that is ahead of this replica's clock by more than Skew, %s; synchronize the clocks of the nodes",
+			d.o.Secret, at.UTC().Format(time.RFC3339), d.o.Skew))
 	}
 }
 
@@ -221,7 +224,7 @@ func (d *driver) use(ctx context.Context, p plan, now time.Time) (wrong []string
 		}
 		d.observe(ca, leaf)
 		d.certs.leaf.Store(leaf)
-		d.signer, d.renewAt = ca.id, now.Add(leaf.Leaf.NotAfter.Sub(now)/3*2)
+		d.signer, d.renewAt = ca.id, now.Add(leaf.Leaf.NotAfter.Sub(now)/2)
 	}
 	if !p.proven {
 		wrong = append(wrong, fmt.Sprintf("the CA %s is new; API servers may not trust it yet, for %s after all bundles have it", ca.id, d.o.Propagation+d.o.Skew))

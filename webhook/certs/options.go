@@ -26,10 +26,10 @@ type Options struct {
 	DNSNames []string
 	// Targets returns the objects whose bundles Run writes. Run calls it once. Default: none.
 	Targets func() []Target
-	// CALifetime is how long a CA is valid. Rotation begins at two thirds of it. Default: 90 days.
+	// CALifetime is how long a CA is valid. Rotation begins at half of it. Default: 90 days.
 	CALifetime time.Duration
-	// LeafLifetime is how long a server certificate is valid. It is renewed at two thirds of it, or
-	// when its CA is replaced. Default: 24 hours, or CALifetime if that is shorter.
+	// LeafLifetime is how long a server certificate is valid. It is renewed at half of it, or when
+	// its CA is replaced. Default: 24 hours, or CALifetime if that is shorter.
 	LeafLifetime time.Duration
 	// Skew is the largest difference between two clocks of replicas and API servers. Certificates
 	// are valid this much earlier. Default: 1 minute.
@@ -105,8 +105,8 @@ func (o Options) validateTimes() error {
 	if o.LeafLifetime <= 4*o.Skew {
 		wrong = append(wrong, fmt.Errorf("certs.Options.LeafLifetime: %s is too short for a Skew of %s; use more than four times Skew", o.LeafLifetime, o.Skew))
 	}
-	if least := o.Propagation + 4*o.Skew; o.CALifetime/3 <= least {
-		wrong = append(wrong, fmt.Errorf("certs.Options.CALifetime: %s is too short; a rotation has a third of it, which must be longer than Propagation and four times Skew, %s",
+	if least := o.Propagation + 4*o.Skew; o.CALifetime/2 <= least {
+		wrong = append(wrong, fmt.Errorf("certs.Options.CALifetime: %s is too short; a rotation has half of it, which must be longer than Propagation and four times Skew, %s",
 			o.CALifetime, least))
 	}
 	if o.LeafLifetime < 2*time.Second {

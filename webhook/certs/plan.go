@@ -81,10 +81,11 @@ func inAll(bundles []map[string]bool, id string) bool {
 	return !slices.ContainsFunc(bundles, func(b map[string]bool) bool { return !b[id] })
 }
 
-// due reports whether the newest CA must be replaced.
+// due reports whether there is no CA that can sign now and needs no successor yet.
 func (r rules) due(all []authority, now time.Time) bool {
-	i := len(all) - 1
-	return i < 0 || all[i].key == nil || !now.Before(r.rotateAt(all[i]))
+	return !slices.ContainsFunc(all, func(a authority) bool {
+		return a.key != nil && !now.Before(a.cert.NotBefore) && now.Before(r.rotateAt(a))
+	})
 }
 
 // signer returns the newest CA that API servers trust for certain. Without one, it returns the CA
@@ -117,19 +118,23 @@ func (r rules) provenAt(a authority) time.Time { return a.trusted.Add(r.propagat
 // rotateAt is when the CA needs a successor. A shorter lifetime in the options applies at once.
 func (r rules) rotateAt(a authority) time.Time {
 	created := a.cert.NotBefore.Add(r.skew)
-	return created.Add(min(r.caLifetime, a.cert.NotAfter.Sub(created)) / 3 * 2)
+	return created.Add(min(r.caLifetime, a.cert.NotAfter.Sub(created)) / 2)
 }
 
 // droppedAt is when the CA and its leaves have expired on all clocks.
 func (r rules) droppedAt(a authority) time.Time { return a.cert.NotAfter.Add(r.skew) }
 
-// ahead returns how far a time of the Secret is in the future of this replica's clock.
-func ahead(all []authority, r rules, now time.Time) time.Duration {
-	var most time.Duration
+// written returns the latest time that a replica wrote to the Secret, by its clock.
+func written(all []authority, r rules) time.Time {
+	var last time.Time
 	for _, a := range all {
-		most = max(most, a.trusted.Sub(now), a.cert.NotBefore.Add(r.skew).Sub(now))
+		for _, t := range []time.Time{a.trusted, a.cert.NotBefore.Add(r.skew)} {
+			if t.After(last) {
+				last = t
+			}
+		}
 	}
-	return most
+	return last
 }
 
 // same reports whether the Secret has the same about a CA.

@@ -128,7 +128,7 @@ func (m *model) use(r *modelReplica, now time.Time) {
 	if until.After(ca.cert.NotAfter) {
 		until = ca.cert.NotAfter
 	}
-	r.leaf = modelLeaf{ca.id, now.Add(-m.skew), until, now.Add(until.Sub(now) / 3 * 2)}
+	r.leaf = modelLeaf{ca.id, now.Add(-m.skew), until, now.Add(until.Sub(now) / 2)}
 }
 
 func (m *model) writeBundle(r *modelReplica, i int) {

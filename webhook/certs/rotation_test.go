@@ -31,7 +31,7 @@ func TestA1_EveryHandshakeSucceedsThroughRotationsAndKills(t *testing.T) {
 			w.start(options())
 		}
 		for n := 0; len(w.served) < rotations; n++ {
-			w.pass(options().CALifetime / 3 * 2 * 10)
+			w.pass(options().CALifetime / 2 * 10)
 			w.kill(n % 3)
 			w.pass(10 * time.Second)
 			w.start(options())
@@ -51,7 +51,7 @@ func TestA1_AReplicaWithAnOldSecretDoesNotReplaceANewerBundle(t *testing.T) {
 		w := newWorld(t)
 		server := sim.Of(w.cfg)
 		w.start(options())
-		w.pass(19 * time.Minute)
+		w.pass(14 * time.Minute)
 		w.reset(targets[0], "")
 		late := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"validatingwebhookconfigurations"}}, Times: 1, Hold: true, Deliver: true})
 		defer late.Remove()
@@ -76,7 +76,7 @@ func TestA1_ANewCAWaitsForAllBundles(t *testing.T) {
 		w.pass(time.Minute)
 		first := r.leaf.Load().Leaf.AuthorityKeyId
 		blocked := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"customresourcedefinitions"}}, Cut: true})
-		w.pass(25 * time.Minute)
+		w.pass(20 * time.Minute)
 		if string(r.leaf.Load().Leaf.AuthorityKeyId) != string(first) {
 			t.Error("a new CA signs although a bundle does not have it")
 		}

@@ -28,7 +28,7 @@ import (
 const (
 	between     = 50 * time.Millisecond // between two looks
 	lookAgain   = 10 * time.Minute      // without an event
-	mostRetry   = time.Minute           // after errors; the first retry is after a second
+	mostRetry   = time.Minute           // after errors; the first retry is after 250 ms
 	watchRetry  = 5 * time.Second       // after a failed watch
 	longestStep = 10 * time.Second      // all requests of a look
 )
@@ -59,7 +59,7 @@ func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder) 
 		if err == nil {
 			failures = 0
 		}
-		retry := time.Now().Add(min(time.Second<<min(failures, 10)/2, mostRetry))
+		retry := time.Now().Add(min(time.Second<<min(failures, 10)/8, mostRetry))
 		if err != nil && retry.Before(next) {
 			next = retry
 		}

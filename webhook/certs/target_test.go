@@ -149,10 +149,10 @@ func TestHooks_CertificateIsCalledForEachCAAndLeaf(t *testing.T) {
 			}
 		}}
 		r := w.start(o)
-		w.pass(25 * time.Minute)
+		w.pass(18 * time.Minute)
 		r.stop()
-		if len(cas) != 2 || len(leaves) != 5 { // after 0, 6:40, 13:20 and 20:00 minutes, and with the second CA
-			t.Errorf("%d CAs and %d leaves in 25 minutes", len(cas), len(leaves))
+		if len(cas) != 2 || len(leaves) != 5 { // after 0, 5, 10 and 15 minutes, and with the second CA
+			t.Errorf("%d CAs and %d leaves in 18 minutes", len(cas), len(leaves))
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestOptions_ValidateNamesWrongFields(t *testing.T) {
 		"certs.Options.Skew is -1s":                                     func(o *Options) { o.Skew = -time.Second },
 		"certs.Options.LeafLifetime: 31m0s is longer than CALifetime":   func(o *Options) { o.LeafLifetime = 31 * time.Minute },
 		"certs.Options.LeafLifetime: 10m0s is too short for a Skew":     func(o *Options) { o.Skew = 3 * time.Minute },
-		"certs.Options.CALifetime: 30m0s is too short; a rotation has ": func(o *Options) { o.Propagation = 10 * time.Minute },
+		"certs.Options.CALifetime: 30m0s is too short; a rotation has ": func(o *Options) { o.Propagation = 15 * time.Minute },
 		"certs.Options.LeafLifetime: 1s is too short":                   func(o *Options) { o.LeafLifetime, o.Skew = time.Second, time.Millisecond },
 	} {
 		o := options()

@@ -90,8 +90,8 @@ type world struct {
 
 	mu       sync.Mutex          // guards past
 	past     map[Target][]stored // each bundle and when it replaced the one before
-	verified map[string]bool // leaf and bundle
-	served   map[string]bool // the CAs that signed served leaves
+	verified map[string]bool     // leaf and bundle
+	served   map[string]bool     // the CAs that signed served leaves
 }
 
 // stored is a bundle of a target.
@@ -138,7 +138,7 @@ func (w *world) record(ctx context.Context, t Target) {
 			return
 		}
 		bundles := observe(t, event.Object).bundles
-		if len(bundles) == 0 {
+		if len(bundles) == 0 || len(bundles[0].pem) == 0 { // not installed yet
 			continue
 		}
 		for _, b := range bundles {

@@ -102,6 +102,7 @@ type exception struct {
 var documented = []exception{
 	{"Of the other rules of built-in kinds there are these", acceptsMore},
 	{"Garbage collection and namespace deletion happen in one step right after the request", settlesLater},
+	{"Their order is fixed: dependents in the order of their creation", keepsOwners},
 	{"OpenAPI, /metrics, /logs and the list of paths are not supported", isUnsupported},
 	{"An apply of a custom object with empty metadata always makes a version", appliesEmptyMetadata},
 	{"the immutable fields of Pods (without the diff that ends the real message)", lacksDiff},
@@ -140,6 +141,15 @@ func appliesEmptyMetadata(one step, real, sim *response) bool {
 		return false
 	}
 	return !slices.ContainsFunc(diffResponses(real, sim), func(line string) bool { return !strings.HasPrefix(line, "body.metadata.resourceVersion\n") })
+}
+
+// keepsOwners reports whether an object that is being deleted only has other owners left.
+func keepsOwners(_ step, real, sim *response) bool {
+	body, _ := real.Body.(map[string]any)
+	meta, _ := body["metadata"].(map[string]any)
+	return meta["deletionTimestamp"] != nil && !slices.ContainsFunc(diffResponses(real, sim), func(line string) bool {
+		return !strings.HasPrefix(line, "body.metadata.ownerReferences") && !strings.HasPrefix(line, "body.metadata.managedFields")
+	})
 }
 
 // settlesLater reports whether the step deletes a namespace, which the real server empties later.

@@ -15,6 +15,7 @@ type generator struct {
 	*rand.Rand
 	kinds []string // of this script
 	steps []step
+	named bool // an object has a generated name; lists of several have another order
 }
 
 // generate returns the script of a seed: a pure function.
@@ -24,11 +25,14 @@ func generate(seed uint64) script {
 	for range 2 {
 		g.kinds = append(g.kinds, all[g.IntN(len(all))])
 	}
+	if slices.Contains(g.kinds, "services") && slices.Contains(g.kinds, "events") {
+		g.kinds[1] = g.kinds[0] // the real server emits events about Services
+	}
 	watched := ""
 	if g.IntN(3) == 0 && g.kinds[0] != "beacons" {
 		watched = g.kinds[0]
 		g.add("GET", watched, "")
-		g.add("WATCH", watched+"?resourceVersion={listrv}", "")
+		g.add("WATCH", watched+"?resourceVersion={listrv}"+g.rare(3, "&labelSelector=l%3D1"), "")
 	}
 	for range 30 {
 		g.step()
@@ -60,6 +64,10 @@ func (g *generator) step() {
 		name = "{ns}-" + name
 	}
 	of := kind + "/" + name
+	if g.IntN(16) == 0 {
+		g.extra(kind, of)
+		return
+	}
 	query := g.query()
 	switch n := g.IntN(100); {
 	case n < 22:
@@ -81,6 +89,47 @@ func (g *generator) step() {
 		g.add("DELETE", of+query, g.deleteOptions(of))
 	case kind != "services" && kind != "beacons":
 		g.add("DELETE", kind+"?labelSelector=l%3D"+pick(g, "1", "2"), "")
+	}
+}
+
+// extra adds a request that is rarer than those of step.
+func (g *generator) extra(kind, of string) {
+	namespaced := kind != "beacons"
+	switch g.IntN(5) {
+	case 0, 1:
+		if kind == "widgets" || kind == "deployments" {
+			g.scale(of)
+		}
+	case 2:
+		if !g.named && namespaced {
+			g.named = true
+			g.add("POST", kind+g.query(), strings.Replace(g.object(kind, "n-", ""), `"name":`, `"generateName":`, 1))
+		}
+	case 3:
+		g.add("GET", of, "", "Accept=application/json;as=PartialObjectMetadata"+g.rare(2, "List")+";g=meta.k8s.io;v=v1")
+	case 4:
+		if namespaced && kind != "services" {
+			g.add("DELETE", kind+"?limit=1"+g.rare(2, "&dryRun=All"), "")
+		}
+	}
+}
+
+// scale adds a request for the scale of an object.
+func (g *generator) scale(of string) {
+	_, name, _ := strings.Cut(of, "/")
+	body := fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"%s"%s},"spec":{"replicas":%d}}`,
+		name, g.rare(4, `,"resourceVersion":"`+pick(g, "{rv "+of+"}", "{oldrv "+of+"}")+`"`), g.IntN(4)-g.IntN(2))
+	switch g.IntN(4) {
+	case 0:
+		g.add("GET", of+"/scale", "")
+	case 1:
+		g.add("PUT", of+"/scale"+g.query(), body)
+	case 2:
+		g.add("PATCH", of+"/scale"+g.query(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, g.IntN(4)), "merge")
+	case 3:
+		if strings.HasPrefix(of, "deployments") {
+			g.add("PATCH", of+"/scale?fieldManager="+pick(g, "one", "two")+g.rare(2, "&force=true"), body, "apply")
+		}
 	}
 }
 
@@ -121,9 +170,7 @@ var apiVersions = map[string]string{
 
 // object returns a whole object.
 func (g *generator) object(kind, name, version string) string {
-	at := strings.LastIndex(apiVersions[kind], "/")
-	return fmt.Sprintf(`{"apiVersion":"%s","kind":"%s","metadata":{"name":"%s"%s}%s}`,
-		apiVersions[kind][:at], apiVersions[kind][at+1:], name, g.metadata(version), g.content(kind))
+	return fmt.Sprintf(`{%s,"metadata":{"name":"%s"%s}%s}`, typeOf(kind), name, g.metadata(version), g.content(kind))
 }
 
 // valid returns an object that every server accepts.
@@ -134,8 +181,7 @@ func valid(kind, name string) string {
 		"pods":        `,"spec":{"containers":[{"name":"c","image":"i"}]}`,
 		"deployments": `,"spec":{"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}`,
 	}[kind]
-	at := strings.LastIndex(apiVersions[kind], "/")
-	return fmt.Sprintf(`{"apiVersion":"%s","kind":"%s","metadata":{"name":"%s"}%s}`, apiVersions[kind][:at], apiVersions[kind][at+1:], name, spec)
+	return fmt.Sprintf(`{%s,"metadata":{"name":"%s","labels":{"l":"1"}}%s}`, typeOf(kind), name, spec)
 }
 
 // content returns the fields other than metadata, each preceded by a comma.

@@ -34,7 +34,7 @@ var plain, controlled = &cluster{}, &cluster{controllers: true}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, err := range []error{plain.stop(), controlled.stop(), goleak.Find()} {
+	for _, err := range []error{plain.stop(), controlled.stop(), closeWebhooks(), goleak.Find()} {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
@@ -54,7 +54,10 @@ func (c *cluster) start(t testing.TB) (host string, client *http.Client) {
 	if c.started == nil {
 		started, err := envtest.Start(context.Background(), envtest.Options{
 			CRDs: []string{"testdata/crds.yaml"}, Controllers: c.controllers,
-			APIServerArgs: []string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false"},
+			APIServerArgs: []string{
+				"--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false",
+				"--service-cluster-ip-range=10.16.0.0/12", // no script deletes its Services
+			},
 		})
 		if err != nil {
 			t.Fatal(err)

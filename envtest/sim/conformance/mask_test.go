@@ -29,6 +29,10 @@ var (
 	address  = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
 	uuid     = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
+	// program is the name of the control plane program, which has the controllers.
+	program = regexp.MustCompile(`^v\d+\.\d+\.\d+-go\d`)
+	// generated is a generated name of the suite's scripts.
+	generated = regexp.MustCompile(`^n-[a-z0-9]{5}$`)
 	// embedded is a version in an object within a message, or in YAML.
 	embedded = regexp.MustCompile(`(resourceVersion(?:\\*":\\*"|: "))\d+`)
 )
@@ -59,6 +63,11 @@ func (s symbols) learn(body any) {
 			s.symbol("uid", uid)
 		}
 		name, _ := v["name"].(string)
+		if details, _ := v["details"].(map[string]any); details != nil { // a refused object with a generated name
+			if refused, _ := details["name"].(string); generated.MatchString(refused) {
+				s.symbol("name", refused)
+			}
+		}
 		if generate, _ := v["generateName"].(string); generate != "" && len(name) == len(generate)+5 {
 			s.symbol("name", name)
 		}
@@ -144,10 +153,15 @@ func (s symbols) text(field, v string) string {
 		return v
 	case field == "continue" && v != "":
 		return "<token>"
+	case field == "manager" && program.MatchString(v):
+		return "kube-controller-manager"
 	case field == "serverAddress":
 		return "<address>"
 	case len(v) >= minLength && s.names[v] != "":
 		return s.names[v]
+	}
+	if len(v) < minLength {
+		return v
 	}
 	v = instant.ReplaceAllString(v, "<time>")
 	v = address.ReplaceAllString(v, "<address>")

@@ -27,6 +27,9 @@ import (
 //	GONE waits until an object does not exist
 //	SETTLE waits until lists show the same objects, whatever their versions; commas separate them
 //	UNTIL waits until an object contains the body; null means absent
+//	HOOKED waits until the creation of an object is denied, by a webhook of {probe}
+//	SETUP is a POST that must succeed; its response is not compared
+//	SERVED waits until a read succeeds
 //
 // A script is pending if the responses are known to differ. It must differ.
 type script struct {

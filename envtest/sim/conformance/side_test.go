@@ -34,6 +34,10 @@ var kinds = map[string]string{
 	"widgets":     "/apis/conformance.setpoint.dev/v1/namespaces/{ns}/", // with status and scale
 	"gadgets":     "/apis/conformance.setpoint.dev/v1/namespaces/{ns}/", // without
 	"beacons":     "/apis/conformance.setpoint.dev/v1/",
+
+	"validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1/",
+	"mutatingwebhookconfigurations":   "/apis/admissionregistration.k8s.io/v1/",
+	"customresourcedefinitions":       "/apis/apiextensions.k8s.io/v1/",
 }
 
 var patchTypes = map[string]string{
@@ -69,7 +73,7 @@ var placeholder = regexp.MustCompile(`\{(continue|listrv|name|(?:rv|oldrv|uid) [
 //	{listrv} {continue}  of the newest list
 //	{name}               the newest generated name
 func (s *side) expand(text string) string {
-	text = strings.ReplaceAll(text, "{ns}", s.namespace)
+	text = expandHooks(s.namespace, strings.ReplaceAll(text, "{ns}", s.namespace))
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		field, of, _ := strings.Cut(strings.Trim(m, "{}"), " ")
 		values := s.seen[of][strings.TrimPrefix(field, "old")]
@@ -149,6 +153,8 @@ func (s *side) do(ctx context.Context, one step) (*response, error) {
 	switch one.method {
 	case "GONE", "UNTIL":
 		return nil, s.wait(ctx, one)
+	case "HOOKED", "SETUP", "SERVED":
+		return nil, s.arrange(ctx, one)
 	case "WATCH":
 		if !strings.Contains(one.target, "watch=") && !strings.Contains(one.target, "/watch/") {
 			one.target += map[bool]string{true: "&watch=1", false: "?watch=1"}[strings.Contains(one.target, "?")]

@@ -83,6 +83,7 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	if *killEvery == 0 {
 		*killEvery = max(min(50, *rotations/3), 1)
 	}
+	logged := 0
 	result, err := Run(t.Context(), Options{
 		Config: cluster.Config(), Namespace: namespace, Contestant: "Setpoint", Replicas: 3, Rate: 20,
 		Rotations: *rotations, KillEvery: *killEvery, Hard: *hard,
@@ -92,6 +93,9 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 			return cmd
 		},
 		Progress: func(r Result) {
+			for ; logged < len(r.Errors); logged++ {
+				t.Log(r.Errors[logged])
+			}
 			if r.Rotations%25 == 0 {
 				t.Logf("%d rotations, %d kills, %d requests, %d refused, %d failed", r.Rotations, r.Kills, r.Requests, r.Refused, r.Failed)
 			}
@@ -104,7 +108,7 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	if result.Refused+result.Failed > 0 && !*hard {
 		t.Errorf("%d requests were refused and %d failed; the first errors:", result.Refused, result.Failed)
 	}
-	for _, each := range result.Errors {
+	for _, each := range result.Errors[min(logged, len(result.Errors)):] {
 		t.Log(each)
 	}
 }

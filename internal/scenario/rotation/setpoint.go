@@ -26,7 +26,7 @@ func Certificates(namespace string) certs.Options {
 		Targets: func() []certs.Target {
 			return []certs.Target{{Kind: certs.Validating, Name: Configuration}, {Kind: certs.CustomResourceDefinition, Name: Definition}}
 		},
-		CALifetime: 5 * time.Second, LeafLifetime: 3 * time.Second, Skew: 100 * time.Millisecond, Propagation: time.Second,
+		CALifetime: 6 * time.Second, LeafLifetime: 6 * time.Second, Skew: 100 * time.Millisecond, Propagation: 500 * time.Millisecond,
 	}
 }
 

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package envtest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// operator answers the webhooks of testdata/webhooks.yaml.
+func operator(w http.ResponseWriter, r *http.Request) {
+	var review map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	request, _ := review["request"].(map[string]any)
+	response := map[string]any{"uid": request["uid"], "allowed": r.URL.Path != "/check", "status": map[string]any{"message": "checked"}}
+	switch r.URL.Path {
+	case "/default":
+		response["patchType"], response["patch"] = "JSONPatch", []byte(`[{"op":"add","path":"/data","value":{"from":"webhook"}}]`)
+	case "/convert":
+		objects, _ := request["objects"].([]any)
+		for _, o := range objects {
+			object, _ := o.(map[string]any)
+			object["apiVersion"], object["convertedTo"] = request["desiredAPIVersion"], request["desiredAPIVersion"]
+		}
+		response = map[string]any{"uid": request["uid"], "convertedObjects": objects, "result": map[string]any{"status": "Success"}}
+	}
+	delete(review, "request")
+	review["response"] = response
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// serveWebhooks serves the webhooks over HTTPS.
+func serveWebhooks(t *testing.T) Webhooks {
+	t.Helper()
+	certificate, ca, err := ServingCertificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(operator))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return Webhooks{Paths: []string{"testdata/webhooks.yaml"}, Address: s.Listener.Addr().String(), CABundle: ca}
+}
+
+// testWebhooks installs, uses and removes the webhooks of testdata/webhooks.yaml. Nothing waits
+// between the steps.
+func testWebhooks(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhooks) {
+	t.Helper()
+	remove, err := InstallWebhooks(ctx, cfg, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := client.Resource(configMaps).Namespace("default")
+	labeled := func(label string) *unstructured.Unstructured {
+		o := object("v1", "ConfigMap", "webhooks-"+label)
+		o.SetLabels(map[string]string{"webhooks": label})
+		return o
+	}
+	if _, err := maps.Create(ctx, labeled("checked"), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "denied the request: checked") {
+		t.Errorf("the validating webhook is not used: %v", err)
+	}
+	defaulted := create(ctx, t, maps, labeled("defaulted"))
+	if data, _, _ := unstructured.NestedString(defaulted.Object, "data", "from"); data != "webhook" {
+		t.Errorf("the mutating webhook is not used: %v", defaulted.Object)
+	}
+	dials := schema.GroupVersionResource{Group: "envtest.setpoint.dev", Version: "v1", Resource: "dials"}
+	create(ctx, t, client.Resource(dials).Namespace("default"), object("envtest.setpoint.dev/v1", "Dial", "a"))
+	got, err := client.Resource(dials.GroupResource().WithVersion("v2")).Namespace("default").Get(ctx, "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to, _, _ := unstructured.NestedString(got.Object, "convertedTo"); to != "envtest.setpoint.dev/v2" {
+		t.Errorf("the conversion webhook is not used: %v", got.Object)
+	}
+	if err := remove(ctx); err != nil {
+		t.Fatal(err)
+	}
+	create(ctx, t, maps, labeled("checked"))
+	testRemoved(ctx, t, client)
+}
+
+func testRemoved(ctx context.Context, t *testing.T, client dynamic.Interface) {
+	t.Helper()
+	maps := client.Resource(configMaps).Namespace("default")
+	for _, name := range []string{"webhooks-checked", "webhooks-defaulted"} {
+		if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the CustomResourceDefinition stays: %v", err)
+	}
+	for _, of := range configurations {
+		if list, err := client.Resource(of).List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+			t.Errorf("%d %s stay, %v", len(list.Items), of.Resource, err)
+		}
+	}
+}
+
+// E6 on the real API server.
+func TestE6_WebhooksAreUsedAtOnce(t *testing.T) {
+	c := sharedCluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	testWebhooks(ctx, t, c.Config(), serveWebhooks(t))
+}
+
+func TestE6_WebhooksAreUsedAtOnce_InTheSim(t *testing.T) {
+	testWebhooks(t.Context(), t, sim.New(t, scheme.Scheme), serveWebhooks(t))
+}
+
+// In a bubble there are no sockets, so the address is never dialed.
+func TestE6_WebhooksAreUsedAtOnce_InABubble(t *testing.T) {
+	_, ca, err := ServingCertificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg := sim.New(t, scheme.Scheme)
+		sim.Of(cfg).UseWebhooks(http.HandlerFunc(operator))
+		testWebhooks(t.Context(), t, cfg, Webhooks{Paths: []string{"testdata/webhooks.yaml"}, Address: "operator.test:443", CABundle: ca})
+	})
+}
+
+func TestInstallWebhooks_InvalidInput(t *testing.T) {
+	_, ca, err := ServingCertificate("operator.test", "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := sim.New(t, scheme.Scheme)
+	for _, c := range []struct {
+		w    Webhooks
+		want string
+	}{
+		{Webhooks{CABundle: ca}, `Webhooks.Address is "": it must be the host and port`},
+		{Webhooks{Address: "127.0.0.1:0", CABundle: ca}, `Webhooks.Address is "127.0.0.1:0"`},
+		{Webhooks{Address: "127.0.0.1:9443", CABundle: []byte("x")}, "Webhooks.CABundle has no certificate in PEM"},
+		{
+			Webhooks{Address: "127.0.0.1:9443", CABundle: ca, Paths: []string{"testdata/roles.yaml"}},
+			"is no webhook configuration and no CustomResourceDefinition; use Apply for it",
+		},
+		{Webhooks{Address: "127.0.0.1:9443", CABundle: ca, Objects: []runtime.Object{nil}}, "Webhooks.Objects[0]: it is nil"},
+		{Webhooks{Address: "127.0.0.1:9443", CABundle: ca, Objects: []runtime.Object{&corev1.ConfigMap{}}}, "Webhooks.Objects[0]: it needs a name"},
+	} {
+		if _, err := InstallWebhooks(t.Context(), cfg, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("InstallWebhooks(%+v): %v, want %q", c.w, err, c.want)
+		}
+	}
+}

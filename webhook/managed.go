@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// differs returns the path of a wanted field that the object does not have, or nil.
+func differs(want, live *unstructured.Unstructured) fieldpath.Path {
+	for _, field := range []string{"webhooks", "spec"} {
+		if wanted, ok := want.Object[field]; ok {
+			name := field
+			if path := differing(wanted, live.Object[field], fieldpath.Path{{FieldName: &name}}); path != nil {
+				return path
+			}
+		}
+	}
+	return nil
+}
+
+func differing(want, live any, at fieldpath.Path) fieldpath.Path {
+	switch want := want.(type) {
+	case map[string]any:
+		has, ok := live.(map[string]any)
+		if !ok {
+			return at
+		}
+		for _, field := range slices.Sorted(maps.Keys(want)) {
+			if path := differing(want[field], has[field], append(at[:len(at):len(at)], fieldpath.PathElement{FieldName: &field})); path != nil {
+				return path
+			}
+		}
+		return nil
+	case []any:
+		if len(at) == 1 { // webhooks, by name
+			return differingWebhook(want, live, at)
+		}
+	}
+	if value.Equals(value.NewValueInterface(want), value.NewValueInterface(live)) {
+		return nil
+	}
+	return at
+}
+
+func differingWebhook(want []any, live any, at fieldpath.Path) fieldpath.Path {
+	has, _ := live.([]any)
+	for _, one := range want {
+		name := nameOf(one)
+		path := append(at[:len(at):len(at)], fieldpath.PathElement{Key: fieldpath.KeyByFields("name", name)})
+		i := slices.IndexFunc(has, func(o any) bool { return nameOf(o) == name })
+		if i < 0 {
+			return path
+		}
+		if path := differing(one, has[i], path); path != nil {
+			return path
+		}
+	}
+	return nil
+}
+
+func nameOf(webhook any) string {
+	fields, _ := webhook.(map[string]any)
+	name, _ := fields["name"].(string)
+	return name
+}
+
+// takenBy returns the field manager that has changed a path. It returns "" if owner still has it,
+// or nothing is known about others.
+func takenBy(live *unstructured.Unstructured, path fieldpath.Path, owner string) (manager string) {
+	var newest, newestOf *metav1.ManagedFieldsEntry // of all, and of those that have the path
+	all := live.GetManagedFields()
+	for i := range all {
+		e := &all[i]
+		set := fieldsOf(e)
+		switch has := set.Has(path) || !set.WithPrefixOf(path).Empty(); {
+		case e.Manager == owner && has:
+			return ""
+		case e.Manager == owner:
+			continue
+		case has && later(e, newestOf):
+			newestOf = e
+		}
+		if later(e, newest) {
+			newest = e
+		}
+	}
+	switch {
+	case newestOf != nil:
+		return newestOf.Manager
+	case newest != nil:
+		return newest.Manager
+	}
+	return ""
+}
+
+func later(e, than *metav1.ManagedFieldsEntry) bool {
+	return than == nil || e.Time != nil && (than.Time == nil || !e.Time.Before(than.Time))
+}
+
+// fieldsOf returns the fields of a field manager.
+func fieldsOf(e *metav1.ManagedFieldsEntry) *fieldSet {
+	set := &fieldpath.Set{}
+	if e.FieldsV1 != nil {
+		_ = set.FromJSON(bytes.NewReader(e.FieldsV1.Raw)) // the API server's own; else it has no fields
+	}
+	return &fieldSet{set}
+}
+
+// fieldSet is a set with a search for what is below a path.
+type fieldSet struct{ *fieldpath.Set }
+
+// WithPrefixOf returns the fields below a path.
+func (s *fieldSet) WithPrefixOf(path fieldpath.Path) *fieldpath.Set {
+	set := s.Set
+	for _, element := range path {
+		set = set.WithPrefix(element)
+	}
+	return set
+}
+
+// oldWebhook returns the index of a webhook that owner has applied and no longer wants, or -1.
+func oldWebhook(want, live *unstructured.Unstructured, owner string) int {
+	if kind := want.GetKind(); kind != mutatingKind.Kind && kind != validatingKind.Kind {
+		return -1
+	}
+	wanted, _ := want.Object["webhooks"].([]any)
+	has, _ := live.Object["webhooks"].([]any)
+	all := live.GetManagedFields()
+	for i, one := range has {
+		name := nameOf(one)
+		if slices.ContainsFunc(wanted, func(o any) bool { return nameOf(o) == name }) {
+			continue
+		}
+		path := fieldpath.MakePathOrDie("webhooks", fieldpath.KeyByFields("name", name), "rules")
+		for j := range all {
+			if all[j].Manager == owner && fieldsOf(&all[j]).Has(path) {
+				return i
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/webhook"
+)
+
+// world is an API server with a client of somebody else.
+type world struct {
+	t   *testing.T
+	api *sim.Server
+	c   *client.Client
+	log bytes.Buffer
+}
+
+// register runs webhooks with Register until the bubble ends. names are those of its defaulters.
+func (w *world) register(names ...string) (hooks *webhook.Webhooks, stop func()) {
+	hooks = webhook.New(webhook.Options{
+		Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "shop-system", Name: "shop-webhook"}, Register: true,
+	})
+	for _, name := range names {
+		webhook.Default(hooks, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name})
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx = logr.NewContextWithSlogLogger(ctx, slog.New(slog.NewTextHandler(&w.log, nil)))
+	rec := events.New(w.c, events.Options{Name: "shop-operator"})
+	recorded, done := make(chan error, 1), make(chan error, 1)
+	go func() { recorded <- rec.Run(ctx) }()
+	go func() { done <- hooks.Run(ctx, w.c, rec) }()
+	synctest.Wait()
+	return hooks, func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+		<-recorded
+	}
+}
+
+func (w *world) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
+	w.t.Helper()
+	got, err := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](w.c).GetLive(w.t.Context(), types.NamespacedName{Name: "shop-operator"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got
+}
+
+// patch changes the configuration as the field manager of somebody.
+func (w *world) patch(manager, patch string) {
+	w.t.Helper()
+	h := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](w.c)
+	if _, err := h.Patch(w.t.Context(), types.NamespacedName{Name: "shop-operator"}, types.JSONPatchType, []byte(patch), client.FieldOwner(manager)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) seconds() (all []int32) {
+	for _, h := range w.mutating().Webhooks {
+		all = append(all, *h.TimeoutSeconds)
+	}
+	return all
+}
+
+func inWorld(t *testing.T, do func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.New(sim.Options{})
+		known := runtime.NewScheme()
+		if err := scheme.AddToScheme(known); err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(api.Config(), client.Options{Scheme: known, Strict: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(&world{t: t, api: api, c: c})
+	})
+}
+
+const (
+	one = "one.shops.example.com"
+	two = "two.shops.example.com"
+)
+
+// TestRegister_RestoresAndNamesTheFieldManager: a change by others is undone, with one log line and
+// one event that names its field manager.
+func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
+	inWorld(t, func(w *world) {
+		hooks, stop := w.register(one)
+		defer stop()
+		if err := hooks.Check(t.Context()); err != nil || len(w.seconds()) != 1 {
+			t.Fatalf("after the start: %v, %v", err, w.seconds())
+		}
+		w.patch("some-tool", `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":29}]`)
+		synctest.Wait()
+		if err := hooks.Check(t.Context()); err == nil || err.Error() != `MutatingWebhookConfiguration shop-operator is not in place: `+
+			`the field manager "some-tool" has changed .webhooks[name="one.shops.example.com"].timeoutSeconds; it is being restored` {
+			t.Errorf("before it is restored: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := hooks.Check(t.Context()); err != nil || w.seconds()[0] != 10 {
+			t.Errorf("it is not restored: %v, %v", err, w.seconds())
+		}
+		const line = `the field manager \"some-tool\" has changed .webhooks[name=\"one.shops.example.com\"].timeoutSeconds`
+		if strings.Count(w.log.String(), line) != 1 {
+			t.Errorf("the log is\n%s", w.log.String())
+		}
+		notes := ""
+		for e, err := range client.For[*eventsv1.Event](w.c).ListLive(t.Context(), client.ListOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes += e.Note + "\n"
+		}
+		if want := `the field manager "some-tool" has changed .webhooks[name="one.shops.example.com"].timeoutSeconds; the operator restores it` + "\n"; notes != want {
+			t.Errorf("the events are %q", notes)
+		}
+	})
+}
+
+// TestRegister_DoesNotFightAtFullSpeed: a tool that changes it again and again gets a slow answer.
+func TestRegister_DoesNotFightAtFullSpeed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, stop := w.register(one)
+		defer stop()
+		before := w.mutating().Generation
+		for range 600 {
+			if w.seconds()[0] == 10 {
+				w.patch("some-tool", `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":29}]`)
+			}
+			time.Sleep(time.Second)
+		}
+		if fights := w.mutating().Generation - before; fights < 4 || fights > 40 {
+			t.Errorf("%d writes in 10 minutes", fights)
+		}
+	})
+}
+
+// TestRegister_DuringARollout: replicas of two versions do not fight, and the one that stays wins.
+func TestRegister_DuringARollout(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first, stopFirst := w.register(one)
+		_, stopSecond := w.register(one, two)
+		defer stopSecond()
+		if err := first.Check(t.Context()); err != nil || len(w.seconds()) != 2 {
+			t.Errorf("after the start of the second version: %v, %v", err, w.seconds())
+		}
+		stopFirst()
+		_, stopFirst = w.register(one) // a pod of the old version that starts late
+		if len(w.seconds()) != 1 {
+			t.Errorf("after a late start of the first version: %v", w.seconds())
+		}
+		stopFirst()
+		time.Sleep(6 * time.Minute)
+		if len(w.seconds()) != 2 || strings.Contains(w.log.String(), "level=WARN") {
+			t.Errorf("after the rollout: %v\n%s", w.seconds(), w.log.String())
+		}
+	})
+}
+
+// TestRegister_RemovesWebhooksOfAnOlderVersion: also if another field owner has written their CA.
+func TestRegister_RemovesWebhooksOfAnOlderVersion(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, stop := w.register(one, two)
+		w.patch("certs", `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Cg=="},{"op":"add","path":"/webhooks/1/clientConfig/caBundle","value":"Cg=="}]`)
+		synctest.Wait()
+		stop()
+		_, stop = w.register(two)
+		stop()
+		if got := w.mutating().Webhooks; len(got) != 1 || got[0].Name != two || string(got[0].ClientConfig.CABundle) != "\n" {
+			t.Errorf("got %+v", got)
+		}
+		_, stop = w.register()
+		stop()
+		if got := w.mutating().Webhooks; len(got) != 0 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestRegister_AMissingCRDIsNamed: conversion waits for the CRD.
+func TestRegister_AMissingCRDIsNamed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		hooks := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "a", Name: "b"}, Register: true})
+		webhook.Convert(hooks, fromAlpha, toAlpha)
+		if err := hooks.Check(t.Context()); err == nil || err.Error() != "CustomResourceDefinition shops.shops.example.com is not applied yet" {
+			t.Errorf("before Run: %v", err)
+		}
+		ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.DiscardHandler)))
+		done := make(chan error)
+		go func() { done <- hooks.Run(ctx, w.c, events.New(w.c, events.Options{Name: "shop-operator"})) }()
+		synctest.Wait()
+		const want = "CustomResourceDefinition shops.shops.example.com is not in place: the CustomResourceDefinition shops.shops.example.com is not installed; install it with the operator"
+		if err := hooks.Check(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("got %v", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

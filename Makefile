@@ -54,7 +54,7 @@ mutate: control-plane ## break the code once for each guarantee and see its test
 	@bin/mutate $(MUTATEFLAGS)
 
 .PHONY: conformance
-conformance: control-plane ## compare the simulated API server with the real one (CONFORMANCEFLAGS='-ops 1000000 -seed 1')
+conformance: control-plane ## compare the simulated API server with the real one (CONFORMANCEFLAGS='-ops 1000000 -owners 10000 -seed 1')
 	GOGC=400 $(GO) test -count=1 -timeout=6h -v -run V1 ./envtest/sim/conformance $(or $(CONFORMANCEFLAGS),-ops 100000)
 
 .PHONY: structure

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,7 +171,10 @@ func TestFieldNamesAreCaseSensitive(t *testing.T) {
 }
 
 func registration(name string) webhook.Registration {
-	return webhook.Registration{Name: name, Rules: rule("", "pods")}
+	return webhook.Registration{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"test.example.com"}, APIVersions: []string{"v1"}, Resources: []string{"things/shell"}},
+	}}}
 }
 
 func TestHandlers_AnswerAsTheyLike(t *testing.T) {

@@ -47,6 +47,11 @@
 // Without files in Options.Server, the process manages its certificates: see package
 // webhook/certs.
 //
+// # Guarantees
+//
+//   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
+//     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
+//
 // # Concurrency
 //
 // All methods and functions are safe for concurrent use.

@@ -76,11 +76,9 @@
 //     workloads; the immutable fields of Pods (without the diff that ends the real message),
 //     StatefulSets, Jobs and role bindings.
 //   - The subresources exec, attach, portforward, proxy, log, resize, token, approval and
-//     ephemeralcontainers fail with 501, method and path. So does an apply of the scale of a custom
-//     object, which the real server answers with an internal error.
-//   - An eviction changes a PodDisruptionBudget without an entry in its managedFields. No controller
-//     computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. Only policy/v1
-//     Evictions are accepted.
+//     ephemeralcontainers fail with 501, method and path.
+//   - No controller computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. An
+//     eviction adds no entry to their managedFields. Evictions of policy/v1beta1 are not accepted.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the
 //     server's.
 //   - Admission policies and the kinds of certificates.k8s.io, flowcontrol.apiserver.k8s.io and
@@ -89,9 +87,10 @@
 //   - Admission policies have no effect. A request for which a webhook has matchConditions fails
 //     with 501, method and path.
 //   - Validating webhooks are called one after another, and all within the client's request.
-//   - Webhooks do not see the writes of Put and Remove, and no writes of garbage collection and of
-//     the deletion of namespaces and CustomResourceDefinitions. They see the deletion of a Pod
-//     once, and no update of an object that does not exist.
+//   - Webhooks do not see the writes of Put and Remove, evictions and bindings of Pods, and no
+//     writes of garbage collection and of the deletion of namespaces and
+//     CustomResourceDefinitions. They see the deletion of a Pod once, and no update of an object
+//     that does not exist.
 //   - Services lead to no webhook. Use a url or UseWebhooks.
 //   - Of a webhook configuration, overlaps such as a/* and */b, and expressions, are not checked.
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.

@@ -213,7 +213,10 @@ func (s *Server) attemptLocked(n *node) {
 			s.disownLocked(n, lost)
 		}
 	case len(owners.waiting) > 0 && len(s.graph.dependents[n.uid]) > 0:
-		s.unblockCycleLocked(n)
+		if s.unblockCycleLocked(n) { // its owner may now go without it
+			s.graph.attempt(n)
+			return
+		}
 		s.collectObjectLocked(n, metav1.DeletePropagationForeground)
 	case slices.Contains(live.GetFinalizers(), metav1.FinalizerOrphanDependents):
 		s.collectObjectLocked(n, metav1.DeletePropagationOrphan)
@@ -242,14 +245,15 @@ func (s *Server) awaitDependentsLocked(n *node) {
 }
 
 // unblockCycleLocked makes n's references non-blocking if one of its dependents waits, too: the two
-// may own each other.
-func (s *Server) unblockCycleLocked(n *node) {
+// may own each other. It reports whether a reference changed.
+func (s *Server) unblockCycleLocked(n *node) bool {
 	if !slices.ContainsFunc(s.graph.dependents[n.uid], func(d *node) bool {
 		live := s.liveLocked(d)
 		return live != nil && deleting(live, metav1.FinalizerDeleteDependents)
 	}) {
-		return
+		return false
 	}
+	version := s.version
 	s.editLocked(n, func(u *unstructured.Unstructured) {
 		refs := u.GetOwnerReferences()
 		for i := range refs {
@@ -259,6 +263,7 @@ func (s *Server) unblockCycleLocked(n *node) {
 		}
 		u.SetOwnerReferences(refs)
 	})
+	return s.version != version
 }
 
 // owners are an object's owners by their state.

@@ -86,13 +86,25 @@ func validateServiceChange(u, live *unstructured.Unstructured) field.ErrorList {
 // validatePodChange allows changes of images, deadlines and tolerations only. The real server's
 // message ends with a diff of the rest.
 func validatePodChange(u, live *unstructured.Unstructured) field.ErrorList {
-	if equal(fixedPodSpec(u), fixedPodSpec(live)) {
-		return nil
+	var errs field.ErrorList
+	for _, f := range []string{"containers", "initContainers"} {
+		is, _ := object(u.Object, "spec")[f].([]any)
+		was, _ := object(live.Object, "spec")[f].([]any)
+		if len(is) != len(was) {
+			return append(errs, field.Forbidden(field.NewPath("spec", f), "pod updates may not add or remove containers"))
+		}
+		for i, c := range is {
+			c, _ := c.(map[string]any)
+			errs = append(errs, validateImage(c, field.NewPath("spec", f).Index(i))...)
+		}
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "pod updates may not change fields other than "+
+	if equal(fixedPodSpec(u), fixedPodSpec(live)) {
+		return errs
+	}
+	return append(errs, field.Forbidden(field.NewPath("spec"), "pod updates may not change fields other than "+
 		"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"+
 		"`spec.tolerations` (only additions to existing tolerations),"+
-		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)")}
+		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"))
 }
 
 // fixedPodSpec returns a Pod's spec without the fields that may change.

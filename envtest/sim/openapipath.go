@@ -127,7 +127,7 @@ func (b *pathBook) resource(t *table) {
 	}
 }
 
-// add adds a path with those of the actions that the subject has.
+// add adds a path with the actions that the subject has.
 func (b *pathBook) add(path string, of subject, actions ...string) {
 	p := &spec3.Path{}
 	fields := map[string]**spec3.Operation{

@@ -20,8 +20,8 @@ import (
 
 const schemaPrefix = "#/components/schemas/"
 
-// goTypes describes Go types of the Kubernetes API. Names, fields, and descriptions are those of
-// the types; lists, maps and defaults come from the structure behind client-go's managedFields.
+// goTypes describes Go types of the Kubernetes API. The types have the names, fields, and
+// descriptions; lists, maps and defaults come from the structure behind client-go's managedFields.
 type goTypes struct {
 	structure *schema.Schema
 	kinds     map[reflect.Type][]gvschema.GroupVersionKind
@@ -199,7 +199,8 @@ func (g *goTypes) reference(t reflect.Type) *spec.Schema {
 // and its default.
 func (g *goTypes) structured(property *spec.Schema, t reflect.Type, name, field string) {
 	of, ok := g.structure.FindNamedType(name)
-	if !ok && t.Kind() == reflect.Slice && t.Name() == "" && field != "items" { // types that are not applied have atomic lists
+	// Types that nothing applies have atomic lists.
+	if !ok && t.Kind() == reflect.Slice && t.Name() == "" && field != "items" {
 		property.AddExtension("x-kubernetes-list-type", "atomic")
 	}
 	if !ok || of.Map == nil {

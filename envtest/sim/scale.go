@@ -97,7 +97,8 @@ func scaleResource(of Resource) Resource {
 
 // rescaleLocked writes the replicas that the request sets to live, and takes ownership of them.
 func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
-	scale := &table{definition: definition{Resource: scaleResource(t.Resource), builtIn: true}}
+	of := definition{Resource: scaleResource(t.Resource), builtIn: true}
+	scale := &table{definition: of, store: newStore(of.gvk(), s.version)}
 	if live == nil {
 		if _, err := s.requestedScale(r, scale, nil); err != nil {
 			return nil, err

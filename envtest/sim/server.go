@@ -130,10 +130,10 @@ func (s *Server) Withdraw(resources ...Resource) {
 	}
 }
 
-// Intercept calls f with each request, after the rules of Add and before the server handles it. It
-// is for tests that answer requests in code with the methods of Request; otherwise use Add. If f
-// returns nil and nil, the server answers. f runs without a lock and may block, but should end with
-// the request's client (see Request.Hang). Intercept(nil) ends the interception.
+// Intercept calls f with each request, after the rules of Add and before the server handles it. Use
+// Add, unless a test has to look into requests or compute their answers. If f returns nil and nil,
+// the server answers. f runs without a lock and may block, but should end with the request's client
+// (see Request.Hang). Intercept(nil) ends the interception.
 func (s *Server) Intercept(f func(*Request) (*http.Response, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

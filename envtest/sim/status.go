@@ -15,9 +15,14 @@ import (
 func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
 	finalizes := r.Subresource == "finalize" && t.isNamespaces()
 	served := r.Subresource == "status" && t.status || r.Subresource == "scale" && t.scale != nil || finalizes
+	acts := (r.Subresource == "eviction" || r.Subresource == "binding") && t.has(r.Subresource)
 	switch {
-	case finalizes && r.Verb != "update":
+	case finalizes && r.Verb != "update", acts && r.Verb != "create":
 		return nil, notAllowed()
+	case acts && r.Subresource == "eviction":
+		return s.evictLocked(r, t, live)
+	case acts:
+		return s.bindLocked(r, t, live)
 	case !served && t.has(r.Subresource):
 		return nil, unsupported(r)
 	case !served && t.builtIn:

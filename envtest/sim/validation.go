@@ -364,13 +364,18 @@ func validateContainers(containers []any, names map[string]bool, at *field.Path)
 			}
 		}
 		names[name] = true
-		image, _ := c["image"].(string)
-		switch {
-		case image == "":
-			errs = append(errs, field.Required(at.Child("image"), ""))
-		case strings.TrimSpace(image) != image:
-			errs = append(errs, field.Invalid(at.Child("image"), image, "must not have leading or trailing whitespace"))
-		}
+		errs = append(errs, validateImage(c, at)...)
 	}
 	return errs
+}
+
+func validateImage(container map[string]any, at *field.Path) field.ErrorList {
+	image, _ := container["image"].(string)
+	switch {
+	case image == "":
+		return field.ErrorList{field.Required(at.Child("image"), "")}
+	case strings.TrimSpace(image) != image:
+		return field.ErrorList{field.Invalid(at.Child("image"), image, "must not have leading or trailing whitespace")}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ package sim_test
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	applyautoscalingv1 "k8s.io/client-go/applyconfigurations/autoscaling/v1"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -48,7 +50,7 @@ func ask(t *testing.T, api *sim.Server, method, path, body string) (int, string)
 // error, not a wrong answer.
 func TestV2_UnsupportedRequestsNameMethodAndPath(t *testing.T) {
 	api := sim.NewServer(sim.Pods, sim.ConfigMaps)
-	for _, sub := range []string{"eviction", "binding", "exec", "attach", "portforward", "proxy", "resize", "ephemeralcontainers"} {
+	for _, sub := range []string{"exec", "attach", "portforward", "proxy", "resize", "ephemeralcontainers"} {
 		path := "/api/v1/namespaces/default/pods/p/" + sub
 		if code, body := ask(t, api, http.MethodPost, path, "{}"); code != http.StatusNotImplemented || !strings.Contains(body, "POST "+path) {
 			t.Errorf("%s: %d %s", sub, code, body)
@@ -174,5 +176,81 @@ func TestV1_DryRunStoresNothing(t *testing.T) {
 	_, err = maps.Update(ctx, configMap("a"), metav1.UpdateOptions{DryRun: []string{"Some"}})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), strconv.Quote("Some")) {
 		t.Errorf("an invalid dry run: %v", err)
+	}
+}
+
+// TestV1_AnApplyOfTheScaleOwnsTheReplicas: the object's own apply then conflicts.
+func TestV1_AnApplyOfTheScaleOwnsTheReplicas(t *testing.T) {
+	api := sim.NewServer(sim.Deployments)
+	deploys, ctx := appsclient.NewForConfigOrDie(api.Config()).Deployments("default"), t.Context()
+	labels, replicas := map[string]string{"app": "web"}, int32(1)
+	if _, err := deploys.Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}},
+	}, metav1.CreateOptions{FieldManager: "author"}); err != nil {
+		t.Fatal(err)
+	}
+	scale := applyautoscalingv1.Scale().WithName("web").WithNamespace("default").WithSpec(applyautoscalingv1.ScaleSpec().WithReplicas(4))
+	if _, err := deploys.ApplyScale(ctx, "web", scale, metav1.ApplyOptions{FieldManager: "scaler"}); !apierrors.IsConflict(err) {
+		t.Errorf("the author owns the replicas: %v", err)
+	}
+	if _, err := deploys.ApplyScale(ctx, "web", scale, metav1.ApplyOptions{FieldManager: "scaler", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	var owners []string
+	d, err := deploys.Get(ctx, "web", metav1.GetOptions{})
+	if err != nil || *d.Spec.Replicas != 4 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for _, entry := range d.ManagedFields {
+		if strings.Contains(string(entry.FieldsV1.Raw), `"f:replicas"`) {
+			owners = append(owners, entry.Manager+" "+entry.Subresource)
+		}
+	}
+	if !slices.Equal(owners, []string{"scaler scale"}) {
+		t.Errorf("the owners of the replicas are %q", owners)
+	}
+}
+
+// TestV1_ADeletionHasAVersion: the last event of a Pod is newer than the mark before it.
+func TestV1_ADeletionHasAVersion(t *testing.T) {
+	api := sim.NewServer(sim.Pods)
+	pods, ctx := coreclient.NewForConfigOrDie(api.Config()).RESTClient(), t.Context()
+	api.Put(sim.Pods, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	})
+	var last corev1.Pod
+	if err := pods.Delete().Namespace("default").Resource("pods").Name("p").Do(ctx).Into(&last); err != nil {
+		t.Fatal(err)
+	}
+	if last.ResourceVersion != api.Version() {
+		t.Errorf("the deletion answered version %s; the server has %s", last.ResourceVersion, api.Version())
+	}
+}
+
+// TestV1_DeleteCollectionDeletesOnePage of the requested size.
+func TestV1_DeleteCollectionDeletesOnePage(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps)
+	maps, ctx := coreclient.NewForConfigOrDie(api.Config()).ConfigMaps("default"), t.Context()
+	for _, name := range []string{"a", "b", "c"} {
+		api.Put(sim.ConfigMaps, configMap(name))
+	}
+	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{Limit: 2}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := maps.List(ctx, metav1.ListOptions{})
+	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "c" {
+		t.Fatalf("%+v, %v", left, err)
+	}
+	old := metav1.ListOptions{ResourceVersion: left.ResourceVersion}
+	api.Put(sim.ConfigMaps, configMap("later"))
+	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, old); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := maps.List(ctx, metav1.ListOptions{}); err != nil || len(left.Items) != 1 || left.Items[0].Name != "later" {
+		t.Errorf("a deletecollection of a version deletes the objects of that version only: %+v, %v", left, err)
 	}
 }

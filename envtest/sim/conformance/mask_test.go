@@ -33,6 +33,8 @@ var (
 	program = regexp.MustCompile(`^v\d+\.\d+\.\d+-go\d`)
 	// generated is a generated name of the suite's scripts.
 	generated = regexp.MustCompile(`^n-[a-z0-9]{5}$`)
+	// ownersInText are the managedFields of an object within a message.
+	ownersInText = regexp.MustCompile(`managedFields\\":\[[^\]]*\]`)
 	// embedded is a version in an object within a message, or in YAML.
 	embedded = regexp.MustCompile(`(resourceVersion(?:\\*":\\*"|: "))\d+`)
 )
@@ -130,6 +132,17 @@ func byManager(entries []any) []any {
 	return slices.SortedStableFunc(slices.Values(entries), func(a, b any) int { return strings.Compare(id(a), id(b)) })
 }
 
+// sortOwners sorts managedFields within a message like byManager.
+func sortOwners(text string) string {
+	head, list, some := strings.Cut(strings.TrimSuffix(text, "}]"), "[{")
+	if !some {
+		return text
+	}
+	entries := strings.Split(list, `},{`)
+	slices.Sort(entries)
+	return head + "[{" + strings.Join(entries, "},{") + "}]"
+}
+
 // byField sorts the causes of a Status.
 func byField(causes []any) []any {
 	id := func(cause any) string {
@@ -171,6 +184,7 @@ func (s symbols) text(field, v string) string {
 		}
 	}
 	v = uuid.ReplaceAllStringFunc(v, func(id string) string { return s.symbol("uid", id) })
+	v = ownersInText.ReplaceAllStringFunc(v, sortOwners)
 	v = embedded.ReplaceAllString(v, "$1<version>")
 	return versions.ReplaceAllString(v, "$1<version>")
 }

@@ -125,7 +125,7 @@ func settle(ctx context.Context, real, sim *side, target string) ([]string, erro
 		}
 		want[list] = objects
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience/3)
+	ctx, cancel := context.WithTimeout(ctx, patience/2)
 	defer cancel()
 	for _, list := range lists {
 		objects, version, err := real.state(ctx, list)

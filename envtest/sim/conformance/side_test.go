@@ -19,7 +19,7 @@ import (
 const userAgent = "conformance/v1"
 
 // patience only prevents a broken server from hanging the suite.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // kinds are the prefixes of paths by plural; the plural follows.
 var kinds = map[string]string{

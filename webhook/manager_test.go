@@ -142,7 +142,7 @@ func newOperatorOn(t *testing.T, api http.RoundTripper, l net.Listener, dial fun
 	})
 	transport := &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // self-signed
 	t.Cleanup(transport.CloseIdleConnections)
-	o.client = &http.Client{Transport: transport}
+	o.client = &http.Client{Transport: transport, Timeout: time.Minute}
 	return o
 }
 

@@ -25,7 +25,7 @@ import (
 )
 
 // This file has the tests of examples/unittest for a reconciler of controller-runtime and its fake
-// client. docs/testing.md compares them.
+// client. docs/controller-runtime.md compares them.
 
 type previewer struct {
 	crclient.Client
@@ -175,6 +175,9 @@ func TestDeletesAfterTheLifetime(t *testing.T) {
 	once(t, r)
 	if got := reason(t, r); got != "gone" {
 		t.Errorf("after an hour, Ready has the reason %q", got)
+	}
+	if err := r.Get(t.Context(), shop, &appsv1.Deployment{}); err != nil {
+		t.Errorf("the fake client collected the Deployment: %v; docs/controller-runtime.md denies that", err)
 	}
 }
 

@@ -52,7 +52,11 @@ var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: 
 
 // InstallWebhooks is the function InstallWebhooks for this cluster.
 func (c *Cluster) InstallWebhooks(ctx context.Context, w Webhooks) (remove func(context.Context) error, err error) {
-	return c.installWebhooks(ctx, w)
+	installed, err := c.installWebhooks(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return installed.remove, nil
 }
 
 // InstallWebhooks installs webhook configurations and conversion webhooks on the server behind cfg:
@@ -73,18 +77,18 @@ func InstallWebhooks(ctx context.Context, cfg *rest.Config, w Webhooks) (remove 
 		return nil, err
 	}
 	c := &Cluster{config: cfg, clients: clients}
-	remove, err = c.installWebhooks(ctx, w)
+	installed, err := c.installWebhooks(ctx, w)
 	if err != nil {
 		clients.closeConnection()
 		return nil, err
 	}
 	return func(ctx context.Context) error {
 		defer clients.closeConnection()
-		return remove(ctx)
+		return installed.remove(ctx)
 	}, nil
 }
 
-func (c *Cluster) installWebhooks(ctx context.Context, w Webhooks) (func(context.Context) error, error) {
+func (c *Cluster) installWebhooks(ctx context.Context, w Webhooks) (*installation, error) {
 	manifests, err := w.manifests()
 	if err != nil {
 		return nil, err
@@ -95,7 +99,7 @@ func (c *Cluster) installWebhooks(ctx context.Context, w Webhooks) (func(context
 		defer cancel()
 		return nil, errors.Join(err, i.delete(ctx))
 	}
-	return i.remove, nil
+	return i, nil
 }
 
 // manifests reads, checks and rewrites all objects.

@@ -30,7 +30,8 @@ func (lamps) Lead(take, work context.Context) error {
 // A host keeps its own elector. It wraps the client of the elector's lock
 // and leads with Lead.
 func ExampleObserve() {
-	clients, err := coordinationclient.NewForConfig(sim.NewServer(sim.Leases).Config()) // a real API server has the same client
+	// The configuration of a real API server works, too.
+	clients, err := coordinationclient.NewForConfig(sim.NewServer(sim.Leases).Config())
 	if err != nil {
 		fmt.Println(err)
 		return

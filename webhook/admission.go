@@ -111,9 +111,32 @@ func (a *admission) respond(ctx context.Context, request *admissionv1.AdmissionR
 	return &copied, nil
 }
 
+// review is an AdmissionReview whose objects share the memory of its body.
+type review struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Request *struct {
+		admissionv1.AdmissionRequest `json:",inline"`
+
+		Object    shared `json:"object"`
+		OldObject shared `json:"oldObject"`
+	} `json:"request"`
+}
+
+// shared is JSON inside of a body that does not change.
+type shared []byte
+
+// UnmarshalJSON implements json.Unmarshaler. The JSON null is nil, as in runtime.RawExtension.
+func (s *shared) UnmarshalJSON(text []byte) error {
+	if string(text) != "null" {
+		*s = text
+	}
+	return nil
+}
+
 // requestIn returns the request in the body of a review.
 func requestIn(body []byte) (*admissionv1.AdmissionRequest, error) {
-	var review admissionv1.AdmissionReview
+	var review review
 	if err := json.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
 		return nil, failuref(http.StatusBadRequest, "the body is not an AdmissionReview: %v", err)
 	}
@@ -126,7 +149,9 @@ func requestIn(body []byte) (*admissionv1.AdmissionRequest, error) {
 	case review.Request.UID == "":
 		return nil, failuref(http.StatusBadRequest, "the request of the AdmissionReview has no uid")
 	}
-	return review.Request, nil
+	request := &review.Request.AdmissionRequest
+	request.Object.Raw, request.OldObject.Raw = review.Request.Object, review.Request.OldObject
+	return request, nil
 }
 
 // statusOf returns the status that rejects a request because of an error.

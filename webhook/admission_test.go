@@ -169,7 +169,10 @@ func TestFieldNamesAreCaseSensitive(t *testing.T) {
 }
 
 func registration(name string) webhook.Registration {
-	return webhook.Registration{Name: name, Rules: rule("", "pods")}
+	return webhook.Registration{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"test.example.com"}, APIVersions: []string{"v1"}, Resources: []string{"things/shell"}},
+	}}}
 }
 
 func TestHandlers_AnswerAsTheyLike(t *testing.T) {

@@ -135,6 +135,9 @@ func (w *Webhooks) converted() []schema.GroupKind {
 	return slices.SortedFunc(maps.Keys(w.hubs), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
 }
 
+// Scheme returns the scheme of Options.
+func (w *Webhooks) Scheme() *runtime.Scheme { return w.o.Scheme }
+
 // Conversion is a version of a kind that Convert added.
 type Conversion struct {
 	// Spoke is the version, and Hub the one that it converts to and from.

@@ -26,8 +26,15 @@
 //	an error of package apierrors  its status
 //	any other error                403 Forbidden, with the error as message
 //
-// If the context of the request has ended or a cache is not synced in time, and after a panic, the
-// answer is the HTTP status 500. The API server then applies the failure policy.
+// The answer is the HTTP status 500 after a panic, and for an error if the context has ended or a
+// cache is not synced. The API server then applies the failure policy. The context ends before the
+// API server's timeout, by a tenth of it and at least 500 ms. A timeout below 1 s ends at its half.
+//
+// The logger of the context has the webhook, uid, kind, namespace, name and operation. Use
+// logr.FromContextAsSlogLogger or klog.FromContext.
+//
+// A body may have 7 MiB. A request that is no review gets an HTTP status from 400 to 415 with one
+// sentence.
 //
 // # Registration
 //
@@ -40,7 +47,19 @@
 // Without files in Options.Server, the process manages its certificates: see package
 // webhook/certs.
 //
+// # Guarantees
+//
+//   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
+//     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
+//
 // # Concurrency
 //
 // All methods and functions are safe for concurrent use.
+//
+// # Guarantees
+//
+//   - A3: A function that panics, hangs or ends its goroutine still gets its client an answer
+//     within the API server's timeout. The answer leaves the decision to the failure policy.
+//   - A4: A stop lets requests finish. The contexts of requests in flight stay alive until the
+//     grace time ends, and their answers are sent.
 package webhook

@@ -124,18 +124,23 @@ type operator struct {
 func newOperator(t *testing.T, api http.RoundTripper) *operator {
 	t.Helper()
 	w := newWire()
+	return newOperatorOn(t, api, w, w.dial)
+}
+
+func newOperatorOn(t *testing.T, api http.RoundTripper, l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) *operator {
+	t.Helper()
 	dir, _ := certDir(t)
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(thingKind(), &Thing{})
 	o := &operator{log: &bytes.Buffer{}, ended: make(chan error, 1)}
 	o.hooks = webhook.New(webhook.Options{
 		Name: "test", Scheme: scheme, Service: types.NamespacedName{Namespace: "test-system", Name: "test"},
-		Server: server.Options{CertDir: dir, Listener: w},
+		Server: server.Options{CertDir: dir, Listener: l},
 	})
 	o.Manager = manager.New(&rest.Config{Host: sim.Host, Transport: api}, manager.Options{
 		Name: "test", Webhooks: o.hooks, Logger: slog.New(slog.NewTextHandler(o.log, nil)),
 	})
-	transport := &http.Transport{DialContext: w.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // self-signed
+	transport := &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // self-signed
 	t.Cleanup(transport.CloseIdleConnections)
 	o.client = &http.Client{Transport: transport}
 	return o
@@ -386,6 +391,47 @@ func TestA4_RequestsInFlightAtAStopGetTheirAnswer(t *testing.T) {
 		}
 		o.end(t)
 	})
+}
+
+func TestA4_RequestsInFlightOverRealSocketsGetTheirAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	o := newOperatorOn(t, newAPI(), l, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	})
+	came, free := make(chan struct{}, 20), make(chan struct{})
+	o.validating(func(ctx context.Context, _ *Thing) error {
+		came <- struct{}{}
+		<-free
+		return ctx.Err()
+	})
+	o.start(t)
+	body := reviewOf(t, request(admissionv1.Create, thing, ""))
+	var answers []<-chan answer
+	for range cap(came) {
+		answers = append(answers, o.background(t, validatePath, body))
+	}
+	for range answers {
+		<-came
+	}
+	o.stop()
+	for { // until the listener is closed
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			break
+		}
+		_ = c.Close()
+	}
+	close(free)
+	for _, got := range answers {
+		if a := <-got; a.code != 200 || !strings.Contains(a.text, `"allowed":true`) {
+			t.Errorf("a request in flight: %v", a)
+		}
+	}
+	o.end(t)
 }
 
 func TestHTTP2IsOff(t *testing.T) {

@@ -187,8 +187,10 @@ func (r *registration) deleted(ctx context.Context, last *unstructured.Unstructu
 
 // compare applies the manifest if the object differs from it.
 func (r *registration) compare(ctx context.Context, live *unstructured.Unstructured, fresh bool) error {
-	if err := r.removeOld(ctx, live); err != nil {
-		return err
+	if fresh { // else it may be of a newer version
+		if err := r.removeOld(ctx, live); err != nil {
+			return err
+		}
 	}
 	path := differs(r.want, live)
 	if path == nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -25,12 +26,13 @@ import (
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
-// world is an API server with a client of somebody else.
+// world is an API server with a client.
 type world struct {
 	t   *testing.T
-	api *sim.Server
-	c   *client.Client
+	c   *client.Client // strict
+	cfg *rest.Config
 	log bytes.Buffer
+	to  slog.Handler // log
 }
 
 // register runs webhooks with Register until the bubble ends. names are those of its defaulters.
@@ -42,7 +44,7 @@ func (w *world) register(names ...string) (hooks *webhook.Webhooks, stop func())
 		webhook.Default(hooks, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name})
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
-	ctx = logr.NewContextWithSlogLogger(ctx, slog.New(slog.NewTextHandler(&w.log, nil)))
+	ctx = logr.NewContextWithSlogLogger(ctx, slog.New(w.to))
 	rec := events.New(w.c, events.Options{Name: "shop-operator"})
 	recorded, done := make(chan error, 1), make(chan error, 1)
 	go func() { recorded <- rec.Run(ctx) }()
@@ -66,10 +68,14 @@ func (w *world) mutating() *admissionregistrationv1.MutatingWebhookConfiguration
 	return got
 }
 
-// patch changes the configuration as the field manager of somebody.
+// patch changes the configuration as a field manager.
 func (w *world) patch(manager, patch string) {
 	w.t.Helper()
-	h := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](w.c)
+	c, err := client.New(w.cfg, client.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](c)
 	if _, err := h.Patch(w.t.Context(), types.NamespacedName{Name: "shop-operator"}, types.JSONPatchType, []byte(patch), client.FieldOwner(manager)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -84,16 +90,18 @@ func (w *world) seconds() (all []int32) {
 
 func inWorld(t *testing.T, do func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		api := sim.New(sim.Options{})
 		known := runtime.NewScheme()
 		if err := scheme.AddToScheme(known); err != nil {
 			t.Fatal(err)
 		}
-		c, err := client.New(api.Config(), client.Options{Scheme: known, Strict: true})
+		cfg := sim.New(t, known)
+		c, err := client.New(cfg, client.Options{Scheme: known, Strict: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		do(&world{t: t, api: api, c: c})
+		w := &world{t: t, c: c, cfg: cfg}
+		w.to = slog.NewTextHandler(&w.log, nil)
+		do(w)
 	})
 }
 
@@ -106,6 +114,7 @@ const (
 // one event that names its field manager.
 func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		hooks, stop := w.register(one)
 		defer stop()
 		if err := hooks.Check(t.Context()); err != nil || len(w.seconds()) != 1 {
@@ -141,6 +150,7 @@ func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 // TestRegister_DoesNotFightAtFullSpeed: a tool that changes it again and again gets a slow answer.
 func TestRegister_DoesNotFightAtFullSpeed(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		_, stop := w.register(one)
 		defer stop()
 		before := w.mutating().Generation
@@ -159,6 +169,7 @@ func TestRegister_DoesNotFightAtFullSpeed(t *testing.T) {
 // TestRegister_DuringARollout: replicas of two versions do not fight, and the one that stays wins.
 func TestRegister_DuringARollout(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		first, stopFirst := w.register(one)
 		_, stopSecond := w.register(one, two)
 		defer stopSecond()
@@ -181,6 +192,7 @@ func TestRegister_DuringARollout(t *testing.T) {
 // TestRegister_RemovesWebhooksOfAnOlderVersion: also if another field owner has written their CA.
 func TestRegister_RemovesWebhooksOfAnOlderVersion(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		_, stop := w.register(one, two)
 		w.patch("certs", `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Cg=="},{"op":"add","path":"/webhooks/1/clientConfig/caBundle","value":"Cg=="}]`)
 		synctest.Wait()
@@ -201,6 +213,7 @@ func TestRegister_RemovesWebhooksOfAnOlderVersion(t *testing.T) {
 // TestRegister_AMissingCRDIsNamed: conversion waits for the CRD.
 func TestRegister_AMissingCRDIsNamed(t *testing.T) {
 	inWorld(t, func(w *world) {
+		t := w.t
 		hooks := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "a", Name: "b"}, Register: true})
 		webhook.Convert(hooks, fromAlpha, toAlpha)
 		if err := hooks.Check(t.Context()); err == nil || err.Error() != "CustomResourceDefinition shops.shops.example.com is not applied yet" {

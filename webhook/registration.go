@@ -35,6 +35,11 @@ func (o Options) Validate() error {
 	case o.URL != "" && (err != nil || to.Scheme != "https" || to.Host == "" || to.RawQuery != "" || to.Fragment != "" || to.User != nil):
 		wrong = append(wrong, fmt.Errorf("webhook.Options.URL: %q is not like https://HOST:PORT", o.URL))
 	}
+	if len(wrong) == 0 && o.managed() {
+		if err := o.certificates().Validate(); err != nil {
+			wrong = append(wrong, fmt.Errorf("webhook.Options.Certificates: %w", err))
+		}
+	}
 	return errors.Join(wrong...)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // Options configures New. Name, Scheme and one of Service and URL are required.
@@ -39,6 +40,11 @@ type Options struct {
 	// Server configures the server. Default: port 9443, HTTP/1.1 only as in other operators, and
 	// certificates of our own unless it has files.
 	Server server.Options
+	// Certificates configures the certificates that the process manages, see package webhook/certs.
+	// Defaults: the Secret NAME-webhook-ca in the namespace of Service, or in the namespace default
+	// with URL; the host of Service or URL; the objects of Manifests. Not used if Server has a
+	// certificate.
+	Certificates certs.Options
 	// Register applies the registrations at the start and restores them. Default: false, apply
 	// Manifests with the deployment.
 	Register bool
@@ -74,6 +80,7 @@ type Registration struct {
 type Webhooks struct {
 	o     Options
 	added chan struct{} // has an element when a webhook was added too late
+	certs *certs.Certs  // nil: the server has certificates of its own
 
 	mu         sync.RWMutex         // guards what follows
 	endpoints  map[string]*endpoint // by path
@@ -83,11 +90,14 @@ type Webhooks struct {
 	wrong      []error
 	missing    map[string]error // the registrations that were looked at; nil is in place
 	running    bool
+	hooks      *hook.Webhook
 }
 
 // New makes webhooks. It starts nothing. Validate returns the mistakes of the options.
 func New(o Options) *Webhooks {
-	return &Webhooks{o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{}}
+	w := &Webhooks{o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{}}
+	w.certs = w.newCertificates()
+	return w
 }
 
 // Validate returns the mistakes of the options and of the calls that added webhooks.
@@ -139,12 +149,20 @@ func (w *Webhooks) endpoint(path string) *endpoint {
 func (w *Webhooks) Server() server.Options {
 	o := w.o.Server
 	o.DisableHTTP2 = true // CVE-2023-44487: a client without a certificate could open many streams
+	if w.certs != nil {
+		o.GetCertificate = w.certs.GetCertificate
+	}
 	return o
 }
 
 // Handler implements manager.Webhooks. The handler serves each webhook at a path that is its name,
 // such as /validate.websites.web.example.com. It answers also for webhooks that are added later.
-func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler { return newHandler(w, hooks) }
+func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
+	w.mu.Lock()
+	w.hooks = hooks
+	w.mu.Unlock()
+	return newHandler(w, hooks)
+}
 
 // Run implements manager.Webhooks. It returns an error if a webhook is added while it runs.
 func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
@@ -156,11 +174,14 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
 	if w.o.Register {
-		wg.Go(func() { w.register(ctx, c, r) })
+		running.Go(func() { w.register(ctx, c, r) })
+	}
+	if w.certs != nil {
+		running.Go(func() { _ = w.certs.Run(ctx, c, r) }) // Validate has reported its errors
 	}
 	select {
 	case <-ctx.Done():
@@ -170,5 +191,12 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 }
 
-// Check implements manager.Webhooks.
-func (w *Webhooks) Check(ctx context.Context) error { return w.checkRegistrations() }
+// Check implements manager.Webhooks. It names each registration and each bundle that is not in
+// place.
+func (w *Webhooks) Check(ctx context.Context) error {
+	err := w.checkRegistrations()
+	if w.certs == nil {
+		return err
+	}
+	return errors.Join(err, w.certs.Check(ctx))
+}

@@ -3,12 +3,10 @@
 
 package sim
 
-import (
-	"testing"
-)
+import "testing"
 
-// TestV1_EachFieldOfACRDNeedsAType: like the real server, the sim refuses a schema without types. It
-// reports equal schemas once. In examples/website, TestYourCluster compares both servers.
+// TestV1_EachFieldOfACRDNeedsAType: like the real server, the sim refuses a schema without types.
+// It reports equal schemas once. In examples/website, TestYourCluster compares both servers.
 func TestV1_EachFieldOfACRDNeedsAType(t *testing.T) {
 	good := map[string]any{"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object"}}}
 	bad := map[string]any{"type": "object", "properties": map[string]any{"spec": map[string]any{}}}

@@ -204,6 +204,7 @@ func (w *stream) Read(p []byte) (int, error) {
 		if w.answers.resolve(w.request.http.Context(), err) {
 			continue
 		}
+		w.answers = nil
 		if w.frames.Len() > 0 || w.ended {
 			continue
 		}
@@ -283,7 +284,6 @@ func (w *stream) show(objects ...*unstructured.Unstructured) error {
 	if p := (*pending)(nil); errors.As(err, &p) {
 		return err
 	}
-	w.answers = nil
 	if err != nil {
 		w.fail(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// BenchmarkCycle measures create-get-update-delete cycles of a ConfigMap on both servers, and prints
-// the ratio.
+// BenchmarkCycle measures create-get-update-delete cycles of a ConfigMap on both servers, and
+// prints the ratio.
 func BenchmarkCycle(b *testing.B) {
 	host, client := plain.start(b)
 	real := &side{host: host, client: client, real: true}

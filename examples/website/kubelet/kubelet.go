@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -38,7 +37,7 @@ func New(cfg *rest.Config, log *slog.Logger) *manager.Manager {
 	r := &reconciler{pods: cache.For[*corev1.Pod](mgr.Cache()), client: mgr.Client()}
 	c := controller.New("kubelet", r, controller.Options{})
 	c.Watch(source.Kind(r.pods, handler.Self(), handler.Where(func(_, pod *corev1.Pod) bool {
-		return pod != nil && pod.Labels["app.kubernetes.io/managed-by"] == operator.Name
+		return pod != nil && pod.Labels["app.kubernetes.io/name"] == "website"
 	})))
 	mgr.Add(c)
 	return mgr

@@ -19,14 +19,14 @@ import (
 	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
-// Certificates returns Setpoint's options for certificates that rotate every 3 seconds.
+// Certificates returns Setpoint's options for certificates that rotate every 4 seconds.
 func Certificates(namespace string) certs.Options {
 	return certs.Options{
 		Secret: types.NamespacedName{Namespace: namespace, Name: "lamps-ca"}, DNSNames: []string{"127.0.0.1"},
 		Targets: func() []certs.Target {
 			return []certs.Target{{Kind: certs.Validating, Name: Configuration}, {Kind: certs.CustomResourceDefinition, Name: Definition}}
 		},
-		CALifetime: 6 * time.Second, LeafLifetime: 6 * time.Second, Skew: 100 * time.Millisecond, Propagation: 500 * time.Millisecond,
+		CALifetime: 8 * time.Second, LeafLifetime: 8 * time.Second, Skew: 100 * time.Millisecond, Propagation: 1500 * time.Millisecond,
 	}
 }
 

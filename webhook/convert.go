@@ -280,7 +280,7 @@ func convertWith(ctx context.Context, convert func(from, to client.Object) error
 		return err
 	}
 	after := metaOf(to)
-	if after.Name != "" || after.UID != "" { // else the function has replaced the whole object
+	if !reflect.DeepEqual(*after, metav1.ObjectMeta{}) { // else the function has replaced the whole object
 		before.Labels, before.Annotations = after.Labels, after.Annotations
 	}
 	*after = *before

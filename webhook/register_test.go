@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -35,10 +36,14 @@ type world struct {
 	to  slog.Handler // log
 }
 
+// noCertificates is a server for which the process manages no certificates.
+var noCertificates = server.Options{CertDir: "unused"}
+
 // register runs webhooks with Register until the bubble ends. names are those of its defaulters.
 func (w *world) register(names ...string) (hooks *webhook.Webhooks, stop func()) {
 	hooks = webhook.New(webhook.Options{
 		Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "shop-system", Name: "shop-webhook"}, Register: true,
+		Server: noCertificates,
 	})
 	for _, name := range names {
 		webhook.Default(hooks, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name})

@@ -103,7 +103,8 @@ var documented = []exception{
 	{"Of the other rules of built-in kinds there are these", acceptsMore},
 	{"Garbage collection and namespace deletion happen in one step right after the request", settlesLater},
 	{"Their order is fixed: dependents in the order of their creation", keepsOwners},
-	{"OpenAPI, /metrics, /logs and the list of paths are not supported", isUnsupported},
+	{"OpenAPI v3 describes group versions only", describesLess},
+	{"OpenAPI v2, /metrics, /logs and the list of paths are not supported", isUnsupported},
 	{"An apply of a custom object with empty metadata always makes a version", appliesEmptyMetadata},
 	{"the immutable fields of Pods (without the diff that ends the real message)", lacksDiff},
 }
@@ -155,6 +156,10 @@ func keepsOwners(_ step, real, sim *response) bool {
 // settlesLater reports whether the step deletes a namespace, which the real server empties later.
 func settlesLater(one step, _, _ *response) bool {
 	return one.method == http.MethodDelete && plural(one.target) == "namespaces"
+}
+
+func describesLess(one step, _, _ *response) bool {
+	return strings.HasPrefix(one.target, "/openapi/v3")
 }
 
 func isUnsupported(_ step, _, sim *response) bool { return sim.Status == http.StatusNotImplemented }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // load sends requests at a fixed rate. Each needs the conversion webhook, and every second one also
@@ -87,7 +88,7 @@ func (l *load) first(ctx context.Context) error {
 			if !apierrors.IsInternalError(err) && !apierrors.IsNotFound(err) && !apierrors.IsServiceUnavailable(err) && !strings.Contains(err.Error(), "webhook") {
 				return err
 			}
-			time.Sleep(100 * time.Millisecond) // a new CRD and new bundles are not observable
+			_ = run.Sleep(ctx, 100*time.Millisecond) // a new CRD and new bundles are not observable
 		}
 	}
 	return nil

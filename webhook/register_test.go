@@ -219,7 +219,7 @@ func TestRegister_RemovesWebhooksOfAnOlderVersion(t *testing.T) {
 func TestRegister_AMissingCRDIsNamed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		t := w.t
-		hooks := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "a", Name: "b"}, Register: true})
+		hooks := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "a", Name: "b"}, Register: true, Server: noCertificates})
 		webhook.Convert(hooks, fromAlpha, toAlpha)
 		if err := hooks.Check(t.Context()); err == nil || err.Error() != "CustomResourceDefinition shops.shops.example.com is not applied yet" {
 			t.Errorf("before Run: %v", err)

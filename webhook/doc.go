@@ -47,11 +47,6 @@
 // Without files in Options.Server, the process manages its certificates: see package
 // webhook/certs.
 //
-// # Guarantees
-//
-//   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
-//     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
-//
 // # Concurrency
 //
 // All methods and functions are safe for concurrent use.
@@ -62,4 +57,6 @@
 //     within the API server's timeout. The answer leaves the decision to the failure policy.
 //   - A4: A stop lets requests finish. The contexts of requests in flight stay alive until the
 //     grace time ends, and their answers are sent.
+//   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
+//     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
 package webhook

@@ -450,6 +450,7 @@ func TestAWebhookThatIsAddedTooLateStopsTheManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOperator(t, newAPI())
 		o.start(t)
+		synctest.Wait()
 		<-o.Ready()
 		o.validating(func(context.Context, *Thing) error { return nil })
 		err := <-o.ended

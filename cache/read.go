@@ -17,8 +17,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there when
-// the read's context ends. It does not depend on the object: try again.
+// ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there
+// when the read's context ends. It does not depend on the object: try again.
 var ErrNotSynced = errors.New("not synced")
 
 // Get returns a copy of one object, or nil and an error. For an object that does not exist, or that

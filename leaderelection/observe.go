@@ -129,7 +129,7 @@ type Observed struct {
 
 	// Only the elector's goroutine uses these.
 	authors authors
-	rival   rival                 // a holder with our identity, which client-go would take for itself
+	rival   rival                 // with our identity, which client-go would take for itself
 	last    *coordinationv1.Lease // the last answer; never changed
 	left    *term.Handover        // from the last holder, or nil
 	ours    bool                  // this process holds the record as last read or written

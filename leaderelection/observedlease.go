@@ -190,7 +190,7 @@ func (o *Observed) release(ctx context.Context, write func(context.Context) (*co
 	return written, err
 }
 
-// stamped adds the last writes of the term to a release, and removes those of earlier terms.
+// stamped adds the last writes of the term to a release, and removes the writes of earlier terms.
 func (o *Observed) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	t := o.current.Load()
 	if holderOf(l) != "" || t == nil || l.Spec.RenewTime == nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// TestM3_AServerThatHangsWhileEventsWait: shortly before the stop, the API server ceases
-// to answer, also for the Lease. The stop keeps the grace time, and each event is sent or reported as dropped.
+// TestM3_AServerThatHangsWhileEventsWait: shortly before the stop, the API server ceases to answer,
+// also for the Lease. The stop keeps the grace time, and each event is sent or reported as dropped.
 func TestM3_AServerThatHangsWhileEventsWait(t *testing.T) {
 	for name, option := range map[string]func(*manager.Options){"elected": elected, "alone": func(*manager.Options) {}} {
 		t.Run(name, func(t *testing.T) {

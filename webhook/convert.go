@@ -271,7 +271,8 @@ func (w *Webhooks) newObject(kind schema.GroupVersionKind) (client.Object, error
 	return obj, nil
 }
 
-// convertWith runs a user's function with a copy of the metadata, and restores what it must not change.
+// convertWith runs a user's function with a copy of the metadata, and restores what it must not
+// change.
 func convertWith(ctx context.Context, convert func(from, to client.Object) error, from, to client.Object) (err error) {
 	defer recovered(ctx, &err)
 	before := metaOf(from).DeepCopy()
@@ -280,7 +281,7 @@ func convertWith(ctx context.Context, convert func(from, to client.Object) error
 		return err
 	}
 	after := metaOf(to)
-	if !reflect.DeepEqual(*after, metav1.ObjectMeta{}) { // else the function has replaced the whole object
+	if !reflect.DeepEqual(*after, metav1.ObjectMeta{}) { // else the whole object was replaced
 		before.Labels, before.Annotations = after.Labels, after.Annotations
 	}
 	*after = *before

@@ -54,7 +54,7 @@ func defaulter[T client.Object](k kind[T], set func(ctx context.Context, obj T) 
 		if err := set(ctx, obj); err != nil {
 			return nil, err
 		}
-		obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // set may have replaced the struct
+		obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // set may replace the struct
 		after, err := json.Marshal(obj)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the object that the function has changed: %w", err)

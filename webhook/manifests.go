@@ -31,7 +31,7 @@ import (
 //   - the objects of Policy.
 //
 // They have no caBundle. It belongs to whatever writes it: package webhook/certs, or cert-manager.
-// The error is that of Validate.
+// It returns the error of Validate.
 //
 // Each webhook ignores the namespace of Options.Service, so that the operator's own Pods, Secrets
 // and Services need no webhook to come back. Other namespaces, such as kube-system, are included:

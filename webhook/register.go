@@ -58,8 +58,8 @@ func (w *Webhooks) register(ctx context.Context, c *client.Client, rec *events.R
 	}
 }
 
-// registered returns the manifests. A configuration without webhooks is among them, so that those
-// of an older version of the operator are removed.
+// registered returns the manifests. A configuration without webhooks is among them, so that the
+// webhooks of an older version of the operator are removed.
 func (w *Webhooks) registered() []*unstructured.Unstructured {
 	objects := w.manifests()
 	for _, kind := range []string{mutatingKind.Kind, validatingKind.Kind} {

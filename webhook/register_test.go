@@ -39,7 +39,8 @@ type world struct {
 // noCertificates is a server for which the process manages no certificates.
 var noCertificates = server.Options{CertDir: "unused"}
 
-// register runs webhooks with Register until the bubble ends. names are those of its defaulters.
+// register runs webhooks with Register until the bubble ends. names are the names of its
+// defaulters.
 func (w *world) register(names ...string) (hooks *webhook.Webhooks, stop func()) {
 	hooks = webhook.New(webhook.Options{
 		Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "shop-system", Name: "shop-webhook"}, Register: true,

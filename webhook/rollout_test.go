@@ -133,8 +133,8 @@ func pemOf(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
-// TestA5_OnTheRealServer: kube-apiserver accepts the manifest, and each version of the objects, also
-// in lists. Its message about a failure names the object.
+// TestA5_OnTheRealServer: kube-apiserver accepts the manifest, and each version of the objects,
+// also in lists. Its message about a failure names the object.
 func TestA5_OnTheRealServer(t *testing.T) {
 	ctx, c := realServer(t)
 	served := httptest.NewTLSServer(converting().Handler(&hook.Webhook{}))

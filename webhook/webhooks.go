@@ -57,8 +57,8 @@ type Registration struct {
 	// Name is the name of the webhook. Default: VERB.RESOURCE.GROUP, such as
 	// validate.websites.web.example.com.
 	Name string
-	// Rules are the operations and resources. Default: those of the Go type and of the Validator's
-	// functions; create and update for Default.
+	// Rules are the operations and resources. Default: the resource of the Go type, with the
+	// operations of the Validator's functions; create and update for Default.
 	Rules []admissionregistrationv1.RuleWithOperations
 	// FailurePolicy applies if the call fails. Default: Fail.
 	FailurePolicy admissionregistrationv1.FailurePolicyType

@@ -161,8 +161,8 @@ func (r *Request) user() authenticationv1.UserInfo {
 	return user
 }
 
-// admission returns the response of an AdmissionReview. A v1beta1 review has the same fields, of
-// which the server checks fewer.
+// admission returns the response of an AdmissionReview. The server checks fewer fields of a
+// v1beta1 review.
 func (a answer) admission(mutates bool) (*admissionv1.AdmissionResponse, error) {
 	review := &admissionv1.AdmissionReview{}
 	if err := a.decode(review); err != nil {

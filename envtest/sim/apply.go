@@ -58,9 +58,9 @@ func (s *Server) appliedLocked(p *patch, t *table, old *unstructured.Unstructure
 	return u, nil
 }
 
-// emptyMetadata names the empty lists and maps in the metadata of an applied custom object. The real
-// server stores them and hides them from reads. So this apply and the next write make a version,
-// although nothing seems to change.
+// emptyMetadata names the empty lists and maps in the metadata of an applied custom object. The
+// real server stores them and hides them from reads. So this apply and the next write make a
+// version, although nothing seems to change.
 func emptyMetadata(t *table, u *unstructured.Unstructured) string {
 	if t.builtIn {
 		return ""

@@ -95,8 +95,8 @@
 //   - Of a webhook configuration, overlaps such as a/* and */b, and expressions, are not checked.
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
 //   - An address or a node port that a Service names may be taken already.
-//   - An apply in another version than the earlier ones of its manager keeps their fields. Any other
-//     write removes the managedFields entries of other versions.
+//   - An apply in another version than the earlier ones of its manager keeps their fields. Any
+//     other write removes the managedFields entries of other versions.
 //   - An apply of a custom object with empty metadata always makes a version. In the real server
 //     that depends on its cache.
 //   - The managedFields of a CustomResourceDefinition also name its structs. A request must have

@@ -55,7 +55,7 @@ func TestManagedEntriesAreThoseOfUnstructured(t *testing.T) {
 }
 
 // TestFieldManagersSkipWhatHasNoOwner compares the managedFields of an object without the metadata
-// that ownable leaves out with those of the whole object.
+// that ownable leaves out with the ones in the whole object.
 func TestFieldManagersSkipWhatHasNoOwner(t *testing.T) {
 	c := codec{kind: ConfigMaps.gvk(), typed: true}
 	converter, err := c.typeConverter()

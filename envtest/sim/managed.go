@@ -46,8 +46,8 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 	return setManagedEntries(obj, is.entries)
 }
 
-// manageConvertedLocked is manageLocked for a kind with a conversion webhook. It returns the error of
-// a pending conversion.
+// manageConvertedLocked is manageLocked for a kind with a conversion webhook. It returns the error
+// of a pending conversion.
 func (s *Server) manageConvertedLocked(r *Request, fields *managedfields.FieldManager, live, obj *unstructured.Unstructured) error {
 	if _, err := fields.Update(live, obj.DeepCopy(), r.fieldManager()); err != nil {
 		if pends := s.unansweredLocked(); pends != nil {

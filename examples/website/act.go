@@ -96,7 +96,7 @@ func (d *demo) standIn(ctx context.Context, c *client.Client) (func(context.Cont
 		if err != nil {
 			return nil, fmt.Errorf("looking for nodes: %w", err)
 		}
-		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil // a node, so a kubelet
+		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
 	}
 	d.table.row("no kubelet", "no node, so no server really runs: a stand-in reports each as ready")
 	if d.sim != nil {

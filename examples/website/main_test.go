@@ -199,7 +199,7 @@ func TestYourCluster(t *testing.T) {
 				"spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields, " +
 				"spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root]"},
 		} {
-			for _, place := range [][]string{{"-kubeconfig", kubeconfig}, {"-once"}} { // -once: on the sim
+			for _, place := range [][]string{{"-kubeconfig", kubeconfig}, {"-once"}} {
 				code, _, stderr := execute(t.Context(), append(place, "-crd", file)...)
 				if code != exitFailure {
 					t.Errorf("%s: exit status %d", file, code)

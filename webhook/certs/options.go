@@ -61,8 +61,8 @@ func (k Kind) gvk() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: string(k)}
 }
 
-// Target is an object with bundles: those of all webhooks of a configuration, or that of a
-// CustomResourceDefinition's conversion.
+// Target is an object with bundles: a configuration, with one for each of its webhooks, or a
+// CustomResourceDefinition, with one for its conversion.
 type Target struct {
 	Kind Kind
 	Name string

@@ -6,7 +6,7 @@ package certs
 import "time"
 
 const (
-	quickResets  = 3               // so many resets in a row are undone at once
+	quickResets  = 3               // resets in a row that are undone at once
 	longestDelay = 5 * time.Minute // of later ones
 	resetsForget = 10 * time.Minute
 )

@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// TestA1_EveryHandshakeSucceedsThroughRotationsAndKills runs three replicas, one of which is killed
-// and replaced every 10 rotations.
+// TestA1_EveryHandshakeSucceedsThroughRotationsAndKills runs three replicas. One is killed and
+// replaced every 10 rotations.
 func TestA1_EveryHandshakeSucceedsThroughRotationsAndKills(t *testing.T) {
 	rotations := 60
 	if os.Getenv("SETPOINT_FULL") != "" {

@@ -49,7 +49,8 @@ func TestBundle_AResetIsRestoredAndNamesTheFieldManager(t *testing.T) {
 	}
 }
 
-// TestBundle_ARemovalHasNoFieldManager removes the field, which leaves no trace of the field manager.
+// TestBundle_ARemovalHasNoFieldManager removes the field. The field manager leaves
+// no trace.
 func TestBundle_ARemovalHasNoFieldManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -151,7 +152,7 @@ func TestHooks_CertificateIsCalledForEachCAAndLeaf(t *testing.T) {
 		r := w.start(o)
 		w.pass(18 * time.Minute)
 		r.stop()
-		if len(cas) != 2 || len(leaves) != 5 { // after 0, 5, 10 and 15 minutes, and with the second CA
+		if len(cas) != 2 || len(leaves) != 5 { // after 0, 5, 10, 15 minutes and with the second CA
 			t.Errorf("%d CAs and %d leaves in 18 minutes", len(cas), len(leaves))
 		}
 	})

@@ -76,7 +76,7 @@ func options() Options {
 	}
 }
 
-// world is a simulated API server with replicas, in a bubble. Its handshakes are those of API
+// world is a simulated API server with replicas, in a bubble. It makes the handshakes of API
 // servers that lag behind the stored bundles.
 type world struct {
 	t       *testing.T

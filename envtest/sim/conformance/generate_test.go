@@ -92,7 +92,7 @@ func (g *generator) step() {
 	}
 }
 
-// extra adds a request that is rarer than those of step.
+// extra adds a request that step does not make, because it is rarer.
 func (g *generator) extra(kind, of string) {
 	namespaced := kind != "beacons"
 	switch g.IntN(5) {

@@ -65,7 +65,8 @@ func (s symbols) learn(body any) {
 			s.symbol("uid", uid)
 		}
 		name, _ := v["name"].(string)
-		if details, _ := v["details"].(map[string]any); details != nil { // a refused object with a generated name
+		// A refused object may have a generated name.
+		if details, _ := v["details"].(map[string]any); details != nil {
 			if refused, _ := details["name"].(string); generated.MatchString(refused) {
 				s.symbol("name", refused)
 			}

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// ownerKinds are the kinds of generated owners and dependents. A script has one of them: the garbage
-// collector may see changes of two kinds in another order.
+// ownerKinds are the kinds of generated owners and dependents. A script has one of them: the
+// garbage collector may see changes of two kinds in another order.
 var ownerKinds = []string{"configmaps", "secrets", "widgets"}
 
 // generateOwners returns the script of a seed: objects that own each other, changes, and SETTLE
@@ -113,8 +113,8 @@ func (g *generator) namespace() {
 	g.add("GET", "/api/v1/namespaces/{ns}-x/"+notRootCA, "")
 }
 
-// settle waits by watching until the real server's objects are those of the sim, which has settled
-// already. It returns the differences that remain when patience ends.
+// settle waits by watching until the real server's objects equal the objects of the sim, which has
+// settled already. It returns the differences that remain when patience ends.
 func settle(ctx context.Context, real, sim *side, target string) ([]string, error) {
 	lists := strings.Split(target, ",")
 	want := map[string]any{}
@@ -162,7 +162,8 @@ func (s *side) state(ctx context.Context, target string) (objects any, version s
 		meta, _ := object["metadata"].(map[string]any)
 		delete(meta, "resourceVersion")
 		if meta["deletionTimestamp"] != nil {
-			delete(meta, "ownerReferences") // which of them are left depends on the order of deletions
+			// The order of deletions decides which of them are left.
+			delete(meta, "ownerReferences")
 			delete(meta, "managedFields")
 		}
 	}

@@ -281,7 +281,8 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {
 		unstructured.RemoveNestedField(answer, "metadata", field)
 	}
-	if answer["apiVersion"] != "crd.dev/v1" { // the sim does not keep the entries of several versions
+	// The sim does not keep the entries of several versions.
+	if answer["apiVersion"] != "crd.dev/v1" {
 		unstructured.RemoveNestedField(answer, "metadata", "managedFields")
 	}
 	sortCauses(answer)

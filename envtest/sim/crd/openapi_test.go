@@ -28,7 +28,8 @@ func compareOpenAPI(t *testing.T, real, fake *rest.Config) {
 		t.Fatal(err)
 	}
 	var want any
-	for begin := time.Now(); time.Since(begin) < 15*time.Second; { // it is published a while after the kind
+	// It is published a while after the kind.
+	for begin := time.Now(); time.Since(begin) < 15*time.Second; {
 		if want, err = openAPIDocument(t, real); err == nil || !apierrors.IsNotFound(err) && !errors.As(err, new(*openapi3.GroupVersionNotFoundError)) {
 			break
 		}

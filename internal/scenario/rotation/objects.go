@@ -46,7 +46,7 @@ var (
 	lamps          = kind("rotation.example.com", "v1alpha1", "Lamp")
 )
 
-// install creates the objects. url is that of the balancer.
+// install creates the objects. url leads to the balancer.
 func install(ctx context.Context, c *client.Client, url string) error {
 	for kind, text := range map[schema.GroupVersionKind]string{definitions: definition, configurations: configuration} {
 		u := &unstructured.Unstructured{}
@@ -107,7 +107,7 @@ func Handler() http.Handler {
 		}
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}) // the client sees it
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
 	})
 }
 

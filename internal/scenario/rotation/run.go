@@ -27,7 +27,7 @@ type Options struct {
 	// HOST:PORT" when it serves, answers with Handler, and ends when its standard input ends.
 	Contestant string
 	Command    func() *exec.Cmd
-	// Replicas is the number of processes, Rate that of requests in a second.
+	// Replicas is the number of processes, Rate the number of requests in a second.
 	Replicas, Rate int
 	// Rotations is when Run ends. One replica is killed every KillEvery rotations.
 	Rotations, KillEvery int

@@ -157,7 +157,7 @@ func reviewOfDeployment() (body []byte, size int, err error) {
 	}
 	d.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "apps/v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:template":{"f:spec":{"f:containers":{` + strings.TrimSuffix(fields, ",") + `}}}}}`)},
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{"f:spec":{"f:containers":{` + strings.TrimSuffix(fields, ",") + `}}}}}`),
 	}}
 	object, err := json.Marshal(d)
 	if err != nil {

@@ -301,7 +301,7 @@ func (c *Cluster) waitConfigured(ctx context.Context, of schema.GroupVersionReso
 			return nil
 		}
 		if ended := pause(ctx, betweenTries); ended != nil {
-			return fmt.Errorf("envtest: the API server does not use the new %s yet; the last answer to a probe was %v: %w", of.Resource, err, ended)
+			return fmt.Errorf("envtest: the API server does not use the new %s yet; the last answer to a probe was %w: %w", of.Resource, err, ended)
 		}
 	}
 }

@@ -87,16 +87,17 @@ func install(t *testing.T, c kubernetes.Interface, address string, ca []byte) {
 
 // validateMap rejects, warns, panics or hangs as the data asks for.
 func validateMap(ctx context.Context, o *corev1.ConfigMap) error {
-	switch r := webhook.RequestOf(ctx); {
-	case o.Data["ask"] == "warn":
+	r := webhook.RequestOf(ctx)
+	switch o.Data["ask"] {
+	case "warn":
 		webhook.Warn(ctx, "%s by %s is old, dry run: %t", r.Name, r.UserInfo.Username, *r.DryRun)
-	case o.Data["ask"] == "reject":
+	case "reject":
 		return field.ErrorList{field.Invalid(field.NewPath("data", "ask"), "reject", "must be kind"), field.Required(field.NewPath("data", "more"), "")}.ToAggregate()
-	case o.Data["ask"] == "forbid":
+	case "forbid":
 		return errors.New("maps are closed")
-	case o.Data["ask"] == "panic":
+	case "panic":
 		panic("asked for")
-	case o.Data["ask"] == "hang":
+	case "hang":
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -4,7 +4,6 @@
 package webhook
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 
@@ -110,7 +109,7 @@ func later(e, than *metav1.ManagedFieldsEntry) bool {
 func fieldsOf(e *metav1.ManagedFieldsEntry) *fieldSet {
 	set := &fieldpath.Set{}
 	if e.FieldsV1 != nil {
-		_ = set.FromJSON(bytes.NewReader(e.FieldsV1.Raw)) // the API server's own; else no fields
+		_ = set.FromJSON(e.FieldsV1.GetRawReader()) // the API server's own; else no fields
 	}
 	return &fieldSet{set}
 }

@@ -96,7 +96,7 @@ func managed(u *unstructured.Unstructured) *managedBy {
 			if err != nil {
 				return &managedBy{u, nil}
 			}
-			entries[i].FieldsV1 = &metav1.FieldsV1{Raw: raw}
+			entries[i].FieldsV1 = metav1.NewFieldsV1(string(raw))
 		}
 	}
 	return &managedBy{u, entries}

@@ -103,7 +103,7 @@ func evictionOptions(e *policyv1.Eviction, dryRun []string) (*metav1.DeleteOptio
 	case len(own) == 0:
 		e.DeleteOptions.DryRun = dryRun
 	case len(dryRun) > 0 && !slices.Equal(own, dryRun):
-		return nil, fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", dryRun, own) //nolint:staticcheck // the real words
+		return nil, fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", dryRun, own)
 	}
 	return e.DeleteOptions, nil
 }

@@ -206,7 +206,7 @@ func (g *goTypes) structured(property *spec.Schema, t reflect.Type, name, field 
 	if !ok || of.Map == nil {
 		return
 	}
-	known, ok := of.Map.FindField(field)
+	known, ok := of.FindField(field)
 	if !ok {
 		return
 	}

@@ -223,7 +223,7 @@ func TestV5_AnUnreachableWebhookNamesTheRemedy(t *testing.T) {
 }
 
 func asStatus(err error, into *apierrors.APIStatus) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // client-go does not wrap it
+	status, ok := err.(apierrors.APIStatus)
 	*into = status
 	return ok
 }

@@ -205,7 +205,7 @@ func TestV1_AnApplyOfTheScaleOwnsTheReplicas(t *testing.T) {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for _, entry := range d.ManagedFields {
-		if strings.Contains(string(entry.FieldsV1.Raw), `"f:replicas"`) {
+		if strings.Contains(entry.FieldsV1.GetRawString(), `"f:replicas"`) {
 			owners = append(owners, entry.Manager+" "+entry.Subresource)
 		}
 	}

@@ -43,7 +43,7 @@ func (b *balancer) serve() {
 }
 
 func (b *balancer) forward(near net.Conn) {
-	defer near.Close() //nolint:errcheck // both sides have ended
+	defer near.Close()
 	address := b.pick()
 	if address == "" {
 		return
@@ -53,7 +53,7 @@ func (b *balancer) forward(near net.Conn) {
 	if err != nil {
 		return
 	}
-	defer far.Close() //nolint:errcheck // both sides have ended
+	defer far.Close()
 	var back sync.WaitGroup
 	defer back.Wait()
 	back.Go(func() {

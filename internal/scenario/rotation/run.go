@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	var balancing sync.WaitGroup
 	balancing.Go(b.serve)
 	defer balancing.Wait()
-	defer b.Close() //nolint:errcheck // it is the end
+	defer b.Close()
 	r := &race{o: o, client: c, balancer: b, seen: map[string]bool{}}
 	if err := install(ctx, c, "https://"+b.Addr().String()); err != nil {
 		return result, err

@@ -22,7 +22,14 @@ import (
 func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 	for name, stops := range map[string]func(work context.Context) error{
 		"work that stops at once": func(work context.Context) error { <-work.Done(); return work.Err() },
-		"work that stops late":    func(work context.Context) error { <-work.Done(); time.Sleep(seconds(2.9)); return nil },
+		"work with many contexts": func(work context.Context) error {
+			for range 20_000 { // they end one after another, and take is one of them
+				context.AfterFunc(work, func() {})
+			}
+			<-work.Done()
+			return work.Err()
+		},
+		"work that stops late": func(work context.Context) error { <-work.Done(); time.Sleep(seconds(2.9)); return nil },
 		"work that is refused first": func(context.Context) error {
 			return &term.FencedError{Err: errors.New("the Lease was not renewed in time")}
 		},

@@ -127,7 +127,7 @@ func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
 	err := lead(take, work)
 	if work.Err() != nil {
-		<-take.Done() // a context ends just before those that it contains
+		<-take.Done() // a context ends just before the contexts derived from it
 	}
 	// After a suspension the fence may refuse a request before the timer has ended the contexts.
 	fenced := errors.Is(err, term.ErrFenced) && t.expire()

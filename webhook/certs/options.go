@@ -64,7 +64,9 @@ func (k Kind) gvk() schema.GroupVersionKind {
 // Target is an object with bundles: a configuration, with one for each of its webhooks, or a
 // CustomResourceDefinition, with one for its conversion.
 type Target struct {
+	// Kind is Validating, Mutating or CustomResourceDefinition.
 	Kind Kind
+	// Name is the object's name.
 	Name string
 }
 

@@ -44,7 +44,7 @@ func newAuthority(name string, now time.Time, o *Options) (authority, error) {
 		Subject:   pkix.Name{CommonName: name},
 		NotBefore: now.Add(-o.Skew), NotAfter: now.Add(o.CALifetime),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		IsCA:     true, MaxPathLenZero: true, BasicConstraintsValid: true,
+		IsCA:     true, MaxPathLen: 1, BasicConstraintsValid: true, // 1: its successor, see cross
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -54,8 +54,35 @@ func newAuthority(name string, now time.Time, o *Options) (authority, error) {
 	return authority{id: idOf(der), cert: cert, key: key}, err
 }
 
-// sign makes a server certificate that does not outlive the CA.
-func (a authority) sign(now time.Time, o *Options) (*tls.Certificate, error) {
+// cross returns cross-signed certificates of the CA, one by each other CA that has a key. A client
+// that trusts only another CA verifies a leaf through them.
+func (a authority) cross(all []authority) ([][]byte, error) {
+	var signed [][]byte
+	for _, other := range all {
+		if other.id == a.id || other.key == nil {
+			continue
+		}
+		template := &x509.Certificate{
+			Subject: a.cert.Subject, SubjectKeyId: a.cert.SubjectKeyId, KeyUsage: x509.KeyUsageCertSign,
+			NotBefore: a.cert.NotBefore, NotAfter: earliest(a.cert.NotAfter, other.cert.NotAfter),
+			IsCA: true, MaxPathLenZero: true, BasicConstraintsValid: true,
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, other.cert, a.cert.PublicKey, other.key)
+		if err != nil {
+			return nil, err
+		}
+		signed = append(signed, der)
+	}
+	return signed, nil
+}
+
+// sign makes a server certificate that does not outlive the CA. The cross-signed certificates come
+// with it.
+func (a authority) sign(all []authority, now time.Time, o *Options) (*tls.Certificate, error) {
+	chain, err := a.cross(all)
+	if err != nil {
+		return nil, err
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -87,7 +114,7 @@ func (a authority) sign(now time.Time, o *Options) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, a.verifies(leaf, now, o)
+	return &tls.Certificate{Certificate: append([][]byte{der}, chain...), PrivateKey: key, Leaf: leaf}, a.verifies(leaf, now, o)
 }
 
 // verifies returns an error if a client that trusts the CA would refuse the certificate.

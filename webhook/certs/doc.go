@@ -31,7 +31,9 @@
 //     outlives its CA. So the old CA stays until its last leaf has expired.
 //
 // API servers do not acknowledge a bundle: each has a watch that may lag. Propagation is the time
-// that they get. Choose it longer than the slowest watch that you expect.
+// that they get. An API server that lags longer still verifies the leaf, because replicas also serve
+// the new CA's certificate signed by the old CA ("new with old" in RFC 4210, section 4.4). It
+// refuses only when all CAs of its bundle have expired, by default 45 days after a rotation.
 //
 // A replica decides from live reads. It watches the Secret and the targets, by name, to know when
 // to read. It also reads every 10 minutes, so a failed watch only delays it.
@@ -75,9 +77,10 @@
 // # Guarantees
 //
 //   - A1: rotation never causes a refused request. A served leaf verifies with every bundle that an
-//     API server may use: one that is at most Propagation old, on clocks that differ by at most
-//     Skew. This holds for any number of replicas and for a stop at any moment. It does not hold
-//     after another client resets a bundle, until the API servers have the restored one.
+//     API server may use, on clocks that differ by at most Skew: one that is at most Propagation
+//     old, and an older one while a CA in it is valid and the Secret has that CA's key. This holds
+//     for any number of replicas and for a stop at any moment. It does not hold after another
+//     client resets a bundle, until the API servers have the restored one.
 //   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
 //     certificate in use stays until a better one is verified. Keys appear in no log line, event,
 //     metric or error.

@@ -217,7 +217,7 @@ func (d *driver) use(ctx context.Context, p plan, now time.Time) (wrong []string
 	}
 	ca := p.authorities[p.signer]
 	if ca.id != d.signer || !now.Before(d.renewAt) {
-		leaf, err := ca.sign(now, d.o)
+		leaf, err := ca.sign(p.authorities, now, d.o)
 		if err != nil {
 			d.report.problem(ctx, "leaf", nil, "", fmt.Sprintf("cannot sign a certificate with the CA %s: %s", ca.id, oneLine(err)))
 			return nil

@@ -34,8 +34,8 @@ type Options struct {
 	// Skew is the largest difference between two clocks of replicas and API servers. Certificates
 	// are valid this much earlier. Default: 1 minute.
 	Skew time.Duration
-	// Propagation is how long an API server may use a bundle after it was replaced. Default: 1
-	// minute.
+	// Propagation is how long replicas wait, after all bundles have a new CA, until they sign with
+	// it. API servers that lag longer rely on cross-signed certificates. Default: 1 minute.
 	Propagation time.Duration
 	// FieldOwner owns the bundles, and nothing else. Default: setpoint-webhook-certificates.
 	FieldOwner string

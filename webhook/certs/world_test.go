@@ -84,6 +84,7 @@ type world struct {
 	api     *client.Client
 	secrets *client.Handle[*corev1.Secret]
 	logs    buffer
+	lag     time.Duration // how long an API server may use a bundle that was replaced
 
 	replicas []*replica
 	watches  sync.WaitGroup
@@ -113,7 +114,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		objects = []runtime.Object{configuration(), definition()}
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "website-system"}}
-	w := &world{t: t, cfg: sim.New(t, scheme.Scheme, append(objects, namespace)...), past: map[Target][]stored{}, verified: map[string]bool{}, served: map[string]bool{}}
+	w := &world{t: t, cfg: sim.New(t, scheme.Scheme, append(objects, namespace)...), lag: options().Propagation, past: map[Target][]stored{}, verified: map[string]bool{}, served: map[string]bool{}}
 	w.api = w.newClient()
 	w.secrets = client.For[*corev1.Secret](w.api)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +157,7 @@ func (w *world) record(ctx context.Context, t Target) {
 func (w *world) recent(t Target) []stored {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.past[t]) > 1 && time.Since(w.past[t][1].since) > options().Propagation {
+	for len(w.past[t]) > 1 && time.Since(w.past[t][1].since) > w.lag {
 		w.past[t] = w.past[t][1:]
 	}
 	return w.past[t]

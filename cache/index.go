@@ -112,20 +112,3 @@ func (h *Handle[T]) Owned(ctx context.Context, owner types.UID, o ListOptions) i
 		return i.shared.GetIndexer().ByIndex(byOwner, string(owner))
 	})
 }
-
-func builtInIndexers() toolscache.Indexers {
-	return toolscache.Indexers{
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
-		byOwner: func(obj any) ([]string, error) {
-			o, ok := obj.(Object)
-			if !ok {
-				return nil, nil
-			}
-			var owners []string
-			for _, ref := range o.GetOwnerReferences() {
-				owners = append(owners, string(ref.UID))
-			}
-			return owners, nil
-		},
-	}
-}

@@ -6,6 +6,7 @@ package cache
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -23,6 +24,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
+
+// ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there
+// when the read's context ends. It does not depend on the object: try again.
+var ErrNotSynced = errors.New("not synced")
 
 // informer is a client-go informer with its state.
 type informer struct {
@@ -297,6 +302,23 @@ func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialO
 // byOwner is the index of the UIDs of all owner references. Every informer has it, and client-go's
 // index of namespaces.
 const byOwner = "setpoint.dev/owner"
+
+func builtInIndexers() toolscache.Indexers {
+	return toolscache.Indexers{
+		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
+		byOwner: func(obj any) ([]string, error) {
+			o, ok := obj.(Object)
+			if !ok {
+				return nil, nil
+			}
+			var owners []string
+			for _, ref := range o.GetOwnerReferences() {
+				owners = append(owners, string(ref.UID))
+			}
+			return owners, nil
+		},
+	}
+}
 
 // readable waits for the initial list. It returns an error if the list fails or ctx ends.
 func (i *informer) readable(ctx context.Context) error {

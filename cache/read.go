@@ -5,7 +5,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"reflect"
@@ -16,10 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
-
-// ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there
-// when the read's context ends. It does not depend on the object: try again.
-var ErrNotSynced = errors.New("not synced")
 
 // Get returns a copy of one object, or nil and an error. For an object that does not exist, or that
 // the selectors of the scope exclude, apierrors.IsNotFound is true for the error. An object outside

@@ -132,8 +132,8 @@ func (c *Cluster) Cache() *cache.Cache { return c.cache }
 
 // add registers a cluster, and starts it if the manager runs.
 func (cs *clusters) add(c *Cluster) error {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+	cs.roster.mu.Lock()
+	defer cs.roster.mu.Unlock()
 	if slices.ContainsFunc(cs.all, func(other *Cluster) bool { return other.name == c.name }) {
 		return fmt.Errorf("two clusters are named %q; give each a name of its own", c.name)
 	}
@@ -143,8 +143,8 @@ func (cs *clusters) add(c *Cluster) error {
 
 // forget reports whether the cluster was registered.
 func (cs *clusters) forget(c *Cluster) bool {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+	cs.roster.mu.Lock()
+	defer cs.roster.mu.Unlock()
 	i := slices.Index(cs.all, c)
 	if i < 0 {
 		return false
@@ -154,8 +154,8 @@ func (cs *clusters) forget(c *Cluster) bool {
 }
 
 func (cs *clusters) current() []*Cluster {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+	cs.roster.mu.Lock()
+	defer cs.roster.mu.Unlock()
 	return slices.Clone(cs.all)
 }
 

@@ -3,11 +3,11 @@
 
 package manager
 
-import "sync"
-
 // launcher starts its members when it opens, and later members when they are added.
 type launcher[T any] struct {
-	mu    *sync.Mutex // the roster's; guards the fields below
+	roster *roster
+
+	// The roster's mutex guards these fields.
 	all   []T
 	start func(T) // nil while closed
 }
@@ -20,8 +20,8 @@ func (l *launcher[T]) addLocked(member T) {
 }
 
 func (l *launcher[T]) open(start func(T)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.roster.mu.Lock()
+	defer l.roster.mu.Unlock()
 	l.start = start
 	for _, member := range l.all {
 		start(member)
@@ -30,7 +30,7 @@ func (l *launcher[T]) open(start func(T)) {
 
 // close prevents further members from starting.
 func (l *launcher[T]) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.roster.mu.Lock()
+	defer l.roster.mu.Unlock()
 	l.start = nil
 }

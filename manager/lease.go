@@ -41,14 +41,15 @@ type Lease struct {
 type leases struct {
 	launcher[*Lease]
 
-	dial     func(of *rest.Config) (*client.Client, error) // of nil: the manager's
-	roster   *roster
-	identity string           // the default: that in the first Lease; guarded by mu
-	clients  []*client.Client // of Leases elsewhere; guarded by mu
+	dial func(of *rest.Config) (*client.Client, error) // of nil: the manager's
+
+	// The roster's mutex guards these fields.
+	identity string           // the default: that in the first Lease
+	clients  []*client.Client // of Leases elsewhere
 }
 
 func newLeases(dial func(*rest.Config) (*client.Client, error), r *roster) *leases {
-	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, dial: dial, roster: r}
+	return &leases{launcher: launcher[*Lease]{roster: r}, dial: dial}
 }
 
 // add makes a Lease. The process campaigns for it from Run on. The first one is the main Lease, of
@@ -60,8 +61,8 @@ func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 			return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
 		}
 	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
 	if len(ls.all) > 0 {
 		l.leads = "leading (" + l.String() + ")"
 	}
@@ -75,8 +76,8 @@ func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 // addFree makes a Lease without an elector, which leads at once and without a term on purpose.
 func (ls *leases) addFree() *Lease {
 	l := &Lease{group: newGroup(ls.roster), leads: "leading on every replica", free: true}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
 	ls.addLocked(l)
 	return l
 }
@@ -95,9 +96,9 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	cfg := c.Config()
 	if o.Config != nil {
 		o.Config = cfg // errors name its API server
-		ls.mu.Lock()
+		ls.roster.mu.Lock()
 		ls.clients = append(ls.clients, c)
-		ls.mu.Unlock()
+		ls.roster.mu.Unlock()
 	}
 	if l.elector, err = leaderelection.New(cfg, o); err != nil {
 		return err
@@ -110,8 +111,8 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 
 // sameIdentity returns the first non-empty identity that it gets.
 func (ls *leases) sameIdentity(first string) string {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
 	if ls.identity == "" {
 		ls.identity = first
 	}
@@ -120,17 +121,17 @@ func (ls *leases) sameIdentity(first string) string {
 
 // disconnect closes connections to other clusters.
 func (ls *leases) disconnect(ctx context.Context) {
-	ls.mu.Lock()
+	ls.roster.mu.Lock()
 	clients := slices.Clone(ls.clients)
-	ls.mu.Unlock()
+	ls.roster.mu.Unlock()
 	for _, c := range clients {
 		c.Disconnect(ctx)
 	}
 }
 
 func (ls *leases) elected() []*Lease {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+	ls.roster.mu.Lock()
+	defer ls.roster.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(ls.all), func(l *Lease) bool { return l.elector == nil })
 }
 

@@ -48,7 +48,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {
 		o.Hooks = o.Metrics.Hooks().With(o.Hooks)
 	}
-	m.clusters = &clusters{launcher: launcher[*Cluster]{mu: &m.roster.mu}, hooks: o.Hooks.Cache}
+	m.clusters = &clusters{launcher: launcher[*Cluster]{roster: m.roster}, hooks: o.Hooks.Cache}
 	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report, ""), Client: clientHooks(m.roster)}.With(o.Hooks)
 	m.connect(cfg)
 	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -30,18 +29,18 @@ const (
 // exchange is a request with its answer. It limits how long the handler waits for its client,
 // unlike http.Server's ReadTimeout and WriteTimeout, which limit how long the handler runs.
 type exchange struct {
+	traffic *traffic
 	conn    *conn
 	http2   bool
 	control *http.ResponseController
 	begun   bool // part of the answer was written; only for the handler's goroutine
 
-	mu       *sync.Mutex   // traffic's; guards the fields below
-	stopping *bool         // traffic's: the fields below apply
-	unread   bool          // part of the body is unread
-	over     bool          // the handler has returned or hijacked the connection
-	waited   time.Duration // for the client, since the start of the stop
-	waits    int           // current reads and writes
-	since    time.Time     // when the first of them began, or the stop
+	// The traffic's mutex guards these fields.
+	unread bool          // part of the body is unread
+	over   bool          // the handler has returned or hijacked the connection
+	waited time.Duration // for the client, since the start of the stop
+	waits  int           // current reads and writes
+	since  time.Time     // when the first of them began, or the stop
 }
 
 // startLocked sets the deadlines of a new request and wraps its body.
@@ -59,8 +58,8 @@ func (x *exchange) startLocked(r *http.Request) {
 // enter marks the start of a read or write, leave its end. Both ignore errors: a connection may not
 // support deadlines.
 func (x *exchange) enter(write bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.traffic.mu.Lock()
+	defer x.traffic.mu.Unlock()
 	x.conn.waiting++
 	now := time.Now()
 	if x.waits++; x.waits == 1 {
@@ -68,7 +67,7 @@ func (x *exchange) enter(write bool) {
 	}
 	switch {
 	case x.over: // the connection belongs to the handler
-	case *x.stopping:
+	case x.traffic.stopping:
 		x.limitLocked(slowLimit - x.waited - now.Sub(x.since))
 	case write:
 		_ = x.control.SetWriteDeadline(now.Add(writeTimeout))
@@ -76,10 +75,10 @@ func (x *exchange) enter(write bool) {
 }
 
 func (x *exchange) leave(write bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.traffic.mu.Lock()
+	defer x.traffic.mu.Unlock()
 	x.conn.waiting--
-	if x.waits--; x.waits == 0 && *x.stopping {
+	if x.waits--; x.waits == 0 && x.traffic.stopping {
 		x.waited += time.Since(x.since)
 		// A deadline would end the request while the handler does something else.
 		if !x.over && x.waited < slowLimit {
@@ -88,7 +87,7 @@ func (x *exchange) leave(write bool) {
 		}
 	}
 	// Here, too: with HTTP/2, a write deadline ends the stream.
-	if write && x.http2 && !*x.stopping && !x.over {
+	if write && x.http2 && !x.traffic.stopping && !x.over {
 		_ = x.control.SetWriteDeadline(time.Time{})
 	}
 }
@@ -110,11 +109,11 @@ func (x *exchange) hurryLocked() {
 // finish limits the time of the client after the handler has returned. It aborts an answer that a
 // stop cut short.
 func (x *exchange) finish() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.traffic.mu.Lock()
+	defer x.traffic.mu.Unlock()
 	switch {
 	case x.over:
-	case *x.stopping && x.waited >= slowLimit:
+	case x.traffic.stopping && x.waited >= slowLimit:
 		panic(http.ErrAbortHandler)
 	default:
 		_ = x.control.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -127,8 +126,8 @@ func (x *exchange) finish() {
 // ended clears the deadline after the body was read completely. The deadline would otherwise end
 // the context of the request.
 func (x *exchange) ended() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.traffic.mu.Lock()
+	defer x.traffic.mu.Unlock()
 	if x.unread && !x.over {
 		x.unread = false
 		_ = x.control.SetReadDeadline(time.Time{})
@@ -192,8 +191,8 @@ func (a answer) Flush() { _ = a.FlushError() }
 func (a answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.x.begun = true
 	c, rw, err := a.x.control.Hijack()
-	a.x.mu.Lock()
-	defer a.x.mu.Unlock()
+	a.x.traffic.mu.Lock()
+	defer a.x.traffic.mu.Unlock()
 	a.x.over = a.x.over || err == nil
 	return c, rw, err
 }

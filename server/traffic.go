@@ -121,7 +121,7 @@ func (t *traffic) watched(h http.Handler) http.Handler {
 
 func (t *traffic) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 	c, _ := r.Context().Value(connKey{}).(*conn)
-	return &exchange{mu: &t.mu, stopping: &t.stopping, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
+	return &exchange{traffic: t, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
 }
 
 // answered calls the handler. After a panic it logs the stack and answers with 500.

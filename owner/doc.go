@@ -8,11 +8,10 @@
 //	if err := site.SetController(deployment); err != nil { ... }
 //	_, err := client.For[*appsv1.Deployment](c).Create(ctx, deployment)
 //
-// [Owner.SetController] makes the one controlling owner, which handler.Owner finds. [Owner.Set]
-// makes one of several owners, for handler.AnyOwner. Everything happens in memory: write the object
+// [Owner.SetController] sets the one controlling owner, which handler.Owner finds. [Owner.Set] adds
+// one of several owners, for handler.AnyOwner. Both change the object in memory: write it
 // afterwards. For apply configurations use cache.Handle.OwnerRef.
 //
-// An owner and its objects are in one namespace, or the owner is cluster-scoped. The garbage
-// collector would delete an object that breaks this rule, so it is an error. To clean up objects in
-// other namespaces, use a finalizer.
+// An owner must be cluster-scoped or in the namespace of its objects, because the garbage collector
+// would delete the others. To clean up such objects, use a finalizer.
 package owner

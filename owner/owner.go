@@ -28,18 +28,17 @@ type Kind[T Object] interface {
 	OwnerRef(T) *metav1ac.OwnerReferenceApplyConfiguration
 }
 
-// Owner is an object that may own others. Of and InScheme make one. Its methods change and read the
-// owner references of an object in memory. It is a value; its methods may be called concurrently
-// for different objects.
+// Owner is an object that may own others. Of and InScheme make one. Its methods change and read
+// owner references in memory. They may be called concurrently for different objects.
 type Owner struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName
 	uid  types.UID
-	err  error // a mistake, which Set and SetController return
+	err  error // a mistake, for Set and SetController
 }
 
-// Of returns the owner obj, an object that was read through a handle or a client. Mistakes, such as
-// an object without a UID, are errors of Set and SetController.
+// Of returns obj as an owner. obj must have been read through a handle or a client. Mistakes, such
+// as an object without a UID, are errors of Set and SetController.
 func Of[T Object](kind Kind[T], obj T) Owner {
 	if argument.IsNil(kind) {
 		return Owner{err: errors.New("owner: the kind is nil; give the handle of the owner")}
@@ -47,7 +46,7 @@ func Of[T Object](kind Kind[T], obj T) Owner {
 	return of(kind.GroupVersionKind(), obj)
 }
 
-// InScheme is Of without a handle: the scheme has the kind of obj.
+// InScheme is Of with the kind that the scheme has for obj.
 func InScheme(scheme *runtime.Scheme, obj Object) Owner {
 	if scheme == nil || argument.IsNil(obj) {
 		return Owner{err: errors.New("owner: the scheme or the object is nil")}
@@ -76,19 +75,18 @@ func of(kind schema.GroupVersionKind, obj Object) Owner {
 // Option changes a reference that Set or SetController makes.
 type Option func(*metav1.OwnerReference)
 
-// BlockDeletion sets whether a foreground deletion of the owner waits until the object is gone. The
-// default is true for SetController, and false for Set. If the cluster enforces it, true needs the
-// right to update the subresource finalizers of the owner.
+// BlockDeletion sets whether a foreground deletion of the owner waits until the object is gone.
+// Default: true for SetController, false for Set. With the admission plugin
+// OwnerReferencesPermissionEnforcement, true needs the right to update the owner's finalizers.
 func BlockDeletion(block bool) Option {
 	return func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = &block }
 }
 
-// SetController makes the owner the controlling owner of obj. A reference to the owner, or to a
-// predecessor with the same kind and name, is replaced.
+// SetController makes the owner the controlling owner of obj. It replaces a reference to the owner,
+// or to a predecessor with the same kind and name.
 //
-// The error is an *[AlreadyOwnedError] if obj has another controlling owner. It is also an error if
-// the owner is in another namespace than obj, or if it is in a namespace and obj is cluster-scoped.
-// Then obj is unchanged.
+// The error is an *[AlreadyOwnedError] if obj has another controlling owner. A namespaced owner of
+// an object in another namespace, or in none, is an error, too. Then obj is unchanged.
 func (o Owner) SetController(obj metav1.Object, options ...Option) error {
 	yes := true
 	r := o.reference()
@@ -96,8 +94,8 @@ func (o Owner) SetController(obj metav1.Object, options ...Option) error {
 	return o.set(obj, r, options)
 }
 
-// Set makes the owner one of the owners of obj, with the errors of SetController for namespaces. A
-// reference to the owner that controls obj continues to do so.
+// Set makes the owner one of the owners of obj, with SetController's errors for namespaces. If the
+// owner controls obj, it continues to do so.
 func (o Owner) Set(obj metav1.Object, options ...Option) error {
 	return o.set(obj, o.reference(), options)
 }
@@ -116,8 +114,8 @@ func (o Owner) Controls(obj metav1.Object) bool {
 	return r != nil && o.is(*r)
 }
 
-// Remove removes the owner from the owners of obj, controlling or not. It reports whether obj had
-// it. An object without owners is no longer garbage-collected.
+// Remove removes the owner from the owners of obj, controlling or not, and reports whether obj had
+// it. The garbage collector never deletes an object without owners.
 func (o Owner) Remove(obj metav1.Object) bool {
 	if !o.Has(obj) {
 		return false
@@ -135,7 +133,6 @@ func (o Owner) reference() metav1.OwnerReference {
 
 func (o Owner) is(r metav1.OwnerReference) bool { return r.UID == o.uid }
 
-// replaces reports whether a reference is to the owner, or to a predecessor.
 func (o Owner) replaces(r metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	return o.is(r) || err == nil && gv.Group == o.kind.Group && r.Kind == o.kind.Kind && r.Name == o.key.Name
@@ -168,7 +165,6 @@ func (o Owner) set(obj metav1.Object, r metav1.OwnerReference, options []Option)
 	return nil
 }
 
-// fits returns an error if the owner cannot own obj.
 func (o Owner) fits(obj metav1.Object) error {
 	switch {
 	case o.err != nil:
@@ -190,9 +186,8 @@ func (o Owner) fits(obj metav1.Object) error {
 
 // AlreadyOwnedError is the error of SetController for an object with another controlling owner.
 type AlreadyOwnedError struct {
-	// Object names the object.
 	Object types.NamespacedName
-	// Controller is the controlling owner that the object has, Owner the one that it should get.
+	// Controller is the present controlling owner, Owner the one to be set.
 	Controller, Owner metav1.OwnerReference
 }
 

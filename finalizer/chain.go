@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	// maxAttempts is the number of objects whose attempts a chain remembers. It forgets the oldest
-	// first.
+	// maxAttempts is how many objects' attempts a chain remembers. It forgets the oldest first.
 	maxAttempts = 10_000
-	// attemptFor is how long an attempt is remembered after its last change. It is longer than any
+	// attemptFor is how long an attempt is remembered after its last change: longer than any
 	// backoff.
 	attemptFor = 24 * time.Hour
 )
@@ -31,10 +30,10 @@ const (
 type Step[T client.Object] struct {
 	// Finalizer names the step in the object's metadata, such as "example.com/bucket". Required.
 	Finalizer string
-	// Run does the work for an object that is being deleted. nil as result means that the work is
-	// done. Run may be called again afterwards. Required.
+	// Run does the work for an object that is being deleted. nil means that the work is done. Run
+	// may be called again afterwards. Required.
 	Run func(ctx context.Context, obj T) error
-	// Timeout ends the context of a Run that takes longer. Default 0: no limit of its own.
+	// Timeout ends the context of Run. Default 0: none.
 	Timeout time.Duration
 }
 
@@ -54,8 +53,8 @@ type attempt struct {
 	err     error
 }
 
-// NewChain returns a chain of steps, which run in this order. It makes no request. The error names
-// a step without a function, with an invalid finalizer, or with the finalizer of another step.
+// NewChain returns a chain of steps, which run in this order. The error names a step without a
+// function, or with an invalid or repeated finalizer.
 func NewChain[T client.Object](h *client.Handle[T], steps ...Step[T]) (*Chain[T], error) {
 	if h == nil {
 		return nil, errors.New("finalizer.NewChain: the handle is nil; client.For makes one")
@@ -83,9 +82,9 @@ func NewChain[T client.Object](h *client.Handle[T], steps ...Step[T]) (*Chain[T]
 	return &Chain[T]{handle: h, steps: append([]Step[T]{}, steps...), attempts: cache.NewLRUExpireCache(maxAttempts)}, nil
 }
 
-// Ensure adds the finalizers of all steps and returns the object as stored. If obj has them,
-// nothing is sent and obj is returned. obj must have been read, and must not be in deletion. Other
-// errors come from client.Handle.EnsureFinalizer, such as IsNotFound.
+// Ensure adds the finalizers of all steps and returns the object as stored. If obj has them, it
+// makes no request. obj must have been read, and must not be in deletion. Other errors are those of
+// client.Handle.EnsureFinalizer, such as IsNotFound.
 func (c *Chain[T]) Ensure(ctx context.Context, obj T) (T, error) {
 	for _, s := range c.steps {
 		var err error
@@ -97,12 +96,12 @@ func (c *Chain[T]) Ensure(ctx context.Context, obj T) (T, error) {
 }
 
 // Finalize runs the steps whose finalizers obj still has, in order, and removes the finalizer after
-// each. nil as result means that no finalizer of the chain is left: the object is gone, or waits
-// for finalizers of others, which State names.
+// each. nil means that no finalizer of the chain is left: the object is gone, or waits for
+// finalizers of others, which State names. obj must be in deletion.
 //
-// The error of a step is a *[StepError]. Finalize then does not run later steps. Return it from
-// Reconcile, and the step is tried again after the controller's backoff. For a fixed interval, use
-// IsWaiting and RequeueAfter. obj must be in deletion.
+// The error of a step is a *[StepError], and later steps do not run. If Reconcile returns it, the
+// step is tried again after the controller's backoff. For a fixed interval, use IsWaiting and
+// RequeueAfter.
 func (c *Chain[T]) Finalize(ctx context.Context, obj T) error {
 	if argument.IsNil(obj) || obj.GetDeletionTimestamp() == nil {
 		return errors.New("finalizer: Finalize is for an object with a deletionTimestamp; call Ensure for others")
@@ -122,7 +121,6 @@ func (c *Chain[T]) Finalize(ctx context.Context, obj T) error {
 	return nil
 }
 
-// step runs a step and removes its finalizer.
 func (c *Chain[T]) step(ctx context.Context, obj T, s Step[T]) (stored T, err error) {
 	defer func() { // also after a panic
 		a := c.attempt(obj.GetUID())
@@ -138,7 +136,7 @@ func (c *Chain[T]) step(ctx context.Context, obj T, s Step[T]) (stored T, err er
 	return stored, nil
 }
 
-// begin records that a step of the object runs, and returns the time of its first attempt.
+// begin records that a step runs, and returns the time of its first attempt.
 func (c *Chain[T]) begin(obj T, step int) time.Time {
 	a := c.attempt(obj.GetUID())
 	if a.step != step || a.since.IsZero() {
@@ -167,42 +165,42 @@ func (s Step[T]) run(ctx context.Context, obj T) error {
 	return s.Run(ctx, obj)
 }
 
-// Waiting returns the error of a step that has not failed, but waits for something: "3 objects are
-// left in the bucket". The step is tried again. A controller logs it as an error and counts it for
-// MaxAttempts unless Reconcile returns RequeueAfter instead: see [IsWaiting].
+// Waiting returns the error of a step that waits for something: "3 objects are left in the bucket".
+// The step is tried again. A controller logs and counts it as an error, also for MaxAttempts,
+// unless Reconcile returns RequeueAfter instead: see [IsWaiting].
 func Waiting(reason string) error { return &waiting{reason} }
 
 type waiting struct{ reason string }
 
 func (w *waiting) Error() string { return "waiting: " + w.reason }
 
-// IsWaiting reports whether err, or an error that it wraps, is one of [Waiting].
+// IsWaiting reports whether err is or wraps a [Waiting] error.
 func IsWaiting(err error) bool { return errors.As(err, new(*waiting)) }
 
 // StepError is the error of Finalize: a step has failed, or waits.
 type StepError struct {
 	// Finalizer names the step.
 	Finalizer string
-	// Step is the number of the step, from 1 to Steps.
+	// Step counts from 1 to Steps.
 	Step, Steps int
-	// Since is the time of the first attempt of this step by this process. For the first step it is
-	// the time of the deletion.
+	// Since is the time of the step's first attempt by this process, or of the deletion for the
+	// first step.
 	Since time.Time
 
 	err error
 }
 
-// Error names the step, the time since when it is tried, and the cause.
+// Error names the step, the time of its first attempt, and the cause.
 func (e *StepError) Error() string {
 	return fmt.Sprintf("finalizer: step %d of %d, %s, has been pending since %s: %v", e.Step, e.Steps, e.Finalizer, e.Since.UTC().Format(time.RFC3339), e.err)
 }
 
-// Unwrap returns the error of the step.
+// Unwrap returns the step's error.
 func (e *StepError) Unwrap() error { return e.err }
 
 // State is what a deletion waits for.
 type State struct {
-	// Finalizer names the first step that is not done. It is "" if none is left.
+	// Finalizer names the first step that is not done, or is "".
 	Finalizer string
 	// Left are the finalizers of all steps that are not done, in order.
 	Left []string
@@ -216,7 +214,7 @@ type State struct {
 	Err error
 }
 
-// State returns what the deletion of obj waits for. It makes no request. It may be called from
+// State returns what the deletion of obj waits for, without a request. It may be called from
 // anywhere, also while a step runs.
 func (c *Chain[T]) State(obj metav1.Object) State {
 	var s State

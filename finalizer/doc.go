@@ -4,10 +4,9 @@
 // Package finalizer runs the steps that must precede the deletion of an object, and shows which of
 // them hangs.
 //
-// A finalizer is a name in an object's metadata. While an object has one, the API server keeps the
-// object and only sets its deletionTimestamp. [Add], [Remove] and [Has] change and read the names
-// of an object in memory. To write a single finalizer, use EnsureFinalizer and RemoveFinalizer of
-// client.Handle.
+// While an object's metadata names a finalizer, the API server keeps the object and only sets its
+// deletionTimestamp. [Add], [Remove] and [Has] work on an object in memory. To write a single
+// finalizer, use EnsureFinalizer and RemoveFinalizer of client.Handle.
 //
 // # Chains
 //
@@ -29,16 +28,14 @@
 //	}
 //	site, err = chain.Ensure(ctx, site)
 //
-// [Chain.Ensure] adds all finalizers that are missing, so call it before you create anything that a
-// step cleans up. [Chain.Finalize] runs the steps in the order in which they are listed: the first
-// in the list runs first. After each step it removes the finalizer of that step. So the list of
-// finalizers that `kubectl get -o yaml` prints begins with the step that is next.
+// Call [Chain.Ensure] before you create anything that a step cleans up. [Chain.Finalize] runs the
+// steps in the order in which they are listed, and removes each step's finalizer after it. So the
+// finalizers in `kubectl get -o yaml` begin with the step that is next.
 //
 // A step may run again after an error or a crash, so it must succeed if its work is done already. A
 // step that waits for another system returns [Waiting]. Then, as after an error, Finalize returns a
-// [StepError], with the step and the time since when it is tried. The next Finalize begins with
-// that step.
+// [StepError] with the step and the time of its first attempt. The next Finalize begins with that
+// step.
 //
-// [Chain.State] returns the same at any time, also while a step runs, for a condition, an event or
-// a debug page.
+// [Chain.State] returns the same at any time, for a condition, an event or a debug page.
 package finalizer

@@ -20,9 +20,9 @@ func Has(obj metav1.Object, name string) bool {
 	return !argument.IsNil(obj) && slices.Contains(obj.GetFinalizers(), name)
 }
 
-// Add adds a finalizer, such as "example.com/cleanup", to obj in memory. It reports whether obj has
-// changed. It is an error if the name is invalid, or if obj is being deleted and does not have the
-// finalizer: the API server would refuse it.
+// Add adds a finalizer, such as "example.com/cleanup", to obj in memory, and reports whether obj
+// changed. An invalid name is an error. So is a new finalizer for an object in deletion, which the
+// API server would refuse.
 func Add(obj metav1.Object, name string) (changed bool, err error) {
 	switch err := check(name); {
 	case argument.IsNil(obj):
@@ -38,7 +38,7 @@ func Add(obj metav1.Object, name string) (changed bool, err error) {
 	return true, nil
 }
 
-// Remove removes a finalizer from obj in memory. It reports whether obj had it.
+// Remove removes a finalizer from obj in memory, and reports whether obj had it.
 func Remove(obj metav1.Object, name string) (changed bool) {
 	if !Has(obj, name) {
 		return false
@@ -47,7 +47,7 @@ func Remove(obj metav1.Object, name string) (changed bool) {
 	return true
 }
 
-// check returns an error unless the name has a domain. The API server refuses other names.
+// check returns an error for a name without a domain, which the API server refuses.
 func check(name string) error {
 	if name == "" {
 		return errors.New("a finalizer has no name; give a domain and a name, such as example.com/cleanup")

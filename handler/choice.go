@@ -13,25 +13,25 @@ import (
 )
 
 // Chooser is an optional interface of a Handler or a Predicate. It chooses the class and the delay
-// of the keys of an event. [InClass] and [After] make predicates with it. For a choice per key, add
-// keys to the controller's Queue yourself.
+// of an event's keys, as [InClass] and [After] do. For a choice per key, add keys to the
+// controller's Queue yourself.
 type Chooser interface {
-	// Choose may change how.Class and how.After. how has the defaults: class Normal, or Background
-	// for initial lists and resyncs. It is called for events that all predicates keep, first for
-	// the predicates in their order, then for the handler. The rules for Keep apply to Choose.
+	// Choose may change how.Class and how.After. The defaults are class Normal, or Background for
+	// initial lists and resyncs. The source calls it for events that all predicates keep: first for
+	// the predicates in order, then for the handler. The rules for Keep apply.
 	Choose(e Event, how *workqueue.AddOptions)
 }
 
-// InClass chooses a class for the events that all predicates keep, or for every event. It keeps all
-// events itself:
+// InClass is a predicate that keeps every event. It sets the class of events that all given
+// predicates keep, or of every event without them:
 //
 //	source.Kind(websites, handler.Self(), handler.InClass(workqueue.Interactive, byUsers))
 func InClass(class workqueue.Class, when ...Predicate) Predicate {
 	return newChoice("in class "+strings.TrimPrefix(class.String(), "class "), when, func(how *workqueue.AddOptions) { how.Class = class })
 }
 
-// After delays the keys of the events that all predicates keep, or of every event. It keeps all
-// events itself. Another event may make the key due earlier. Zero or negative: no delay.
+// After is as InClass, but delays the keys. Another event may make a key due earlier. Zero or
+// negative: no delay.
 func After(d time.Duration, when ...Predicate) Predicate {
 	return newChoice(fmt.Sprintf("after %s", d), when, func(how *workqueue.AddOptions) { how.After = d })
 }
@@ -74,7 +74,7 @@ func (c *choice) CheckType(example Object) error {
 	return errors.Join(wrong...)
 }
 
-// choices is a combination with parts that choose.
+// choices is a combination with choosers among its parts.
 type choices struct {
 	*combination
 

@@ -12,20 +12,18 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// ClusterKey names an object of one of several clusters, for a controller that reconciles them with
-// one queue:
+// ClusterKey names an object of one of several clusters, which share a queue:
 //
 //	c := controller.NewWithQueue("website", r, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
 //	c.Watch(source.Kind(websites, handler.InCluster("east", handler.Self())))
 type ClusterKey struct {
-	// Cluster is the name that InCluster got. The empty name is as good as any other, for example
-	// for the manager's own cluster.
+	// Cluster is the name given to InCluster. It may be empty, for example for the manager's
+	// cluster.
 	Cluster string
 	types.NamespacedName
 }
 
-// String returns the cluster, a colon, and the namespace and name. Without a cluster, it returns
-// the namespace and name.
+// String returns cluster:namespace/name, or namespace/name if Cluster is empty.
 func (k ClusterKey) String() string {
 	if k.Cluster == "" {
 		return k.NamespacedName.String()
@@ -33,7 +31,7 @@ func (k ClusterKey) String() string {
 	return k.Cluster + ":" + k.NamespacedName.String()
 }
 
-// Tenant returns the cluster and the namespace, for controller.Options.NamespaceTenants.
+// Tenant returns cluster:namespace, for controller.Options.NamespaceTenants.
 func (k ClusterKey) Tenant() string {
 	if k.Cluster == "" {
 		return k.Namespace
@@ -41,8 +39,8 @@ func (k ClusterKey) Tenant() string {
 	return k.Cluster + ":" + k.Namespace
 }
 
-// InCluster returns the keys of h, with the name of their cluster. If h is an Identity, the result
-// is one, too.
+// InCluster returns the keys of h with the name of their cluster. The result is an Identity if h is
+// one.
 func InCluster(cluster string, h Handler[types.NamespacedName]) Handler[ClusterKey] {
 	in := inCluster{cluster, h}
 	if identity, ok := h.(Identity[types.NamespacedName]); ok && !argument.IsNil(h) {
@@ -68,7 +66,6 @@ func (in inCluster) Keys(ctx context.Context, e Event) ([]ClusterKey, error) {
 	return keys, err
 }
 
-// CheckType implements TypeChecker.
 func (in inCluster) CheckType(example Object) error {
 	if argument.IsNil(in.handler) {
 		return fmt.Errorf("handler.InCluster(%q): the handler is nil; give one, such as handler.Self()", in.cluster)
@@ -84,7 +81,6 @@ type identityInCluster struct {
 	identity Identity[types.NamespacedName]
 }
 
-// Identity implements Identity.
 func (in identityInCluster) Identity(o Object) (ClusterKey, bool) {
 	name, ok := in.identity.Identity(o)
 	return ClusterKey{in.cluster, name}, ok

@@ -11,15 +11,15 @@
 // A [Handler] returns the keys of an [Event]. A [Predicate] keeps or drops an Event.
 //
 //   - [Self] returns the object's own key, [Owner] and [AnyOwner] the keys of its owners.
-//   - [Map], [Funcs] and [Func] return the keys that your function computes.
+//   - [Map], [Funcs] and [Func] compute keys with your function.
+//   - [GenerationChanged] and the constants next to it are predicates. [Where] makes one from a
+//     function. [And], [Or] and [Not] combine them.
 //   - [InClass] and [After] choose how urgent an event is, and when its keys are due. Your own
 //     handlers and predicates choose with [Chooser].
-//   - [GenerationChanged] and the constants next to it are predicates. [Where] makes one from a
-//     function. [And], [Or] and [Not] combine predicates.
 //
 // # Concurrency
 //
-// A source calls handlers and predicates from several goroutines at once: for new events, for
-// retries and for resyncs. The events of one object come one after another, in order. The objects
-// in an event are shared: do not change them.
+// A source calls handlers and predicates from several goroutines at once: for new events, retries
+// and resyncs. The events of one object come in order, one after another. The objects are shared:
+// do not change them.
 package handler

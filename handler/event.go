@@ -13,7 +13,7 @@ import (
 type Op string
 
 const (
-	// Create: the object is new to this process. It may be old: the initial list comes as creates.
+	// Create: the object is new to this process, as are all objects of the initial list.
 	Create Op = "create"
 	// Update: the object changed, or a resync brought it again unchanged.
 	Update Op = "update"
@@ -27,13 +27,13 @@ type Object = object.Object
 // Event is one change of one object. The objects are shared: do not change them.
 type Event struct {
 	Op Op
-	// Old is the last known state before the event. It is nil for a Create.
+	// Old is the state before the event, nil for a Create.
 	Old Object
-	// New is the state after the event. It is nil for a Delete, and Old itself for a resync.
+	// New is the state after it: nil for a Delete, Old itself for a resync.
 	New Object
-	// Initial reports that a Create comes from the initial list.
+	// Initial marks a Create from the initial list.
 	Initial bool
-	// Stale reports that a Delete was missed and found out later. Old may lack the last changes.
+	// Stale marks a Delete that was missed and found out later. Old may lack the last changes.
 	Stale bool
 }
 
@@ -45,7 +45,7 @@ func (e Event) Object() Object {
 	return e.Old
 }
 
-// states returns the states in the event, the old one first. A resync has one.
+// states returns the event's states, the old one first. A resync has one.
 func (e Event) states() []Object {
 	switch {
 	case e.Old == nil:

@@ -13,31 +13,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Handler returns the keys to reconcile because of an event. It must be safe for concurrent use. It
-// should not block: the other events of its source wait meanwhile. After an error the source
-// retries the event with backoff.
+// Handler returns the keys to reconcile because of an event. It must be safe for concurrent use,
+// and should not block: its source's other events wait. After an error the source retries the event
+// with backoff.
 type Handler[K comparable] interface {
 	Keys(ctx context.Context, e Event) ([]K, error)
 }
 
-// Func is a function that is a Handler.
+// Func is a Handler function.
 type Func[K comparable] func(ctx context.Context, e Event) ([]K, error)
 
 // Keys calls f.
 func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx, e) }
 
-// TypeChecker is an optional interface of a Handler or a Predicate. It lets a source of the wrong
-// type fail before anything runs.
+// TypeChecker is an optional interface of a Handler or a Predicate. It finds a source of the wrong
+// type before anything runs.
 type TypeChecker interface {
 	// CheckType returns an error that names both types if the type of example is wrong.
 	CheckType(example Object) error
 }
 
-// Identity is an optional interface of a Handler whose keys name the objects themselves, such as
-// Self. The controller then reads the objects' annotations, even in events that a predicate drops.
+// Identity is an optional interface of a Handler such as Self, whose keys name the objects
+// themselves. The controller then reads the objects' annotations, even in events that a predicate
+// drops.
 type Identity[K comparable] interface {
-	// Identity returns the key of the object, or false if it has none. It runs once for each event
-	// and must be quick.
+	// Identity returns the object's key, or false if it has none. It runs for each event: be quick.
 	Identity(o Object) (key K, ok bool)
 }
 
@@ -52,14 +52,14 @@ func (self) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) {
 
 func (self) Identity(o Object) (types.NamespacedName, bool) { return keyOf(o), true }
 
-// Funcs is a Handler with a function for each operation. An operation without a function has no
-// keys. For the whole event, with Initial and Stale, use Func.
+// Funcs is a Handler with a function per operation; nil returns no keys. For Initial and Stale, use
+// Func.
 type Funcs[T Object, K comparable] struct {
 	// Create is called for an object that is new to this process, including the initial list.
 	Create func(ctx context.Context, obj T) ([]K, error)
-	// Update is called for an object that changed, and for a resync with equal arguments.
+	// Update is called for a changed object, and for a resync with equal arguments.
 	Update func(ctx context.Context, old, new T) ([]K, error)
-	// Delete is called with the last known state of an object that is gone.
+	// Delete is called with the last known state.
 	Delete func(ctx context.Context, obj T) ([]K, error)
 }
 
@@ -138,11 +138,10 @@ func (m mapper[T, K]) CheckType(example Object) error {
 	return err
 }
 
-// few is the number of keys up to which union compares one by one, without a map.
+// few is the number of keys up to which union needs no map.
 const few = 16
 
-// union returns the keys of both slices without duplicates. It does not change b, which is the
-// user's.
+// union returns the keys of both slices without duplicates. b is the user's and stays unchanged.
 func union[K comparable](a, b []K) []K {
 	if len(a)+len(b) <= few {
 		for _, k := range b {

@@ -15,25 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is an API kind with its scope. A *cache.Handle is one.
+// Kind is an API kind, such as a *cache.Handle.
 type Kind interface {
-	// GroupVersionKind returns the kind.
 	GroupVersionKind() schema.GroupVersionKind
-	// Namespaced reports whether objects of the kind live in namespaces. It makes no request, and
-	// returns an error while the scope is unknown.
+	// Namespaced reports whether the kind's objects live in namespaces. It makes no request, and
+	// returns an error while this is unknown.
 	Namespaced() (bool, error)
 }
 
-// Owner returns the key of the controlling owner if that is of the given kind, in any version of
-// its group. It reads the old and the new state: if the owner changed, both are reconciled. While
-// the scope of the owner's kind is unknown, events fail and the source retries them.
+// Owner returns the key of the controlling owner if it has the given kind, in any version. It reads
+// the old and the new state: if the owner changed, both are reconciled. While it is unknown whether
+// the owner's kind is namespaced, the source retries the event.
 //
-// cache.Handle.OwnerRef makes such an owner reference. For owners that do not control the object,
-// use AnyOwner.
+// cache.Handle.OwnerRef makes such references. For owners that do not control the object, use
+// AnyOwner.
 func Owner(of Kind) Handler[types.NamespacedName] { return owner{kind: of} }
 
-// AnyOwner is Owner for all owner references, for example those made by
-// controllerutil.SetOwnerReference.
+// AnyOwner is Owner for all owner references, such as those of controllerutil.SetOwnerReference.
 func AnyOwner(of Kind) Handler[types.NamespacedName] { return owner{kind: of, any: true} }
 
 type owner struct {

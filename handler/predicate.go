@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// Predicate keeps or drops events. Like a Handler, it must be safe for concurrent use. Keep creates
-// and deletes, unless the predicate is about the object itself: a dropped event does not come
-// again.
+// Predicate keeps or drops events. It must be safe for concurrent use. Keep creates and deletes,
+// unless the predicate is about the object itself: a dropped event does not come again.
 type Predicate interface {
 	// Keep reports whether the event goes on to the handler.
 	Keep(e Event) bool
@@ -21,17 +20,17 @@ type Predicate interface {
 	String() string
 }
 
-// These predicates keep creates, deletes, and replacements by a new object of the same name. Of
-// updates they keep those that change one part of the object.
+// These predicates keep creates, deletes, replacements by a new object of the same name, and
+// updates of one part of the object.
 const (
 	// GenerationChanged drops updates of only status or metadata. The API server increments
 	// metadata.generation when the spec changes or a deletion is requested. Use it for the objects
-	// that you reconcile, not for those whose status you wait for. It keeps every update of kinds
+	// that you reconcile, not for those whose status you wait for. It keeps all updates of kinds
 	// without a generation, such as ConfigMap and Secret.
 	GenerationChanged change = "generation changed"
-	// LabelsChanged drops updates that do not change the labels.
+	// LabelsChanged drops updates with equal labels.
 	LabelsChanged change = "labels changed"
-	// AnnotationsChanged drops updates that do not change the annotations.
+	// AnnotationsChanged drops updates with equal annotations.
 	AnnotationsChanged change = "annotations changed"
 	// ResourceVersionChanged drops resyncs, which deliver every object again unchanged.
 	ResourceVersionChanged change = "resource version changed"
@@ -57,8 +56,8 @@ func (c change) Keep(e Event) bool {
 
 func (c change) String() string { return string(c) }
 
-// Where keeps the events for which keep returns true. old is nil for a create, new for a delete. In
-// State it is called by its type; Named gives it a better name.
+// Where keeps the events for which keep returns true. old is nil for a create, new for a delete.
+// State shows its type; Named gives it a better name.
 func Where[T Object](keep func(old, new T) bool) Predicate {
 	return where[T]{keep, "where(" + reflect.TypeFor[T]().String() + ")"}
 }
@@ -84,17 +83,16 @@ func (w where[T]) CheckType(example Object) error {
 
 func (w where[T]) String() string { return w.name }
 
-// And keeps an event if all predicates keep it. A source with several predicates does the same, and
-// also counts the drops of each. Use And inside Or and Not.
+// And keeps an event if all predicates do. Use it inside Or and Not; a source with several
+// predicates does the same, and counts the drops of each.
 func And(predicates ...Predicate) Predicate { return choosing(combine("and", predicates)) }
 
-// Or keeps an event if at least one predicate keeps it:
+// Or keeps an event if at least one predicate does:
 //
 //	handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)
 func Or(predicates ...Predicate) Predicate { return combine("or", predicates) }
 
-// Not keeps the events that f drops. Not(GenerationChanged) drops creates and deletes, because
-// GenerationChanged keeps them.
+// Not keeps the events that f drops. Not(GenerationChanged) drops all creates and deletes.
 func Not(f Predicate) Predicate {
 	return &combination{op: "not", parts: []Predicate{f}, name: "not " + nameOf(f)}
 }
@@ -104,7 +102,7 @@ func Named(name string, f Predicate) Predicate {
 	return choosing(&combination{op: "named", parts: []Predicate{f}, name: name})
 }
 
-// combination is a predicate made from others. It builds its name once, not for each event.
+// combination is a predicate made from others.
 type combination struct {
 	op    string // and, or, not, named
 	parts []Predicate

@@ -14,11 +14,10 @@ import (
 )
 
 // blockedAfter is the interval at which a source checks whether its handler is still in the same
-// call. A blocked handler is reported after one to two intervals.
+// call. So a blocked handler is reported after one to two intervals.
 const blockedAfter = 5 * time.Second
 
-// calls counts the calls of a source's handler and predicates, with two atomic operations for each
-// event.
+// calls counts calls of a source's handler and predicates: two atomic operations per event.
 type calls struct{ entered, left atomic.Uint64 }
 
 // stuck reports whether a call is in progress and none has ended since left was before.
@@ -27,7 +26,7 @@ func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
 	return left, c.entered.Load() > left && left == before
 }
 
-// watch reports calls of the handler or a predicate that block, each once, until ctx is done.
+// watch reports each blocking call once, until ctx is done.
 func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	if hooks.HandlerBlocked == nil {
 		return
@@ -51,8 +50,8 @@ func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	}
 }
 
-// findCall returns the position of a handler and the stack of its goroutine. If several sources
-// call their handlers now, it may be another source's: a stack does not name the source.
+// findCall returns the position of a handler and its goroutine's stack. A stack does not name its
+// source, so it may be the handler of another source.
 func findCall() (where, stack string) {
 	for stack := range strings.SplitSeq(run.Stacks(), "\n\n") {
 		if frame := callFrame(stack); frame != "" {
@@ -62,8 +61,8 @@ func findCall() (where, stack string) {
 	return "", ""
 }
 
-// callFrame returns the function, file and line that a source called in a goroutine's stack, or ""
-// if there is none. It skips the frames of package handler.
+// callFrame returns the function, file and line that a source called in a stack, or "". It skips
+// package handler.
 func callFrame(stack string) (frame string) {
 	lines := strings.Split(stack, "\n")
 	for i := 1; i+1 < len(lines); i += 2 {

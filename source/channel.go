@@ -15,20 +15,19 @@ import (
 
 // Channel is a source of events from elsewhere, for example a webhook or a message queue. It holds
 // a bounded number of events. When it is full, [Channel.Send] waits, and [Channel.TrySend] drops
-// the event and counts it. You may call Send and TrySend from any goroutine, even before and after
-// Run.
+// the event. Both may be called from any goroutine, even before and after Run.
 //
-// Events go to the handler one by one, in order. A failed event is retried with backoff, while
-// other events are handled. It occupies its place in the channel until it succeeds. When Run ends,
-// the remaining events are dropped and counted.
+// The handler gets events one by one, in order. A failed event is retried with backoff while others
+// go on, and keeps its place in the channel. When Run ends, the remaining events are dropped and
+// counted.
 //
-// Keys get class Normal and no delay. To choose, add keys to the controller's Queue instead, with
-// workqueue.AddOptions. RequeueAll does not send events again.
+// Keys get class Normal and no delay. To choose, add keys to the controller's Queue instead.
+// RequeueAll does not send events again.
 type Channel[E any, K comparable] struct {
 	life // its mutex guards the last group of fields
 
 	keys  func(ctx context.Context, event E) ([]K, error)
-	room  chan struct{} // has one element for each event in the channel
+	room  chan struct{} // one element per event in the channel
 	wrong error         // the result of Validate
 	order *workqueue.Queue[*held[E]]
 
@@ -36,10 +35,9 @@ type Channel[E any, K comparable] struct {
 	pending  int
 	retrying int         // included in pending
 	failure  error       // of the last event that failed
-	empty    run.Barrier // opens when nothing is pending
+	empty    run.Barrier // when nothing is pending
 }
 
-// held is an event in a channel.
 type held[E any] struct {
 	event  E
 	failed bool
@@ -51,9 +49,9 @@ const (
 	dropStopped
 )
 
-// NewChannel makes a source that holds up to size events, at least 1. The name appears in reports
-// and must not be empty. keys returns the keys that an event makes due. It should not block for
-// long. If keys returns an error, the source retries the event. Validate reports wrong arguments.
+// NewChannel makes a source that holds up to size events, at least 1. The name is for reports and
+// must not be empty. keys returns the keys that an event makes due, and should not block. After an
+// error the event is retried. Validate reports wrong arguments.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
 		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
@@ -71,8 +69,8 @@ func NewChannel[E any, K comparable](name string, size int, keys func(ctx contex
 	return c
 }
 
-// Send adds an event. Send waits while the channel is full, even before the source runs. If ctx
-// ends or the source has stopped, Send returns an error and does not take the event.
+// Send adds an event. It waits while the channel is full, even before Run. If ctx ends or the
+// source has stopped, it returns an error and does not take the event.
 func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not sent: %w", c, context.Cause(ctx))
@@ -90,8 +88,8 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	return nil
 }
 
-// TrySend adds an event if there is room, and reports whether it did. TrySend never waits. It
-// counts each event that it does not take as dropped.
+// TrySend adds an event if there is room, and reports whether it did. It counts other events as
+// dropped.
 func (c *Channel[E, K]) TrySend(event E) bool {
 	select {
 	case c.room <- struct{}{}:
@@ -141,7 +139,6 @@ func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) err
 	}
 }
 
-// handle adds the keys of one event to the queue. After an error the event must be retried.
 func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) error {
 	keys, err := c.ask(ctx, h.event)
 	switch {
@@ -159,7 +156,6 @@ func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) erro
 	return err
 }
 
-// ask calls the handler. It turns a panic into an error with its stack.
 func (c *Channel[E, K]) ask(ctx context.Context, event E) (keys []K, err error) {
 	defer run.Recover(&err)
 	return c.keys(ctx, event)

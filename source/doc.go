@@ -9,8 +9,8 @@
 //	source.NewChannel("orders", 100, func(ctx context.Context, o Order) …)    // events from the program
 //	source.Ticker("buckets", time.Minute, func(ctx context.Context) …)        // polls
 //
-// A controller can add and remove sources at any time. [Source.State] returns the phase, the events
-// to be retried, and the number of dropped events by reason.
+// A controller can add and remove sources at any time. [Source.State] returns the phase, the failed
+// events, and the dropped events by reason.
 //
 // # Guarantees
 //
@@ -26,15 +26,14 @@
 // # Retries
 //
 // A goroutine of the source retries failed events with backoff. At most one event per object waits.
-// A later event is merged with the waiting one, and the merged event is tried at once. The merged
-// event has the oldest Old and the newest New, or the last known state of a delete. The handler
-// does not see the states between them. Failures go to the hook, and State has the last error.
+// A later event is merged with it and tried at once. The merged event has the oldest Old and the
+// newest New, or the last known state of a delete: the handler does not see the states between
+// them. Failures go to the hook, and State has the last error.
 //
 // # Concurrency
 //
-// Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, for
-// resyncs, and for the detection of handlers that block. Informers call the handler from goroutines
-// of their own. The handler sees the events of one object one after another, in order. Events of
-// different objects may overlap. Channels and tickers call their functions from Run's goroutine,
-// one event or poll after another.
+// Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, resyncs,
+// and the detection of blocked handlers. The informer's goroutines call the handler. The handler
+// sees the events of one object one after another, in order. Events of different objects may
+// overlap. Channels and tickers call their functions one after another from Run's goroutine.
 package source

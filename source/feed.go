@@ -20,21 +20,21 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// feed delivers an informer's events to a queue. Kind and Informer share it.
+// feed delivers an informer's events to a queue, for Kind and Informer.
 type feed[K comparable] struct {
 	life
 
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
-	object     func(any) handler.Object // the object as a T, or nil if it has another type
+	object     func(any) handler.Object // as a T, or nil if it has another type
 	choosers   []handler.Chooser        // of predicates and handler
 	retries    *retries
 	calls      calls // of the handler and the predicates
 
 	// Set by run, before began is closed.
 	queue    Queue[K]
-	exited   func()              // called if the handler or a predicate ends its goroutine
-	identity handler.Identity[K] // the handler, if the queue is an Observer and it an Identity
+	exited   func()              // ends the source
+	identity handler.Identity[K] // the handler, if it is one and the queue an Observer
 	observer Observer[K]         // the queue, if identity is not nil
 	events   subscription
 	began    chan struct{}
@@ -71,7 +71,6 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	return f
 }
 
-// validate checks the handler and the predicates for objects like example.
 func (f *feed[K]) validate(example handler.Object) error {
 	var wrong []error
 	check := func(part any) {
@@ -101,12 +100,12 @@ type subscription interface {
 	WaitForSync(ctx context.Context) error
 	// CatchUp returns nil once the handler has seen everything that the API server had at the call.
 	CatchUp(ctx context.Context) error
-	// Close removes the handler. After Close no call of it is in progress or begins.
+	// Close removes the handler. After it, no call is in progress or begins.
 	Close()
 }
 
-// run subscribes and delivers until ctx is done. If meanwhile is not nil, run calls it once the
-// source is synced, with a context that ends with the source.
+// run subscribes and delivers until ctx is done. Once the source is synced, it calls meanwhile, if
+// not nil, with a context that ends with the source.
 func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 	subscribe func(toolscache.ResourceEventHandler) (subscription, error), meanwhile func(context.Context),
 ) error {
@@ -155,7 +154,7 @@ func (f *feed[K]) count(s State) State {
 	return s
 }
 
-// CatchUp implements CatchingUp: it waits for the subscription, then for the retries.
+// CatchUp waits for the subscription, then for the retries.
 func (f *feed[K]) CatchUp(ctx context.Context) error {
 	if run.Closed(f.ended) {
 		return errStopped
@@ -175,8 +174,8 @@ func (f *feed[K]) CatchUp(ctx context.Context) error {
 	})
 }
 
-// unless calls f with a context that ends when the source does. If f fails after that, the error is
-// errStopped, even if f noticed the end of its informer first.
+// unless calls f with a context that ends when the source does. Then the error is errStopped, even
+// if f noticed the end of its informer first.
 func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -220,7 +219,7 @@ func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler 
 	}
 }
 
-// known returns the object as a T. It returns nil for another type, and counts that as dropped.
+// known returns the object as a T. It counts other types as dropped and returns nil.
 func (f *feed[K]) known(obj any) handler.Object {
 	o := f.object(obj)
 	if o == nil {
@@ -244,7 +243,7 @@ func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
 	}
 }
 
-// observe passes an event to the observer. If the handler panics, the observer is not called.
+// observe calls the observer, unless the handler panics.
 func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 	exited := true
 	defer f.caught(&exited, &err)
@@ -255,7 +254,7 @@ func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 	return after, nil
 }
 
-// caught is deferred around the user's code. It turns a panic into an error with its stack. If the
+// caught is deferred around the user's code. It returns a panic as an error with its stack. If the
 // code ended its goroutine, the source ends.
 func (f *feed[K]) caught(exited *bool, err *error) {
 	if p := recover(); p != nil {
@@ -265,8 +264,8 @@ func (f *feed[K]) caught(exited *bool, err *error) {
 	}
 }
 
-// try delivers an event, or returns an error if it must be retried. When ctx is done, the event is
-// dropped.
+// try delivers an event, or returns an error if it must be retried. It drops the event when ctx is
+// done.
 func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	if ctx.Err() != nil {
 		return nil
@@ -285,7 +284,6 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	return nil
 }
 
-// keys returns the keys of an event and how to add them.
 func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, how workqueue.AddOptions, err error) {
 	exited := true
 	f.calls.entered.Add(1)
@@ -312,7 +310,7 @@ func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
 	return f.handler.Keys(ctx, e)
 }
 
-// chosen returns how with what predicates and handler choose.
+// chosen returns how, changed by predicates and handler.
 func (f *feed[K]) chosen(e handler.Event, how workqueue.AddOptions) workqueue.AddOptions {
 	for _, c := range f.choosers {
 		c.Choose(e, &how)
@@ -320,7 +318,6 @@ func (f *feed[K]) chosen(e handler.Event, how workqueue.AddOptions) workqueue.Ad
 	return how
 }
 
-// how returns the default class and the reason for the keys of an event.
 func (f *feed[K]) how(e handler.Event) workqueue.AddOptions {
 	o := e.Object()
 	class := workqueue.Normal

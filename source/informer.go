@@ -17,26 +17,25 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// EventSource is an informer that the host program runs, of client-go or of another framework.
+// EventSource is an informer that the host program runs, of client-go or another framework.
 type EventSource interface {
 	AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error)
 	RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error
 	HasSyncedChecker() toolscache.DoneChecker
 }
 
-// Informer delivers the changes of objects of type T in an informer of the host program, as Kind
+// Informer delivers changes of the objects of type T in an informer of the host program, as Kind
 // does for a handle:
 //
 //	source.Informer[*corev1.Pod](factory.Core().V1().Pods().Informer(), handler.Self())
 //
-// Run the informer yourself. If an informer does not sync, it does not report the reason, and the
-// workers of the controller wait until it has synced. If the informer has a method IsStopped, as
-// client-go's informers have, State reports that it has stopped. Objects of other types are dropped
-// and counted.
+// Run the informer yourself. An informer does not report why it is not synced, and workers wait
+// until it is. If it has a method IsStopped, as client-go's have, State reports that it has
+// stopped. Objects of other types are dropped and counted.
 //
-// If the informer is a client-go SharedIndexInformer, a key waits until the informer shows the
-// key's writes, as with a handle. cache.Adopt describes which writes belong to an informer. Other
-// event sources have no store, so keys do not wait for them.
+// A key waits until a client-go SharedIndexInformer shows the key's writes, as with a handle.
+// cache.Adopt describes which writes belong to an informer. Keys do not wait for other event
+// sources, which have no store.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
@@ -126,7 +125,6 @@ func (r *registration) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// CatchUp implements subscription.
 func (r *registration) CatchUp(context.Context) error {
 	return errors.New("an informer cannot be compared with what the API server has; give it to cache.Adopt, and the handle to source.Kind")
 }
@@ -161,7 +159,6 @@ func (g *gate) pass(f func()) {
 	}
 }
 
-// close waits for the calls in progress. No call begins after it.
 func (g *gate) close() {
 	g.mu.Lock()
 	g.shut = true

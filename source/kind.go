@@ -17,10 +17,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Kind delivers the changes of the handle's objects: first each existing object, then each change.
-// An event goes to the handler if all predicates keep it. If the handle has a resync interval, each
-// object is also delivered at that interval, as an update without a change. If you release the
-// handle, do so after the source has stopped.
+// Kind delivers the handle's objects: first each existing one, then each change. An event goes to
+// the handler if all predicates keep it. At the handle's resync interval, if any, each object comes
+// as an update without a change. Release the handle only after the source has stopped.
 func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	name := reflect.TypeFor[T]().String()
 	if objects != nil {

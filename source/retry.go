@@ -18,18 +18,18 @@ import (
 // firstRetry is the first backoff of a failed event. It doubles up to a minute.
 const firstRetry = 100 * time.Millisecond
 
-// retries keeps the events of each object in order, and retries failed ones with backoff. While an
-// event of an object is being tried, or waits for a retry, later ones are merged with it. So the
-// handler never sees an earlier change after a later one.
+// retries keeps each object's events in order, and retries failed ones with backoff. Events that
+// come while an earlier one is being tried, or waits, are merged. So the handler never sees an
+// earlier change after a later one.
 type retries struct {
 	tryOne  func(ctx context.Context, e handler.Event) error
-	objects *workqueue.Queue[types.NamespacedName] // objects that may have a pending event
+	objects *workqueue.Queue[types.NamespacedName] // that may have a pending event
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending map[types.NamespacedName]unseen
-	trying  map[types.NamespacedName]struct{} // their events are not in pending
-	failure error                             // of the last try that failed
-	calm    run.Barrier                       // opens when both are empty
+	trying  map[types.NamespacedName]struct{} // not in pending
+	failure error                             // of the last failed try
+	calm    run.Barrier                       // when both maps are empty
 }
 
 func newRetries(try func(context.Context, handler.Event) error) *retries {
@@ -39,7 +39,6 @@ func newRetries(try func(context.Context, handler.Event) error) *retries {
 	}
 }
 
-// newOrder returns a queue with the backoff of failed events.
 func newOrder[T comparable](name string) *workqueue.Queue[T] {
 	q, _ := workqueue.New(workqueue.Options[T]{ // cannot fail: the options are valid
 		Name: name, Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute}, Reasons: -1,
@@ -47,12 +46,10 @@ func newOrder[T comparable](name string) *workqueue.Queue[T] {
 	return q
 }
 
-// deliver tries an event now, merged with the object's pending one. If that fails, it is retried
-// later.
+// deliver tries an event now, merged with the object's pending one, or later if that fails.
 //
-// For a resync, latest returns the object as it is now, or nil if it is gone. That is current,
-// because the store has each change before its event comes here. latest is called under the lock
-// and must not wait.
+// For a resync, latest returns the object's current state, or nil if it is gone: the store has each
+// change before its event comes here. latest is called under the lock and must not wait.
 func (r *retries) deliver(ctx context.Context, e unseen, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {
@@ -103,8 +100,8 @@ func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 	return u, true
 }
 
-// end records the result of a try. It reports whether the object has a pending event now: one that
-// failed, or one that came meanwhile.
+// end records the result of a try. It reports whether the object has a pending event: a failed or a
+// new one.
 func (r *retries) end(rest unseen, failure error) (pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +123,6 @@ func (r *retries) end(rest unseen, failure error) (pending bool) {
 
 func (r *retries) calmLocked() bool { return len(r.pending) == 0 && len(r.trying) == 0 }
 
-// whenCalm returns a channel that is closed once no event is pending or being tried.
 func (r *retries) whenCalm() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,8 +167,8 @@ func (r *retries) run(ctx context.Context) {
 	}
 }
 
-// state returns the number of events that are not handled, how many of them wait for a retry, and
-// the last failure.
+// state returns the number of unhandled events, how many of them wait for a retry, and the last
+// failure.
 func (r *retries) state() (pending, retrying int, failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,13 +179,13 @@ func (r *retries) state() (pending, retrying int, failure error) {
 	return pending, retrying, failure
 }
 
-// unseen is the change of one object that the handler has not mapped: one event, from the oldest
-// Old to the newest New.
+// unseen is one object's change that the handler has not mapped, from the oldest Old to the newest
+// New.
 type unseen struct {
 	handler.Event
-	// last is the last known state of a delete, if that is not Old.
+	// last is the last known state of a delete, if not Old.
 	last handler.Object
-	// replay requests New as a Create, too, as in an initial list.
+	// replay requests New as a Create, too.
 	replay bool
 }
 
@@ -200,7 +196,7 @@ func merge(earlier, later unseen) unseen {
 }
 
 func mergeEvents(earlier, later unseen) unseen {
-	switch { // a resync adds nothing to the other event, and may have come late
+	switch { // a resync adds nothing to the other event
 	case earlier.Old == earlier.New:
 		return later
 	case later.Old == later.New:
@@ -227,7 +223,7 @@ func mergeEvents(earlier, later unseen) unseen {
 	return e
 }
 
-// events returns the events to deliver, the first n of two: the handler has to map each state.
+// events returns the first n of two events to deliver: the handler has to map each state.
 func (u unseen) events() (events [2]handler.Event, n int) {
 	switch {
 	case u.Op == handler.Update && u.Old.GetUID() != u.New.GetUID(): // S3
@@ -249,7 +245,7 @@ func created(o handler.Object) handler.Event {
 	return handler.Event{Op: handler.Create, New: o, Initial: true}
 }
 
-// after returns what remains when the first event is done and the second one is e.
+// after returns what remains after the first event, if the second one is e.
 func (u unseen) after(e handler.Event) unseen {
 	if u.replay && e.Initial {
 		return unseen{Event: handler.Event{Op: handler.Update, Old: e.New, New: e.New}, replay: true}

@@ -18,39 +18,37 @@ type Queue[K comparable] interface {
 }
 
 // Observer is an optional interface of a Queue. It receives the events of the objects that the keys
-// name, including events that a predicate drops. A controller uses it to read the annotations of
-// its objects.
+// name, including those that a predicate drops. A controller reads the objects' annotations with
+// it.
 type Observer[K comparable] interface {
-	// Observe receives an event and the key of its object. Kind and Informer call it if their
-	// handler is a handler.Identity. They call it before the predicates run and before the event
-	// adds the key. They do not call it for resyncs and retries. The events of one object come in
-	// order, one after another. Events of different objects may overlap. Old and New of an Update
-	// may be different objects with the same name.
+	// Observe receives an event and its object's key from a Kind or Informer whose handler is a
+	// handler.Identity, but no resyncs and retries. It runs before the predicates, and before the
+	// event adds the key. The events of one object come in order, one after another. Events of
+	// different objects may overlap. An Update may have two objects with the same name.
 	//
 	// The source calls after, unless nil, once it has delivered or dropped the event, or its
-	// handler has failed. Observe and after must be quick, because the informer waits for them.
+	// handler has failed. Both must be quick, because the informer waits.
 	Observe(key K, e handler.Event) (after func())
 }
 
-// Source delivers keys of type K to one controller. All methods except Run may be called at any
-// time, from any goroutine.
+// Source delivers keys to one controller. All methods except Run may be called at any time, from
+// any goroutine.
 type Source[K comparable] interface {
-	// Validate returns an error if the arguments are wrong. It may be called before Run.
+	// Validate returns an error if the arguments are wrong.
 	Validate() error
-	// Run delivers to q until ctx is done, joins what it started, and returns. Nothing is delivered
-	// after that. Call it once; h may be nil. It returns an error if the source could not start.
-	// State reports trouble with the API server.
+	// Run delivers to q until ctx is done, joins what it started, and returns. Call it once; h may
+	// be nil. It returns an error if the source could not start. State reports trouble with the API
+	// server.
 	Run(ctx context.Context, q Queue[K], h *hook.Source) error
 	// WaitForSync returns nil once the handler has seen everything that existed at the start. If
-	// ctx ends first, it returns an error with the state.
+	// ctx ends first, the error has the state.
 	WaitForSync(ctx context.Context) error
 	// Settled returns nil once the source is synced, or has a problem that Stale and State name. If
-	// ctx ends first, it returns an error with the state.
+	// ctx ends first, the error has the state.
 	Settled(ctx context.Context) error
-	// Stale returns nil while the source delivers every change as it happens, else the reason why
-	// it does not.
+	// Stale returns nil while the source delivers every change as it happens, else the reason.
 	Stale() error
-	// State returns the current state, for reports. Counting takes time, so do not call it often.
+	// State returns the current state. Counting takes time, so do not call it often.
 	State() State
 	// String names the source in reports.
 	String() string
@@ -61,12 +59,12 @@ type Source[K comparable] interface {
 type CatchingUp interface {
 	// CatchUp returns nil once the source has handled everything that existed at the call:
 	//
-	//   - a Kind: what the API server had (see cache.Handle.CatchUp), and failed events. If the
-	//     kind is not served, there is nothing to handle.
-	//   - a Channel: the events in it.
+	//   - a Kind: what the API server had (see cache.Handle.CatchUp), and failed events. A kind
+	//     that is not served has nothing to handle.
+	//   - a Channel: its events.
 	//   - a Ticker: a poll in progress.
 	//
-	// If ctx ends first, the error names what is missing. CatchUp returns an error at once if the
-	// source has stopped, or is an Informer, which cannot be compared with the API server.
+	// If ctx ends first, the error names what is missing. A stopped source returns an error at
+	// once, and so does an Informer, which cannot be compared with the API server.
 	CatchUp(ctx context.Context) error
 }

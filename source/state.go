@@ -23,20 +23,19 @@ type State struct {
 	Source string
 	// Phase is Synced once the handler has seen everything that existed at the start.
 	Phase hook.Phase
-	// Err is the reason for the phases Waiting and Failing, else nil.
+	// Err is the reason for the phases Waiting and Failing.
 	Err error
-	// Note is usually empty. It describes limits of the report, such as what an informer cannot
-	// know, and broken objects.
+	// Note describes broken objects, and what the source cannot know. It is usually empty.
 	Note string
-	// Pending counts the events that are not handled yet, including those that are Retrying. Kind
-	// and Informer cannot count the events that still wait in the informer.
+	// Pending counts the events that are not handled yet, including the Retrying ones. It does not
+	// include events that still wait in the informer.
 	Pending int
 	// Retrying counts the events whose handler or predicate failed.
 	Retrying int
-	// Failure is the last error of the handler while Retrying is not 0.
+	// Failure is the handler's last error while Retrying is not 0.
 	Failure error
-	// Dropped counts the events that were not delivered since the start, by reason, such as a
-	// predicate's name.
+	// Dropped counts events that were not delivered since the start, by reason, such as a
+	// predicate.
 	Dropped map[string]int64
 }
 
@@ -94,7 +93,7 @@ func events(n int) string {
 	return fmt.Sprintf("%d events", n)
 }
 
-// drops counts events that were not delivered, by reason.
+// drops counts dropped events by reason.
 type drops struct {
 	reasons []string
 	counts  []atomic.Int64
@@ -104,7 +103,7 @@ func newDrops(reasons ...string) *drops {
 	return &drops{reasons: reasons, counts: make([]atomic.Int64, len(reasons))}
 }
 
-// snapshot returns the counts above 0. It adds up reasons of the same name.
+// snapshot returns the counts above 0, with reasons of the same name added up.
 func (d *drops) snapshot() map[string]int64 {
 	dropped := map[string]int64{}
 	for i, reason := range d.reasons {
@@ -121,14 +120,14 @@ var (
 	errStopped    = errors.New("the source has stopped")
 )
 
-// life is the common part of all sources: each runs once, gets synced, and ends.
+// life is common to all sources: each runs once, gets synced, and ends.
 type life struct {
 	name   string
 	state  func() State // of the source
 	drops  *drops
 	hooks  atomic.Pointer[hook.Source] // set by begin
-	synced chan struct{}               // closed when all initial objects were handled
-	ended  chan struct{}               // closed when Run returns
+	synced chan struct{}               // closed when the initial objects are handled
+	ended  chan struct{}               // closed by Run's end
 
 	mu sync.Mutex // guards the last group of fields in Channel and ticker
 }
@@ -147,10 +146,9 @@ func (l *life) begin(h *hook.Source) error {
 	return nil
 }
 
-// String returns the name of the source in reports.
+// String names the source in reports.
 func (l *life) String() string { return l.name }
 
-// phase returns NotStarted, Syncing, Synced or Stopped.
 func (l *life) phase() hook.Phase {
 	switch {
 	case run.Closed(l.ended):
@@ -184,8 +182,6 @@ func (l *life) WaitForSync(ctx context.Context) error { return l.wait(ctx, l.syn
 // Settled implements Source.
 func (l *life) Settled(ctx context.Context) error { return l.wait(ctx, l.synced) }
 
-// wait returns nil once synced is closed. If ctx ends first, it returns an error with the source's
-// state.
 func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {
 	if err := l.await(ctx, nil, synced); err != nil {
 		return fmt.Errorf("not synced: %w", err)
@@ -193,7 +189,7 @@ func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {
 	return nil
 }
 
-// await is wait for any channel. It returns errStopped if ended is closed first.
+// await is wait for any channel, or returns errStopped if ended is closed first.
 func (l *life) await(ctx context.Context, ended, done <-chan struct{}) error {
 	if run.Closed(done) {
 		return nil

@@ -16,14 +16,13 @@ import (
 )
 
 // Ticker polls a system without events, such as a cloud's API. It calls poll at once and then every
-// interval, with a jitter of ±10 %, and delivers the keys that poll returns. The interval is at
-// least 1 ms. The source is synced after the first successful poll. Its keys get class Background,
-// and the keys of later polls class Normal. To choose, add keys to the controller's Queue instead.
-// RequeueAll does not poll.
+// interval, at least 1 ms, with a jitter of ±10 %. It delivers the keys that poll returns: in class
+// Background for the first successful poll, which syncs the source, and then Normal. To choose, add
+// keys to the controller's Queue instead. RequeueAll does not poll.
 //
-// Polls never overlap: ticks during a poll are skipped and counted as dropped. After an error or a
-// panic, poll is retried after 1 second, then 2, and so on, up to the interval. Run's end waits for
-// a poll in progress: poll must heed its context.
+// Polls never overlap: ticks during a poll count as dropped. After an error or a panic, poll is
+// retried after 1 second, then 2, and so on, up to the interval. Run waits for a poll in progress:
+// poll must heed its context.
 func Ticker[K comparable](name string, every time.Duration, poll func(ctx context.Context) ([]K, error)) Source[K] {
 	t := &ticker[K]{
 		life:  newLife("Ticker("+name+")", newDrops("the poll before was still running")),
@@ -33,7 +32,6 @@ func Ticker[K comparable](name string, every time.Duration, poll func(ctx contex
 	return t
 }
 
-// firstPollRetry is the first backoff of a failed poll.
 const firstPollRetry = time.Second
 
 type ticker[K comparable] struct {
@@ -96,13 +94,12 @@ func (t *ticker[K]) setPolling(polling bool) {
 	}
 }
 
-// ask calls poll. It turns a panic into an error with its stack.
 func (t *ticker[K]) ask(ctx context.Context) (keys []K, err error) {
 	defer run.Recover(&err)
 	return t.poll(ctx)
 }
 
-// retry records a failure and returns the delay until the next poll.
+// retry records a failure and returns the delay.
 func (t *ticker[K]) retry(err error) time.Duration {
 	n := t.returned(err)
 	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(n))
@@ -122,7 +119,7 @@ func (t *ticker[K]) deliver(q Queue[K], keys []K) {
 	}
 }
 
-// returned records the result of poll and returns the number of failures in a row.
+// returned records poll's result and returns the number of failures in a row.
 func (t *ticker[K]) returned(err error) (failed int) {
 	if !run.Closed(t.settled) {
 		defer close(t.settled)
@@ -137,7 +134,7 @@ func (t *ticker[K]) returned(err error) (failed int) {
 	return t.failed
 }
 
-// next returns the time of the first tick after due that has not passed.
+// next returns the first tick after due that has not passed.
 func (t *ticker[K]) next(due time.Time) time.Time {
 	due = due.Add(jittered(t.every))
 	late := time.Since(due)
@@ -151,7 +148,7 @@ func (t *ticker[K]) next(due time.Time) time.Time {
 	return due.Add(skipped * t.every)
 }
 
-// jittered varies an interval by up to 10 %, so that replicas and sources do not run in step.
+// jittered varies an interval by 10 %, so that replicas and sources do not run in step.
 func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()*0.2-0.1)*float64(d))
 }

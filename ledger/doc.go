@@ -8,14 +8,14 @@
 //	err := reconcile(ledger.With(ctx, l))
 //	for _, w := range l.Writes() { … } // object, version and effect
 //
-// The transport of a client.Client fills the ledger of the request's context. This covers every
-// client that is built from that Client's configuration: package client's handles, client-go's
-// clients and generated ones. A request costs about 0.5 µs without a ledger and 2 µs with one. An
-// answer to a write costs 1 µs more per KB of metadata (BenchmarkLedger in internal/transport).
+// The transport of a client.Client fills the ledger of the request's context, for every client that
+// is built from that Client's configuration: package client's handles, client-go's and generated
+// clients. A request costs about 0.5 µs without a ledger and 2 µs with one. An answer to a write
+// costs 1 µs more per KB of metadata (BenchmarkLedger in internal/transport).
 //
-// The transport reads the version from the answer while the caller reads it: JSON, protobuf or
-// CBOR, also compressed. [Write.Unknown] explains missing facts. [Origin].Decode asks for the whole
-// object ([Write.Object]).
+// The transport reads the version while the caller reads the answer: JSON, protobuf or CBOR, also
+// compressed. [Write.Unknown] explains missing facts. [Origin].Decode asks for the whole object
+// ([Write.Object]).
 //
 // # What a ledger cannot know
 //
@@ -25,17 +25,17 @@
 //   - The version, if the answer does not contain it: an eviction, a binding, a deletecollection,
 //     or an empty or broken answer. The caller may also stop reading before the end of the
 //     metadata. The answer to an update that removes the last finalizer has the previous version.
-//   - Whether a write was carried out, if the answer is a 5xx or never came: it is Uncertain. If no
-//     connection was made, or the fence refused the request, it was not sent.
+//   - Whether a write was carried out, if the answer is a 5xx or never came: it is Uncertain.
+//     Without a connection, or if the fence refused the request, it was not sent.
 //   - Whether a patch or an apply was a no-op, unless it named the version or repeats a write in
 //     the same ledger.
-//   - That a delete or an eviction was a dry run, if its body cannot be read again
-//     (http.Request.GetBody). client-go's can.
+//   - That a delete or an eviction was a dry run, if http.Request.GetBody is nil. client-go sets
+//     it.
 //
 // # Limits
 //
-// A ledger keeps the first 100 reads and 10000 writes, and counts the others. A controller closes
-// it when the Reconcile has returned ([Ledger.Close]). A write that begins later fails with a
+// A ledger keeps the first 100 reads and 10000 writes, and counts the others. When the Reconcile
+// has returned, the controller closes it ([Ledger.Close]). A later write fails with a
 // *[LateWriteError], and nothing is sent. For background work that outlives its Reconcile, use
-// [Without], which keeps the term of leadership.
+// [Without].
 package ledger

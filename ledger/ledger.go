@@ -15,8 +15,8 @@ import (
 
 // Origin identifies the Reconcile that makes the requests.
 type Origin struct {
-	// Controller is the controller's name. If it is set, the user agent of requests contains it, as
-	// with client.Client.ConfigFor.
+	// Controller is the controller's name. If set, the requests' user agent contains it, as with
+	// client.Client.ConfigFor.
 	Controller string
 	// Key is the reconciled key.
 	Key any
@@ -26,10 +26,10 @@ type Origin struct {
 	// Term is the token of the term of leadership, or empty.
 	Term string
 	// Decode reports whether to keep written objects of a resource in [Write.Object]. It is called
-	// from the goroutine that makes the request. Default: no objects.
+	// from the request's goroutine. Default: no objects.
 	Decode func(schema.GroupResource) bool
-	// Late is called for each write that is refused because the ledger is closed, from the
-	// goroutine that makes the request. Default: none.
+	// Late is called for each write that a closed ledger refuses, from the request's goroutine.
+	// Default: none.
 	Late func(*LateWriteError)
 }
 
@@ -42,14 +42,14 @@ func (o Origin) ReconcileID() string {
 }
 
 // LateWriteError is the error of a write that began after its Reconcile had returned, in a
-// goroutine that still uses its context. Nothing was sent, because the key's next Reconcile would
-// not wait for the write to appear in the cache.
+// goroutine that still uses its context. It was not sent, because the key's next Reconcile would
+// not wait for it.
 type LateWriteError struct {
 	// Controller, Key and ReconcileID identify the Reconcile.
 	Controller  string
 	Key         any
 	ReconcileID string
-	// Request is the request that was not sent.
+	// Request was not sent.
 	Request Request
 }
 
@@ -59,7 +59,6 @@ func (e *LateWriteError) Error() string {
 		"Reconcile returns, or make those of background work with ledger.Without(ctx)", e.Controller, e.Request.String(), e.Key)
 }
 
-// Limits of a ledger.
 const (
 	maxReads  = 100
 	maxWrites = 10_000
@@ -71,9 +70,9 @@ type Ledger struct {
 	origin Origin
 	wrote  atomic.Bool
 
-	mu            sync.Mutex // guards what follows, and the entries
+	mu            sync.Mutex // guards the fields below, and the entries
 	first, last   *Entry
-	reads, writes int32 // kept; a deletecollection also counts each object
+	reads, writes int32 // a deletecollection also counts each object
 
 	lostReads, lostWrites int32
 
@@ -83,7 +82,7 @@ type Ledger struct {
 // New returns an empty ledger.
 func New(o Origin) *Ledger { return &Ledger{origin: o} }
 
-// Origin returns the argument of New.
+// Origin returns New's argument.
 func (l *Ledger) Origin() Origin { return l.origin }
 
 // Wrote reports whether a request may have written something. It takes no lock.
@@ -115,16 +114,16 @@ func (l *Ledger) Requests() []Request {
 	return all
 }
 
-// LeftOut returns the numbers of reads and of possible writes that exceeded the limits of Requests
-// and Writes. A deletecollection counts each object.
+// LeftOut returns the numbers of reads and possible writes that exceeded the limits. A
+// deletecollection counts each object.
 func (l *Ledger) LeftOut() (reads, writes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int(l.lostReads), int(l.lostWrites)
 }
 
-// Close makes later writes fail with a *[LateWriteError]. Reads, dry runs and access reviews are
-// still allowed. Requests in flight continue.
+// Close makes later writes fail with a *[LateWriteError]. Reads, dry runs, access reviews and
+// requests in flight are not affected.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +134,7 @@ func (l *Ledger) Close() {
 // for the first request.
 type ContextKey struct{}
 
-// With returns a context whose requests are recorded in l.
+// With returns a context that records its requests in l.
 func With(ctx context.Context, l *Ledger) context.Context {
 	return context.WithValue(ctx, ContextKey{}, l)
 }
@@ -144,13 +143,13 @@ func With(ctx context.Context, l *Ledger) context.Context {
 // keeps the term of leadership.
 func Without(ctx context.Context) context.Context { return With(ctx, nil) }
 
-// Of returns the ledger of a context, or nil.
+// Of returns the context's ledger, or nil.
 func Of(ctx context.Context) *Ledger {
 	l, _ := ctx.Value(ContextKey{}).(*Ledger)
 	return l
 }
 
-// Entry is one request in a [Ledger]. The transport of client.Client updates it.
+// Entry is one request in a [Ledger]. The transport updates it.
 type Entry struct {
 	ledger *Ledger
 	write  Write   // guarded by ledger.mu, as is what follows
@@ -208,9 +207,9 @@ func (l *Ledger) enter(e *Entry) (admitted bool) {
 	return true
 }
 
-// Update calls f to change the entry, under the ledger's lock. An empty Effect means that nothing
-// was written. A write that becomes Stored becomes Unchanged instead if another write in the ledger
-// made that version.
+// Update calls f under the ledger's lock to change the entry. An empty Effect means that nothing
+// was written. A write becomes Unchanged instead of Stored if another write in the ledger made that
+// version.
 func (e *Entry) Update(f func(w *Write)) {
 	l := e.ledger
 	l.mu.Lock()
@@ -236,7 +235,6 @@ func (e *Entry) Collected(items []Write) []Write {
 	return items
 }
 
-// madeLocked reports whether another recent write in the ledger made this version of the object.
 func (l *Ledger) madeLocked(w *Write) bool {
 	for e, n := l.last, 0; e != nil && n < 64; e, n = e.older, n+1 {
 		o := &e.write

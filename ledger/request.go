@@ -15,23 +15,21 @@ type Request struct {
 	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For paths
 	// without a resource, such as /version, it is the HTTP method in lower case.
 	Verb string
-	// Group, Version and Resource are from the path, such as apps, v1 and deployments. Resource is
-	// empty if the path has none.
+	// Group, Version and Resource are from the path, such as apps, v1 and deployments, or empty.
 	Group, Version, Resource string
 	// Subresource follows the name in the path, such as status.
 	Subresource string
 	// Namespace is empty for cluster-scoped kinds, including namespaces.
 	Namespace string
-	// Name is empty for lists, unless the field selector selects one name. For a create it is the
-	// name in the answer.
+	// Name is empty for lists, unless the field selector selects one name. A create has the name in
+	// the answer.
 	Name string
 	// Host is scheme://host of the API server, with the path of a proxy before /api or /apis. Path
 	// is the whole path.
 	Host, Path string
-	// DryRun reports whether the request asked the API server to store nothing.
+	// DryRun reports whether the API server was asked to store nothing.
 	DryRun bool
-	// Started is when the request began. Took is the time until the answer began or the error came,
-	// else 0.
+	// Took is the time from Started until the answer began or the error came, else 0.
 	Started time.Time
 	Took    time.Duration
 	// Status is the HTTP status, or 0 without an answer. Err then is the error, if it has come.
@@ -66,7 +64,7 @@ func (r *Request) Stores() bool {
 }
 
 // Mutates reports whether the request can change stored resources. Some core subresources cannot:
-// they connect to something else, or create a token that is not stored.
+// they connect to something else, or create a token.
 func (r *Request) Mutates() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

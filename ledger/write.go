@@ -24,22 +24,21 @@ const (
 	// Unchanged: a no-op; the version is an earlier one. It is known only if the request named the
 	// version, or an earlier write in the same ledger made it. Other no-ops are Stored.
 	Unchanged Effect = "unchanged"
-	// Deleting: the object is marked for deletion at the Write's version, and waits for finalizers
-	// or its grace period.
+	// Deleting: marked for deletion at the Write's version, waiting for finalizers or the grace
+	// period.
 	Deleting Effect = "deleting"
-	// Gone: the object is deleted, by a delete or by an update that removed the last finalizer. The
-	// version is the answer's, if any: the deletion's, or the object's before it.
+	// Gone: deleted, or updated without its last finalizer. The version is the answer's, if any:
+	// the deletion's, or the object's before it.
 	Gone Effect = "gone"
-	// Accepted: the API server did what was asked, and the answer has no details. Unknown explains
+	// Accepted: the API server did what was asked, but the answer lacks details. Unknown explains
 	// why.
 	Accepted Effect = "accepted"
-	// Uncertain: the connection broke or the answer is a 5xx. The request may have been carried
-	// out.
+	// Uncertain: the connection broke or the answer is a 5xx. The write may have been carried out.
 	Uncertain Effect = "uncertain"
 )
 
-// Write is a request that changed an object, or may have. Refused requests (3xx, 4xx, 501),
-// requests that were never sent, and dry runs are not Writes.
+// Write is a request that changed an object, or may have. Refused requests (3xx, 4xx, 501), unsent
+// ones and dry runs are not Writes.
 type Write struct {
 	Request
 
@@ -51,13 +50,13 @@ type Write struct {
 	Generation int64
 	// Effect is the result of the write.
 	Effect Effect
-	// Unknown explains why UID, ResourceVersion or Effect is unknown, else it is empty.
+	// Unknown explains why UID, ResourceVersion or Effect is unknown.
 	Unknown string
 	// Object is the object in the answer, if [Origin].Decode asks for it. It is typed if the scheme
-	// contains its kind, else unstructured if it is JSON. If the request asked for metadata, it is
-	// a PartialObjectMetadata. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read
-	// to its end. It is also nil for other kinds of answers, such as a Scale or a Table. It is
-	// shared: do not change it.
+	// contains its kind, else unstructured if it is JSON. It is a PartialObjectMetadata if the
+	// request asked for that. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read
+	// to its end. Other answers, such as a Scale or a Table, have none. It is shared: do not change
+	// it.
 	Object runtime.Object
 	// Salt is set if hashes replace the object's identity, see [Write.Hashed].
 	Salt Salt
@@ -72,9 +71,8 @@ func NewSalt() Salt { return Salt(rand.Text()) }
 // hashBytes is a multiple of 3, so that base64 needs no padding.
 const hashBytes = 9
 
-// Hash returns the salted hash of a text: the first 9 bytes of a SHA-256, as 12 characters of
-// base64. sort keeps hashes of different fields apart, see [Write.Hashed]. An empty text has an
-// empty hash.
+// Hash returns 12 characters of base64: the first 9 bytes of the SHA-256 of salt, sort and text, or
+// "" for an empty text. sort keeps the hashes of different fields apart, see [Write.Hashed].
 func (s Salt) Hash(sort, text string) string {
 	if text == "" {
 		return ""
@@ -83,7 +81,7 @@ func (s Salt) Hash(sort, text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:hashBytes])
 }
 
-// Hashed returns the write with hashes in place of the object's identity:
+// Hashed returns the write with hashes instead of the object's identity:
 //
 //	field      sort       hash of
 //	Namespace  namespace  the namespace

@@ -9,8 +9,7 @@
 //	ctx = term.Without(ctx)  // for a write that any replica may make
 //
 // Package leaderelection makes the [Term] of each term of leadership and adds it to the contexts of
-// the work ([With]). The transport of every client.Client reads the term from the context of a
-// request ([Of]).
+// the work ([With]). The transport of every client.Client reads it from a request's context ([Of]).
 //
 // # The fence
 //
@@ -22,10 +21,10 @@
 //   - a request that has just got its connection is refused: the clocks are read again
 //   - a request on the wire goes on.
 //
-// A refused request fails with a *[FencedError]. errors.Is(err, [ErrFenced]) is true for this
-// error. The field Uncertain reports whether parts of the request may have been sent. A transport
-// other than *http.Transport (rest.Config.Transport) may not report its connections. With such a
-// transport, the field is set for every request that is refused after it was passed on.
+// A refused request fails with a *[FencedError], which matches [ErrFenced]. Its field Uncertain
+// reports whether parts of the request may have been sent. A transport other than *http.Transport
+// (rest.Config.Transport) may not report its connections. Then the field is set for every request
+// that is refused after it was passed on.
 //
 // Requests that may write and have no term are counted (hook.Client.Unfenced). A Strict client
 // refuses them. [Without] marks requests that any replica may make.
@@ -38,12 +37,11 @@
 //
 // A proxy may deliver a request after another process leads. Clocks that stood still together, as
 // in a saved virtual machine, do not show the lost time. Preconditions close both gaps: send the
-// resourceVersion with a patch or an apply, as an update does, and the UID and resourceVersion with
-// a delete. A late write then fails with a conflict if the next leader has written.
+// resourceVersion with a patch or an apply, as an update does, and with a delete also the UID. A
+// late write then fails with a conflict if the next leader has written.
 //
 // For writes without a version, use a ValidatingAdmissionPolicy that compares [Token].Holder in an
-// annotation with the Lease. The policy may see a change of the Lease late: see
-// docs/high-availability.md.
+// annotation with the Lease. It may see a change of the Lease late: see docs/high-availability.md.
 //
 // # Guarantees
 //

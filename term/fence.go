@@ -23,9 +23,9 @@ var ErrFenced = errors.New("refused by the fence")
 // FencedError is the error of a request that was refused because another process may lead.
 // errors.Is finds [ErrFenced] and the cause of [Term.End].
 type FencedError struct {
-	// Controller is the controller that made the request. It is empty without a ledger.
+	// Controller made the request. It is empty without a ledger.
 	Controller string
-	// Request describes the refused request.
+	// Request is the refused request.
 	Request ledger.Request
 	// Uncertain reports whether parts of the request may have been sent: it was refused between its
 	// connection and the first byte.
@@ -46,7 +46,6 @@ func (e *FencedError) Error() string {
 // Unwrap returns ErrFenced and the reason.
 func (e *FencedError) Unwrap() []error { return []error{ErrFenced, e.Err} }
 
-// fence lets requests pass while a term is trusted.
 type fence struct {
 	name string // of the term
 	done chan struct{}
@@ -55,8 +54,8 @@ type fence struct {
 	trust   trust
 	start   time.Time // when the last renewal was sent
 	ended   error
-	waiting map[*passage]struct{} // requests that are not on the wire yet
-	timer   *time.Timer           // for the end of the trust, or of the trust before an extension
+	waiting map[*passage]struct{} // not on the wire yet
+	timer   *time.Timer           // for the end of the trust, perhaps before an extension
 }
 
 // Extend records a renewal that was sent at start: the trust counts from there, even if it was
@@ -71,7 +70,7 @@ func (f *fence) Extend(start time.Time) {
 }
 
 // End ends the trust at once, because the Lease is lost or about to be released. It refuses new
-// requests, and those that wait for a connection, with the cause. A nil cause is context.Canceled.
+// requests and those that wait for a connection. The reason is cause, or context.Canceled if nil.
 // Only the first call has an effect.
 func (f *fence) End(cause error) {
 	if cause == nil {
@@ -90,28 +89,27 @@ func (f *fence) End(cause error) {
 	f.refuseLocked(f.ended)
 }
 
-// Trusted returns nil while the term is trusted. Otherwise another process may lead, and it returns
-// the reason. Either clock ends the trust: the monotonic clock may stand still while a machine
-// sleeps, and the wall clock may be set back.
+// Trusted returns nil while the term is trusted, else the reason: another process may lead. Either
+// clock ends the trust, because the monotonic clock may stand still while a machine sleeps, and the
+// wall clock may be set back.
 func (f *fence) Trusted() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.refusalLocked()
 }
 
-// Until returns when the trust will be over, if it is not extended or ended before.
+// Until returns when the trust will be over, unless extended or ended before.
 func (f *fence) Until() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.start.Add(f.trust.limit)
 }
 
-// Done returns a channel that End closes. It stays open when only the time of the trust is over.
+// Done returns a channel that End closes. It stays open when the trust runs out.
 func (f *fence) Done() <-chan struct{} { return f.done }
 
 var errNotRenewed = errors.New("the Lease was not renewed in time")
 
-// refusalLocked returns the reason if the term is not trusted now.
 func (f *fence) refusalLocked() error {
 	if f.ended != nil {
 		return f.ended
@@ -131,16 +129,16 @@ type trust struct {
 	lost  bool
 }
 
-// over reports whether the trust is over. mono and wall are the times since its start by the two
-// clocks. It stays over even if a clock is set back.
+// over reports whether the trust is over. mono and wall are the times since its start. It stays
+// over even if a clock is set back.
 func (t *trust) over(mono, wall time.Duration) bool {
 	t.lost = t.lost || mono >= t.limit || wall >= t.limit
 	return t.lost
 }
 
 // RoundTrip sends a request through base if it passes the fence. It is for transports. Set traced
-// if base calls the httptrace hooks of the request's context. Without them, a request that is
-// refused on its way is Uncertain. The *[FencedError] has no Controller and no Request yet.
+// if base calls the httptrace hooks of the request's context; else a request that is refused on its
+// way is Uncertain. The *[FencedError] has no Controller and no Request yet.
 func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	p, first := &passage{fence: f, cancel: cancel}, waiting
@@ -169,7 +167,6 @@ func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool
 	return resp, err
 }
 
-// stage is the progress of a request.
 type stage uint8
 
 const (
@@ -178,7 +175,7 @@ const (
 	sent                   // at least its head: it goes on
 )
 
-// passage is a request on its way through the fence, and later the body of its answer.
+// passage is a request on its way through the fence, and later its answer's body.
 type passage struct {
 	fence  *fence
 	cancel context.CancelCauseFunc // of the request's context
@@ -189,8 +186,8 @@ type passage struct {
 	refused error
 }
 
-// admit lets a request reach a stage, or returns the reason of a refusal. It is called again for a
-// connection, which may have taken long, while the clock of the timer stood still.
+// admit lets a request reach a stage, or returns the reason of a refusal. It runs again with a
+// connection, which may have taken long while the timer's clock stood still.
 func (f *fence) admit(p *passage, s stage) (refused error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,14 +204,13 @@ func (f *fence) admit(p *passage, s stage) (refused error) {
 	return nil
 }
 
-// armLocked starts the timer for the end of the trust.
 func (f *fence) armLocked() {
 	if f.timer == nil {
 		f.timer = time.AfterFunc(time.Until(f.start.Add(f.trust.limit)), f.expire)
 	}
 }
 
-// expire refuses the requests that still wait, unless the trust was extended.
+// expire refuses the waiting requests, unless the trust was extended.
 func (f *fence) expire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,7 +222,6 @@ func (f *fence) expire() {
 	}
 }
 
-// refuseLocked refuses the requests that wait.
 func (f *fence) refuseLocked(why error) {
 	for p := range f.waiting {
 		p.refused = why
@@ -235,7 +230,6 @@ func (f *fence) refuseLocked(why error) {
 	clear(f.waiting)
 }
 
-// leave returns the stage of the request, and the reason if it was refused.
 func (f *fence) leave(p *passage) (stage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,7 +259,7 @@ func (p *passage) wroteHeaders() {
 	}
 }
 
-// release ends the request's context at the end of the answer's body.
+// release ends the request's context with the answer's body.
 func (p *passage) release(resp *http.Response) {
 	if resp.Body == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols {
 		p.cancel(nil)

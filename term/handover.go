@@ -24,8 +24,8 @@ type Handover struct {
 	// Holder released the Lease at Released, by its own clock.
 	Holder   string
 	Released time.Time
-	// Writes are the newest writes of this and earlier terms, one for each object, oldest first.
-	// Each has the object, the Host, the UID, the highest version and the Effect: Stored, Gone, or
+	// Writes are the newest writes of this and earlier terms, one per object, oldest first. Each
+	// has the object, the Host, the UID, the highest version and the Effect: Stored, Gone, or
 	// Accepted (gone or marked for deletion). Verb is update or delete. Object is nil, or a
 	// PartialObjectMetadata with the labels. Writes from a Lease are hashed: see
 	// [ledger.Write.Hashed].
@@ -35,14 +35,13 @@ type Handover struct {
 	Unknown int
 }
 
-// trail records the newest write of each object under a term. The caller holds the term's mutex.
+// trail records each object's newest write. The term's mutex guards it.
 type trail struct {
 	steps   map[object]*step
 	noted   uint64 // the number of recorded writes
 	unknown int
 }
 
-// object identifies one object.
 type object struct {
 	group, resource, namespace, name string
 	uid                              types.UID
@@ -52,7 +51,6 @@ func objectOf(w *ledger.Write) object {
 	return object{w.Group, w.Resource, w.Namespace, w.Name, w.UID}
 }
 
-// step is the newest write of an object.
 type step struct {
 	object
 
@@ -66,7 +64,6 @@ type step struct {
 	inherited   bool              // from the terms before
 }
 
-// note records a write.
 func (t *trail) note(w *ledger.Write) {
 	if w.Effect == "" || w.Effect == ledger.Unchanged || !w.Stores() {
 		return
@@ -93,7 +90,7 @@ func (t *trail) note(w *ledger.Write) {
 	s.follow(w, effect)
 }
 
-// add adds an object. From time to time it drops those that would not be handed over.
+// add adds an object. It sometimes drops those that would not be handed over.
 func (t *trail) add(s *step) {
 	if t.steps == nil {
 		t.steps = map[object]*step{}
@@ -108,8 +105,8 @@ func (t *trail) add(s *step) {
 	t.steps[s.object] = s
 }
 
-// newest returns the steps to hand over, newest first: the newest of each API server, resource and
-// namespace, because each may have its own informer, and then the newest of the others.
+// newest returns the steps to hand over, newest first. The newest of each API server, resource and
+// namespace, which may have an informer of its own, come before others.
 func (t *trail) newest() []*step {
 	all := slices.SortedFunc(maps.Values(t.steps), func(a, b *step) int { return cmp.Compare(b.number, a.number) })
 	type place struct{ host, group, resource, namespace string }
@@ -128,8 +125,8 @@ func (t *trail) newest() []*step {
 	return kept[:min(len(kept), MaxHandedOver)]
 }
 
-// follow records the next write of the object. A deletion is final. It keeps the highest version:
-// without it, an object that a cache does not show yet would look deleted.
+// follow records the next write of the object. A deletion is final. Without the highest version, an
+// object that a cache does not show yet would look deleted.
 func (s *step) follow(w *ledger.Write, effect ledger.Effect) {
 	s.salt, s.host, s.inherited = w.Salt, w.Host, false
 	if newer(s.version, w.ResourceVersion) {
@@ -140,7 +137,6 @@ func (s *step) follow(w *ledger.Write, effect ledger.Effect) {
 	}
 }
 
-// toWrite returns the step as a write.
 func (s *step) toWrite() ledger.Write {
 	o := s.object
 	w := ledger.Write{
@@ -164,18 +160,17 @@ func (s *step) toWrite() ledger.Write {
 	return w
 }
 
-// marks reports whether the write may have marked the object for deletion or removed it.
+// marks reports whether the write may have marked or removed the object.
 func marks(w *ledger.Write) bool {
 	deletes := w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"
 	return deletes && w.Effect == ledger.Accepted
 }
 
-// newer reports whether version b follows a.
 func newer(a, b string) bool {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0
 }
 
-// labelsOf returns the labels of the object, or nil if they are unknown.
+// labelsOf returns the object's labels, or nil if unknown.
 func labelsOf(w *ledger.Write) map[string]string {
 	o, ok := w.Object.(metav1.Object)
 	if !ok {
@@ -187,8 +182,8 @@ func labelsOf(w *ledger.Write) map[string]string {
 	return o.GetLabels()
 }
 
-// withoutRenewed drops the inherited writes of objects that this term has written itself. It keeps
-// deletions, which are final.
+// withoutRenewed drops inherited writes of objects that this term has written, but not deletions,
+// which are final.
 func withoutRenewed(writes []ledger.Write) (kept []ledger.Write) {
 	again := map[ledger.Salt]map[object]bool{}
 	for i := range writes {

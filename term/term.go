@@ -14,9 +14,9 @@ import (
 )
 
 // Token identifies one term of leadership by the UID of the Lease and its version at the
-// acquisition. A higher version is a newer term, also after the Lease was created again with
-// another UID. (leaseTransitions starts over with a new Lease, and does not count a holder that
-// acquires the Lease twice in a row.)
+// acquisition. A higher version is a newer term, even if the Lease was created again.
+// (leaseTransitions starts over then, and does not count a holder that acquires the Lease twice in
+// a row.)
 type Token struct {
 	Lease           types.UID
 	ResourceVersion string
@@ -25,12 +25,12 @@ type Token struct {
 	Holder string
 }
 
-// String returns the UID, an @ and the version.
+// String returns UID@version.
 func (t Token) String() string { return string(t.Lease) + "@" + t.ResourceVersion }
 
 // Term is one term of leadership. It is trusted for some time after the last successful renewal of
-// its Lease was sent. Requests with its context ([With]) pass the fence only while it is trusted.
-// The elector makes, extends and ends it. It is safe for concurrent use.
+// its Lease was sent. Requests with its context ([With]) pass the fence only until then. The
+// elector makes, extends and ends it. It is safe for concurrent use.
 type Term struct {
 	fence
 
@@ -41,8 +41,8 @@ type Term struct {
 }
 
 // New makes a term that is trusted for a time from start: the [time.Now] before the request that
-// acquired the Lease. Other electors count from when they see the Lease, which is later. Call End
-// when the term is over.
+// acquired the Lease. Other electors see the Lease later, and count from then. Call End when the
+// term is over.
 func New(token Token, start time.Time, trusted time.Duration) *Term {
 	return &Term{
 		fence: fence{
@@ -53,14 +53,14 @@ func New(token Token, start time.Time, trusted time.Duration) *Term {
 	}
 }
 
-// Token returns the token that was passed to New.
+// Token returns New's token.
 func (t *Term) Token() Token { return t.token }
 
 // handedOn is how long a term passes on inherited writes. By then every informer shows them, or
 // never will.
 const handedOn = time.Minute
 
-// Inherit sets the handover of the previous term. The maker of the term calls it once, before other
+// Inherit sets the handover of the previous term. The term's maker calls it once, before other
 // goroutines use the term.
 func (t *Term) Inherit(h Handover) {
 	t.inherited = &h
@@ -72,7 +72,7 @@ func (t *Term) Inherit(h Handover) {
 	}
 }
 
-// Inherited returns the handover of the previous term. It is nil unless an elector of this module
+// Inherited returns the previous term's handover. It is nil unless an elector of this module
 // released that term. It is shared: do not change it.
 func (t *Term) Inherited() *Handover { return t.inherited }
 
@@ -84,7 +84,7 @@ func (t *Term) Wrote(w *ledger.Write) {
 }
 
 // Written returns the handover for the next term: the last writes of this term and, in its first
-// minute, the inherited ones. unknown counts further writes whose effect is unknown.
+// minute, the inherited ones. unknown counts further writes with unknown effect.
 func (t *Term) Written() (writes []ledger.Write, unknown int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +102,7 @@ func (t *Term) Written() (writes []ledger.Write, unknown int) {
 
 type contextKey struct{}
 
-// With returns a context whose requests are made under a term. It returns ctx if the term is nil.
+// With returns a context for requests under a term, or ctx if the term is nil.
 func With(ctx context.Context, t *Term) context.Context {
 	if t == nil {
 		return ctx
@@ -116,7 +116,7 @@ func Without(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, (*Term)(nil))
 }
 
-// Of returns the term of a context, or nil.
+// Of returns the context's term, or nil.
 func Of(ctx context.Context) *Term {
 	t, _ := ctx.Value(contextKey{}).(*Term)
 	return t

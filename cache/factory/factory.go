@@ -7,13 +7,12 @@
 //	informers := factory.Of(mgr)
 //	pods := informers.Core().V1().Pods().Lister()
 //
-// It is a package of its own because client-go's factory compiles 170 packages: programs that do
-// not import it build faster.
+// It is a package of its own because client-go's factory compiles 170 packages.
 //
 // # Scope
 //
-// The informers hold all objects of a kind, without managedFields. The Options of the cache narrow
-// them, and so do the options of Of and New, which have client-go's names:
+// The informers hold all objects of a kind, without managedFields. The cache's Options narrow them,
+// and so do the options of Of and New, which have client-go's names:
 //
 //	factory.Of(mgr, factory.WithNamespace("shop"), factory.WithDefaultResync(time.Hour))
 //
@@ -23,19 +22,18 @@
 //
 // # Life
 //
-// The cache starts and stops the informers: Start, Shutdown and the Run methods of the accessors'
-// informers do nothing. WaitForCacheSync waits until the cache runs, so call it in a runnable of
-// the manager.
+// The cache starts and stops the informers: Start, Shutdown and the informers' Run methods do
+// nothing. WaitForCacheSync waits until the cache runs, so call it in a runnable of the manager.
 //
 // # Listers
 //
-// Like client-go's, a lister also answers before its informer is synced. If a controller uses a
-// lister, give a handle of all objects of the kind to its Reads: its workers then wait for that
-// handle.
+// Like client-go's, a lister answers before its informer is synced. If a controller uses a lister,
+// give a handle of all objects of the kind to its Reads: its workers then wait for that handle.
 //
 // # Unit tests
 //
 // A unit test needs no server: pass New a cache without a Backend and a fake clientset, and make
+// handles with cache.Adopt.
 // handles with cache.Adopt.
 package factory
 
@@ -72,8 +70,8 @@ type Owner interface {
 }
 
 // Of returns New for the cache of a manager, with a clientset of the manager's client. Call it
-// before or during Run; each call makes a factory. If the clientset cannot be made, Run returns
-// the error.
+// before or during Run; each call makes a factory. If the clientset cannot be made, Run returns the
+// error.
 func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 	c := owner.Client()
 	clientset, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())
@@ -84,19 +82,17 @@ func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 	return New(owner.Cache(), clientset, options...)
 }
 
-// New returns a factory of a cache. It starts nothing and makes no request. The factory is safe for
-// concurrent use.
+// New returns a factory of a cache. It makes no request, and is safe for concurrent use.
 //
-// The client lists and watches the built-in kinds that the cache's scheme does not know. If the
-// cache has no Backend, the client lists and watches all kinds. InformerFor passes the client to
-// constructors. The client may be nil if none of these is needed; an accessor that needs one is an
-// error of the cache's Validate.
+// The client lists and watches the built-in kinds that the cache's scheme does not know, or all
+// kinds if the cache has no Backend. InformerFor passes it to constructors. It may be nil if none
+// of these is needed; an accessor that needs it is an error of the cache's Validate.
 //
-// The first call for a Go type makes its informer, and later calls return the same one. The
-// accessors use the cache's informers. InformerFor uses its constructor, with the resync period of
-// the options, and the cache runs the result. Only its constructor and WithTransform decide what
-// such an informer keeps. It does not report failures. It may take up to a
-// minute to stop while the API server is unreachable: client-go's reflector sleeps through a stop.
+// The first call for a Go type makes its informer, and later calls return it. The accessors use the
+// cache's informers. InformerFor uses its constructor, with the resync period of the options, and
+// the cache runs the result. Only the constructor and WithTransform decide what such an informer
+// keeps. It does not report failures. While the API server is unreachable, it may take up to a
+// minute to stop, because client-go's reflector sleeps through a stop.
 func New(c *cache.Cache, client kubernetes.Interface, options ...Option) informers.SharedInformerFactory {
 	f := &factory{client: client, made: map[reflect.Type]func() product{}}
 	f.cache, f.resyncs = c, map[reflect.Type]time.Duration{}
@@ -109,7 +105,6 @@ func New(c *cache.Cache, client kubernetes.Interface, options ...Option) informe
 	return f
 }
 
-// factory implements informers.SharedInformerFactory.
 type factory struct {
 	settings
 
@@ -119,7 +114,6 @@ type factory struct {
 	made map[reflect.Type]func() product
 }
 
-// product is an informer that the factory returned.
 type product struct {
 	handle *cache.Handle[cache.Object] // nil if a constructor made no informer
 	shared toolscache.SharedIndexInformer
@@ -147,7 +141,6 @@ func (f *factory) once(obj runtime.Object, how func() product) product {
 	return get()
 }
 
-// construct adopts an informer that the cache must run.
 func (f *factory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer, transform toolscache.TransformFunc) product {
 	if shared == nil {
 		f.cache.Reject(fmt.Errorf("InformerFor(%T): there is no constructor, or it returned no informer", obj))
@@ -181,10 +174,8 @@ func kindIn(s *runtime.Scheme, obj runtime.Object) (kind schema.GroupVersionKind
 	return kinds[0], true
 }
 
-// accessors makes the informers of the API groups' accessors.
 type accessors struct{ *factory }
 
-// InformerFor returns the cache's informer for the Go type of obj.
 func (a accessors) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) toolscache.SharedIndexInformer {
 	return a.once(obj, func() product { return a.standard(obj, newFunc) }).shared
 }
@@ -226,7 +217,6 @@ func (a accessors) narrowed(obj runtime.Object, newFunc internalinterfaces.NewIn
 	return p, nil
 }
 
-// scope returns the scope of a kind, which the cache's Options complete.
 func (f *factory) scope(kind schema.GroupVersionKind) cache.Scope {
 	s := cache.Scope{Kind: kind, Labels: f.labels, Fields: f.fields, Transform: f.transform, Resync: cache.NoResync}
 	if !builtin.ClusterScoped(kind.GroupKind()) {
@@ -242,13 +232,13 @@ func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 // InformerName returns nil. The cache has hooks instead of client-go's informer metrics.
 func (f *factory) InformerName() *toolscache.InformerName { return nil }
 
-// Start does nothing. The cache starts the informers.
+// Start does nothing: the cache starts the informers.
 func (f *factory) Start(<-chan struct{}) {}
 
-// StartWithContext does nothing. The cache starts the informers.
+// StartWithContext does nothing: the cache starts the informers.
 func (f *factory) StartWithContext(context.Context) {}
 
-// Shutdown does nothing. The cache stops the informers and joins them.
+// Shutdown does nothing: the cache stops the informers and joins them.
 func (f *factory) Shutdown() {}
 
 // WaitForCacheSync is WaitForCacheSyncWithContext until stop is closed.

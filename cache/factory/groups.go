@@ -56,8 +56,8 @@ func (f *factory) ForResource(of schema.GroupVersionResource) (informers.Generic
 	return generic{shared, of.GroupResource()}, nil
 }
 
-// builtIn returns an example object of a resource, or nil if client-go's scheme has none. A
-// resource is a kind with a list and the usual plural.
+// builtIn returns an example object of a resource, or nil if client-go's scheme has none: a kind
+// with a list and the usual plural.
 func builtIn(of schema.GroupVersionResource) runtime.Object {
 	for kind, t := range scheme.Scheme.KnownTypes(of.GroupVersion()) {
 		gvk := of.GroupVersion().WithKind(kind)
@@ -71,16 +71,13 @@ func builtIn(of schema.GroupVersionResource) runtime.Object {
 	return nil
 }
 
-// generic implements informers.GenericInformer.
 type generic struct {
 	shared   toolscache.SharedIndexInformer
 	resource schema.GroupResource
 }
 
-// Informer returns the informer.
 func (g generic) Informer() toolscache.SharedIndexInformer { return g.shared }
 
-// Lister returns a lister of the informer.
 func (g generic) Lister() toolscache.GenericLister {
 	return toolscache.NewGenericLister(g.shared.GetIndexer(), g.resource)
 }

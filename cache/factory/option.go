@@ -20,11 +20,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/builtin"
 )
 
-// Option configures New. The options have the names of client-go's. An option replaces the default
-// of the same purpose in the cache's Options.
+// Option configures New. An option has client-go's name, and replaces the default in the cache's
+// Options.
 type Option func(*settings)
 
-// settings are the settings of a factory.
 type settings struct {
 	cache *cache.Cache
 
@@ -40,7 +39,7 @@ type settings struct {
 }
 
 // WithDefaultResync sets how often event handlers without a period of their own get every object
-// again, unchanged. It is the second argument of client-go's constructor. Default: the cache's
+// again, unchanged, like the second argument of client-go's constructor. Default: the cache's
 // Resync.
 func WithDefaultResync(period time.Duration) Option {
 	return func(f *settings) { f.resync = &period }
@@ -63,16 +62,16 @@ func WithNamespace(namespace string) Option {
 }
 
 // WithTweakListOptions selects the objects of all informers by labels and fields. New calls tweak
-// with empty options. If tweak sets anything but LabelSelector and FieldSelector, or an invalid
-// selector, that is an error of the cache's Validate: the cache decides the rest of a request.
+// with empty options. The cache decides the rest of a request: if tweak sets anything else, or an
+// invalid selector, that is an error of the cache's Validate.
 func WithTweakListOptions(tweak internalinterfaces.TweakListOptionsFunc) Option {
 	return func(f *settings) { f.tweak = tweak }
 }
 
-// WithTransform changes the objects of all informers before the cache keeps them. managedFields are
-// already dropped. A factory with a transform shares no informers with handles of cache.For. The
-// transform must return an object of the same type. If it does not, or returns an error, the object
-// stays as the transform left it, and the state of the informer reports the error.
+// WithTransform changes the objects of all informers before the cache keeps them, without
+// managedFields. A factory with a transform shares no informers with handles of cache.For. The
+// transform must return an object of the same type. Otherwise, or after an error, the object stays
+// as the transform left it, and the informer's state reports the error.
 func WithTransform(transform toolscache.TransformFunc) Option {
 	return func(f *settings) {
 		f.transformFunc, f.transform = transform, nil
@@ -97,7 +96,6 @@ func inPlace(transform toolscache.TransformFunc, o cache.Object) {
 	}
 }
 
-// resyncOf returns the resync period of a type.
 func (f *settings) resyncOf(t reflect.Type) time.Duration {
 	if period, ok := f.resyncs[t]; ok {
 		return period
@@ -129,7 +127,6 @@ func (f *settings) namespaceOf(kind schema.GroupKind) (string, error) {
 	return "", fmt.Errorf("an informer has one namespace or all, but the cache has %d; use cache.For, or a factory of one namespace with factory.WithNamespace", len(names))
 }
 
-// selectors maps the tweak onto labels and fields.
 func (f *settings) selectors() (err error) {
 	if f.tweak == nil {
 		return nil
@@ -185,7 +182,6 @@ func (f *settings) clientTweak() internalinterfaces.TweakListOptionsFunc {
 	}
 }
 
-// clientTransform returns the transform for informers that use the client.
 func (f *settings) clientTransform() toolscache.TransformFunc {
 	if byDefault := f.cache.Options().Transform; f.transformFunc == nil && byDefault != nil {
 		return byDefault.Func()
@@ -193,19 +189,16 @@ func (f *settings) clientTransform() toolscache.TransformFunc {
 	return f.transformFunc
 }
 
-// resynced is an informer whose event handlers have a default resync period.
 type resynced struct {
 	toolscache.SharedIndexInformer
 
 	period time.Duration
 }
 
-// AddEventHandler adds a handler with the default period.
 func (r resynced) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return r.AddEventHandlerWithResyncPeriod(h, r.period)
 }
 
-// AddEventHandlerWithOptions adds a handler with the default period if options has none.
 func (r resynced) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	if options.ResyncPeriod == nil {
 		options.ResyncPeriod = &r.period

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// Target is the object or resource of a request. Its fields have the meaning of ledger.Request's,
-// except that the Namespace of a namespace is its name, and a create has no Name. Verb may also be
-// proxy, which is deprecated.
+// Target is the object or resource of a request. Its fields are those of ledger.Request, except
+// that a namespace's Namespace is its name, and a create has no Name. Verb may also be proxy, which
+// is deprecated.
 type Target struct {
 	Verb                     string
 	Group, Version, Resource string
@@ -23,9 +23,8 @@ type Target struct {
 	Namespace, Name          string
 }
 
-// Parse reads a method, a URL's path and its query. The path is decoded, without the prefix of a
-// proxy in front of the API server. Parse allocates nothing unless it has to read the query of a
-// list.
+// Parse reads a method, a URL's decoded path without a proxy's prefix, and its query. It allocates
+// only for the query of some lists.
 func Parse(method, path, query string) Target {
 	rest := strings.Trim(path, "/")
 	var t Target
@@ -70,7 +69,6 @@ var verbs = map[string]string{
 	http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
-// next cuts the first part off a path.
 func next(path string) (part, rest string) {
 	part, rest, _ = strings.Cut(path, "/")
 	return part, rest

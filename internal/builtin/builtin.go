@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ClusterScoped reports whether a built-in kind is cluster-scoped. For other kinds it returns
-// false: only the API server knows their scope.
+// ClusterScoped reports whether a built-in kind is cluster-scoped. It returns false for other
+// kinds, whose scope only the API server knows.
 func ClusterScoped(kind schema.GroupKind) bool {
 	var of string
 	switch kind.Group {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package consistency decides whether the store of one informer shows a write, and calls a function
-// when it does. Read-your-writes builds on it.
+// when it does. Package cache describes the rules under "Read-your-writes".
 //
-// Package cache describes the rules under "Read-your-writes". client-go's store knows its version
-// unless the feature gate AtomicFIFO is off; then only the object's own version counts.
+// client-go's store knows its version unless the feature gate AtomicFIFO is off; then only the
+// object's own version counts.
 package consistency
 
 import (
@@ -41,27 +41,26 @@ type Copy struct {
 	Undecodable func(name types.NamespacedName) error
 	// Name names the kind in errors.
 	Name string
-	// Kind is the kind of the objects. Place, Labels and Fields narrow it, as in the informer's
-	// scope.
+	// Kind is the kind of the objects. Place, Labels and Fields narrow it as the informer's scope
+	// does.
 	Kind   schema.GroupVersionKind
 	Place  types.NamespacedName
 	Labels labels.Selector
 	Fields fields.Selector
-	// Foreign is set if the informer's list options are unknown. Asked is set if an API server is
-	// asked how the kind is served.
+	// Foreign is set if the informer's list options are unknown, Asked if an API server is asked
+	// how the kind is served.
 	Foreign, Asked bool
 	// Guess is the most likely resource of the kind.
 	Guess schema.GroupResource
 	// Mapping is the last known mapping of the kind, or nil. It may be set at any time.
 	Mapping atomic.Pointer[meta.RESTMapping]
 
-	learned atomic.Pointer[schema.GroupResource] // the resource of a foreign informer, once known
+	learned atomic.Pointer[schema.GroupResource] // the resource of a foreign informer
 	waiters waiters
 }
 
 func (c *Copy) store() toolscache.Store { return c.Shared.GetStore() }
 
-// version returns the version of the store, or "" if unknown.
 func (c *Copy) version() string { return c.store().LastStoreSyncResourceVersion() }
 
 // Stored returns the object with the name of a write, or nil.
@@ -74,8 +73,8 @@ func (c *Copy) Stored(w *Write) object.Object {
 	return o
 }
 
-// recognizes reports whether a foreign informer without a mapping keeps the resource of a write. It
-// does if its store has the written object, by UID, or if the resource was learned before.
+// recognizes reports whether a foreign informer without a mapping keeps the resource of a write:
+// its store has the written object, by UID, or the resource was learned before.
 func (c *Copy) recognizes(w *Write) bool {
 	if !c.Foreign || c.certain() {
 		return false
@@ -101,7 +100,6 @@ func (c *Copy) recognizes(w *Write) bool {
 // certain reports whether the API server has returned a mapping of the kind.
 func (c *Copy) certain() bool { return c.Asked && c.Mapping.Load() != nil }
 
-// learnKind learns the resource from an unstructured object in the store.
 func (c *Copy) learnKind() {
 	if c.learned.Load() != nil {
 		return
@@ -127,8 +125,8 @@ func (c *Copy) Serves(r schema.GroupResource) bool {
 	return c.Guess.Resource == r.Resource && (c.Kind.Version == "" || sameGroup(r.Resource, c.Guess.Group, r.Group))
 }
 
-// sameGroup reports whether two groups are the same for a resource. Events are stored once and
-// served in two groups.
+// sameGroup reports whether two groups are the same for a resource. Events are served in two
+// groups.
 func sameGroup(resource, a, b string) bool {
 	const newer = "events.k8s.io"
 	return a == b || resource == "events" && (a == "" && b == newer || a == newer && b == "")
@@ -147,22 +145,22 @@ type waiter struct {
 	f     func()
 }
 
-// waiters are the waiters of one informer. The first one adds an event handler, whose calls cost
-// almost nothing while there are no waiters.
+// waiters are the waiters of one informer. The first one adds an event handler, whose calls are
+// cheap without waiters.
 type waiters struct {
-	n atomic.Int64 // number of waiters; changed under the mutex
+	n atomic.Int64 // changed under the mutex
 
-	mu     sync.Mutex // guards these fields
+	mu     sync.Mutex // guards the fields below
 	handle toolscache.ResourceEventHandlerRegistration
 	ended  bool // no more events will come
 	named  map[types.NamespacedName]map[*waiter]struct{}
-	ahead  []*waiter // sorted by version; the store has not reached it
+	ahead  []*waiter // sorted by version; not reached by the store
 }
 
 // Notify calls f once, without locks, as soon as open returns false. It calls open after each event
-// of w's object, when the store reaches w's version, and at each Look and End. With a nil w it
-// calls open only at Look and End. f may be called before Notify returns. cancel ends the wait; f
-// may still be running then.
+// of w's object, when the store reaches w's version, and at each Look and End; with a nil w only at
+// Look and End. f may be called before Notify returns. cancel ends the wait; f may still be running
+// then.
 func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
 	one := &waiter{write: w, open: open, f: f}
 	if c.add(one) {
@@ -173,7 +171,7 @@ func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
 	return func() { c.waiters.remove(one) }
 }
 
-// Look checks all waiters. Call it when the state or the scope of the informer has changed.
+// Look checks all waiters. Call it when the informer's state or scope has changed.
 func (c *Copy) Look() {
 	for _, one := range c.waiters.all() {
 		c.waiters.call(one)
@@ -209,7 +207,7 @@ func (one *waiter) at() (name types.NamespacedName) {
 	return name
 }
 
-// add adds a waiter. It returns false if the waiter needs events and no more will come.
+// add returns false if the waiter needs events and no more will come.
 func (c *Copy) add(one *waiter) bool {
 	w, at := &c.waiters, one.at()
 	w.mu.Lock()
@@ -243,7 +241,6 @@ func (c *Copy) listenLocked() bool {
 	return !w.ended
 }
 
-// placeLocked returns the index of a waiter in ahead, or where to insert it.
 func (w *waiters) placeLocked(one *waiter) int {
 	place, _ := slices.BinarySearchFunc(w.ahead, one.write.ResourceVersion, func(other *waiter, version string) int {
 		c, _ := resourceversion.CompareResourceVersion(other.write.ResourceVersion, version)
@@ -277,7 +274,6 @@ func (w *waiters) remove(one *waiter) bool {
 	return true
 }
 
-// call calls a waiter whose wait has ended.
 func (w *waiters) call(one *waiter) {
 	if !one.open() && w.remove(one) {
 		one.f()
@@ -313,7 +309,7 @@ func (c *Copy) event(obj any) {
 	}
 }
 
-// concerned returns the waiters to check. It removes those whose version is reached from ahead.
+// concerned returns the waiters to check. It removes from ahead those whose version is reached.
 func (w *waiters) concerned(o object.Object, version string) (some []*waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

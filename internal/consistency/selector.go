@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Excludes reports whether the selectors exclude a write for certain. In doubt it returns false.
+// Excludes reports whether the selectors certainly exclude a write.
 func (c *Copy) Excludes(w *Write) bool {
 	if c.Labels == nil && c.Fields == nil {
 		return false
@@ -61,7 +61,6 @@ type fieldsOf struct {
 	content map[string]any
 }
 
-// fails reports whether a requirement is certainly not met.
 func (f *fieldsOf) fails(r fields.Requirement) bool {
 	value, known := f.value(r)
 	switch {
@@ -118,8 +117,8 @@ func (f *fieldsOf) read() map[string]any {
 	return content
 }
 
-// excludesHashed is Excludes for a hashed write. It decides label selectors by equality and
-// existence, and the fields metadata.namespace and metadata.name. In doubt it returns false.
+// excludesHashed is Excludes for a hashed write. It decides equality and existence of labels, and
+// the fields metadata.namespace and metadata.name.
 func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
 	if c.Labels != nil {
 		if set, known := w.labelsFor(c.Labels, o); known && !c.Labels.Matches(set) {
@@ -162,8 +161,8 @@ func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (s
 	return set, true
 }
 
-// fieldIs reports whether a field has the value of a requirement. It can decide a name only if it
-// has the namespace.
+// fieldIs reports whether a field has a requirement's value. It decides a name only if it has the
+// namespace.
 func (w *Write) fieldIs(r fields.Requirement, in types.NamespacedName, all fields.Selector) (equal, known bool) {
 	switch r.Field {
 	case "metadata.namespace":

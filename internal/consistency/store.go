@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// Compare returns, as writes, the differences between a list of a place and the store, unless the
+// Compare returns the differences between a list of a place and the store as writes, unless the
 // store shows them.
 func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
 	items := map[types.UID]*metav1.PartialObjectMetadata{}
@@ -65,8 +65,8 @@ func (c *Copy) storedAt(at types.NamespacedName) []object.Object {
 	return all
 }
 
-// Locate records in each hashed write which stored object it is for. It hashes the names in the
-// store once, unless all writes are shown already.
+// Locate records in each hashed write its stored object. It hashes the names in the store once,
+// unless all writes are shown already.
 func (c *Copy) Locate(writes []Write) {
 	at := c.version()
 	wanted := map[Hasher]map[string][]*Write{}
@@ -95,7 +95,6 @@ func (c *Copy) Locate(writes []Write) {
 	}
 }
 
-// nameOf splits a key of client-go's stores.
 func nameOf(key string) types.NamespacedName {
 	namespace, name, _ := toolscache.SplitMetaNamespaceKey(key)
 	return types.NamespacedName{Namespace: namespace, Name: name}

@@ -70,7 +70,6 @@ func (c *Copy) judge(w *Write, at string) (Verdict, error) {
 	}
 }
 
-// judgeEnd is judge for a write that is Gone or Marked.
 func (c *Copy) judgeEnd(w *Write, at string, stored object.Object) (Verdict, error) {
 	switch {
 	case stored != nil && w.is(stored):
@@ -88,7 +87,6 @@ func (c *Copy) judgeEnd(w *Write, at string, stored object.Object) (Verdict, err
 	}
 }
 
-// judgeByName is judge if a version is not a number.
 func (c *Copy) judgeByName(w *Write, version string) (Verdict, error) {
 	stored := c.Stored(w)
 	there := stored != nil && w.is(stored)

@@ -15,40 +15,40 @@ import (
 
 // Write is a write of an object, as the API server answered it.
 type Write struct {
-	// Host is the API server, such as https://10.0.0.1:6443. If a proxy serves several API servers,
-	// Host includes the path before /api and /apis. Default: any.
+	// Host is the API server, such as https://10.0.0.1:6443, with the path of a proxy before /api
+	// and /apis. Default: any.
 	Host string
 	// Resource is the written resource. Events of the core API and of events.k8s.io are the same.
 	Resource schema.GroupResource
-	// Namespace and Name identify the object. Namespace is empty for a cluster-scoped object.
+	// Namespace is empty for a cluster-scoped object.
 	Namespace, Name string
-	// UID is the object's UID. Default: unknown; any object of that name matches.
+	// UID is the object's UID. Default: any.
 	UID types.UID
 	// ResourceVersion is the version that the write made, or the last known one before it. Default:
-	// unknown, which suffices only for a write that is Gone or Marked.
+	// unknown, which suffices only if Gone or Marked.
 	ResourceVersion string
-	// Gone reports that the object was deleted. A store shows it if it has no object with that UID
-	// at that name, and has reached ResourceVersion, if set.
+	// Gone reports that the object was deleted. A store shows this if it has no object with that
+	// name and UID, and has reached ResourceVersion, if set.
 	Gone bool
 	// Marked reports that the object was deleted or got a deletion timestamp, at an unknown
-	// version, for example by a deletecollection or an eviction. A store shows it if it has no such
+	// version, as by a deletecollection or an eviction. A store shows this if it has no such
 	// object, or one with a deletion timestamp.
 	Marked bool
-	// Unknown describes why the version is unknown, such as "there was no answer". Errors include
-	// it if the write has no ResourceVersion and is neither Gone nor Marked. Default: none.
+	// Unknown describes why the version is unknown, such as "there was no answer", for errors.
+	// Default: none.
 	Unknown string
-	// Subresource is the written subresource. Its object may not have the labels of the main one.
+	// Subresource is the written subresource, whose object may lack the main one's labels.
 	Subresource string
 	// Object is the answer, for selectors: the object or its metadata. Default: unknown.
 	Object runtime.Object
-	// Hashed is set if Namespace, Name, UID, and the keys and values of Object's labels are its
-	// hashes. Object then has only labels. See Locate. Default: nothing is hashed.
+	// Hashed is set if it hashed Namespace, Name, UID, and the keys and values of Object's labels.
+	// Object then has only labels. See Locate.
 	Hashed Hasher
 
 	found types.NamespacedName // set by Locate
 }
 
-// At returns the name of the object in a store.
+// At returns the object's name in a store.
 func (w *Write) At() types.NamespacedName {
 	if w.Hashed != nil {
 		return w.found
@@ -56,7 +56,6 @@ func (w *Write) At() types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
 }
 
-// String returns the key of the object in client-go's stores, if known.
 func (w *Write) String() string {
 	if w.Hashed != nil && w.found == (types.NamespacedName{}) {
 		return "an object with the hash " + w.Name
@@ -72,7 +71,7 @@ func (w *Write) is(o object.Object) bool {
 	return w.Hashed != nil && w.Hashed.Hash("uid", string(o.GetUID())) == string(w.UID)
 }
 
-// In reports whether a place contains the object: a namespace, or one object.
+// In reports whether a place, a namespace or one object, contains the object.
 func (w *Write) In(p types.NamespacedName) bool {
 	switch {
 	case w.Hashed == nil:
@@ -84,12 +83,11 @@ func (w *Write) In(p types.NamespacedName) bool {
 	}
 }
 
-// storeKey returns the key of an object in client-go's stores.
 func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
 
-// Hasher hashes text of one sort: "namespace", "name" (namespace/name, or the name of a
-// cluster-scoped object), "uid", "label" (a key) or "value" (key=value). The empty text has an
-// empty hash. Two Hashers that are equal (==) return the same hashes.
+// Hasher hashes text of one sort: "namespace", "name" (namespace/name, or the name if
+// cluster-scoped), "uid", "label" (a key) or "value" (key=value). The empty text has an empty hash.
+// Equal (==) Hashers return the same hashes.
 type Hasher interface {
 	Hash(sort, text string) string
 }

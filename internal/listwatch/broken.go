@@ -16,8 +16,8 @@ import (
 )
 
 // Broken records objects with an error: they cannot be decoded, or a user's function failed for
-// them. It is usually empty, and then takes no lock. The zero value is ready for use. Broken is
-// safe for concurrent use.
+// them. It takes no lock while empty, as usual. The zero value is ready for use. It is safe for
+// concurrent use.
 type Broken struct {
 	// Report is called with each new error, without locks. Set it before the first Add. Default:
 	// none.
@@ -25,7 +25,7 @@ type Broken struct {
 
 	n atomic.Int64 // number of objects
 
-	mu      sync.Mutex // guards these fields
+	mu      sync.Mutex // guards the fields below
 	objects map[types.NamespacedName]breakage
 	list    int // number of the current list
 }
@@ -78,8 +78,8 @@ func (b *Broken) beginList() {
 	b.list++
 }
 
-// endList drops objects that were not in the list. Until then, reads must return their errors and
-// not NotFound.
+// endList drops objects that were not in the list. Until then, reads return their errors, not
+// NotFound.
 func (b *Broken) endList() {
 	b.drop(func(_ types.NamespacedName, o breakage) bool { return o.list < b.list })
 }

@@ -25,9 +25,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// decoder decodes custom resources one by one. The schema of a CRD may allow objects that do not
-// fit the Go type. decoder records these and keeps their last known state. client-go would fail the
-// whole list or watch.
+// decoder decodes custom resources one by one. A CRD's schema may allow objects that do not fit the
+// Go type. decoder records these and keeps their last known state; client-go would fail the whole
+// list or watch.
 type decoder struct {
 	*Target
 
@@ -40,7 +40,7 @@ type object interface {
 	runtime.Object
 }
 
-// speaksProtobuf reports whether the Go type can decode protobuf. Built-in kinds can.
+// speaksProtobuf reports whether the Go type can decode protobuf, as built-in kinds can.
 func (d *decoder) speaksProtobuf() bool {
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -53,7 +53,6 @@ func (d *decoder) speaksProtobuf() bool {
 	return ok
 }
 
-// decode decodes an object from JSON.
 func (d *decoder) decode(raw []byte) (o object, err error) {
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -71,8 +70,8 @@ func (d *decoder) decode(raw []byte) (o object, err error) {
 	return o, utiljson.Unmarshal(raw, o)
 }
 
-// decodeEach decodes the objects of a list that could not be decoded as a whole. It returns that
-// error if the list itself is broken.
+// decodeEach decodes the objects of a list that failed as a whole. If the list itself is broken, it
+// returns that error.
 func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole error) (runtime.Object, error) {
 	raw, err := result.Raw()
 	if err != nil {
@@ -125,7 +124,7 @@ func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kno
 	return name, copied
 }
 
-// identify reads only the identity and version of an object. Its other metadata may be broken.
+// identify reads only identity and version, because other metadata may be broken.
 func identify(raw []byte) *metav1.PartialObjectMetadata {
 	var o struct {
 		Metadata struct {
@@ -150,7 +149,6 @@ func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial boo
 	}, reporter)
 }
 
-// eventDecoder implements watch.Decoder.
 type eventDecoder struct {
 	*decoder
 
@@ -163,8 +161,8 @@ type eventDecoder struct {
 	closed  atomic.Bool
 }
 
-// Decode returns the next event whose object can be decoded. For a delete whose object cannot, it
-// returns the last known state, or the metadata if that state is not in the store yet.
+// Decode returns the next event with a decodable object. For another delete, it returns the last
+// known state, or the metadata if the store does not have that state yet.
 func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		var frame struct {
@@ -212,8 +210,7 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	}
 }
 
-// bookmark returns an object for an event that moves the store past an object that cannot be
-// decoded.
+// bookmark returns an object that moves the store past an object that cannot be decoded.
 func (d *decoder) bookmark(version string) object {
 	if version == "" {
 		return nil
@@ -235,7 +232,6 @@ func (d *eventDecoder) decoded(o object) {
 	d.ahead[NameOf(o)] = true
 }
 
-// metadataOf returns an object with only metadata.
 func (d *decoder) metadataOf(name *metav1.PartialObjectMetadata) object {
 	raw, err := json.Marshal(map[string]any{"metadata": name.ObjectMeta})
 	if err != nil {
@@ -248,7 +244,6 @@ func (d *decoder) metadataOf(name *metav1.PartialObjectMetadata) object {
 	return o
 }
 
-// Close implements watch.Decoder.
 func (d *eventDecoder) Close() {
 	d.closed.Store(true)
 	_ = d.body.Close()

@@ -3,10 +3,10 @@
 
 // Package listwatch lists and watches one kind for client-go's reflector.
 //
-// A ListerWatcher repeats a failed request until it succeeds or its context ends. The reflector's
-// own backoff would sleep for up to 30 seconds through a stop. A ListerWatcher also resumes broken
-// watches and waits for kinds that are not served. It decodes custom resources one by one, so that
-// one that does not fit its Go type hides no other.
+// A ListerWatcher repeats a failed request until it succeeds or its context ends: the reflector's
+// own backoff would sleep for up to 30 seconds through a stop. It also resumes broken watches and
+// waits for kinds that are not served. It decodes custom resources one by one, so that a broken one
+// hides no other.
 package listwatch
 
 import (
@@ -22,7 +22,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// ListerWatcher lists and watches a Target. New makes one. It is safe for concurrent use.
+// ListerWatcher lists and watches a Target. It is safe for concurrent use.
 type ListerWatcher struct {
 	// Broken has the objects that cannot be decoded.
 	Broken Broken
@@ -35,8 +35,8 @@ type ListerWatcher struct {
 	running sync.WaitGroup // running lists and streams
 }
 
-// Counts are the numbers of complete lists, of opened watches, and of watches that were closed
-// because nothing arrived.
+// Counts are the numbers of complete lists, opened watches, and watches closed because nothing
+// arrived.
 type Counts struct{ Lists, Watches, Quiet int64 }
 
 // New returns a ListerWatcher. It starts nothing.
@@ -63,8 +63,8 @@ func (l *ListerWatcher) Listed() (version string, ok bool) {
 	return version, ok
 }
 
-// Mark delivers the delete of an object that never existed, after all events that were delivered or
-// listed so far. It returns false if ctx ends first.
+// Mark delivers the delete of an object that never existed, after all events delivered or listed so
+// far. It returns false if ctx ends first.
 func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
 	select {
 	case l.marks <- mark:
@@ -159,14 +159,12 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch
 	return &opened{w, done}, nil
 }
 
-// opened is a watch with its own context.
 type opened struct {
 	watch.Interface
 
 	done func()
 }
 
-// Stop implements watch.Interface.
 func (o *opened) Stop() {
 	o.Interface.Stop()
 	o.done()

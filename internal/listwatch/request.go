@@ -20,7 +20,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// requests makes lists and watches of a target, in its form.
 type requests struct {
 	list  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
 	watch func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
@@ -51,7 +50,6 @@ func (d *decoder) requests(m *meta.RESTMapping) (requests, error) {
 	}
 }
 
-// metadata returns a client for metadata only.
 func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, error) {
 	c, err := t.Backend.Metadata()
 	if err != nil {
@@ -60,7 +58,7 @@ func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, erro
 	return c.Resource(m.Resource).Namespace(t.Namespace), nil
 }
 
-// typedRequests are requests for Go types: protobuf if the type supports it, otherwise JSON.
+// typedRequests are requests for Go types, in protobuf if the type supports it, else JSON.
 type typedRequests struct {
 	*decoder
 
@@ -107,8 +105,8 @@ const (
 	pageLimit = 65 * time.Second
 )
 
-// ListMetadata lists the metadata of a target's objects: in one request, or in pages of limit
-// objects if limit is not 0.
+// ListMetadata lists the metadata of a target's objects: in pages of limit, or in one request if
+// limit is 0.
 func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int64) (*metav1.PartialObjectMetadataList, error) {
 	c, err := t.metadata(m)
 	if err != nil {
@@ -133,8 +131,8 @@ func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int
 	}
 }
 
-// AwaitMetadata lists the metadata of a target's objects, and retries until it succeeds or ctx
-// ends. m is how the kind is served, or nil if it is not.
+// AwaitMetadata lists the metadata of a target's objects, and retries until ctx ends. m is how the
+// kind is served, or nil if it is not.
 func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMetadataList, m *meta.RESTMapping, err error) {
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
 	for {
@@ -156,8 +154,7 @@ func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMe
 	}
 }
 
-// AwaitMapping returns how the kind is served. It retries until it succeeds, and returns nil when
-// ctx ends.
+// AwaitMapping returns how the kind is served. It retries until ctx ends, and then returns nil.
 func (t Target) AwaitMapping(ctx context.Context) *meta.RESTMapping {
 	for ctx.Err() == nil {
 		m, err := t.Backend.MappingWithin(ctx, t.Kind, askAgain)

@@ -24,12 +24,12 @@ const (
 	// longestWait is the longest pause between two tries, including jitter. A CRD that returns must
 	// be listed within 5 seconds, and the reflector waits for up to 1.6 seconds before a list.
 	longestWait = 3 * time.Second
-	// askAgain is the maximum age of the answer that a kind is not served. All informers of a cache
-	// share the answer.
+	// askAgain is the maximum age of the answer that a kind is not served. A cache's informers
+	// share it.
 	askAgain = 4 * time.Second
-	// unanswered is the time without an answer after which a request is reported as failing.
+	// unanswered is the time after which a request without an answer is reported as failing.
 	unanswered = 30 * time.Second
-	// abandoned is the time without an answer after which a request is repeated. By default, an API
+	// abandoned is the time after which a request without an answer is repeated. By default, an API
 	// server works on a list for at most a minute.
 	abandoned = 2 * time.Minute
 )
@@ -37,22 +37,21 @@ const (
 // errUnwanted is the error of a request that was not made; see Reports.Mapping.
 var errUnwanted = errors.New("the target is no longer wanted")
 
-// asker repeats requests for a target until they succeed.
 type asker struct {
 	target  *Target
 	reports Reports
-	// pace limits the reflector's requests. The reflector asks again at once if a stream ends after
-	// its first event, however often that happens.
+	// pace limits the reflector's requests. It asks again at once whenever a stream ends after its
+	// first event.
 	pace *rate.Limiter
 	// marks are delivered by a stream, see Mark.
 	marks chan object
 
 	lists, watches, quiet atomic.Int64
-	listed                atomic.Value // string, the version of the last complete list
+	listed                atomic.Value // string, the last complete list's version
 }
 
 // persist repeats a request until it succeeds, ctx ends, or the reflector must handle the error.
-// Whatever the request opened lasts until done is called.
+// What the request opened lasts until done is called.
 func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	if o.Continue == "" {
 		if err := run.Sleep(ctx, a.pace.Reserve().Delay()); err != nil {
@@ -140,9 +139,9 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 	return err
 }
 
-// forReflector reports whether the reflector must handle an error, because it then makes a
-// different request. For a version or page that is too old or too new, it lists again. If the API
-// server does not stream initial lists, it makes a plain list.
+// forReflector reports whether the reflector must handle an error with a different request. For a
+// version or page that is too old or too new, it lists again. If the API server does not stream
+// initial lists, it makes a plain list.
 func forReflector(err error, o metav1.ListOptions) bool {
 	switch {
 	case onlyListHelps(err):
@@ -154,9 +153,8 @@ func forReflector(err error, o metav1.ListOptions) bool {
 	}
 }
 
-// askedFor returns the pause that the API server asks for (Retry-After), at most 30 seconds. A
-// starting server always asks for 5 seconds but is often ready after one, so the limit for it is 1
-// second.
+// askedFor returns the pause in Retry-After, at most 30 seconds. A starting server always asks for
+// 5 seconds but is often ready after one, so its limit is 1 second.
 func askedFor(err error) time.Duration {
 	most := 30 * time.Second
 	if apierrors.IsServiceUnavailable(err) {
@@ -180,8 +178,7 @@ func notServed(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
 
-// afterwards calls f after d, unless stop is called before. After stop has returned, f does not
-// run.
+// afterwards calls f after d, unless stop is called before. f does not run after stop has returned.
 func afterwards(d time.Duration, f func()) (stop func()) {
 	done := make(chan struct{})
 	timer := time.AfterFunc(d, func() {

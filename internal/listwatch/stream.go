@@ -24,23 +24,21 @@ const (
 	// quietLimit is the longest time without an event. API servers with bookmarks send one about
 	// every minute.
 	quietLimit = 3 * time.Minute
-	// fruitless is the number of watches in a row that break at once, without an event, before the
-	// reflector lists again. The next event may be unreadable.
+	// fruitless is how many watches in a row may break at once, without an event, before the
+	// reflector lists again: the next event may be unreadable.
 	fruitless = 3
 )
 
-// stream is a watch that resumes when its connection breaks or when nothing arrives for too long.
-// The reflector would also do that, but with pauses of up to 30 seconds that grow with each break.
-// A stream ends with an error that makes the reflector list again. If a stream breaks during the
-// initial list, the reflector makes a plain list; with most other errors it would sleep through a
-// stop.
+// stream is a watch that resumes when its connection breaks or nothing arrives for too long. The
+// reflector would pause for up to 30 seconds, and longer with each break. A stream ends with an
+// error that makes the reflector list again. If it breaks during the initial list, the reflector
+// makes a plain list; with most other errors it would sleep through a stop.
 type stream struct {
 	*asker
 
 	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	complete func() // called after the initial list
-	// options are the options of the next watch. They ask for the initial list until it has
-	// arrived.
+	// options are those of the next watch. They ask for the initial list until it has arrived.
 	options metav1.ListOptions
 	events  chan watch.Event
 	stop    func()
@@ -54,14 +52,12 @@ func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.I
 	return s
 }
 
-// Stop implements watch.Interface.
 func (s *stream) Stop() { s.stop() }
 
-// ResultChan implements watch.Interface.
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
-// run delivers the events of w and of the watches that follow it. It ends when the stream is
-// stopped, ctx ends, or only a list can help.
+// run delivers the events of w and of the watches after it. It ends when the stream is stopped, ctx
+// ends, or only a list can help.
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
 	broken := 0 // watches in a row without an event
@@ -155,7 +151,6 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	}
 }
 
-// patience returns the longest time without an event.
 func (s *stream) patience() time.Duration {
 	if s.options.SendInitialEvents != nil {
 		return unanswered
@@ -163,7 +158,6 @@ func (s *stream) patience() time.Duration {
 	return quietLimit
 }
 
-// note records the progress of the stream.
 func (s *stream) note(e watch.Event) {
 	o, err := meta.Accessor(e.Object)
 	switch {
@@ -191,7 +185,6 @@ func (s *stream) give(ctx context.Context, e watch.Event) bool {
 	return false
 }
 
-// statusOf converts an error for an error event.
 func statusOf(err error) *metav1.Status {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -29,7 +29,6 @@ type Backend interface {
 	Metadata() (metadata.Interface, error)
 }
 
-// Form is the Go form of decoded objects.
 type Form uint8
 
 const (
@@ -62,7 +61,6 @@ type Target struct {
 	Name string
 }
 
-// narrow adds the target's selectors to a request.
 func (t *Target) narrow(o metav1.ListOptions) metav1.ListOptions {
 	o.LabelSelector, o.FieldSelector = t.Labels, t.Fields
 	return o
@@ -73,13 +71,13 @@ func ListKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// Reports are the callbacks of a ListerWatcher, and the store that receives its events. All are
-// required. The functions are called without locks and must not block.
+// Reports are a ListerWatcher's callbacks, all required. They are called without locks and must not
+// block.
 type Reports struct {
-	// State is called with Syncing after each request that succeeds, with Waiting if the kind is
-	// not served, and with Failing and the error otherwise.
+	// State is called with Syncing after each successful request, with Waiting if the kind is not
+	// served, and with Failing and the error otherwise.
 	State func(phase hook.Phase, why error)
-	// Mapping is called before each request, with how the kind is served. It returns false if the
+	// Mapping is called before each request, with how the kind is served. false means that the
 	// target is about to be dropped: the request is not made, and no error is reported.
 	Mapping func(m *meta.RESTMapping) (wanted bool)
 	// Listed is called after a complete list, perhaps before the store has it.

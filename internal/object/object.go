@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package object declares the one interface for API objects. The packages cache, client and handler
-// export it as their Object.
+// Package object declares the interface for API objects, which the packages cache, client and
+// handler export.
 package object
 
 import (

@@ -53,8 +53,7 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
-// Barrier lets goroutines wait for a condition. It holds nothing while none waits. The owner's lock
-// guards it.
+// Barrier lets goroutines wait for a condition, under the owner's lock.
 type Barrier struct{ wait chan struct{} }
 
 // When returns a channel that is closed now if the condition holds, else by Open.
@@ -70,7 +69,7 @@ func (b *Barrier) When(holds bool) <-chan struct{} {
 	return b.wait
 }
 
-// Open releases the waiting goroutines, because the condition holds now.
+// Open releases the waiting goroutines: the condition holds now.
 func (b *Barrier) Open() {
 	if b.wait != nil {
 		close(b.wait)

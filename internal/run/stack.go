@@ -21,7 +21,7 @@ func Stacks() string {
 	}
 }
 
-// Shorten truncates a stack to the length for a report about one goroutine.
+// Shorten truncates a stack for a report about one goroutine.
 func Shorten(stack string) string {
 	if len(stack) > mostStack {
 		return stack[:mostStack] + "\n...more was left out"

@@ -25,7 +25,7 @@ import (
 
 // Options configures Wrap.
 type Options struct {
-	Codecs serializer.CodecFactory // decode written objects for a ledger that wants them
+	Codecs serializer.CodecFactory // decode written objects for a ledger
 	Hooks  hook.Client
 	Strict bool // refuse requests that may write and have no term
 }
@@ -40,7 +40,6 @@ type exchange struct {
 	precondition types.UID
 }
 
-// failed records that there is no response.
 func (e *exchange) failed(err error, unsent bool) {
 	e.entry.Update(func(w *ledger.Write) {
 		w.Took, w.Err = time.Since(w.Started), err
@@ -54,13 +53,12 @@ func (e *exchange) failed(err error, unsent bool) {
 	e.report()
 }
 
-// unread records the reason why the response to a write does not contain the version.
+// unread records why the response to a write does not contain the version.
 func (e *exchange) unread(why string) {
 	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
 	e.report()
 }
 
-// report passes the write to the term and calls the hook.
 func (e *exchange) report() {
 	if e.term == nil && e.Hooks.Requested == nil {
 		return
@@ -78,12 +76,12 @@ func (e *exchange) report() {
 }
 
 const (
-	firstLook   = 4 << 10 // bytes of a response to collect before parsing, unless it ends before
+	firstLook   = 4 << 10 // bytes of a response to collect before parsing
 	answerLimit = 1 << 20 // bytes to collect at most; metadata is near the beginning
 )
 
-// answered records the status of a response. The body of the response to a write is parsed while
-// the caller reads it.
+// answered records the status of a response. A write's response is parsed while the caller reads
+// it.
 func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	mayHaveWritten := false
 	e.entry.Update(func(w *ledger.Write) {
@@ -137,7 +135,7 @@ type answer struct {
 	mu   sync.Mutex    // guards the fields below: a body may be closed while it is read
 	body io.ReadCloser // nil after Close, so that a ledger does not keep it in memory
 	seen *[]byte       // what the caller has read; nil at first
-	next int           // parse again when seen has this length
+	next int           // length of seen at which to parse again
 	done bool          // parsing is complete, or was given up
 }
 
@@ -170,8 +168,8 @@ func (a *answer) Close() error {
 	return err
 }
 
-// see collects what the caller has read. look reports that the collected bytes are final and must
-// be parsed. end is the reason if the body is incomplete.
+// see collects what the caller has read. look reports that the bytes are final and must be parsed.
+// end is the reason if the body is incomplete.
 func (a *answer) see(p []byte, err error) (look bool, end string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -255,14 +253,13 @@ func (a *answer) object(data []byte, end string) {
 	})
 }
 
-// only returns the object of a Table with one row.
 func only(f wire.Format, data []byte) (obj wire.Metadata, whole bool) {
 	rows := 0
 	wire.Read(f, data, wire.Options{Each: func(row wire.Metadata) { obj = row; rows++ }})
 	return obj, rows == 1
 }
 
-// named reports whether the request had the very resourceVersion that the response has.
+// named reports whether the request had the response's resourceVersion.
 func (a *answer) named(version []byte) bool {
 	if verb := a.entry.Request().Verb; verb != "update" && verb != "patch" {
 		return false
@@ -280,7 +277,6 @@ func (a *answer) named(version []byte) bool {
 
 func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecollection" }
 
-// collection records the objects that a deletecollection lists.
 func (a *answer) collection(data []byte, end string) {
 	var items []ledger.Write
 	obj, whole := wire.Read(a.format, data, wire.Options{Each: func(item wire.Metadata) {
@@ -314,7 +310,6 @@ func (a *answer) collection(data []byte, end string) {
 	}
 }
 
-// inflate decompresses a body for a caller that asked for gzip itself.
 func inflate(data []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

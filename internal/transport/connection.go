@@ -26,7 +26,7 @@ func newConnections() *connections {
 	return c
 }
 
-// roundTrip sends a request and records its connection. Set traced if base reports it.
+// roundTrip sends a request and records its connection, if base reports it (traced).
 func (c *connections) roundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	if !traced {
 		return base.RoundTrip(req)
@@ -38,7 +38,7 @@ func (c *connections) roundTrip(base http.RoundTripper, req *http.Request, trace
 	return resp, err
 }
 
-// got records a connection. It forgets those that were closed, so there are never many.
+// got records a connection, and forgets closed ones, so there are never many.
 func (c *connections) got(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +48,6 @@ func (c *connections) got(conn net.Conn) {
 	}
 }
 
-// open reports whether a connection is open.
 func (c *connections) open() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +63,8 @@ func (c *connections) pruneLocked() {
 	}
 }
 
-// closed reports whether this side closed a connection. Only a connection of the operating system
-// can be asked; any other counts as closed.
+// closed reports whether this side closed a connection. A connection that is not the operating
+// system's counts as closed.
 func closed(conn net.Conn) bool {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

@@ -34,7 +34,7 @@ func judge(w *ledger.Write, obj *wire.Metadata) {
 	}
 }
 
-// judgeStatus handles a Status: the response to many deletes and of some subresources.
+// judgeStatus handles a Status: the response to many deletes and some subresources.
 func judgeStatus(w *ledger.Write, obj *wire.Metadata) {
 	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
 		w.Unknown = "the answer is a Status, which does not report the state of the object"
@@ -46,7 +46,7 @@ func judgeStatus(w *ledger.Write, obj *wire.Metadata) {
 	}
 }
 
-// identify copies the identity of an object in one allocation.
+// identify copies an object's identity in one allocation.
 func identify(w *ledger.Write, obj *wire.Metadata) {
 	var room [256]byte
 	u, v := len(obj.UID), len(obj.ResourceVersion)
@@ -61,10 +61,9 @@ func identify(w *ledger.Write, obj *wire.Metadata) {
 	}
 }
 
-// effect returns the effect of a write whose response is the object.
 func effect(w *ledger.Write, obj *wire.Metadata) (effect ledger.Effect, unknown string) {
-	// Like the API server in an update, which deletes a marked object that has neither finalizers
-	// nor a grace period.
+	// The API server, too, deletes a marked object without finalizers and grace period in an
+	// update.
 	unheld := obj.Deleting && !obj.Finalizers && obj.Grace == 0
 	isNamespace := w.Group == "" && w.Resource == "namespaces"
 	switch deletes := w.Verb == "delete"; {
@@ -86,7 +85,7 @@ func effect(w *ledger.Write, obj *wire.Metadata) (effect ledger.Effect, unknown 
 	return ledger.Stored, ""
 }
 
-// wanted reports whether the ledger wants the object of a response. Many subresources have kinds of
+// wanted reports whether the ledger wants a response's object. Many subresources have kinds of
 // their own, and are never wanted.
 func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 	switch r.Subresource {
@@ -123,7 +122,6 @@ func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, d
 	return nil
 }
 
-// isObject reports whether obj is a single stored object, unlike a Table.
 func isObject(obj runtime.Object) bool {
 	o, ok := obj.(metav1.Object)
 	return ok && o.GetUID() != ""

@@ -80,7 +80,6 @@ func refuseRedirect(req *http.Request, resp *http.Response) error {
 		req.Method, where.String(), resp.Status, why)
 }
 
-// origin returns scheme://host of a URL, without the scheme's default port.
 func origin(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	if u.Scheme == "https" {

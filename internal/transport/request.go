@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// server is the API server's address, with the path of a proxy in front of it.
+// server is the API server's address, with the path of a proxy.
 type server struct {
 	scheme, host, path string
 	origin             string // all three
@@ -82,21 +82,19 @@ func UserAgentFor(configured, controller string) string {
 	}, controller)
 }
 
-// sign adds the controller to the user agent, if that is the configured one, which client-go sets.
-// Another user agent may come from the caller's own request, so it stays.
+// sign adds the controller to client-go's user agent. Another one may come from the caller's own
+// request, so it stays.
 func sign(req *http.Request, configured, controller string) {
 	if own := req.Header["User-Agent"]; controller != "" && len(own) == 1 && own[0] == configured {
 		req.Header["User-Agent"] = []string{UserAgentFor(configured, controller)}
 	}
 }
 
-// buffers are reused for the bodies of requests and responses.
 type buffers struct{ pool sync.Pool } // of *[]byte
 
-// bufferSize is the initial size of a buffer, and the part of a request's body that is read.
+// bufferSize is the initial size of a buffer, and how much of a request's body is read.
 const bufferSize = 16 << 10
 
-// get returns an empty buffer of at least bufferSize.
 func (b *buffers) get() *[]byte {
 	if buf, ok := b.pool.Get().(*[]byte); ok {
 		return buf
@@ -112,7 +110,7 @@ func (b *buffers) put(buf *[]byte) {
 	}
 }
 
-// sent calls f with the beginning of a request's body, if the request can provide it again.
+// sent calls f with the beginning of a request's body, if GetBody is set.
 func (b *buffers) sent(getBody func() (io.ReadCloser, error), f func([]byte)) {
 	if getBody == nil {
 		return

@@ -5,8 +5,8 @@
 // ledger of their context, checks the fence of their term, and refuses redirects that would send
 // credentials elsewhere. [Wrap] installs it.
 //
-// It reads the response to a write while the caller reads it: it reads nothing ahead, and holds
-// back and changes nothing. It does not look at responses to reads, watches, logs and upgraded
+// It reads the response to a write while the caller reads it, without reading ahead, holding back
+// or changing anything. It does not look at responses to reads, watches, logs and upgraded
 // connections.
 package transport
 
@@ -35,14 +35,14 @@ type roundTripper struct {
 
 	base      http.RoundTripper
 	server    server
-	traced    bool         // base is an *http.Transport, which reports its connections
+	traced    bool         // base is an *http.Transport, which reports connections
 	userAgent string       // as configured
-	used      *connections // of requests without a term, by all clients of one configuration
+	used      *connections // without a term, by all clients of one configuration
 }
 
 // Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
-// and the connection. If cfg comes from another client.Client, there is still only one transport,
-// which inherits that Client's options.
+// and the connection. If cfg comes from another client.Client, that transport serves both, and
+// inherits o.
 func Wrap(cfg *rest.Config, o Options) error {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -73,8 +73,7 @@ func Wrap(cfg *rest.Config, o Options) error {
 	return nil
 }
 
-// inherit adds the options of the Client that the configuration comes from. It is called before any
-// request.
+// inherit adds the options of the Client that the configuration comes from, before any request.
 func (t *roundTripper) inherit(o Options) {
 	t.Strict = t.Strict || o.Strict
 	if t.Hooks.Answered == nil {
@@ -114,7 +113,6 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return followed(req, resp, err)
 }
 
-// attributed sends a request and records it in the ledger of its context, if there is one.
 func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	l := ledger.Of(ctx)
@@ -169,14 +167,14 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 	return resp, neverSent(err), err
 }
 
-// closeBody closes the body of a request that is not sent, as a transport must.
+// closeBody closes the body of an unsent request, as a transport must.
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		req.Body.Close()
 	}
 }
 
-// unfenced calls the hook for a request that may write and has no term, or refuses it.
+// unfenced refuses or reports a request that may write and has no term.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
 	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || !r.Stores() {
 		return nil
@@ -198,8 +196,8 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)
 }
 
-// Disconnect closes the idle connections below rt. A request leaves an HTTP/2 connection some time
-// after it has ended or was cancelled. So Disconnect closes again until none is open, or ctx ends.
+// Disconnect closes the idle connections below rt. A request leaves an HTTP/2 connection only some
+// time after its end, so Disconnect closes again until none is open, or ctx ends.
 func Disconnect(ctx context.Context, rt http.RoundTripper) {
 	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
 	used := connectionsBelow(rt)

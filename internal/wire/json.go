@@ -16,7 +16,7 @@ func readJSON(data []byte, o Options) (Metadata, bool) {
 	return obj, !s.bad
 }
 
-// jsonScanner reads JSON once, forwards. After an error or at the end of the input bad is set, and
+// jsonScanner reads JSON once, forwards. bad is set after an error or at the end of the input; then
 // all methods return at once.
 type jsonScanner struct {
 	Options
@@ -160,7 +160,7 @@ func (s *jsonScanner) fields(yield func(key []byte) bool) {
 	}
 }
 
-// elements yields once for each element of an array; the caller reads it. It skips any other value.
+// elements yields for each element of an array; the caller reads it. It skips any other value.
 func (s *jsonScanner) elements(yield func() bool) {
 	if !s.is('[') {
 		s.skip()
@@ -173,8 +173,7 @@ func (s *jsonScanner) elements(yield func() bool) {
 	}
 }
 
-// more reads up to the next element of the innermost object or array, and reports whether there is
-// one.
+// more reads up to the next element of the innermost object or array, if there is one.
 func (s *jsonScanner) more(end byte) bool {
 	if s.bad {
 		return false
@@ -302,7 +301,7 @@ func (s *jsonScanner) skip() {
 	}
 }
 
-// nested skips an object or array. It has its own fast loop because it skips most of the metadata.
+// nested skips an object or array. Its loop is fast, because it skips most of the metadata.
 func (s *jsonScanner) nested() {
 	data, at := s.data, s.at
 	for depth := 0; at < len(data); at++ {

@@ -11,33 +11,28 @@ type Metadata struct {
 
 	Name, Namespace, UID, ResourceVersion []byte
 	Generation                            int64
-	// Deleting reports that the object has a deletionTimestamp. Grace is its
-	// deletionGracePeriodSeconds, or 0.
-	Deleting bool
-	Grace    int64
-	// Finalizers reports that metadata.finalizers is not empty.
+	// Deleting reports a deletionTimestamp. Grace is deletionGracePeriodSeconds, or 0.
+	Deleting   bool
+	Grace      int64
 	Finalizers bool
-	// Metadata reports that the metadata was read to its end, so that an empty field is empty in
-	// the object.
+	// Metadata reports that the metadata was read to its end: empty fields are empty in the object.
 	Metadata bool
 
-	// Status, StatusName and StatusUID are for a metav1.Status: Success or Failure, and the name
-	// and uid in its details.
+	// Status, StatusName and StatusUID are of a metav1.Status: Success or Failure, and the name and
+	// uid in its details.
 	Status, StatusName, StatusUID []byte
 
-	// DryRun and Precondition are for metav1.DeleteOptions, also inside an Eviction. DryRun reports
-	// that dryRun is not empty. Precondition is the uid of the preconditions.
+	// DryRun and Precondition are of metav1.DeleteOptions, also inside an Eviction: whether dryRun
+	// is not empty, and the uid of the preconditions.
 	DryRun       bool
 	Precondition []byte
 }
 
-// Stored reports that the UID and the version of an object were read, so that the rest can be
-// skipped.
+// Stored reports that the object's UID and version were read, so that the rest can be skipped.
 func (o *Metadata) Stored() bool {
 	return o.Metadata && len(o.UID) > 0 && len(o.ResourceVersion) > 0
 }
 
-// IsList reports whether the kind is a list or a Table.
 func (o *Metadata) IsList() bool {
 	return bytes.HasSuffix(o.Kind, []byte("List")) || string(o.Kind) == "Table"
 }

@@ -4,7 +4,7 @@
 // Package wire reads an object's metadata from its bytes: JSON, protobuf and CBOR. Fields that it
 // cannot read stay empty. It never panics, and does not validate the rest.
 //
-// It also reads the beginning of JSON and protobuf, and allocates nothing: the byte slices of
+// It can read only the beginning of JSON and protobuf, without allocations: the byte slices of
 // [Metadata] alias the input.
 package wire
 
@@ -26,8 +26,8 @@ const (
 	CBOR
 )
 
-// FormatOf returns the format of a Content-Type. It takes YAML for JSON: an apply patch has the
-// content type of YAML, and may be JSON.
+// FormatOf returns the format of a Content-Type. It takes YAML for JSON: an apply patch has YAML's
+// content type, and may be JSON.
 func FormatOf(contentType string) Format {
 	mediaType, params, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)
@@ -58,8 +58,8 @@ func Read(f Format, data []byte, o Options) (obj Metadata, whole bool) {
 	return Metadata{}, false
 }
 
-// readCBOR decodes the whole input and reads it as JSON. Kubernetes' encoder sorts fields by
-// length, so metadata comes after spec and status, and a beginning is no use.
+// readCBOR reads the whole input as JSON. Kubernetes' encoder sorts fields by length, so metadata
+// comes after spec and status, and a beginning is no use.
 func readCBOR(data []byte, o Options) (Metadata, bool) {
 	var all map[string]any
 	if direct.Unmarshal(data, &all) != nil {

@@ -63,14 +63,14 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	if err := s.approveLocked(r.attributesOf(t, nil, u)); err != nil {
 		return nil, err
 	}
-	if v, err := strconv.ParseUint(u.GetResourceVersion(), 10, 64); r.Verb == "create" && err == nil && v != 0 {
+	if v, err := strconv.ParseUint(u.GetResourceVersion(), 10, 64); r.Verb == "create" && !r.dryRun && err == nil && v != 0 {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	if live := t.objects[keyOf(u)]; live != nil {
 		return nil, t.exists(live, u)
 	}
 	if r.dryRun {
-		if r.Verb != "update" { // the real server answers an update with the version in it
+		if r.Verb != "update" && r.Verb != "create" { // these are answered with the version in them
 			u.SetResourceVersion("")
 		}
 		return u, nil

@@ -22,39 +22,37 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// AdoptOptions configures Adopt. The zero value works for the types that the scheme knows.
+// AdoptOptions configures Adopt. The zero value works for types of the scheme.
 type AdoptOptions struct {
-	// Kind is the kind of the objects. It is required for *unstructured.Unstructured, for
-	// *metav1.PartialObjectMetadata, and for types that the scheme does not know. Default: the
-	// scheme's kind of T. Without a Backend, the scheme is client-go's.
+	// Kind is the kind of the objects. Default: the scheme's kind of T; without a Backend,
+	// client-go's scheme. Required for *unstructured.Unstructured, *metav1.PartialObjectMetadata,
+	// and types that the scheme does not know.
 	Kind schema.GroupVersionKind
 	// Scope is meta.RESTScopeNamespace or meta.RESTScopeRoot. handler.Owner needs it. Default: the
-	// cache asks the API server while it runs. Without a Backend the scope is unknown.
+	// running cache asks the API server. Without a Backend it is unknown.
 	Scope meta.RESTScope
-	// Run makes the cache run the informer. The host program must not run it then. Default: the
-	// host program runs it.
+	// Run makes the cache run the informer. Default: the host program runs it. It must not do both.
 	Run bool
 }
 
 // Adopt returns a handle for an informer that the cache did not make: one of the host program's
 // SharedInformerFactory, of a generated factory, or of a dynamic one (with T
-// *unstructured.Unstructured). The cache adds event handlers and indexes to the informer. It runs
-// it only if AdoptOptions.Run is set. Release removes the event handlers; the indexes stay, because
-// client-go cannot remove them.
+// *unstructured.Unstructured). The cache adds event handlers and indexes to it. Release removes the
+// handlers, but not the indexes, because client-go cannot.
 //
 // An adopted informer does not report failures. Its State is Syncing until it is synced, then
-// Synced until it is stopped, and does not count lists and watches. A controller waits for it
+// Synced until it is stopped, without counts of lists and watches. A controller waits for it
 // without a limit. Its constructor and its transform decide what it keeps.
 //
 // A nil informer, or one with objects of another type than T, is an error of Validate, the
-// manager's Run and every read. If the informer is still empty, the first read, or State once it is
-// synced, reports the wrong type. Adopting an informer twice is the same as once. Adopting one of
-// the cache's own returns a handle for it.
+// manager's Run and every read. If it is still empty, the first read, or State once it is synced,
+// reports the wrong type. Adopting an informer twice, or one of the cache's own, returns another
+// handle for it.
 //
 // With a nil cache the handle can only be declared, so that a controller waits until the informer
-// shows its writes; source.Informer does that. The kind may then be unknown: the resource is
-// guessed from T's name or, without a Go type, from the first object in the store. A write of an
-// object that is in the store, with its UID, corrects the guess.
+// shows its writes; source.Informer does that. If the kind is unknown, the resource is guessed from
+// T's name or, without a Go type, from the first object in the store. A write of an object that is
+// in the store, by UID, corrects the guess.
 func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptOptions) *Handle[T] {
 	only := c == nil // to be declared, not read
 	if only {
@@ -93,8 +91,8 @@ func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptO
 	return h
 }
 
-// foreignKey returns the key of an informer. Its kind is the given one or the scheme's. If
-// foreignKey returns an error, the key is only good for messages.
+// foreignKey returns the key of an informer, with the given kind or the scheme's. After an error,
+// the key is only good for messages.
 func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error) {
 	k := key{gvk: kind, form: formOf(f.of), foreign: f}
 	switch {
@@ -120,8 +118,8 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	return k, nil
 }
 
-// existing returns the key under which the cache already has the informer, or k. client-go may wrap
-// an informer to give it types, so existing compares the stores.
+// existing returns the cache's key for the informer, or k. It compares the stores, because
+// client-go may wrap an informer to give it types.
 func (c *Cache) existing(k key) key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +131,6 @@ func (c *Cache) existing(k key) key {
 	return k
 }
 
-// addIndexers adds the built-in indexes that are missing.
 func (f *foreign) addIndexers() {
 	missing := builtInIndexers()
 	for name := range f.shared.GetIndexer().GetIndexers() {
@@ -143,7 +140,6 @@ func (f *foreign) addIndexers() {
 	_ = f.shared.AddIndexers(missing)
 }
 
-// newForeign returns the informer of a foreign key.
 func (e *environment) newForeign(k key) *informer {
 	i := &informer{key: k, env: e, shared: k.foreign.shared, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	kind := k.gvk
@@ -159,7 +155,6 @@ func (e *environment) newForeign(k key) *informer {
 	return i
 }
 
-// attend watches an informer that the host program runs, until ctx is done.
 func (i *informer) attend(ctx context.Context) {
 	var learning sync.WaitGroup
 	learning.Go(func() { i.learnMapping(ctx) })
@@ -177,7 +172,6 @@ func (i *informer) attend(ctx context.Context) {
 	i.copy.End(true)
 }
 
-// learnMapping looks up how the kind is served, and retries until it succeeds.
 func (i *informer) learnMapping(ctx context.Context) {
 	if i.env.backend == nil {
 		return

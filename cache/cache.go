@@ -17,12 +17,12 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Cache owns the informers of all declared scopes. New makes one. It is safe for concurrent use.
+// Cache owns the informers of all declared scopes. It is safe for concurrent use.
 type Cache struct {
 	*environment
 
 	options Options
-	// The environment's mutex guards these fields.
+	// The environment's mutex guards the fields below.
 	informers map[key]*informer
 	broken    []error         // mistakes in declarations
 	start     func(*informer) // set while Run runs
@@ -32,12 +32,12 @@ type Cache struct {
 	cluster string                // of Options
 	retired atomic.Pointer[error] // of Retire
 
-	serial atomic.Int64           // makes names of indexes and marks unique
+	serial atomic.Int64           // for names of indexes and marks
 	server atomic.Pointer[string] // the result of host
 }
 
-// New returns a cache. It starts nothing and makes no request. Without a Backend (nil), the cache
-// can only use informers that list and watch by themselves, from Adopt or package cache/factory.
+// New returns a cache. It makes no request. Without a Backend (nil), the cache can only use
+// informers that list and watch by themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
 	c := &Cache{
 		environment: &environment{backend: b, groups: map[*group]struct{}{}}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
@@ -49,7 +49,7 @@ func New(b Backend, o Options) *Cache {
 }
 
 // Validate returns an error that names every mistake in the Options and the declarations: types
-// that cannot be cached, wrong scopes, and errors given to Reject. It is nil if there is none.
+// that cannot be cached, wrong scopes, and errors given to Reject.
 func (c *Cache) Validate() error {
 	return errors.Join(c.options.Validate(), c.rejected())
 }
@@ -60,9 +60,9 @@ func (c *Cache) rejected() error {
 	return errors.Join(c.broken...)
 }
 
-// Run starts the informers, including those declared later. It blocks until ctx is done and all
-// goroutines have returned, and then returns nil. It returns an error at once if Options are
-// invalid, and if it was called before: a cache runs once.
+// Run starts the informers, also those declared later. It returns nil when ctx is done and all
+// goroutines have returned. It returns an error at once if the Options are invalid, and at a second
+// call.
 func (c *Cache) Run(ctx context.Context) error {
 	if err := c.options.Validate(); err != nil {
 		return err
@@ -109,8 +109,8 @@ func (c *Cache) open(start func(*informer), join func(func())) {
 	c.start, c.join = start, join
 }
 
-// acquire returns the informer of a key, and starts it if the cache is running. fixed is for
-// informer.fixed. The caller must release it.
+// acquire returns the informer of a key, for a release. It starts it if the cache is running. fixed
+// is for informer.fixed.
 func (c *Cache) acquire(k key, inform func(key) *informer, fixed bool) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,6 @@ func (c *Cache) acquire(k key, inform func(key) *informer, fixed bool) *informer
 	return i
 }
 
-// release gives an informer back. The last release stops it.
 func (c *Cache) release(i *informer) {
 	unattended := c.forget(i)
 	c.ring()
@@ -177,23 +176,23 @@ func (c *Cache) joined(f func()) bool {
 	return true
 }
 
-// Changed returns a channel that is closed at the next change of an informer's state. To miss no
-// change, take the channel first, then read the states, then wait.
+// Changed returns a channel that is closed at the next change of an informer's state. To miss none,
+// take the channel before you read the states.
 func (c *Cache) Changed() <-chan struct{} { return c.changed() }
 
-// Reject records a mistake in the wiring. Validate and the manager's Run return it.
+// Reject records a wiring mistake, which Validate and the manager's Run return.
 func (c *Cache) Reject(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = append(c.broken, err)
 }
 
-// Retire makes every later use of the cache's handles return why. A manager calls it for a cluster
-// that was removed, and then ends Run.
+// Retire makes every later use of the cache's handles return why. A manager calls it for a removed
+// cluster, and then ends Run.
 func (c *Cache) Retire(why error) { c.retired.Store(&why) }
 
-// DeclaredBy returns the owners of [Declarations] that are attached and contain a handle of the
-// cache, sorted, such as `the controller "website"`.
+// DeclaredBy returns the owners of attached [Declarations] with a handle of the cache, sorted, such
+// as `the controller "website"`.
 func (c *Cache) DeclaredBy() []string {
 	var owners []string
 	c.users.Range(func(d, _ any) bool {
@@ -219,7 +218,7 @@ func (c *Cache) Scheme() *runtime.Scheme {
 // count them, and estimates their size from a sample.
 func (c *Cache) States() []hook.InformerState { return c.states((*informer).size) }
 
-// counted returns the states without the sizes, for hook.CacheStarted.
+// counted returns the states without the sizes.
 func (c *Cache) counted() []hook.InformerState {
 	return c.states(func(i *informer) (int, int64) { return len(i.store().ListKeys()), 0 })
 }
@@ -240,7 +239,6 @@ func (c *Cache) all() []*informer {
 	return slices.Collect(maps.Values(c.informers))
 }
 
-// host returns scheme://host of the API server, or "" if unknown.
 func (c *Cache) host() string {
 	if known := c.server.Load(); known != nil {
 		return *known

@@ -34,9 +34,8 @@ func (h *Handle[T]) CatchUp(ctx context.Context) error {
 }
 
 // CatchUp is like Handle.CatchUp, and also waits until the handler has returned from the events of
-// all these objects. An object that was created and deleted before the informer saw it causes no
-// event. For an adopted informer, the first call does not wait for events that were already queued
-// for the handler.
+// these objects. Objects that were created and deleted unseen cause no event. For an adopted
+// informer, the first call does not wait for events that were already queued for the handler.
 func (s *Subscription) CatchUp(ctx context.Context) error {
 	if err := s.awaitLeft(ctx); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (s *Subscription) CatchUp(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// awaitLeft waits until the handler has seen the deletes of all places that have left the scope.
+// awaitLeft waits until the handler has seen the deletes of all places that left the scope.
 func (s *Subscription) awaitLeft(ctx context.Context) error {
 	for {
 		changed := s.group.cache.changed()
@@ -72,8 +71,8 @@ func (s *Subscription) awaitLeft(ctx context.Context) error {
 	}
 }
 
-// catchUp is CatchUp for one informer. It repeats the list from time to time: an object may have
-// been deleted, and a bookmark causes no event.
+// catchUp is CatchUp for one informer. It lists again from time to time: an object may have been
+// deleted, and a bookmark causes no event.
 func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration) error {
 	var marks [2]string // the second is sent after the handler saw the first
 	for n := range marks {
@@ -111,8 +110,8 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	}
 }
 
-// compare lists what the API server has for the informer, and returns the writes that the store
-// does not show. served is false if the kind is not served.
+// compare returns what the API server has and the store does not show, as writes. served is false
+// if the kind is not served.
 func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
 	if i.env.backend == nil || i.key.gvk.Version == "" {
 		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+

@@ -17,9 +17,9 @@ import (
 )
 
 // Behind reports which declared informer does not show a write yet. It returns nil and nil if all
-// informers that keep the object show the write, or if none keeps it. If gap is not nil, wait for
-// it, for a limited time, and call Behind again. The error names an informer that cannot decide,
-// for example because versions are not numbers. Behind is cheap if all informers show the write.
+// informers that keep the object show the write, or if none keeps it. Otherwise, wait for the gap
+// for a limited time, and call Behind again. The error names an informer that cannot decide, for
+// example because versions are not numbers. Behind is cheap if all informers show the write.
 func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
@@ -36,9 +36,9 @@ func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	return gap, unknowable
 }
 
-// Selects reports whether a scope of a resource has label or field selectors. Behind then needs
-// Written.Object. Selects considers all scopes of the caches of declared handles, because another
-// controller may wait for the same write.
+// Selects reports whether a scope of a resource has selectors, so that Behind needs Written.Object.
+// It considers all scopes of the declared handles' caches, because another controller may wait for
+// the same write.
 func (d *Declarations) Selects(r schema.GroupResource) bool {
 	var last *Cache // most controllers have one
 	for _, g := range d.groups() {
@@ -51,8 +51,7 @@ func (d *Declarations) Selects(r schema.GroupResource) bool {
 }
 
 // Relisted reports whether a declared informer that keeps the object has listed everything at the
-// written version or later. An event may then combine several changes. In doubt Relisted returns
-// true.
+// written version or later. An event may then combine several changes. In doubt it returns true.
 func (d *Declarations) Relisted(w Written) bool {
 	for _, g := range d.groups() {
 		if i := g.keeper(&w); i != nil && i.relisted(w.ResourceVersion) {
@@ -62,10 +61,10 @@ func (d *Declarations) Relisted(w Written) bool {
 	return false
 }
 
-// Missed reports whether a written object may have changed without an event. This is so if a
-// declared informer has listed everything again since the write and does not have the object.
-// Another client may have deleted the object before that list. Missed returns false for a write
-// without a version or UID, and for adopted informers.
+// Missed reports whether a written object may have changed without an event: a declared informer
+// has listed everything again since the write, and does not have the object. Another client may
+// have deleted it before. Missed returns false for a write without a version or UID, and for
+// adopted informers.
 func (d *Declarations) Missed(w Written) bool {
 	if w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
 		return false
@@ -86,9 +85,8 @@ func (d *Declarations) Missed(w Written) bool {
 }
 
 // Locate finds the objects of hashed writes in the stores of the declared informers, and records
-// them in the writes. Call it before each round of Behind for writes with Hashed set. Behind treats
-// an object that was not located as missing. Locate hashes the names in each store once, unless all
-// writes are shown already.
+// them in the writes. Call it before each round of Behind: without it, they count as missing.
+// Locate hashes the names in each store once, unless all writes are shown already.
 func (d *Declarations) Locate(writes []Written) {
 	walked := map[*informer]bool{}
 	for _, g := range d.groups() {
@@ -101,8 +99,8 @@ func (d *Declarations) Locate(writes []Written) {
 	}
 }
 
-// Failing returns a gap that closes when a declared informer recovers. It returns nil if no
-// declared informer fails or waits for its kind to be served.
+// Failing returns a gap that closes when a declared informer recovers, or nil if none fails or
+// waits for its kind to be served.
 func (d *Declarations) Failing() *Gap {
 	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {
@@ -113,7 +111,7 @@ func (d *Declarations) Failing() *Gap {
 }
 
 // Recovered returns the last time at which a declared informer began to follow the API server, of
-// those that still do. It returns the zero time if there is none.
+// those that still do, or zero.
 func (d *Declarations) Recovered() (last time.Time) {
 	for _, g := range d.groups() {
 		g.first(func(i *informer) bool {
@@ -135,8 +133,7 @@ func (d *Declarations) Recovered() (last time.Time) {
 // and has a Backend. err is the API server's error.
 //
 // Resolve makes one request for each place that the informers keep, usually one. Call it a moment
-// after the write has failed: a write that the API server is still processing may take effect after
-// Resolve.
+// after the write has failed: the API server may still be processing it.
 func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written, resolved bool, err error) {
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {
@@ -201,13 +198,12 @@ func (g *Gap) String() string {
 func (g *Gap) Failing() bool { return g.informer.fails() }
 
 // Notify calls f when the gap has closed or cannot close any more; call Behind again then. It calls
-// f at most once, without locks, perhaps before Notify returns. f must not block. Changes that
-// reach the store without an event, such as bookmarks, do not call f, so also call Behind from time
-// to time. cancel ends the notification; f may still be running then. Notify and cancel may be
-// called from anywhere.
+// f at most once, without locks, perhaps before Notify returns. f must not block. Changes without
+// an event, such as bookmarks, do not call f, so also call Behind from time to time. cancel ends
+// the notification; f may still be running then. Notify and cancel may be called from anywhere.
 //
-// The first Notify for a write adds an event handler to the informer. It stays as long as the
-// informer is declared.
+// The first Notify for a write adds an event handler to the informer, for as long as it is
+// declared.
 func (g *Gap) Notify(f func()) (cancel func()) {
 	w := &g.written
 	if g.failing {

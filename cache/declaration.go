@@ -13,10 +13,9 @@ import (
 )
 
 // Declarations are the handles that can be read in a context. A controller declares the handles
-// that it watches and those given to its Reads. A read of another handle returns an error in the
-// first Reconcile that tries it, because no worker would wait for that handle to sync. With another
-// context, the goroutine of a Reconcile and the goroutines that it started can only read handles
-// that some controller declares.
+// that it watches and those given to its Reads. The first Reconcile that reads another handle gets
+// an error, because no worker would wait for that handle to sync. With another context, a
+// Reconcile's goroutine and those that it started can read handles that some controller declares.
 //
 // The zero value declares nothing. The methods are safe for concurrent use. Only Resolve makes
 // requests.
@@ -32,7 +31,7 @@ type declarations struct {
 	groups []*group
 }
 
-// Declared is a handle that can be declared. A *Handle is one.
+// Declared is a handle that can be declared, such as a *Handle.
 type Declared interface{ scope() *group }
 
 func (h *Handle[T]) scope() *group {
@@ -43,7 +42,7 @@ func (h *Handle[T]) scope() *group {
 }
 
 // Set replaces the declarations. who names their owner in errors. Handles of equal scopes count as
-// the same; two scopes with different Sets are never equal.
+// the same; scopes with different Sets are never equal.
 func (d *Declarations) Set(who string, of ...Declared) {
 	n := &declarations{who: who}
 	for _, o := range of {
@@ -66,8 +65,7 @@ func (d *Declarations) Context(ctx context.Context) context.Context {
 
 type declarationsKey struct{}
 
-// declaredIn returns an error for a read of an undeclared handle, in the context of a Reconcile or
-// on its goroutine.
+// declaredIn returns an error for a Reconcile's read of an undeclared handle.
 func (g *group) declaredIn(ctx context.Context) error {
 	if d, ok := ctx.Value(declarationsKey{}).(*Declarations); ok {
 		return d.missing(g)
@@ -75,7 +73,6 @@ func (g *group) declaredIn(ctx context.Context) error {
 	return g.readByReconcile()
 }
 
-// missing returns an error if the group is not declared.
 func (d *Declarations) missing(g *group) error {
 	n := d.now.Load()
 	if n == nil {
@@ -95,7 +92,6 @@ func (d *Declarations) Attach(u User) (detach func()) {
 	return func() {
 		d.user.Store(nil)
 		d.caches.Range(func(c, _ any) bool {
-			// It has no other types.
 			c.(*Cache).users.Delete(d) //nolint:forcetypeassert // caches has only *Cache
 			return true
 		})
@@ -122,7 +118,7 @@ func (d *Declarations) groups() []*group {
 }
 
 // readByReconcile returns an error if a Reconcile reads an undeclared handle with a context that is
-// not its own. If no controller declares the handle, it looks at the stack, which takes
+// not its own. Only if no controller declares the handle, it looks at the stack, which takes
 // microseconds.
 func (g *group) readByReconcile() error {
 	if g.declared.Load() {

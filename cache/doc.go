@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cache keeps local copies of API objects and reads them through typed handles. It builds
-// on client-go's informers. Handles of the same scope share one informer.
+// on client-go's informers.
 //
 //	c := cache.New(client, cache.Options{})      // makes no request
 //	websites := cache.For[*v1alpha1.Website](c)  // declares the kind
@@ -12,7 +12,7 @@
 // # Handles
 //
 // Only kinds with a handle are listed and watched. [For] returns a handle for all objects of a
-// kind. [ForScope] narrows the handle or changes the form of its objects:
+// kind. [ForScope] narrows it or changes the form of its objects:
 //
 //	// one Secret, with a right to this name only
 //	tls := cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(key)})
@@ -21,10 +21,10 @@
 //	// metadata only
 //	jobs := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: jobKind})
 //
-// [Handle.Get], [Handle.List] and [Handle.All] return copies. [Handle.Shared] returns a view of the
-// handle that returns the cached objects themselves. [Handle.Owned] finds objects by owner, and
-// [NewIndex] declares an index. [Handle.Subscribe] adds an event handler. [Handle.Release] gives
-// the informer back. [Cache.Get] and [Cache.List] read any declared kind, for generic code.
+// [Handle.Get], [Handle.List] and [Handle.All] return copies, and those of [Handle.Shared] the
+// cached objects themselves. [Handle.Owned] finds objects by owner, and [NewIndex] declares an
+// index. [Handle.Subscribe] adds an event handler. [Handle.Release] gives the informer back.
+// [Cache.Get] and [Cache.List] read any declared kind, for generic code.
 //
 // In a Reconcile, only the handles that its controller watches or declares can be read; see
 // [Declarations].
@@ -32,27 +32,26 @@
 // # Defaults
 //
 // [Options] has the namespaces, labels, transform and resync of all handles. With namespaces, a
-// program needs only a Role in each of them. It usually reads them from an environment variable:
+// program needs only a Role in each of them:
 //
 //	o := cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))}
 //
-// Cluster-scoped kinds ignore the namespaces. Built-in ones are known. For other kinds, the
-// informers find out before their first list.
+// Cluster-scoped kinds ignore the namespaces. For kinds that are not built in, the informers find
+// out before their first list.
 //
 // # What the cache stores
 //
 // The cache drops managedFields, unless [Scope] keeps them. An Update with an object from the cache
-// leaves the managedFields at the API server unchanged. Built-in kinds are decoded from protobuf,
-// custom resources from JSON. The initial list is streamed if the API server supports that. Resyncs
-// are off, unless [Scope].Resync is set.
+// leaves those at the API server unchanged. Built-in kinds are decoded from protobuf, custom
+// resources from JSON. The initial list is streamed if the API server supports that.
 //
 // # Failures
 //
 // [Handle.State] and [Cache.States] describe each informer, and [Cache.Changed] reports changes.
 // [Handle.Stale] reports whether reads may be old. An informer recovers without a restart:
 //
-//   - A watch that breaks resumes at its last version. A watch without an event or bookmark for 3
-//     minutes is restarted there.
+//   - A watch that breaks resumes at its last version. So does a watch without an event or bookmark
+//     for 3 minutes.
 //   - A list that fails is retried after at most 4 seconds. A Retry-After of up to 30 seconds is
 //     honored; after a 503, only up to 1 second.
 //   - A request without an answer is reported after 30 seconds and repeated after 2 minutes.
@@ -67,21 +66,19 @@
 //
 // [Handle.Informer] returns a handle's informer as a client-go SharedIndexInformer. Package
 // cache/factory provides a client-go SharedInformerFactory that uses the cache. [Adopt] makes a
-// handle from an informer that the program runs itself. The program starts and stops that
-// informer's factory:
+// handle from an informer whose factory the program starts and stops:
 //
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //
 // A unit test needs no server: pass a fake clientset and a cache without a [Backend] to
-// cache/factory, and adopt its informers. Without a Backend the cache cannot look up whether a kind
-// is namespaced, so handler.Owner needs [AdoptOptions].Scope.
+// cache/factory, and adopt its informers. handler.Owner then needs [AdoptOptions].Scope.
 //
 // # Read-your-writes
 //
 // A controller waits until its own writes appear in the caches that it declares.
 // [Declarations.Behind] reports whether the declared informers that keep an object show a write of
-// it. An informer keeps an object if the resource and the API server are the same, in any version
-// and form, and if the object's namespace or name is in its scope. It shows a write as follows:
+// it. An informer keeps the objects in its scope, by namespace or name, of the same resource and
+// API server, in any version and form. It shows a write as follows:
 //
 //   - A create or change: the store has reached the written version, or has the object at that
 //     version or later. Another object of that name at a later version also counts.
@@ -92,22 +89,20 @@
 //     Selectors are evaluated on the written object. If that is unknown, only the store's version
 //     counts, which bookmarks advance about every minute.
 //
-// A [Gap] is an informer that is behind. [Gap.Notify] calls a function when the gap closes. An
-// informer is also behind during its initial list, which may come from an API server that lags, and
-// while it fails. Behind returns an error if versions are not numbers or if the informer does not
-// run.
+// [Gap.Notify] calls a function when an informer is no longer behind. An informer is also behind
+// during its initial list, which may come from an API server that lags, and while it fails. Behind
+// returns an error if versions are not numbers or if the informer does not run.
 //
 // An adopted informer does not report its list options or its API server. The cache assumes that it
 // keeps all objects of its kind, at the Backend's API server or, without a Backend, at any. For
-// writes that such an informer does not list, the controller waits until its time limit.
+// writes that it does not list, the controller waits until its time limit.
 //
 // # Guarantees
 //
 //   - S2: No final state is lost when a watch breaks, its version expires, or the kind is not
 //     served for a while. A missed delete arrives with the last known state, as client-go's
-//     DeletedFinalStateUnknown. So does an object whose namespace or name leaves the scope.
-//     Intermediate states may merge, and an object created and deleted within one gap may never be
-//     seen.
+//     DeletedFinalStateUnknown. So does an object that leaves the scope. Intermediate states may
+//     merge, and an object created and deleted within one gap may never be seen.
 //   - S4: An informer that cannot list delays no other. [Handle.State] has the reason. The informer
 //     retries until it succeeds.
 //   - S5: A CRD that appears is synced within 5 seconds. One that returns is listed again within 5
@@ -120,16 +115,15 @@
 //     context ends, and then names what it waited for. If the list fails, it returns the reason at
 //     once. After the first list, reads return the last known state.
 //   - S10: CatchUp ([Handle.CatchUp], [Subscription.CatchUp]) returns nil only after everything
-//     that the API server had at the call has been handled. One exception: the first CatchUp of an
-//     adopted informer does not wait for events that were queued for a handler before the call.
+//     that the API server had at the call has been handled. Exception: the first CatchUp of an
+//     adopted informer does not wait for events that were queued for a handler before.
 //   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
 //
 // # Concurrency
 //
 // Everything is safe for concurrent use. [Cache.Run] starts three goroutines for each informer, and
-// client-go starts more. Run joins all of them before it returns. Informers stop without waiting
-// for a backoff, except those that constructors made (see package cache/factory). A [Set] may be
-// changed and a handle released from anywhere, callbacks included. Do not close a [Subscription]
-// from its own callback.
+// client-go starts more. Run joins all of them. Informers stop without waiting for a backoff,
+// except those that constructors made (see package cache/factory). A [Set] may be changed and a
+// handle released from anywhere, callbacks included.
 package cache

@@ -20,14 +20,14 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// environment is the state that the informers of a cache share.
+// environment is what the informers of a cache share.
 type environment struct {
 	backend Backend // may be nil
 	hooks   hook.Cache
 	strings sharedStrings
 	users   sync.Map // from *Declarations to *User, see Attach
 
-	mu     sync.Mutex // guards what follows, the states of the informers, and Cache's fields
+	mu     sync.Mutex // guards the fields below, the states of the informers, and Cache's fields
 	news   run.Barrier
 	groups map[*group]struct{} // that have not ended
 }
@@ -40,13 +40,13 @@ type User struct {
 	// Recovered is called when an informer begins to follow the API server, also after a failure.
 	// It must not block.
 	Recovered func()
-	// Reconciles reports whether a stack, as returned by runtime.Stack, belongs to a goroutine of a
-	// Reconcile or to one started by it. It returns the key of the Reconcile.
+	// Reconciles returns the key of the Reconcile to which a stack of runtime.Stack belongs, also
+	// if the Reconcile only started the goroutine.
 	Reconciles func(stack string) (key string, ok bool)
 }
 
 // changed returns a channel that is closed at the next change of an informer's state or a handle's
-// scope. To miss no change, take the channel before reading.
+// scope. To miss none, take it before reading.
 func (e *environment) changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,14 +70,14 @@ func (e *environment) tell(f func(*User)) {
 	})
 }
 
-// Backend lists and watches for a cache. A *client.Client is one. It must be safe for concurrent
+// Backend lists and watches for a cache, as a *client.Client does. It must be safe for concurrent
 // use.
 type Backend interface {
 	// Scheme returns the Go types of the kinds.
 	Scheme() *runtime.Scheme
-	// MappingWithin returns how a kind is served. If the kind is not served, meta.IsNoMatchError is
-	// true for the error. Such an error may be cached for up to age. Its optional method Asked()
-	// time.Time returns when the API server was asked.
+	// MappingWithin returns how a kind is served. If it is not served, meta.IsNoMatchError is true
+	// for the error, which may be cached for up to age. Its optional method Asked() time.Time
+	// returns when the API server was asked.
 	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
 	// Known is MappingWithin without a request. It returns nil if the mapping is unknown.
 	Known(gvk schema.GroupVersionKind) *meta.RESTMapping
@@ -111,7 +111,6 @@ func hostOf(b Backend) string {
 	return ""
 }
 
-// enter records a group until leave.
 func (e *environment) enter(g *group) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,7 +123,6 @@ func (e *environment) leave(g *group) {
 	delete(e.groups, g)
 }
 
-// kindGroups returns the groups of all handles of a kind.
 func (e *environment) kindGroups(gvk schema.GroupVersionKind) (of []*group) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -31,9 +31,9 @@ import (
 // *into is unchanged.
 //
 // Get waits and fails like [Handle.Get]. In a Reconcile, it reads only handles that the controller
-// declares. An undeclared kind is an error that names the missing line. If a kind has several
-// handles, Get reads the one with the widest scope that covers the name, without selectors if
-// possible. If several are left that may have different contents, the error names them.
+// declares. The error for an undeclared kind names the missing line. Of several handles, Get reads
+// the one with the widest scope that covers the name, without selectors if possible. If several are
+// left that may have different contents, the error names them.
 func (c *Cache) Get(ctx context.Context, name types.NamespacedName, into Object) error {
 	fail := func(err error) error { return fmt.Errorf("get %T %s: %w", into, storeKey(name), err) }
 	if argument.IsNil(into) {
@@ -97,14 +97,12 @@ func (c *Cache) List(ctx context.Context, into runtime.Object, o ListOptions) er
 	return nil
 }
 
-// wanted is what a generic read needs from a group.
 type wanted struct {
 	form             listwatch.Form
 	list, everywhere bool               // everywhere is a list of all namespaces
 	covers           func(*group) error // nil if the group covers what is read
 }
 
-// choose returns the group for a generic read.
 func (c *Cache) choose(ctx context.Context, into runtime.Object, w wanted) (*group, error) {
 	kinds, err := c.kindsOf(into, w)
 	if err != nil {
@@ -142,8 +140,8 @@ func (w wanted) partial(g *group) bool {
 	return w.list && (g.scope.Names != nil || w.everywhere && g.scope.Namespaces != nil)
 }
 
-// narrowness orders the groups of a kind: everything, namespaces, names, each first without
-// selectors and last for informers that this package did not make.
+// narrowness orders the groups of a kind: everything, namespaces, names. Those with selectors come
+// later, and informers that this package did not make last.
 func (g *group) narrowness() (n int) {
 	switch {
 	case g.scope.Names != nil:
@@ -160,7 +158,6 @@ func (g *group) narrowness() (n int) {
 	return n
 }
 
-// kindsOf returns the kinds that an object or a list may have.
 func (c *Cache) kindsOf(obj runtime.Object, w wanted) ([]schema.GroupVersionKind, error) {
 	kinds := []schema.GroupVersionKind{obj.GetObjectKind().GroupVersionKind()}
 	if w.form == listwatch.Typed {
@@ -189,7 +186,6 @@ func (c *Cache) kindsOf(obj runtime.Object, w wanted) ([]schema.GroupVersionKind
 	return kinds, nil
 }
 
-// declaredOf returns the groups of some kinds that may be read in ctx.
 func (c *Cache) declaredOf(ctx context.Context, kinds []schema.GroupVersionKind, form listwatch.Form, into runtime.Object) (groups []*group, err error) {
 	for _, kind := range kinds {
 		groups = append(groups, c.kindGroups(kind)...)
@@ -210,7 +206,6 @@ func (c *Cache) declaredOf(ctx context.Context, kinds []schema.GroupVersionKind,
 	return groups, nil
 }
 
-// singleOf returns the type of an object, or of a list's items.
 func singleOf(obj runtime.Object) string {
 	t := reflect.TypeOf(obj)
 	if items, err := meta.GetItemsPtr(obj); err == nil {
@@ -219,7 +214,7 @@ func singleOf(obj runtime.Object) string {
 	return t.String()
 }
 
-// reader returns a handle of a group that returns the stored objects.
+// reader returns a handle that returns the stored objects.
 func (c *Cache) reader(g *group) *Handle[Object] {
 	return &Handle[Object]{cache: c, gvk: g.key.gvk, group: g, shared: true, released: &atomic.Bool{}}
 }

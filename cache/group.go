@@ -22,30 +22,29 @@ import (
 // until the handle and all subscriptions have released it.
 type group struct {
 	cache   *Cache
-	key     key // the key of everything; members add their place
+	key     key // of everything; members add their place
 	scope   Scope
 	inform  func(key) *informer
 	members atomic.Pointer[members] // replaced, never changed
 
 	declared atomic.Bool // a controller has ever declared it
 
-	mu        sync.Mutex // guards these fields and writes of members
+	mu        sync.Mutex // guards the fields below and writes of members
 	refs      int
 	listeners map[listener]struct{}
 	indexers  toolscache.Indexers
-	wrong     error // the error of an invalid scope
+	wrong     error // of an invalid scope
 	kind      kindScope
 }
 
 // listener follows the informers of a group. Its methods are called under the group's lock.
 type listener interface {
-	// joinLocked adds an informer, unless its retirement is still under way.
 	joinLocked(i *informer) error
-	// leaveLocked removes an informer. If retire is not nil, it must be called without the lock.
+	// leaveLocked removes an informer. retire, unless nil, must be called without the lock.
 	leaveLocked(i *informer) (retire func())
 }
 
-// kindScope is what a group knows about its kind. It matters only for inherited namespaces.
+// kindScope matters only for inherited namespaces.
 type kindScope struct {
 	known         bool // else the kind is assumed to be namespaced
 	clusterScoped bool
@@ -89,7 +88,6 @@ func (g *group) learned(kind kindScope) (changed bool) {
 	return changed
 }
 
-// placesLocked returns the current places of the scope.
 func (g *group) placesLocked() (map[place]bool, error) {
 	s := g.scope
 	if s.inherited && g.kind.clusterScoped {
@@ -98,7 +96,6 @@ func (g *group) placesLocked() (map[place]bool, error) {
 	return s.places()
 }
 
-// follow updates the members to the current scope.
 func (g *group) follow() {
 	left := g.update()
 	g.cache.ring() // a goroutine may wait for a member that has left
@@ -162,7 +159,7 @@ func (g *group) leaveLocked(i *informer) (retiring []func()) {
 	return retiring
 }
 
-// hold takes a reference, unless the group has ended. If it returns true, call letGo later.
+// hold takes a reference, for a letGo, unless the group has ended.
 func (g *group) hold() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +169,6 @@ func (g *group) hold() bool {
 	return g.refs > 0
 }
 
-// letGo drops a reference. The last one ends the group.
 func (g *group) letGo() {
 	g.mu.Lock()
 	g.refs--
@@ -185,8 +181,8 @@ func (g *group) letGo() {
 	}
 }
 
-// located waits until the members are final: with inherited namespaces they depend on whether the
-// kind is namespaced.
+// located waits until the members are final: inherited namespaces depend on whether the kind is
+// namespaced.
 func (g *group) located(ctx context.Context) error {
 	for g.scope.inherited && !g.members.Load().kind.known {
 		i := g.first(func(*informer) bool { return true })
@@ -201,7 +197,6 @@ func (g *group) located(ctx context.Context) error {
 	return nil
 }
 
-// member returns the informer for a name.
 func (g *group) member(name types.NamespacedName) (*informer, error) {
 	m := g.members.Load()
 	if m.everything != nil {
@@ -299,7 +294,6 @@ func (m *members) keeper(w *consistency.Write) *informer {
 	return nil
 }
 
-// mapping returns the last known mapping of the kind, or nil.
 func (g *group) mapping() *meta.RESTMapping {
 	for _, i := range g.members.Load().by {
 		if m := i.copy.Mapping.Load(); m != nil {
@@ -316,7 +310,6 @@ func (g *group) knownMapping() *meta.RESTMapping {
 	return g.cache.backend.Known(g.key.gvk)
 }
 
-// String returns the kind, with the scope if it is narrowed.
 func (g *group) String() string {
 	if scope := g.describe(); scope != "" {
 		return g.key.kind() + " (" + scope + ")"

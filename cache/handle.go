@@ -21,9 +21,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Handle reads objects of one type and scope from the cache. For, ForScope and Adopt make handles.
-// A handle is safe for concurrent use. Its reads return copies, which the caller may change. As in
-// client-go informers, the TypeMeta of typed objects is empty; use GroupVersionKind.
+// Handle reads objects of one type and scope from the cache. It is safe for concurrent use. Its
+// reads return copies, which you may change. As in client-go informers, the TypeMeta of typed
+// objects is empty; use GroupVersionKind.
 type Handle[T Object] struct {
 	cache    *Cache
 	gvk      schema.GroupVersionKind
@@ -31,17 +31,15 @@ type Handle[T Object] struct {
 	resync   time.Duration
 	shared   bool         // reads return the stored objects
 	released *atomic.Bool // shared with views
-	err      error        // every read returns it
+	err      error        // of every read
 }
 
-// For declares that the cache keeps all objects of type T, within the defaults of [Options], and
-// returns a handle for them. It makes no request. Handles of one type and scope share one informer.
-// The scheme must know the type and its list type; otherwise Validate, the manager's Run and every
-// read return an error.
+// For declares that the cache keeps all objects of type T, within the defaults of [Options]. It
+// makes no request. Handles of one type and scope share one informer. If the scheme lacks the type
+// or its list type, Validate, the manager's Run and every read return an error.
 func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.For") }
 
-// ForScope is like For, for a part of the objects or for another form: unstructured, or metadata
-// only.
+// ForScope is For for a part of the objects, or for unstructured objects or metadata.
 func ForScope[T Object](c *Cache, s Scope) *Handle[T] { return declare[T](c, s, "cache.ForScope") }
 
 func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
@@ -80,8 +78,7 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 	return h
 }
 
-// example returns an object of type t. If t is Object, it returns one of the scheme's type for
-// Kind.
+// example returns an object of type t, or of the scheme's type for Kind if t is Object.
 func (s Scope) example(scheme *runtime.Scheme, t reflect.Type) (Object, error) {
 	if t != reflect.TypeFor[Object]() || s.Kind.Kind == "" {
 		return exampleOf(t)
@@ -107,16 +104,14 @@ func exampleOf(t reflect.Type) (Object, error) {
 }
 
 // Release gives the handle's informers back. An informer without handles and subscriptions stops:
-// its goroutines and memory are gone soon after. Later reads return an error. Subscriptions stay
-// until they are closed. A second call does nothing. Views that Shared returned are released with
-// their handle.
+// its goroutines and memory are gone soon after. Later reads return an error, also of views that
+// Shared returned. Subscriptions stay until they are closed. A second call does nothing.
 func (h *Handle[T]) Release() {
 	if h.err == nil && !h.released.Swap(true) {
 		h.group.letGo()
 	}
 }
 
-// usable returns an error after Release.
 func (h *Handle[T]) usable() error {
 	if h.err != nil {
 		return h.err
@@ -130,17 +125,16 @@ func (h *Handle[T]) usable() error {
 	return nil
 }
 
-// Shared returns a view of the handle whose reads return the cached objects themselves, without a
-// deep copy. Do not change them: they are read concurrently.
+// Shared returns a view of the handle whose reads return the cached objects themselves. Do not
+// change them: they are read concurrently.
 func (h *Handle[T]) Shared() *Handle[T] {
 	view := *h
 	view.shared = true
 	return &view
 }
 
-// OwnerRef returns an owner reference that makes obj the controlling owner. obj must come from the
-// API server. An object with this reference is garbage-collected after obj, and a foreground
-// deletion of obj waits for it.
+// OwnerRef returns a controlling owner reference to obj, which must come from the API server. An
+// object with it is garbage-collected after obj, and a foreground deletion of obj waits for it.
 func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 	return metav1ac.OwnerReference().
 		WithAPIVersion(h.gvk.GroupVersion().String()).WithKind(h.gvk.Kind).
@@ -157,8 +151,7 @@ func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	return h.group.await(ctx, (*informer).hasSynced)
 }
 
-// Settled returns nil once the initial list is in the cache, or once State has the reason why the
-// list fails. It returns an error if ctx ends or the cache stops before.
+// Settled is WaitForSync, but also returns nil once State has the reason why the list fails.
 func (h *Handle[T]) Settled(ctx context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
@@ -166,8 +159,8 @@ func (h *Handle[T]) Settled(ctx context.Context) error {
 	return h.group.await(ctx, (*informer).settled)
 }
 
-// Stale returns nil while the cache follows the API server. Otherwise the error describes why reads
-// may be old or fail.
+// Stale returns nil while the cache follows the API server, else the reason why reads may be old or
+// fail.
 func (h *Handle[T]) Stale() error {
 	if err := h.usable(); err != nil {
 		return err
@@ -186,7 +179,7 @@ func (h *Handle[T]) Stale() error {
 }
 
 // State returns the state of the informer; see hook.InformerState for a handle that has several. It
-// counts the objects, which walks over all names, and estimates their size from a sample.
+// walks over all names to count the objects, and estimates their size from a sample.
 func (h *Handle[T]) State() hook.InformerState {
 	switch err := h.usable(); {
 	case h.err != nil:
@@ -203,8 +196,8 @@ func (h *Handle[T]) Resync() time.Duration { return h.resync }
 // GroupVersionKind returns the kind of the objects.
 func (h *Handle[T]) GroupVersionKind() schema.GroupVersionKind { return h.gvk }
 
-// Namespaced reports whether the kind is namespaced. It makes no request: until the kind is first
-// found at the API server, it returns an error.
+// Namespaced reports whether the kind is namespaced. It makes no request, and returns an error
+// until the kind is first found at the API server.
 func (h *Handle[T]) Namespaced() (bool, error) {
 	if h.err != nil {
 		return false, h.err
@@ -219,13 +212,13 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns the client-go informer of the handle, for event handlers and indexers of your
-// own. The cache runs the informer: the Run methods of the result only wait. After a call of this
-// method, the cache stops the informer only when Cache.Run ends.
+// Informer returns the client-go informer of the handle, for event handlers and indexes of your
+// own. The cache runs it: the result's Run methods only wait. From then on, the informer stops only
+// when Cache.Run ends.
 //
-// If the scope has exactly one namespace or name, the result is its informer, also after the set
-// has changed. Informer returns nil for none or several, which have an informer each. It also
-// returns nil after Release and if the type cannot be cached.
+// If the scope has exactly one namespace or name, the result stays its informer even if the set
+// changes. Informer returns nil for none or several, after Release, and if the type cannot be
+// cached.
 func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {
 		return nil

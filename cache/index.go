@@ -14,22 +14,21 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Index finds objects by values computed from them. NewIndex makes one. It is safe for concurrent
-// use.
+// Index finds objects by values computed from them. It is safe for concurrent use.
 type Index[T Object] struct {
 	handle *Handle[T]
 	id     string
 	bad    listwatch.Broken // objects for which the function panicked
 }
 
-// NewIndex declares an index on the objects of a handle. values returns the values of an object, or
-// none to leave it out. The function must depend only on the object and must not change it. Declare
-// an index once, at any time. The index lives as long as its informers. The name appears in errors.
+// NewIndex declares an index on a handle's objects, at any time, for as long as its informers live.
+// values returns the values of an object, or none to leave it out. It must depend only on the
+// object and not change it. The name appears in errors.
 //
-// If values panics, reads of the index return an error that names the object. The error ends when
-// values succeeds for the object or the object is deleted. With a nil handle, every read of the
-// index returns an error. With a nil function or an empty name, Validate, the manager's Run and
-// every read of the handle return an error.
+// If values panics, reads of the index return an error that names the object, until values succeeds
+// for it or it is deleted. With a nil handle, every read of the index returns an error. With a nil
+// function or an empty name, Validate, the manager's Run and every read of the handle return an
+// error.
 func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
 	if h == nil {
 		h = &Handle[T]{err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}
@@ -65,7 +64,6 @@ func (x *Index[T]) reject(err error) *Index[T] {
 	return x
 }
 
-// addIndex adds an index to every current and future member, and returns its unique name.
 func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +71,6 @@ func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 	id = fmt.Sprintf("%s#%d of %p", name, g.cache.serial.Add(1), g.cache)
 	g.indexers[id] = f
 	for _, i := range g.members.Load().by {
-		// It fails only if the informer has stopped.
 		_ = i.shared.AddIndexers(toolscache.Indexers{id: f})
 	}
 	return id

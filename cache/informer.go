@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there
-// when the read's context ends. It does not depend on the object: try again.
+// ErrNotSynced is in the error of a read whose initial list has failed, or is not there when the
+// read's context ends. It does not depend on the object: try again.
 var ErrNotSynced = errors.New("not synced")
 
 // informer is a client-go informer with its state.
@@ -45,7 +45,7 @@ type informer struct {
 
 	untransformed listwatch.Broken // objects for which the transform failed
 
-	// The environment's mutex guards these fields.
+	// The environment's mutex guards the fields below.
 	refs   int
 	cancel context.CancelFunc // nil before it runs
 	phase  hook.Phase
@@ -83,7 +83,6 @@ func (i *informer) copyOf(usual schema.GroupVersionKind) {
 	i.copy.Name, i.copy.Kind, i.copy.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(usual)
 }
 
-// logUnlessStopped does not log a stop as a failed watch.
 func logUnlessStopped(ctx context.Context, r *toolscache.Reflector, err error) {
 	if ctx.Err() == nil {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
@@ -106,7 +105,6 @@ func (i *informer) run(ctx context.Context) {
 	i.env.ring()
 }
 
-// tooLate marks an informer of a stopped cache as stopped.
 func (i *informer) tooLate() {
 	i.phase = hook.Stopped // not shared yet
 	close(i.stopped)
@@ -135,8 +133,7 @@ func (i *informer) setSynced() (news bool) {
 	return true
 }
 
-// report sets the phase that the ListerWatcher reports: Waiting or Failing with an error, or
-// Syncing after a request that succeeded.
+// report sets the phase that the ListerWatcher reports.
 func (i *informer) report(phase hook.Phase, err error) {
 	if phase == hook.Syncing && i.hasSynced() {
 		phase = hook.Synced
@@ -183,7 +180,6 @@ func sameReason(a, b error) bool {
 	return a != nil && b != nil && words(a) == words(b)
 }
 
-// at returns the phase, its start and its reason.
 func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	phase, since, why = i.last()
 	switch {
@@ -249,7 +245,6 @@ func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
 
-// synced returns a channel that is closed when the initial list is in the store.
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
 // hasSynced is called by each read. Unlike synced, it makes no channel.
@@ -340,8 +335,8 @@ func (i *informer) readable(ctx context.Context) error {
 	return nil
 }
 
-// fits returns an error if the namespace does not match the kind's scope. one is set for a read of
-// one object.
+// fits returns an error if the namespace does not match the kind's scope. one is for a read of one
+// object.
 func (i *informer) fits(namespace string, one bool) error {
 	m := i.copy.Mapping.Load()
 	if m == nil { // a foreign informer
@@ -358,8 +353,8 @@ func (i *informer) fits(namespace string, one bool) error {
 
 const unknown = "; does not report failures"
 
-// transform is the informer's TransformFunc. client-go may call it more than once for an object:
-// twice in an initial list.
+// transform is the informer's TransformFunc. client-go calls it twice for each object of an initial
+// list.
 func (i *informer) transform(obj any) (any, error) {
 	o, ok := obj.(Object)
 	if _, mark := markOf(obj); mark || !ok {
@@ -390,8 +385,7 @@ func (i *informer) mapped(m *meta.RESTMapping) (wanted bool) {
 
 func isNamespaced(m *meta.RESTMapping) bool { return m.Scope.Name() == meta.RESTScopeNameNamespace }
 
-// learnScope corrects the mapping from an object: while the watch goes on, a CRD may return with
-// another scope.
+// learnScope corrects the mapping: while the watch goes on, a CRD may return with another scope.
 func (i *informer) learnScope(o Object) {
 	m := i.copy.Mapping.Load()
 	if m == nil || isNamespaced(m) == (o.GetNamespace() != "") {

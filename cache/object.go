@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// mostStrings is the maximum number of shared strings.
 const mostStrings = 10_000
 
 // sharedStrings deduplicates strings that many objects of a cache have in common, such as label
@@ -71,7 +70,7 @@ func (s *sharedStrings) of(str string) string {
 // Object is a pointer to an API type, such as *appsv1.Deployment.
 type Object = object.Object
 
-// Transform changes objects before the cache keeps them. NewTransform makes one.
+// Transform changes objects before the cache keeps them.
 type Transform struct {
 	name    string
 	nothing bool // it has no function
@@ -106,8 +105,8 @@ func NewTransform[T Object](name string, change func(T)) *Transform {
 	}
 }
 
-// Func returns the transform in client-go's form, for SetTransform of an informer that the cache
-// did not make. If the transform fails, the function returns the object and the error.
+// Func returns the transform for SetTransform of an informer that the cache did not make. It
+// returns the object, and the error of a transform that fails.
 func (t *Transform) Func() toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, ok := obj.(Object)
@@ -118,7 +117,6 @@ func (t *Transform) Func() toolscache.TransformFunc {
 	}
 }
 
-// recovered calls f and returns its panic as an error.
 func recovered(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -129,8 +127,7 @@ func recovered(f func()) (err error) {
 	return nil
 }
 
-// run applies the transform and restores the identity of the object, which client-go has already
-// read.
+// run applies the transform and restores the object's identity, which client-go has already read.
 func (t *Transform) run(o Object) error {
 	namespace, name, uid, version := o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 	err := recovered(func() { t.apply(o) })

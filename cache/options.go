@@ -18,20 +18,19 @@ import (
 //
 // Namespaces, Labels, Transform and Resync are defaults for every handle of For and ForScope, and
 // for package cache/factory. A field that a handle's [Scope] sets replaces the default. Adopt has
-// no defaults: the constructor of an informer decides what it keeps.
+// no defaults: the informer's constructor decides what it keeps.
 type Options struct {
 	// Namespaces limits all namespaced kinds to a set of namespaces, with one informer for each and
-	// kind. The program then needs only a Role in each of them. Cluster-scoped kinds ignore it. For
-	// other kinds, a handle with NewSet("") still keeps all namespaces, and one with Names only
-	// these. The set may change at any time; see [Set]. An empty set when Run begins is an error of
-	// Validate and Run. ParseNamespaces makes a set from a list. Default: all namespaces.
+	// kind. The program then needs only a Role in each of them. Cluster-scoped kinds ignore it. A
+	// handle with NewSet("") still keeps all namespaces, and one with Names only these. The set may
+	// change at any time; see [Set]. An empty set is an error of Validate and Run. ParseNamespaces
+	// makes a set from a list. Default: all namespaces.
 	Namespaces *Set[string]
 	// Labels selects the objects of all kinds by labels, at the API server. A handle with
 	// labels.Everything() still keeps all objects. Default: all objects.
 	Labels labels.Selector
-	// Transform changes objects before the cache keeps them. If it is for one type, it leaves the
-	// objects of other types alone; NewTransform[Object] makes one for all types. A handle with
-	// another Transform has only that one. Default: none.
+	// Transform changes objects before the cache keeps them, if it is for their type;
+	// NewTransform[Object] is for all types. A handle's Transform replaces it. Default: none.
 	Transform *Transform
 	// Resync is how often each source of a handle delivers every object again. A handle with
 	// NoResync has none. It must not be negative. Default 0: never.
@@ -39,17 +38,16 @@ type Options struct {
 	// Hooks observes the informers. Default: none.
 	Hooks *hook.Cache
 	// Cluster is the name of the API server's cluster, for a program with several caches. States,
-	// errors and the names of sources contain it. Default: none.
+	// errors and source names contain it. Default: none.
 	Cluster string
 }
 
 // NoResync is a [Scope].Resync that switches off the default of [Options].
 const NoResync time.Duration = -1
 
-// ParseNamespaces returns the namespaces of a list that is separated by commas, for
-// [Options].Namespaces. It ignores spaces around a name, and a comma at the end. It returns nil for
-// an empty list, which means all namespaces. Operators conventionally read the list from an
-// environment variable:
+// ParseNamespaces returns the namespaces of a comma-separated list, for [Options].Namespaces. It
+// ignores spaces around a name, and a comma at the end. It returns nil for an empty list, which
+// means all namespaces. Operators conventionally read the list from an environment variable:
 //
 //	cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))}
 func ParseNamespaces(list string) *Set[string] {
@@ -108,5 +106,5 @@ func (o Options) complete(s Scope, example Object) Scope {
 	return s
 }
 
-// Options returns the options of New.
+// Options returns New's options.
 func (c *Cache) Options() Options { return c.options }

@@ -16,14 +16,14 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Get returns a copy of one object, or nil and an error. For an object that does not exist, or that
-// the selectors of the scope exclude, apierrors.IsNotFound is true for the error. An object outside
-// the scope's namespaces or names is another error.
+// Get returns a copy of one object. For one that does not exist, or that the scope's selectors
+// exclude, apierrors.IsNotFound is true for the error. An object outside the scope's namespaces or
+// names is another error.
 //
 // Get waits for the initial list until ctx ends. If the list fails, for example because the kind is
-// not served or access is forbidden, Get returns the reason at once. To wait until the list
-// succeeds, use WaitForSync. After the first list Get returns the last known state; Stale reports
-// whether it may be old.
+// not served or access is forbidden, Get returns the reason at once; WaitForSync waits until the
+// list succeeds. After the first list Get returns the last known state; Stale reports whether it
+// may be old.
 func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, error) {
 	obj, err := h.get(ctx, name)
 	if err != nil {
@@ -74,7 +74,6 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	return obj, err
 }
 
-// notFound returns a NotFound error that names the selectors.
 func (h *Handle[T]) notFound(name types.NamespacedName) error {
 	resource, _ := meta.UnsafeGuessKindToResource(h.gvk) // for the message only
 	if m := h.group.mapping(); m != nil {
@@ -94,8 +93,8 @@ type ListOptions struct {
 	Namespace string
 	// Selector selects by labels. Default: all.
 	Selector labels.Selector
-	// Limit is the maximum number of objects. It is not defined which ones are returned. It must
-	// not be negative. Default 0: no limit.
+	// Limit is the maximum number of objects, in no defined choice. It must not be negative.
+	// Default 0: no limit.
 	Limit int
 }
 
@@ -171,7 +170,6 @@ func (h *Handle[T]) find(ctx context.Context, o ListOptions, of func(*informer) 
 	return found, nil
 }
 
-// matches reports whether o selects an object of the store.
 func (o ListOptions) matches(obj any) bool {
 	if o.Namespace == "" && (o.Selector == nil || o.Selector.Empty()) {
 		return true
@@ -191,8 +189,7 @@ func collect[T Object](all func(func(T, error) bool)) ([]T, error) {
 	return list, nil
 }
 
-// give returns a stored object or a copy. It fails for an adopted informer with objects of another
-// type.
+// give returns a stored object or a copy. It fails for an adopted informer of another type.
 func (h *Handle[T]) give(obj any) (T, error) {
 	o, ok := obj.(T)
 	if !ok {

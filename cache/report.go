@@ -57,7 +57,6 @@ func (g *group) describe() string {
 	return words
 }
 
-// list names up to three things, or counts them.
 func list(what string, names []string) string {
 	slices.Sort(names)
 	switch {

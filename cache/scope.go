@@ -24,36 +24,34 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Scope selects the objects of a kind that a handle is for, and the form in which the cache keeps
-// them. The zero value selects all objects, without managedFields. Handles of equal scopes share
-// their informers.
+// Scope selects the objects of a kind that a handle is for, and their form in the cache. The zero
+// value selects all objects, without managedFields. Handles of equal scopes share their informers.
 type Scope struct {
-	// Kind is required if T is *unstructured.Unstructured or *metav1.PartialObjectMetadata. For any
-	// other T, leave it empty: the scheme has the kind. Another kind than the scheme's is an error.
+	// Kind is required if T is *unstructured.Unstructured, *metav1.PartialObjectMetadata or
+	// [Object]. For any other T, leave it empty: the scheme has the kind. Another kind than the
+	// scheme's is an error.
 	Kind schema.GroupVersionKind
-	// Namespaces limits a namespaced kind to a set of namespaces, with one informer for each. "" in
-	// the set selects all namespaces. An invalid namespace is ignored; State and Stale report it.
-	// Do not set Names, too. Default: [Options].Namespaces, or else all namespaces.
+	// Namespaces limits a namespaced kind to a set of namespaces, with one informer for each. ""
+	// selects all. State and Stale report invalid ones, which are ignored. Do not set Names, too.
+	// Default: [Options].Namespaces, or else all namespaces.
 	Namespaces *Set[string]
 	// Names limits the scope to single objects, with one informer for each. The program then needs
-	// only the right to these names. An invalid name is ignored; State and Stale report it. Do not
-	// set Namespaces, too. Default: all objects of the namespaces.
+	// only the right to these names. State and Stale report invalid ones, which are ignored.
+	// Default: all objects of the namespaces.
 	Names *Set[types.NamespacedName]
-	// Labels selects by labels, at the API server. For sources of the handle, an object that begins
-	// to match is a create, and an object that no longer matches is a delete. labels.Nothing()
-	// selects nothing. Default: [Options].Labels, or else all.
+	// Labels selects by labels, at the API server. For the handle's sources, an object that begins
+	// to match is a create, and one that no longer matches a delete. labels.Nothing() selects
+	// nothing. Default: [Options].Labels, or else all.
 	Labels labels.Selector
 	// Fields selects by fields, at the API server. All kinds support metadata.name and
-	// metadata.namespace, and some kinds support a few more. fields.Nothing() selects nothing.
-	// Default: all.
+	// metadata.namespace, and some a few more. fields.Nothing() selects nothing. Default: all.
 	Fields fields.Selector
 	// Transform changes objects before the cache keeps them, for example to drop unused fields.
 	// Handles share informers only if they have the same *Transform. Default: [Options].Transform
 	// if it is for the type, or else none.
 	Transform *Transform
-	// KeepManagedFields keeps metadata.managedFields, which the Extract functions of apply
-	// configurations need. The managedFields are up to 60 % of an object. Default: the cache drops
-	// them.
+	// KeepManagedFields keeps metadata.managedFields, up to 60 % of an object, which the Extract
+	// functions of apply configurations need. Default: the cache drops them.
 	KeepManagedFields bool
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or
 	// take a tenth. NoResync is never. Other negative values are errors. Default: [Options].Resync,
@@ -88,7 +86,6 @@ func formOf(t reflect.Type) listwatch.Form {
 // place is the part of a scope that one informer keeps: everything, a namespace, or one object.
 type place = types.NamespacedName
 
-// storeKey returns the key of an object in client-go's stores.
 func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
 
 // key identifies an informer: declarations with equal keys share it.
@@ -119,7 +116,7 @@ func (k key) at(p place) key {
 	return k
 }
 
-// fieldSelector returns the field selector, including the place's name.
+// fieldSelector includes the place's name.
 func (k key) fieldSelector() string {
 	if k.place.Name == "" {
 		return k.fields
@@ -201,7 +198,6 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 	return p, wrong
 }
 
-// nameable returns an error if no object can have this name.
 func nameable(name types.NamespacedName) error {
 	if name.Name == "" {
 		return errors.New("which has no name")
@@ -215,7 +211,7 @@ func nameable(name types.NamespacedName) error {
 	return nil
 }
 
-// badNamespace returns what is wrong with the name of a namespace. "" is all namespaces.
+// badNamespace returns what is wrong with a namespace. "" is all namespaces.
 func badNamespace(name string) string {
 	if bad := validation.IsDNS1123Label(name); name != "" && len(bad) > 0 {
 		return bad[0]
@@ -223,8 +219,8 @@ func badNamespace(name string) string {
 	return ""
 }
 
-// selectsNothing reports whether a selector is labels.Nothing or fields.Nothing. As a string they
-// equal the selector of everything.
+// selectsNothing recognizes labels.Nothing and fields.Nothing, whose strings equal the selector of
+// everything.
 func selectsNothing(selector interface {
 	Empty() bool
 	String() string
@@ -233,7 +229,6 @@ func selectsNothing(selector interface {
 	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) && !selector.Empty() && selector.String() == ""
 }
 
-// changes reports whether places may change.
 func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
 
 // tell registers f to be called after each change of places. A nil f removes it.
@@ -246,7 +241,6 @@ func (s Scope) tell(who any, f func()) {
 	}
 }
 
-// kindOf returns the kind of example, from the scheme or the scope.
 func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersionKind, error) {
 	if f := formOf(reflect.TypeOf(example)); f != listwatch.Typed {
 		if s.Kind.Kind == "" || s.Kind.Version == "" {
@@ -292,7 +286,6 @@ func (k *key) trim(o Object) error {
 	return k.transform.run(o)
 }
 
-// foreign is an informer that this package did not make. It makes its key unique.
 type foreign struct {
 	shared toolscache.SharedIndexInformer
 	of     reflect.Type // type of its objects

@@ -10,11 +10,11 @@ import (
 )
 
 // Set holds the namespaces or names of a [Scope]. You may change it at any time, from several
-// goroutines, and use it in several scopes. When an element is added or removed, informers start or
-// stop. If an object leaves the scope, sources deliver a delete with its last known state. The zero
-// value is an empty set: a scope with it contains no objects.
+// goroutines, and use it in several scopes. Informers start or stop with its elements. For objects
+// that leave the scope, sources deliver a delete with the last known state. The zero value is an
+// empty set: a scope with it contains no objects.
 type Set[E comparable] struct {
-	mu       sync.Mutex // guards these fields
+	mu       sync.Mutex // guards the fields below
 	elements map[E]struct{}
 	follow   map[any]func() // called after each change
 }

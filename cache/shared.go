@@ -14,31 +14,28 @@ import (
 // pinned is an informer that stops only with the cache.
 type pinned struct{ toolscache.SharedIndexInformer }
 
-// Run waits for stop. The cache runs the informer.
+// Run waits for stop, because the cache runs the informer.
 func (p pinned) Run(stop <-chan struct{}) { <-stop }
 
-// RunWithContext waits for ctx. The cache runs the informer.
+// RunWithContext waits for ctx, because the cache runs the informer.
 func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
 
-// resyncCheck is how often client-go checks which event handlers are due for a resync. It is
-// client-go's minimum. With 0, client-go would ignore the resync periods of handlers.
+// resyncCheck is how often client-go checks which event handlers are due for a resync: its minimum.
+// With 0, it would ignore the resync periods of handlers.
 const resyncCheck = time.Second
 
 // shared is an informer whose event handlers are resynced only if they are added with a period;
 // client-go would give the others resyncCheck. It hides marks from other event handlers.
 type shared struct{ toolscache.SharedIndexInformer }
 
-// AddEventHandler adds a handler that is not resynced.
 func (s shared) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
-// AddEventHandlerWithResyncPeriod adds a handler that is resynced, unless period is 0.
 func (s shared) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions adds a handler that is resynced only if options has a period.
 func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	if options.ResyncPeriod == nil {
 		options.ResyncPeriod = new(time.Duration)
@@ -46,11 +43,10 @@ func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, op
 	return s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{h}, options)
 }
 
-// markUID is the UID of a mark: the delete of an object that never existed. CatchUp sends a mark
-// through an informer. It arrives after the events of everything in the store.
+// markUID is the UID of a mark: the delete of an object that never existed. CatchUp sends marks
+// through an informer, after the events of everything in the store.
 const markUID = types.UID("setpoint.dev/mark")
 
-// markOf returns the name of a mark.
 func markOf(obj any) (name string, ok bool) {
 	if o, is := obj.(Object); is && o.GetUID() == markUID {
 		return o.GetName(), true
@@ -64,7 +60,6 @@ type unmarked struct {
 	toolscache.ResourceEventHandler
 }
 
-// OnDelete implements toolscache.ResourceEventHandler.
 func (u unmarked) OnDelete(obj any) {
 	mark, ok := markOf(obj)
 	if !ok {

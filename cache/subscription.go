@@ -17,15 +17,15 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Subscription is an event handler on every informer of a handle's scope. Handle.Subscribe makes
-// one. It is safe for concurrent use.
+// Subscription is an event handler on every informer of a handle's scope. It is safe for concurrent
+// use.
 type Subscription struct {
 	group   *group
 	handler toolscache.ResourceEventHandler
 
 	retiring sync.WaitGroup // running calls of retire
 
-	// The group's mutex guards these fields and retiring.Add.
+	// The group's mutex guards the fields below and retiring.Add.
 	registrations map[*informer]*registration
 	leaving       map[*informer]bool
 	closed        bool
@@ -34,8 +34,8 @@ type Subscription struct {
 // Subscribe calls handler for each object of the scope, and for each change from now on. Objects
 // that enter the scope are adds. Objects that leave it, for example because a namespace was
 // removed, are deletes. The handler must not change the objects. Each informer calls the handler
-// from its own goroutine. For each informer that leaves the scope, one more goroutine calls it. As
-// in client-go, a panic on an informer's goroutine ends the process.
+// from its own goroutine, and each informer that leaves the scope from one more. As in client-go, a
+// panic on an informer's goroutine ends the process.
 //
 // Subscribe may be called before the cache runs. The subscription keeps the informers alive, even
 // after the handle's Release, until Close.
@@ -73,8 +73,8 @@ func (g *group) subscribe(s *Subscription) error {
 	return nil
 }
 
-// joinLocked registers the handler with an informer. If the informer is still leaving, retire does
-// that later.
+// joinLocked registers the handler with an informer. If that is still leaving, retire does so
+// later.
 func (s *Subscription) joinLocked(i *informer) error {
 	if s.leaving[i] {
 		return nil
@@ -90,7 +90,6 @@ func (s *Subscription) joinLocked(i *informer) error {
 	return nil
 }
 
-// leaveLocked implements listener.
 func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 	r := s.registrations[i]
 	if r == nil {
@@ -103,7 +102,7 @@ func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 }
 
 // retire calls the handler with a delete for each object of an informer that left the scope. If the
-// informer is a member of the group again, retire registers the handler again.
+// informer has come back, retire registers the handler again.
 func (s *Subscription) retire(i *informer, r *registration) {
 	defer s.retiring.Done()
 	// It fails only if the informer has stopped.
@@ -132,10 +131,9 @@ func (s *Subscription) retired(i *informer) {
 	}
 }
 
-// WaitForSync returns nil when the handler has seen all objects of the initial lists. It waits for
-// the informers that the scope has at the call. If one of these leaves the scope meanwhile, it does
-// not wait for that one, but for all that the scope has then. It returns an error when ctx ends or
-// the cache stops.
+// WaitForSync returns nil when the handler has seen all objects of the initial lists, of the
+// informers that the scope has at the call. If one of these leaves the scope, it waits for all that
+// the scope has then. It returns an error when ctx ends or the cache stops.
 func (s *Subscription) WaitForSync(ctx context.Context) error {
 	for left := true; left; {
 		left = false
@@ -197,8 +195,8 @@ func (s *Subscription) isClosed() bool {
 	return s.closed
 }
 
-// Close ends the subscription and releases its informers. Close waits for running callbacks, so do
-// not call it from a callback. A second call does nothing.
+// Close ends the subscription and releases its informers. It waits for running callbacks, so do not
+// call it from one. A second call does nothing.
 func (s *Subscription) Close() {
 	if !s.end() {
 		return
@@ -227,28 +225,25 @@ type registration struct {
 	of       *Subscription
 	informer *informer
 
-	// keeps is set while seen is recorded. That is needed if the informer may leave the scope: when
-	// a handler is removed, client-go drops its pending events. It is also needed for an adopted
-	// informer from its first CatchUp on, because a mark cannot pass through that.
+	// keeps is set while seen is recorded: if the informer may leave the scope, because client-go
+	// drops the pending events of a removed handler. For an adopted informer it is set from the
+	// first CatchUp on, because marks cannot pass through that.
 	keeps atomic.Bool
-	// The group's mutex guards these fields.
+	// The group's mutex guards the fields below.
 	seen  map[types.NamespacedName]Object // the last state that the handler saw
 	marks map[string]bool                 // not yet seen by the handler
 }
 
-// OnAdd implements toolscache.ResourceEventHandler.
 func (r *registration) OnAdd(obj any, initial bool) {
 	r.of.handler.OnAdd(obj, initial)
 	r.note(obj, true)
 }
 
-// OnUpdate implements toolscache.ResourceEventHandler.
 func (r *registration) OnUpdate(before, after any) {
 	r.of.handler.OnUpdate(before, after)
 	r.note(after, true)
 }
 
-// OnDelete implements toolscache.ResourceEventHandler.
 func (r *registration) OnDelete(obj any) {
 	r.of.handler.OnDelete(obj)
 	r.note(obj, false)
@@ -326,7 +321,7 @@ func (r *registration) expect(mark string) {
 	r.marks[mark] = true
 }
 
-// arrived implements marked. CatchUp also calls it when it stops waiting.
+// arrived is also called when CatchUp stops waiting.
 func (r *registration) arrived(mark string) {
 	g := r.of.group
 	g.mu.Lock()

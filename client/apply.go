@@ -24,17 +24,16 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ApplyConfiguration has the fields that an object should have, its name, and its namespace if the
-// kind is namespaced. Use a generated type, from k8s.io/client-go/applyconfigurations or from
-// controller-gen for your own types, or [UnstructuredConfiguration]. cache.Handle.OwnerRef returns
-// an owner reference for it.
+// ApplyConfiguration has the fields that an object should have, its name, and its namespace if any.
+// Use a generated type, from k8s.io/client-go/applyconfigurations or from controller-gen, or
+// [UnstructuredConfiguration]. cache.Handle.OwnerRef returns an owner reference for it.
 type ApplyConfiguration interface {
 	GetName() *string
 	GetNamespace() *string
 }
 
 // UnstructuredConfiguration returns an apply configuration with the fields of u. Do not use an
-// object that was read: the configuration would claim all of its fields.
+// object that was read: it would claim all of its fields.
 func UnstructuredConfiguration(u *unstructured.Unstructured) ApplyConfiguration {
 	c := &unstructuredConfiguration{object: u}
 	c.ObjectMetaApplyConfiguration = metaac.ObjectMeta()
@@ -60,16 +59,16 @@ func (c *unstructuredConfiguration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.object.Object)
 }
 
-// Apply creates the object, or sets the fields of the configuration, with server-side apply. It
-// returns the object as stored. It removes fields that this field owner applied before and that the
-// configuration no longer has. It takes fields over from other field owners (force). With
-// [UnlessAlready] it sends nothing if that would change nothing.
+// Apply creates the object, or sets the fields of the configuration, with server-side apply, and
+// returns the object as stored. It removes fields that this field owner applied before and no
+// longer has in the configuration, and takes fields over from other owners (force). See
+// [UnlessAlready] and [NoForce].
 func (h *Handle[T]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "", options)
 }
 
-// ApplyStatus is Apply for the status. The object must exist. If the kind has no status
-// subresource, the error is a *[NotServedError].
+// ApplyStatus is Apply for the status of an existing object. Without a status subresource, the
+// error is a *[NotServedError].
 func (h *Handle[T]) ApplyStatus(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "status", options)
 }
@@ -126,22 +125,20 @@ func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersi
 	return key, body, nil
 }
 
-// appliedFor is how long UnlessAlready may skip applies of an unchanged object.
 const appliedFor = time.Hour
 
 // UnlessAlready makes Apply and ApplyStatus send nothing if that would change nothing. live is the
-// object as last seen, usually in a cache, or nil if there is none. If nothing is sent, the call
-// returns a copy of live.
+// object as last seen, usually in a cache, or nil if there is none. A call that is not sent returns
+// a copy of live.
 //
 // The client compares with its last call; it does not predict what the API server would do. After
 // each apply with this option it keeps a hash of the bytes sent and of the object returned. There
-// is one hash for each kind, UID, field owner and subresource. A later call with the same hash is
-// not sent. These parts of the object do not count: resourceVersion, managedFields, apiVersion,
-// kind, the annotation kubectl.kubernetes.io/last-applied-configuration, and the status except in
-// ApplyStatus.
+// is one for each kind, UID, field owner and subresource. A later call with the same hash is not
+// sent. The hash ignores resourceVersion, managedFields, apiVersion, kind, the annotation
+// kubectl.kubernetes.io/last-applied-configuration, and except in ApplyStatus the status.
 //
-// An apply is sent if any other part of the object has changed, or if the object is a new one with
-// the same name. It is also sent:
+// An apply is sent if any other part of the object has changed, or if a new object has its name. It
+// is also sent:
 //
 //   - once after each start of the process
 //   - after an hour
@@ -149,9 +146,9 @@ const appliedFor = time.Hour
 //   - after 100,000 other objects
 //   - always, if live comes from a cache with a Transform
 //
-// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed.
-// Another field owner may take or give up a field without changing its value. The same field owner
-// may do so in another process.
+// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
+// another field owner, or this one in another process, takes or gives up a field without changing
+// its value.
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
 		c.compare, c.already = true, nil
@@ -168,7 +165,6 @@ type appliedKey struct {
 	owner, subresource string
 }
 
-// checkLive returns an error if UnlessAlready has another object than the apply.
 func checkLive[T Object](t target, c call, key types.NamespacedName) error {
 	if c.compare && t.form == inMetadata {
 		return fmt.Errorf("%s: client.UnlessAlready needs a handle of whole objects, not of metadata", t.doing(applying, key))
@@ -216,7 +212,6 @@ func (t target) appliedKey(c call, obj Object) appliedKey {
 	return appliedKey{t.gvk, obj.GetUID(), c.write.FieldManager, t.subresource}
 }
 
-// sum returns the hash of the request and of the relevant parts of the object.
 func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -253,7 +248,6 @@ func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 	return [sha256.Size]byte(hash.Sum(nil)), true
 }
 
-// skipped calls the hook for an apply that was not sent.
 func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
 	if t.client.hooks.Skipped == nil {
 		return

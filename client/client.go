@@ -28,22 +28,22 @@ type Options struct {
 	// Scheme has the Go types of the kinds. Default: client-go's scheme, with every built-in kind.
 	// Do not change it after New.
 	Scheme *runtime.Scheme
-	// FieldOwner is the field manager of every write, at most 128 bytes of printable characters.
-	// Default: "setpoint".
+	// FieldOwner is the field manager of every write: at most 128 bytes, printable. Default:
+	// "setpoint".
 	FieldOwner string
-	// FieldValidation is the mode of the option [FieldValidation] for every write. Default: the API
-	// server's, which is metav1.FieldValidationWarn.
+	// FieldValidation is the option [FieldValidation] for every write. Default: the API server's,
+	// which is metav1.FieldValidationWarn.
 	FieldValidation string
-	// DryRun makes every write of a [Handle] or a [Subresource] a dry run, see the option [DryRun].
-	// It does not affect clients that others build from [Client.Config].
+	// DryRun is the option [DryRun] for every write of a [Handle] or a [Subresource], but not for
+	// clients built from [Client.Config].
 	DryRun bool
 	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client
 	// Strict refuses requests that may write if their context has neither a term of leadership
 	// (term.With) nor term.Without. Default: they are sent, and counted by [hook.Client].Unfenced.
-	// The recorder of package events works with a strict client. client-go's recorders do not,
-	// because they use a context of their own. A Client made from the Config of another inherits
-	// its Strict, and those Hooks that it does not set itself.
+	// The recorder of package events works with a strict client. client-go's do not, because they
+	// use a context of their own. A Client made from the Config of another inherits its Strict, and
+	// Hooks that it does not set itself.
 	Strict bool
 }
 
@@ -155,7 +155,6 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	}, nil
 }
 
-// ownConfig returns a copy with New's limits and a user agent.
 func ownConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.QPS == 0 {
@@ -174,13 +173,13 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 }
 
 // Config returns a copy of the client's configuration, for clients of any library. It includes the
-// transport that the package doc describes.
+// transport.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor returns Config with the user agent "<as configured> controller/<name>". The API
-// server's audit log and metrics then name the controller. Clients built from these configurations
-// share connections, unless client-go's transport cache cannot compare the configurations. For
-// example, it cannot compare a Proxy func.
+// ConfigFor returns Config with the user agent "<as configured> controller/<name>", for the API
+// server's audit log and metrics. Clients built from these configurations share connections, unless
+// client-go's transport cache cannot compare the configurations, for example because of a Proxy
+// func.
 func (c *Client) ConfigFor(controller string) *rest.Config {
 	cfg := c.Config()
 	cfg.UserAgent = transport.UserAgentFor(cfg.UserAgent, controller)
@@ -199,7 +198,7 @@ func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }
 
-// Disconnect is Close for the end of a program. A request leaves its connection a moment after it
-// has ended or was cancelled. Disconnect waits for that, until ctx ends, and closes connections as
-// they become idle. While requests are in flight, it waits for them, too.
+// Disconnect is Close for the end of a program. Requests leave their connections a moment after
+// they have ended. Until ctx ends, Disconnect waits for them, also for those in flight, and closes
+// connections as they become idle.
 func (c *Client) Disconnect(ctx context.Context) { transport.Disconnect(ctx, c.http.Transport) }

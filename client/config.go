@@ -16,18 +16,17 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// LoadConfig returns the configuration to reach the API server. With a path it reads that
-// kubeconfig. With "" it uses the first of: the files in KUBECONFIG, the pod's service account,
-// ~/.kube/config. Errors name the file, or list what was tried.
+// LoadConfig returns the configuration to reach the API server: from the kubeconfig at path. With
+// "" it uses the first of: the files in KUBECONFIG, the pod's service account, ~/.kube/config.
+// Errors name the file, or list what was tried.
 //
 // Client-side rate limiting is off (QPS -1), because the API server has priority and fairness. To
 // limit requests, set QPS and Burst in the result.
 func LoadConfig(path string) (*rest.Config, error) { return LoadConfigContext(path, "") }
 
-// LoadConfigContext is like LoadConfig, but uses a context of the kubeconfig by its name. With ""
-// it uses the kubeconfig's current context. A name that the kubeconfig does not have is an error
-// that lists those it has. A pod's service account has no contexts: in a pod, a name without a path
-// or KUBECONFIG is an error.
+// LoadConfigContext is LoadConfig with a context of the kubeconfig, or with "" its current context.
+// The error for an unknown name lists the contexts. A pod's service account has none: in a pod, a
+// name without a path or KUBECONFIG is an error.
 func LoadConfigContext(path, name string) (*rest.Config, error) {
 	cfg, err := loadConfig(path, name)
 	if err != nil {
@@ -82,7 +81,6 @@ func loadConfig(path, name string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// checkContext returns an error if a kubeconfig does not have a context, or the context's cluster.
 func checkContext(c *clientcmdapi.Config, kubeconfig, name string) error {
 	context := c.Contexts[cmp.Or(name, c.CurrentContext)]
 	switch {

@@ -25,27 +25,25 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// PatchFrom changes an object from before, which was read, to after, a changed copy of it. It
-// returns the object as stored. It sends a patch with the fields that differ, so fields that T does
-// not have, and changes of others to other fields, are kept. If nothing differs, it sends nothing
+// PatchFrom changes an object from before, which was read, to after, a changed copy of it, and
+// returns the object as stored. It sends a patch with the fields that differ. So it keeps fields
+// that T does not have, and others' changes to other fields. If nothing differs, it sends nothing
 // and returns a copy of before.
 //
 //	after := before.DeepCopy()
 //	after.Spec.Replicas = 3
 //	stored, err := client.PatchFrom(ctx, deployments, before, after)
 //
-// The patch of a typed built-in object is a strategic merge patch. It changes single elements of
-// lists that have a merge key, such as containers and conditions. Other patches are JSON merge
-// patches, and replace a list that differs. PatchFrom also sends one for a built-in object if two
-// elements have the same key, as a port for both TCP and UDP does. [Writer].Patch sends any patch.
+// A typed built-in object gets a strategic merge patch, which changes single elements of lists that
+// have a merge key, such as containers and conditions. Other patches are JSON merge patches, and
+// replace a list that differs. So is that of a built-in object if two elements have the same key,
+// as a port for both TCP and UDP does. [Writer].Patch sends any patch.
 //
-// A change of the status is a request of its own, after that for the rest of the object. It goes to
-// the status subresource if the kind has one.
+// A change of the status is a second request, to the status subresource if the kind has one.
 //
-// The patch has the UID of before: if the object was replaced by another with the same name, the
-// error is a conflict. With [OptimisticLock] it also has the resourceVersion, and the error is a
-// conflict if the object has changed at all. Other metadata that only the API server sets is not
-// compared.
+// The patch has the UID of before: if another object has replaced it, the error is a conflict. With
+// [OptimisticLock] it also has the resourceVersion: the error is a conflict if the object has
+// changed at all. Other metadata that only the API server sets is not compared.
 func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, options ...Option) (T, error) {
 	if err := checkPair(before, after); err != nil {
 		return *new(T), fmt.Errorf("client.PatchFrom: %w", err)
@@ -103,7 +101,6 @@ func explainUID[T Object](before T, err error) error {
 
 func isOptimisticLock(o Option) bool { return o.name == optimisticLock }
 
-// patchStatus patches the status, wherever the kind has it.
 func patchStatus[T Object](ctx context.Context, w Writer[T], key types.NamespacedName, pt types.PatchType, data []byte, options []Option) (T, error) {
 	stored, err := w.PatchStatus(ctx, key, pt, data, options...)
 	var not *NotServedError
@@ -126,7 +123,6 @@ func checkPair[T Object](before, after T) error {
 	return nil
 }
 
-// describe returns the kind and the name of an object for an error.
 func describe[T Object](obj T) string {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	if formOf[T]() == typed || kind == "" {
@@ -135,13 +131,12 @@ func describe[T Object](obj T) string {
 	return kind + " " + strings.TrimPrefix(ObjectKey(obj).String(), "/")
 }
 
-// difference is the patch from one object to another, in two parts that may be empty.
+// difference is the patch from one object to another. Its parts may be empty.
 type difference struct {
 	patchType    types.PatchType
 	main, status map[string]any
 }
 
-// compare returns the difference of two objects.
 func compare[T Object](before, after T) (difference, error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return difference{}, nil
@@ -190,9 +185,9 @@ func content(obj Object) (main, status map[string]any, err error) {
 	return main, status, nil
 }
 
-// strategicPatch returns the strategic merge patch from one object to another. It reports false if
-// there is none. For example, two ports of a Service may have the same number and differ in the
-// protocol, but the merge key is the number.
+// strategicPatch returns the strategic merge patch from one object to another, or false if there is
+// none: two ports of a Service may have the same number, which is the merge key, and different
+// protocols.
 func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
 	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
 	if err != nil || len(patch) == 0 {
@@ -202,7 +197,7 @@ func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool
 	return patch, err == nil && reflect.DeepEqual(withoutNulls(map[string]any(result)), withoutNulls(is))
 }
 
-// withoutNulls returns JSON without the fields that are null, which count as absent.
+// withoutNulls drops null fields, which count as absent.
 func withoutNulls(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -223,8 +218,8 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// mergePatch returns the JSON merge patch (RFC 7396) from one object to another. In it, null
-// deletes a field, so a null in is counts as no field.
+// mergePatch returns the JSON merge patch (RFC 7396) from one object to another. null deletes a
+// field, so a null in is counts as no field.
 func mergePatch(was, is map[string]any) map[string]any {
 	patch := map[string]any{}
 	for field, after := range is {
@@ -248,7 +243,7 @@ func mergePatch(was, is map[string]any) map[string]any {
 	return patch
 }
 
-// data returns the patch for the object that has the UID of before, and the version unless empty.
+// data returns the patch with the UID of before, and the version unless empty.
 func (d difference) data(patch map[string]any, before Object, version string) ([]byte, error) {
 	m, ok := patch["metadata"].(map[string]any)
 	if !ok {

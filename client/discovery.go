@@ -17,17 +17,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NotServedError reports that the API server does not serve a kind or a subresource. That may
-// change when a CRD is installed or updated.
+// NotServedError reports that the API server does not serve a kind or a subresource, perhaps until
+// a CRD is installed or updated.
 type NotServedError struct {
 	Kind        schema.GroupVersionKind
-	Subresource string // such as status; empty if the kind is not served
+	Subresource string // such as status; empty for the kind
 	Host        string // of the API server
 
 	asked time.Time
 }
 
-// Error names the kind and the API server, and the remedy.
+// Error names the kind, the API server and the remedy.
 func (e *NotServedError) Error() string {
 	if e.Subresource != "" {
 		return fmt.Sprintf("the API server at %s does not serve the %s of %s of %s; enable the %s subresource in its CRD, or check the name",
@@ -49,11 +49,10 @@ type resources struct {
 	rest rest.Interface
 	host string
 
-	mu       sync.Mutex // guards what follows, and the group-versions
+	mu       sync.Mutex // guards the fields below, and the group-versions
 	versions map[schema.GroupVersion]*groupVersion
 }
 
-// groupVersion is the API server's response about a group-version.
 type groupVersion struct {
 	turn         chan struct{}                 // holds one element while a caller asks
 	asked        time.Time                     // zero: no response, or an outdated one
@@ -67,8 +66,8 @@ func (r *resources) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*
 	return r.MappingWithin(ctx, gvk, 0)
 }
 
-// MappingWithin is Mapping, but a *[NotServedError] may be as old as age. With it, callers that
-// wait for several kinds of one group-version send one request for all of them.
+// MappingWithin is Mapping, but a *[NotServedError] may be as old as age. So callers that wait for
+// several kinds of one group-version share a request.
 func (r *resources) MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error) {
 	if m := r.Known(gvk); m != nil {
 		return m, nil
@@ -157,7 +156,7 @@ func (r *resources) ask(ctx context.Context, g *groupVersion, gv schema.GroupVer
 	return nil
 }
 
-// subresource returns a subresource of a kind, or nil if the API server did not list it.
+// subresource returns nil if the API server did not list the subresource.
 func (r *resources) subresource(gvk schema.GroupVersionKind, name string) *metav1.APIResource {
 	g := r.groupVersion(gvk.GroupVersion())
 	r.mu.Lock()

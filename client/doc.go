@@ -17,10 +17,9 @@
 // [Client.RESTMapper], [Client.Discovery], [Client.Dynamic] and [Client.Metadata] are for libraries
 // that take client-go's interfaces.
 //
-// Requests go through client-go's REST client. They use protobuf for built-in kinds, and JSON for
-// custom and unstructured objects and for metadata ([ForKind]). A handle asks the API server once
-// for the resource of its kind. If the kind is not served, each call asks again, because a CRD may
-// have been installed; see [NotServedError].
+// Requests go through client-go's REST client: in protobuf for built-in kinds, in JSON for custom
+// and unstructured objects and for metadata ([ForKind]). The client asks the API server once for
+// the resource of a kind, or at each call if it is not served ([NotServedError]).
 //
 // # Writing
 //
@@ -28,8 +27,8 @@
 //     change nothing. [NoForce] leaves the fields of other field owners alone.
 //   - [CreateOrUpdate] and [CreateOrPatch] read an object, change it with a function, and write it.
 //   - [PatchFrom] sends the difference of two objects, with or without [OptimisticLock].
-//   - [Handle.DeleteAll] deletes selected objects. [Handle.Prune] deletes the objects of an owner
-//     that are no longer wanted.
+//   - [Handle.DeleteAll] deletes selected objects, [Handle.Prune] those of an owner that are no
+//     longer wanted.
 //   - [Handle.EnsureFinalizer] and [Handle.RemoveFinalizer] guard work that must precede a
 //     deletion.
 //   - [DryRun], [FieldOwner], [FieldValidation] and other options change a single call. [Options]
@@ -39,24 +38,23 @@
 // can be wrapped.
 //
 // Package status computes conditions and refuses to write outdated ones. Package finalizer runs
-// several steps before a deletion. Package owner sets owner references of typed
-// objects; for apply configurations use cache.Handle.OwnerRef.
+// several steps before a deletion. Package owner sets owner references.
 //
 // # The transport
 //
-// A [Client] installs a transport in its configuration, innermost of all wrappers. Every client of
-// any library that is built from [Client.Config], [Client.ConfigFor] or [Client.HTTPClient] uses
-// it. The transport
+// A [Client] installs a transport in its configuration, innermost of all wrappers. Every client
+// that is built from [Client.Config], [Client.ConfigFor] or [Client.HTTPClient] uses it. The
+// transport
 //
 //   - records requests in the ledger of their context, see package ledger.
 //   - refuses a request whose context has a term of leadership that is no longer trusted, see
 //     package term. With [Options].Strict it also refuses writes without a term.
-//   - appends " controller/<name>" to the configured user agent if the ledger names a controller.
-//     So the audit log distinguishes controllers that share a client. Other user agents stay as
-//     they are.
-//   - follows redirects only for reads (GET and HEAD) to the same scheme, host and port. Other
-//     redirects are errors, because they could disclose the bearer token or the body of a write, or
-//     turn a POST into a GET.
+//   - appends " controller/<name>" to the configured user agent if the ledger names a controller,
+//     so that the audit log distinguishes controllers that share a client. Other user agents stay
+//     as they are.
+//   - follows redirects only for reads (GET and HEAD) to the same scheme, host and port. Others are
+//     errors, because they could disclose the bearer token or the body of a write, or turn a POST
+//     into a GET.
 //
-// The transport changes nothing else in requests, and nothing in responses.
+// It changes nothing else in requests, and nothing in responses.
 package client

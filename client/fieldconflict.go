@@ -27,12 +27,12 @@ type FieldConflictError struct {
 type FieldConflict struct {
 	// Field is the path of the field, such as .spec.replicas.
 	Field string
-	// Owner describes the other field owner as the API server does. It has the name in quotes, the
+	// Owner is the API server's description of the other field owner: the name in quotes, the
 	// subresource and the version, and the time of an Update.
 	Owner string
 }
 
-// Error names the object, the fields and their owners, and the remedy.
+// Error names the object, the fields, their owners and the remedy.
 func (e *FieldConflictError) Error() string {
 	fields := make([]string, len(e.Conflicts))
 	for i, c := range e.Conflicts {
@@ -45,7 +45,6 @@ func (e *FieldConflictError) Error() string {
 // Unwrap returns the API server's error.
 func (e *FieldConflictError) Unwrap() error { return e.err }
 
-// fieldConflict returns the *FieldConflictError for an API server's error, or nil.
 func (t target) fieldConflict(v verb, key types.NamespacedName, err error) error {
 	var s apierrors.APIStatus
 	if v != applying || !apierrors.IsConflict(err) || !errors.As(err, &s) || s.Status().Details == nil {

@@ -18,12 +18,12 @@ import (
 )
 
 // EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as
-// stored. obj must have been read. If it has the finalizer, nothing is sent and obj is returned.
+// stored. obj must have been read. If it has the finalizer, it is returned without a request.
 //
-// The write includes the UID and resourceVersion of obj, so that it does not remove other
-// finalizers. After a conflict the object is read live and written again, up to 5 times. It is an
-// error if the object is being deleted, is gone (IsNotFound), or was replaced by another with the
-// same name (IsConflict).
+// The write includes obj's UID and resourceVersion, so that it does not remove other finalizers.
+// After a conflict, the live object is read and written, up to 5 times. It is an error if the
+// object is being deleted, is gone (IsNotFound), or was replaced by another with the same name
+// (IsConflict).
 func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	return h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
 		has := live.GetFinalizers()
@@ -38,8 +38,8 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 }
 
 // RemoveFinalizer removes a finalizer and returns the object as stored, with the retries of
-// EnsureFinalizer. If obj does not have it, nothing is sent and obj is returned. If the object is
-// gone or was replaced, it returns obj and no error.
+// EnsureFinalizer. If obj does not have it, nothing is sent. Then, or if the object is gone or was
+// replaced, it returns obj.
 func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	stored, err := h.finalizers(ctx, "remove the finalizer from", obj, finalizer, options, func(live T) ([]string, error) {
 		return slices.DeleteFunc(slices.Clone(live.GetFinalizers()), func(f string) bool { return f == finalizer }), nil

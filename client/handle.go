@@ -24,12 +24,12 @@ import (
 // safe for concurrent use.
 //
 // An error comes from the API server (use apierrors.IsNotFound and similar), is a
-// *[NotServedError], or describes a wrong argument. With a wrong argument, nothing is sent. A
-// handle does not change its arguments. You own the returned objects; they are nil with an error.
+// *[NotServedError], or describes a wrong argument, with which nothing is sent. A handle does not
+// change its arguments. You own the returned objects; they are nil with an error.
 type Handle[T Object] struct{ target }
 
-// For returns a handle for T. It makes no request. If the scheme does not have the type, every call
-// of the handle returns an error.
+// For returns a handle for T. It makes no request. If the scheme lacks the type, every call returns
+// an error.
 func For[T Object](c *Client) *Handle[T] {
 	t := target{client: c, form: formOf[T]()}
 	if t.gvk, t.err = kindOf[T](c, schema.GroupVersionKind{}); t.err != nil {
@@ -56,7 +56,6 @@ func ForKind[T Object](c *Client, kind schema.GroupVersionKind) *Handle[T] {
 	return &Handle[T]{t}
 }
 
-// kindOf returns the kind of T, which must be want unless that is empty.
 func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if c == nil {
 		return want, errors.New("the client is nil; client.New makes one")
@@ -102,19 +101,19 @@ func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, e
 	return send[T](ctx, h.target, getting, key, r)
 }
 
-// Create creates the object and returns it as stored. If the name is taken, the error is
-// IsAlreadyExists.
+// Create creates the object and returns it as stored. IsAlreadyExists is true for the error if the
+// name is taken.
 func (h *Handle[T]) Create(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, creating, "", obj, options)
 }
 
-// Update replaces the object, except its status, and returns it as stored. If the object's
-// resourceVersion is not the newest, the error is a conflict.
+// Update replaces the object, except its status, and returns it as stored. If its resourceVersion
+// is not the newest, the error is a conflict.
 func (h *Handle[T]) Update(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, updating, "", obj, options)
 }
 
-// UpdateStatus is Update for the status. If the kind has no status subresource, the error is a
+// UpdateStatus is Update for the status. Without a status subresource, the error is a
 // *[NotServedError].
 func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, updating, "status", obj, options)
@@ -145,8 +144,8 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	return send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
 }
 
-// withKind returns a copy of an unstructured object with its kind. For other objects the scheme has
-// the kind.
+// withKind returns a copy of an unstructured object with its kind, which others have from the
+// scheme.
 func withKind(obj Object, gvk schema.GroupVersionKind) Object {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -168,7 +167,7 @@ func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt type
 	return sendPatch[T](ctx, h.target, patching, key, pt, data, c)
 }
 
-// PatchStatus is Patch for the status. If the kind has no status subresource, the error is a
+// PatchStatus is Patch for the status. Without a status subresource, the error is a
 // *[NotServedError].
 func (h *Handle[T]) PatchStatus(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
 	t := h.target
@@ -199,12 +198,12 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, option
 }
 
 // Prune deletes those objects that owner controls (metav1.IsControlledBy) and for which keep
-// returns false. It returns the deleted ones. It ignores objects that are being deleted or have
-// other owners, so objects may be any list, cached or live.
+// returns false, and returns them. It ignores objects in deletion and those of other owners, so
+// objects may be any list, cached or live.
 //
-// Each delete has the UID as precondition. An object that is gone, or was replaced by another with
-// the same name, is no error and is not returned. If a delete fails, the others are still tried,
-// and the errors are joined; each names its object. Prune stops when ctx ends.
+// Each delete has the UID as precondition. Objects that are gone or were replaced are no errors,
+// and are not returned. If a delete fails, the others are still tried, and the errors are joined;
+// each names its object. Prune stops when ctx ends.
 func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T, keep func(T) bool, options ...Option) (deleted []T, err error) {
 	switch {
 	case h.err != nil:

@@ -54,9 +54,9 @@ func (o ListOptions) request() metav1.ListOptions {
 //	}
 //
 // An error ends the list. All objects are from the moment of the first page. If the API server
-// drops that version before the last page, usually after 5 minutes, the rest is newer. Each object
-// comes at most once, and every object that exists throughout comes. A page is not kept in memory
-// by its objects. [Collect] returns a slice.
+// drops that version, usually after 5 minutes, the rest is newer. Each object comes at most once,
+// and every object that exists throughout comes. A page's objects do not keep it in memory.
+// [Collect] returns a slice.
 func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if err := h.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
@@ -67,7 +67,6 @@ func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, er
 	}
 }
 
-// errEnough ends a list whose caller wants no more.
 var errEnough = errors.New("enough")
 
 // eachItem calls do for each object of a page until it returns false.
@@ -87,7 +86,7 @@ func (h *Handle[T]) eachItem(page runtime.Object, do func(T) bool) error {
 	})
 }
 
-// eachPage sends requests of a verb, and calls do for the response to each, until the last page.
+// eachPage sends requests until the last page, and calls do for each response.
 func (t target) eachPage(ctx context.Context, v verb, o ListOptions, body runtime.Object, do func(runtime.Object) error) error {
 	if o.PageSize < 0 {
 		return fmt.Errorf("client.ListOptions.PageSize is %d, it must not be negative", o.PageSize)

@@ -44,15 +44,14 @@ const (
 //   - obj, if obj has no resourceVersion and the object does not exist.
 //   - an empty object with the name of obj, if obj was read and the object no longer exists.
 //
-// The update has the resourceVersion of the object that mutate got, even if mutate changes that. So
-// no other client's change is lost. After a conflict, or if another client creates or deletes the
-// object at the same time, mutate gets the live object. There are up to 5 tries, after which the
-// last error is returned. mutate may change neither the name nor the namespace. Its error is
-// returned as it is, and nothing is sent.
+// The update has the resourceVersion of the object that mutate got, so no other client's change is
+// lost. After a conflict, or if another client creates or deletes the object at the same time,
+// mutate gets the live object. After 5 tries the last error is returned. mutate may change neither
+// the name nor the namespace. Its error is returned as it is, and nothing is sent.
 //
 // Objects are compared with equality.Semantic.DeepEqual. An update does not change the status of a
-// kind with a status subresource; [CreateOrPatch] does. An update removes the fields that T does
-// not have, and those that the Transform of a cache removed: use CreateOrPatch then.
+// kind with a status subresource. It removes the fields that T does not have, and those that a
+// cache's Transform removed. [CreateOrPatch] writes the status and keeps these fields.
 func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
 	m := &mutation[T]{name: "client.CreateOrUpdate", writer: w, mutate: mutate}
 	m.create = func(obj T) (T, error) { return w.Create(ctx, obj, options...) }
@@ -61,12 +60,10 @@ func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutat
 }
 
 // CreateOrPatch is [CreateOrUpdate] with a patch of the fields that mutate changed, see
-// [PatchFrom], and with the status. It keeps what it does not know. Two clients that change
-// different fields do not conflict, but a change of the same field may be lost unless you give
-// [OptimisticLock].
+// [PatchFrom], and with the status. Two clients that change different fields do not conflict, but a
+// change of the same field may be lost unless you give [OptimisticLock].
 //
-// The status is written after the rest of the object, also after a create, with a request of its
-// own. If that fails, the next call writes it.
+// A second request writes the status, also after a create. If it fails, the next call writes it.
 func CreateOrPatch[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
 	m := &mutation[T]{name: "client.CreateOrPatch", writer: w, mutate: mutate}
 	m.create = func(obj T) (T, error) {
@@ -76,8 +73,8 @@ func CreateOrPatch[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate
 	return m.run(ctx, obj)
 }
 
-// createWithStatus creates an object. A create ignores the status of a kind with a status
-// subresource, so it is written afterwards.
+// createWithStatus also writes the status, which a create ignores for a kind with a status
+// subresource.
 func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options []Option) (T, error) {
 	stored, err := w.Create(ctx, obj, options...)
 	if err != nil || stored.GetResourceVersion() == "" { // a dry run
@@ -94,7 +91,6 @@ func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options
 	return patchStatus(ctx, w, ObjectKey(stored), d.patchType, data, options)
 }
 
-// conflictTries is the number of conflicts after which a write fails.
 const conflictTries = 5
 
 type mutation[T Object] struct {
@@ -141,7 +137,6 @@ func (m *mutation[T]) run(ctx context.Context, obj T) (T, Result, error) {
 	}
 }
 
-// named returns an empty object with the kind and name of obj.
 func named[T Object](obj T) T {
 	empty := newObject[T]()
 	empty.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
@@ -158,7 +153,7 @@ func raced(err error, from Object) bool {
 	return gone || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// mutateError is an error of mutate, which is not retried.
+// mutateError is an error that is not retried.
 type mutateError struct{ error }
 
 // step is one try. from has a resourceVersion unless the object does not exist.
@@ -185,7 +180,7 @@ func (m *mutation[T]) step(from T) (T, Result, error) {
 	return stored, resultOf(from, stored), nil
 }
 
-// keepIdentity restores what the API server sets. mutate may have assigned a whole object, and a
+// keepIdentity restores what the API server sets: mutate may have assigned a whole object, and a
 // write without a resourceVersion would overwrite the changes of others.
 func keepIdentity(from, after Object) {
 	after.SetUID(from.GetUID())

@@ -17,7 +17,7 @@ import (
 type Object = object.Object
 
 func newObject[T Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindsOf
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindOf
 }
 
 // ObjectKey returns the namespace and name of an object.

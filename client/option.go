@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Option changes one call of a [Handle] or a [Subresource]. A call that does not take an option
-// returns an error and sends nothing. If an option is given twice, the last one counts.
+// Option changes one call of a [Handle] or a [Subresource]. A call that does not take it returns an
+// error and sends nothing. Of two equal options, the last one counts.
 type Option struct {
 	name string
 	fits []verb
@@ -36,19 +36,16 @@ const (
 	deletingAll verb = "delete all"
 )
 
-// collection reports whether a request is about the objects of a list, not about one.
 func (v verb) collection() bool { return v == listing || v == watching || v == deletingAll }
 
-// call is the result of a call's options.
 type call struct {
-	write   metav1.PatchOptions // also for creates and updates, which have the same parameters
+	write   metav1.PatchOptions // also for creates and updates
 	delete  metav1.DeleteOptions
 	already Object // of UnlessAlready, or nil
 	compare bool   // UnlessAlready was given
 }
 
-// DryRun makes the API server process a write, including admission, without storing the result. All
-// writes take it. [Options].DryRun is for all writes of a client.
+// DryRun makes the API server process any write, including admission, without storing the result.
 func DryRun() Option {
 	return Option{name: "DryRun", fits: []verb{creating, updating, patching, applying, deleting, deletingAll}, set: func(c *call) error {
 		c.dryRun()
@@ -61,9 +58,8 @@ func (c *call) dryRun() {
 	c.write.DryRun, c.delete.DryRun = all, all
 }
 
-// FieldValidation sets what the API server does with unknown and duplicate fields of a write. All
-// writes except deletes take it. [Options].FieldValidation is for all writes of a client. mode is
-// one of:
+// FieldValidation sets what the API server does with unknown and duplicate fields of a write,
+// except deletes. mode is one of:
 //
 //   - metav1.FieldValidationStrict: the write fails with IsBadRequest, and the error names the
 //     fields.
@@ -71,8 +67,8 @@ func (c *call) dryRun() {
 //     logs a warning.
 //   - metav1.FieldValidationIgnore: the fields are dropped.
 //
-// The API server cannot check a write of a typed built-in object, which is sent as protobuf. It
-// refuses unknown fields of an apply in every mode.
+// The API server cannot check a typed built-in object, which is sent as protobuf. It refuses
+// unknown fields of an apply in every mode.
 func FieldValidation(mode string) Option {
 	return Option{name: "FieldValidation", fits: []verb{creating, updating, patching, applying}, set: func(c *call) error {
 		c.write.FieldValidation = mode
@@ -91,9 +87,8 @@ func checkFieldValidation(mode string) error {
 	return fmt.Errorf("it is %q; give %s, %s or %s", mode, metav1.FieldValidationStrict, metav1.FieldValidationWarn, metav1.FieldValidationIgnore)
 }
 
-// NoForce makes an apply fail if it would change a field that another field owner has set. The
-// error is a *[FieldConflictError], and nothing is stored. A retry fails, too, until that owner
-// gives up the field.
+// NoForce makes an apply fail with a *[FieldConflictError], and store nothing, if it would change a
+// field that another field owner has set. A retry fails, too, until that owner gives up the field.
 func NoForce() Option {
 	return Option{name: "NoForce", fits: []verb{applying}, set: func(c *call) error {
 		c.write.Force = nil
@@ -101,16 +96,15 @@ func NoForce() Option {
 	}}
 }
 
-// OptimisticLock makes [PatchFrom] and [CreateOrPatch] fail with a conflict unless the object has
-// the resourceVersion of the one that they compare with.
+// OptimisticLock makes [PatchFrom] and [CreateOrPatch] fail with a conflict if the object no longer
+// has the resourceVersion that they compare with.
 func OptimisticLock() Option {
 	return Option{name: optimisticLock, set: func(*call) error { return nil }}
 }
 
 const optimisticLock = "OptimisticLock"
 
-// FieldOwner sets the field manager of a write, instead of [Options].FieldOwner. All writes except
-// deletes take it.
+// FieldOwner sets the field manager of any write except deletes, instead of [Options].FieldOwner.
 func FieldOwner(name string) Option {
 	return Option{name: "FieldOwner", fits: []verb{creating, updating, patching, applying}, set: func(c *call) error {
 		c.write.FieldManager = name
@@ -121,7 +115,6 @@ func FieldOwner(name string) Option {
 	}}
 }
 
-// checkFieldOwner checks the API server's rules for field managers.
 func checkFieldOwner(name string) error {
 	if len(name) > 128 {
 		return fmt.Errorf("it has %d bytes, at most 128 are allowed", len(name))
@@ -159,7 +152,7 @@ func Propagation(p metav1.DeletionPropagation) Option {
 }
 
 // GracePeriod sets how long an object, such as a Pod, has to terminate after a Delete, in whole
-// seconds. Default: the object's own grace period.
+// seconds. Default: the object's own.
 func GracePeriod(d time.Duration) Option {
 	return Option{name: "GracePeriod", fits: []verb{deleting, deletingAll}, set: func(c *call) error {
 		if d < 0 || d%time.Second != 0 {

@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RESTClient returns client-go's REST client for a kind. It uses protobuf for built-in kinds, else
+// RESTClient returns client-go's REST client for a kind, with protobuf for built-in kinds, else
 // JSON. It makes no request.
 func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error) {
 	return c.restFor(restKey{gvk, true})
 }
 
-// restFor returns the REST client of a key, and makes it if necessary. If the key is not typed, the
-// client decodes JSON into any object, as client-go's dynamic client does.
+// restFor returns the REST client of a key. If the key is not typed, the client decodes JSON into
+// any object, as client-go's dynamic client does.
 func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +50,8 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	return r, nil
 }
 
-// speaksProtobuf reports whether the API server and the Go type of a kind support protobuf. The API
-// server refuses it for custom kinds, some of whose Go types support it.
+// speaksProtobuf reports whether the API server and the kind's Go type support protobuf. Go types
+// of some custom kinds do, but the API server refuses it for them.
 func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 	if !scheme.Scheme.Recognizes(gvk) {
 		return false

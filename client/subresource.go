@@ -18,15 +18,14 @@ import (
 
 // Subresource reads and writes one subresource of a kind. Its objects often have a type of their
 // own: a Scale, an Eviction, a TokenRequest. Errors, ownership and concurrency are as for a
-// [Handle]. Few subresources support every method; the API server refuses the others.
+// [Handle]. The API server refuses methods that the subresource does not have.
 type Subresource[S Object] struct {
 	target
 
 	object schema.GroupVersionKind // of S; empty if unstructured
 }
 
-// SubresourceOf returns a handle for a subresource of h's kind with objects of type S. It makes no
-// request.
+// SubresourceOf returns a handle for a subresource of h's kind. It makes no request.
 //
 //	deployments := client.For[*appsv1.Deployment](c)
 //	scale, err := client.SubresourceOf[*autoscalingv1.Scale](deployments, "scale").Get(ctx, key)
@@ -34,8 +33,8 @@ type Subresource[S Object] struct {
 //	pods := client.For[*corev1.Pod](c)
 //	_, err = client.SubresourceOf[*policyv1.Eviction](pods, "eviction").Create(ctx, key, &policyv1.Eviction{})
 //
-// S must be the API server's type for the subresource, or *unstructured.Unstructured. For an
-// object's status, UpdateStatus and ApplyStatus of [Handle] are shorter.
+// S must be the API server's type for the subresource, or *unstructured.Unstructured. For the
+// status, [Handle] has UpdateStatus and ApplyStatus.
 func SubresourceOf[S, T Object](h *Handle[T], name string) *Subresource[S] {
 	s := &Subresource[S]{target: h.target}
 	s.subresource, s.form = name, formOf[S]()
@@ -54,7 +53,7 @@ func SubresourceOf[S, T Object](h *Handle[T], name string) *Subresource[S] {
 	return s
 }
 
-// Get reads the subresource of one object from the API server.
+// Get reads the subresource of one object.
 func (s *Subresource[S]) Get(ctx context.Context, key types.NamespacedName) (S, error) {
 	if _, err := s.kind(ctx); err != nil {
 		return *new(S), err
@@ -66,8 +65,8 @@ func (s *Subresource[S]) Get(ctx context.Context, key types.NamespacedName) (S, 
 	return send[S](ctx, s.target, getting, key, r)
 }
 
-// Create sends obj to the subresource of the object that key names, and returns the response. The
-// result is empty if the API server only reports success, as for an Eviction or a Binding.
+// Create sends obj to the subresource of the object that key names, and returns the response. It is
+// empty if the API server only reports success, as for an Eviction or a Binding.
 func (s *Subresource[S]) Create(ctx context.Context, key types.NamespacedName, obj S, options ...Option) (S, error) {
 	return s.write(ctx, creating, key, obj, options)
 }
@@ -118,7 +117,7 @@ func (s *Subresource[S]) Patch(ctx context.Context, key types.NamespacedName, pt
 	return sendPatch[S](ctx, s.target, patching, key, pt, data, c)
 }
 
-// Apply sets the fields of the configuration with server-side apply, as Handle.Apply does.
+// Apply sets the fields of the configuration as Handle.Apply does.
 func (s *Subresource[S]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (S, error) {
 	c, err := s.call(applying, options)
 	if err != nil {
@@ -138,8 +137,7 @@ func (s *Subresource[S]) Apply(ctx context.Context, desired ApplyConfiguration, 
 	return sendPatch[S](ctx, s.target, applying, key, types.ApplyYAMLPatchType, body, c)
 }
 
-// kind returns the kind of the subresource. If the API server does not list the subresource, kind
-// asks once more: a CRD may have been updated.
+// kind returns the kind of the subresource. It asks twice, because a CRD may have been updated.
 func (s *Subresource[S]) kind(ctx context.Context) (schema.GroupVersionKind, error) {
 	if s.err != nil {
 		return s.object, s.err

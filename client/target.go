@@ -22,13 +22,12 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// target is one kind at one API server, or one of its subresources.
 type target struct {
 	client      *Client
 	gvk         schema.GroupVersionKind
 	subresource string
 	form        form
-	err         error // a wiring mistake, which each call returns
+	err         error // a wiring mistake, for each call
 }
 
 func (t target) call(v verb, options []Option) (call, error) {
@@ -61,7 +60,6 @@ func (t target) call(v verb, options []Option) (call, error) {
 	return c, nil
 }
 
-// doing describes a call in errors, such as "update the status of Deployment default/web".
 func (t target) doing(v verb, key types.NamespacedName) string {
 	s := string(v) + " "
 	if t.subresource != "" {
@@ -96,7 +94,7 @@ var methods = map[verb]string{
 	patching: http.MethodPatch, applying: http.MethodPatch, deleting: http.MethodDelete, deletingAll: http.MethodDelete,
 }
 
-// request builds a request for the object that key names. params become its query.
+// request builds a request for the object that key names, with params as its query.
 func (t target) request(ctx context.Context, v verb, key types.NamespacedName, params runtime.Object) (*rest.Request, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -125,8 +123,8 @@ func (t target) request(ctx context.Context, v verb, key types.NamespacedName, p
 	return r.SpecificallyVersionedParams(params, metav1.ParameterCodec, metav1.SchemeGroupVersion), nil
 }
 
-// acceptMetadata returns the Accept header for metadata. An API server that does not support it
-// sends whole objects.
+// acceptMetadata returns the Accept header for metadata. An API server without support sends whole
+// objects.
 func acceptMetadata(v verb) string {
 	kind := "PartialObjectMetadata"
 	if v == listing || v == deletingAll {
@@ -135,7 +133,6 @@ func acceptMetadata(v verb) string {
 	return runtime.ContentTypeJSON + ";as=" + kind + ";g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
 }
 
-// mapping returns the resource of the kind, or an error if the namespace does not fit its scope.
 func (t target) mapping(ctx context.Context, v verb, namespace string) (*meta.RESTMapping, error) {
 	m, err := t.client.Mapping(ctx, t.gvk)
 	if err != nil {
@@ -182,8 +179,8 @@ func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options 
 	}
 }
 
-// explain replaces an API server's error by a clearer one, if there is one. A missing object and a
-// kind or subresource that is not served are both a 404.
+// explain replaces an API server's error by a clearer one, if any. A missing object and a kind or
+// subresource that is not served are both a 404.
 func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, err error) error {
 	if conflict := t.fieldConflict(v, key, err); conflict != nil {
 		return conflict
@@ -193,8 +190,7 @@ func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, e
 			t.doing(v, key), err)
 	}
 	served := func() bool { return t.subresource == "" || t.client.subresource(t.gvk, t.subresource) != nil }
-	// For a subresource that a custom resource does not have, the API server names the object as
-	// not found.
+	// If a custom resource lacks the subresource, the API server names the object as not found.
 	if !apierrors.IsNotFound(err) || namesObject(err) && served() {
 		return err
 	}
@@ -220,7 +216,7 @@ func namesObject(err error) bool {
 	return d != nil && d.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// isTooLarge recognizes the responses of the API server (413), of etcd, and of gRPC between them.
+// isTooLarge recognizes responses of the API server (413), of etcd, and of gRPC between them.
 func isTooLarge(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -23,7 +23,6 @@ type warnings struct {
 	logged atomic.Int32
 }
 
-// of returns the handler for requests of a kind, or of any kind if it is empty.
 func (w *warnings) of(kind schema.GroupVersionKind) rest.WarningHandlerWithContext {
 	return warningHandler(func(ctx context.Context, text string) { w.log(ctx, kind, text) })
 }
@@ -31,8 +30,7 @@ func (w *warnings) of(kind schema.GroupVersionKind) rest.WarningHandlerWithConte
 type warningHandler func(ctx context.Context, text string)
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext. The API server's own
-// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/). Proxies use other
-// codes.
+// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/).
 func (f warningHandler) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
 	if code == 299 && text != "" {
 		f(ctx, text)

@@ -22,14 +22,14 @@ import (
 type WatchEvent[T Object] struct {
 	// Type is watch.Added, watch.Modified, watch.Deleted or watch.Bookmark.
 	Type watch.EventType
-	// Object is the object after the change, or as it was when it was deleted. You own it. With a
-	// Bookmark it has a resourceVersion and nothing else.
+	// Object is the object after the change, or its last state. You own it. A Bookmark has only a
+	// resourceVersion.
 	Object T
 }
 
 // WatchLive lists the selected objects and then watches them, without a cache. It is for programs
 // that wait for something, and for tests. A controller uses package cache: each WatchLive is a
-// connection of its own.
+// connection.
 //
 //	for event, err := range pods.WatchLive(ctx, client.ListOptions{Namespace: "shop"}) {
 //		if err != nil {
@@ -38,12 +38,12 @@ type WatchEvent[T Object] struct {
 //		…
 //	}
 //
-// First it yields each object as Added, then one Bookmark, then the changes in their order. No
-// change is missing and none comes twice. It starts no goroutine that outlives the loop.
+// It yields each object as Added, then one Bookmark, then the changes in their order. No change is
+// missing and none comes twice. It starts no goroutine that outlives the loop.
 //
-// The loop goes on until you break it, or ends with an error. When the API server ends a watch,
-// as it does every 30 to 60 minutes, or the connection breaks, WatchLive resumes after the last
-// change that it yielded. It opens at most one watch per second. The error is
+// The loop goes on until you break it, or ends with an error. If the connection breaks, or the API
+// server ends a watch (every 30 to 60 minutes), WatchLive resumes after the last change that it
+// yielded. It opens at most one watch per second. The error is
 //
 //   - context.Cause(ctx), when ctx ends.
 //   - IsResourceExpired, if the API server no longer has the changes since the last one. Begin
@@ -62,10 +62,8 @@ func (h *Handle[T]) WatchLive(ctx context.Context, o ListOptions) iter.Seq2[Watc
 	}
 }
 
-// betweenWatches is the shortest time between two watches of a WatchLive.
 const betweenWatches = time.Second
 
-// watch calls do for each event until it returns false.
 func (h *Handle[T]) watch(ctx context.Context, o ListOptions, do func(watch.EventType, T) bool) error {
 	version := "" // of the last event
 	if err := h.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
@@ -106,7 +104,6 @@ func (h *Handle[T]) watch(ctx context.Context, o ListOptions, do func(watch.Even
 	}
 }
 
-// broken reports whether client-go could not read on: the connection broke, or the data is bad.
 func broken(err error) bool { return apierrors.HasStatusCause(err, "ClientWatchDecoding") }
 
 // stream is one watch request. It returns nil when the API server or the network ends it.
@@ -143,7 +140,7 @@ func (h *Handle[T]) stream(ctx context.Context, o ListOptions, version *string, 
 	return nil
 }
 
-// watched returns the object of an event. Metadata is decoded as an unstructured object.
+// watched returns the object of an event. client-go decodes metadata as an unstructured object.
 func (h *Handle[T]) watched(from runtime.Object) (T, error) {
 	if obj, ok := from.(T); ok {
 		return obj, nil

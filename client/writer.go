@@ -20,7 +20,7 @@ type Reader[T Object] interface {
 //
 // Take it, or a [ReadWriter], in code that you test without an API server. A fake or a wrapper
 // embeds the interface and defines the methods that it needs. [CreateOrUpdate], [CreateOrPatch] and
-// [PatchFrom] use these methods alone, so a wrapper sees each of their requests.
+// [PatchFrom] use only these methods.
 type Writer[T Object] interface {
 	Create(ctx context.Context, obj T, options ...Option) (T, error)
 	Update(ctx context.Context, obj T, options ...Option) (T, error)

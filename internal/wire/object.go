@@ -12,8 +12,9 @@ type Metadata struct {
 	Name, Namespace, UID, ResourceVersion []byte
 	Generation                            int64
 	// Deleting reports a deletionTimestamp. Grace is deletionGracePeriodSeconds, or 0.
-	Deleting   bool
-	Grace      int64
+	Deleting bool
+	Grace    int64
+	// Finalizers reports that metadata.finalizers is not empty.
 	Finalizers bool
 	// Metadata reports that the metadata was read to its end: empty fields are empty in the object.
 	Metadata bool
@@ -33,6 +34,7 @@ func (o *Metadata) Stored() bool {
 	return o.Metadata && len(o.UID) > 0 && len(o.ResourceVersion) > 0
 }
 
+// IsList reports whether the kind is a list or a Table.
 func (o *Metadata) IsList() bool {
 	return bytes.HasSuffix(o.Kind, []byte("List")) || string(o.Kind) == "Table"
 }

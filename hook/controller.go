@@ -12,6 +12,7 @@ import (
 type Outcome string
 
 const (
+	// Succeeded: no error and no RequeueAfter.
 	Succeeded Outcome = "success"
 	// RequeuedAfter: no error, and a RequeueAfter.
 	RequeuedAfter Outcome = "requeue_after"

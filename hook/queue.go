@@ -94,6 +94,7 @@ type QueueTaken struct {
 // QueueOutcome is the method that settled a held key.
 type QueueOutcome string
 
+// The outcomes have the names of the methods of workqueue.Item.
 const (
 	QueueDone    QueueOutcome = "Done"
 	QueueRetry   QueueOutcome = "Retry"

@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package setpoint is a Kubernetes controller framework built on client-go. It exports nothing:
-// this page shows how its packages fit together. Start with package manager, or with examples/hello
-// and examples/website, which are complete operators with tests.
+// this page shows how its packages fit together. Start with package manager, or with the complete
+// operators examples/hello and examples/website.
 //
 // # One event, six steps
-//
-// An event runs through the packages in this order:
 //
 //	API server ──watch──▶ cache/   informer      keeps a local copy, shared by all handles of a scope
 //	             1        source/  Source        turns a change into handler.Event{Op, Old, New, Initial}

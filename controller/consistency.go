@@ -14,20 +14,19 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// mostGivenUp limits how many writes of a key are remembered after the bound.
+// mostGivenUp limits the writes of a key that are remembered after the bound.
 const mostGivenUp = 100
 
 // EventRecovered is the Event of a retry before the end of its backoff, because an informer has
-// recovered since the failure. Most likely the API server has, too.
+// recovered since the failure.
 const EventRecovered = "InformerRecovered"
 
 // EventRelisted is the Event of a Reconcile after a relist that lacks an object that the key wrote.
-// Another client may have deleted the object without an event.
+// Another client may have deleted it without an event.
 const EventRelisted = "Relisted"
 
-// putOff parks a key while the caches lack its last Reconcile's writes, or, if that Reconcile
-// returned Stale, while anything is stale. It reports whether it parked the key. If not, p.doubts
-// describes what the next Reconcile may not see.
+// putOff parks a key while the caches lack its last Reconcile's writes, or, after Stale, while
+// anything is stale. If it does not, p.doubts describes what the next Reconcile may not see.
 func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
@@ -56,7 +55,7 @@ func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *
 	return true
 }
 
-// park parks a key until the gap closes, for at most the time left. It checks at growing intervals.
+// park parks a key until the gap closes, for at most the time left.
 func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(func() { k.queue.Wake(item.Key()) })
@@ -73,7 +72,7 @@ func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left 
 	}
 }
 
-// giveUp ends a wait, if there was one, because everything is visible or because the time is over.
+// giveUp ends a wait, if there was one.
 func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
 	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
@@ -97,8 +96,7 @@ func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
 	}
 }
 
-// revive makes a key wait again for writes that it gave up while their informer failed, after the
-// informer has recovered.
+// revive makes a key wait again for writes given up while their informer failed.
 func (k *consistency[K]) revive(p *past) {
 	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w unseen) bool {
 		if !w.failing {
@@ -116,7 +114,6 @@ func (k *consistency[K]) revive(p *past) {
 	})
 }
 
-// isOver reports whether a past has no effect any more.
 func (k *consistency[K]) isOver(p *past) bool {
 	if p.failure != nil || !p.since.IsZero() || p.answers != nil {
 		return false
@@ -128,7 +125,7 @@ func (k *consistency[K]) isOver(p *past) bool {
 	return gap == nil && k.stillMissing(&now) == nil
 }
 
-// letGo cancels the notifications of all keys, because informers outlive a controller.
+// letGo cancels all notifications, because informers outlive a controller.
 func (k *consistency[K]) letGo() {
 	for _, r := range k.records.all() {
 		if r.past != nil && r.past.unnotify != nil {
@@ -138,7 +135,7 @@ func (k *consistency[K]) letGo() {
 }
 
 // outstanding returns a write that is not visible yet, or nil, and why others cannot be waited for.
-// When all other writes are visible, it asks the API server about lost answers.
+// It asks the API server about lost answers last.
 func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
 	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {
@@ -166,7 +163,6 @@ func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
 	k.park(item, p, reason, k.waitAtMost())
 }
 
-// relisted makes keys due that may have missed a change before a relist.
 func (k *consistency[K]) relisted() {
 	for key, r := range k.records.all() {
 		if r.past != nil && k.missed(r.past) {
@@ -175,13 +171,13 @@ func (k *consistency[K]) relisted() {
 	}
 }
 
-// addMissed makes a key due that may have missed a change. It still waits for its own writes.
+// addMissed makes a key due that may have missed a change.
 func (k *consistency[K]) addMissed(key K) {
 	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
-// recovered makes keys due that failed before an informer recovered. A failure may precede its
-// informer's failure in the same outage.
+// recovered makes keys due that failed before an informer recovered. They may have failed before
+// the informer did, in the same outage.
 func (k *consistency[K]) recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {

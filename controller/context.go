@@ -19,19 +19,19 @@ import (
 type lead[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
-	origin     ledger.Origin  // template of each ledger, without key and delivery
+	origin     ledger.Origin  // template, without key and delivery
 	over       *ledger.Ledger // marks a returned Reconcile without requests
 }
 
-// running is one Reconcile and its context. It creates the ledger for the first request, because
-// most Reconciles make none.
+// running is one Reconcile and its context. The first request creates the ledger; most Reconciles
+// make none.
 type running[K comparable] struct {
 	context.Context //nolint:containedctx // it is one
 
 	cancel context.CancelCauseFunc
 	of     *lead[K]
 	item   workqueue.Item[K]
-	past   *past         // of the key, or nil
+	past   *past         // or nil
 	since  time.Duration // start, on the controller's clock
 	log    *slog.Logger
 	lines  itemLog[K] // the handler of log
@@ -53,7 +53,6 @@ func (r *running[K]) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// begin returns a Reconcile that began at since, with its logger in its context.
 func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[K], since time.Duration) *running[K] {
 	base := t.log
 	if r.level != nil {
@@ -66,7 +65,7 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 	return now
 }
 
-// requests returns the Reconcile's ledger. It is closed after the Reconcile has returned.
+// requests returns the Reconcile's ledger, closed after the Reconcile has returned.
 func (r *running[K]) requests() *ledger.Ledger {
 	l := r.ledger.Load()
 	if l == nil {
@@ -86,15 +85,15 @@ func (r *running[K]) newLedger() *ledger.Ledger {
 	return ledger.New(o)
 }
 
-// end closes the ledger, because no later Reconcile would wait for writes that begin now. For a
-// Reconcile without a ledger it costs one atomic operation.
+// end closes the ledger, because no later Reconcile would wait for writes that begin now. Without a
+// ledger it costs one atomic operation.
 func (r *running[K]) end() {
 	if !r.ledger.CompareAndSwap(nil, r.of.over) {
 		r.ledger.Load().Close()
 	}
 }
 
-// wrote returns the ledger if it may contain a write, else nil.
+// wrote returns the ledger, or nil if it contains no write.
 func (r *running[K]) wrote() *ledger.Ledger {
 	if l := r.ledger.Load(); l != nil && l.Wrote() {
 		return l
@@ -102,11 +101,10 @@ func (r *running[K]) wrote() *ledger.Ledger {
 	return nil
 }
 
-// String names the Reconcile, as the contexts of package context do.
+// String names the Reconcile in the text of derived contexts.
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
 
-// cancellable returns the context of a Reconcile and its cancel function, a no-op if nothing can
-// cancel it.
+// cancellable returns a Reconcile's context and its cancel function, perhaps a no-op.
 func (o *Options) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
 	if o.Deadline == 0 && o.Interrupt == 0 {
 		return work, func(error) {}
@@ -118,7 +116,7 @@ func (o *Options) cancellable(work context.Context) (context.Context, context.Ca
 	return &limited{Context: ctx, deadline: time.Now().Add(o.Deadline)}, cancel
 }
 
-// limited is a context with a deadline that lead.watch enforces, after taking the stack.
+// limited has a deadline that lead.watch enforces, after taking the stack.
 type limited struct {
 	context.Context //nolint:containedctx // it is one
 

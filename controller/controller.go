@@ -27,16 +27,16 @@ import (
 type Controller[K comparable] struct {
 	name       string
 	reconciler Reconciler[K]
-	given      Options              // as passed to New, with the defaults of Default
-	givenQueue workqueue.Options[K] // as passed to NewWithQueue
-	o          Options              // given, with all defaults and added hooks
+	given      Options // with the defaults of Default
+	givenQueue workqueue.Options[K]
+	o          Options // given, with all defaults and added hooks
 	queue      *workqueue.Queue[K]
 	run        string        // prefix of each reconcile ID
 	synced     chan struct{} // closed by Warm
-	began      time.Time     // zero of the controller's clock
-	repetition repetition    // limits repeated log lines
+	began      time.Time     // zero of c.now
+	repetition repetition
 	warmed     atomic.Bool
-	observers  []hook.Hooks // of Observe
+	observers  []hook.Hooks
 
 	inputs      inputs[K]
 	records     records[K]
@@ -50,14 +50,14 @@ type Controller[K comparable] struct {
 
 // New returns a controller with namespaced names as keys. It starts nothing. The name must be
 // unique in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit first
-// and last. The queue has workqueue.ThreeClasses, so changes get ahead of the initial list and of
-// retries. [Controller.Validate] and the manager's Run report wrong arguments.
+// and last. The queue has workqueue.ThreeClasses, so changes precede the initial list and retries.
+// [Controller.Validate] and the manager's Run report wrong arguments.
 func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue is New for keys of any type. The fields of q win over the same fields of Options.
-// q.Name defaults to the controller's name.
+// NewWithQueue is New for keys of any type. Fields of q win over those of Options. q.Name defaults
+// to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),
@@ -88,11 +88,11 @@ func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the queue, for adding keys without a source and for looking at them.
+// Queue returns the queue, to add keys without a source and to look at them.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
-// Watch adds a source. It may be called until Warm ends. Workers start when the sources added
-// before Warm are settled. If a source that is added later cannot start, Warm returns its error.
+// Watch adds a source, until Warm ends. Workers start when the sources added before Warm are
+// settled. If a source that is added later cannot start, Warm returns its error.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
 		c.inputs.complain("Watch: the source is nil; pass a source")
@@ -101,9 +101,9 @@ func (c *Controller[K]) Watch(s source.Source[K]) {
 	c.inputs.watch(s)
 }
 
-// Unwatch stops and removes a source, and waits until it has returned. Its keys stay due. It
-// returns the source's error, or an error if the source is not watched or still runs when ctx ends.
-// A Reconcile may call Unwatch. A handler, a predicate or a poll of the source itself must not.
+// Unwatch removes a source and waits until it has returned. Its keys stay due. Unwatch returns the
+// source's error, or an error if the source is not watched or still runs when ctx ends. A Reconcile
+// may call it; the source's own handler, predicates and poll must not.
 func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	w, running := c.inputs.unwatch(s)
 	switch {
@@ -122,9 +122,8 @@ func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 }
 
 // Reads declares handles that Reconcile reads but the controller does not watch. Call it before Run
-// or Warm. Workers start when all declared handles are settled, and [Stale] covers these handles. A
-// Reconcile can read only handles that are watched or declared, so that a read never starts an
-// unexpected watch.
+// or Warm. Workers start when the handles are settled, and [Stale] covers them. A Reconcile can
+// read only watched or declared handles, so that a read never starts an unexpected watch.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
 		c.inputs.complain("Reads: an argument is nil; pass handles or sources")
@@ -133,7 +132,7 @@ func (c *Controller[K]) Reads(r ...Readable) {
 	c.inputs.read(r...)
 }
 
-// checkName checks a name for its uses: metric label, log attribute and part of a user agent.
+// checkName checks a name as metric label, log attribute and part of a user agent.
 func checkName(name string) error {
 	if name == "" {
 		return errors.New("the name is empty; give the controller a name")
@@ -144,7 +143,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// Validate returns an error with one line for each mistake in the controller's setup, or nil.
+// Validate returns an error with one line for each mistake in the setup, or nil.
 func (c *Controller[K]) Validate() error { return c.named(c.inputs.validate()) }
 
 // named adds the controller's name to each error that err joins.
@@ -163,30 +162,28 @@ func (c *Controller[K]) named(err error) error {
 	return errors.Join(all...)
 }
 
-// Synced returns a channel that is closed, and stays closed, when the controller can lead. It can
-// lead when each source and each declared Readable is synced, or has a problem that its Stale
-// method names. With Options.RequireKinds, a problem does not count.
+// Synced returns a channel that is closed, for good, when the controller can lead: when each source
+// and declared Readable is synced, or its Stale method names a problem. With Options.RequireKinds,
+// a problem does not count.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
-// RequiresSync reports Options.RequireKinds. A manager does not campaign and is not ready before
-// Synced then.
+// RequiresSync reports Options.RequireKinds. If true, a manager does not campaign and is not ready
+// before Synced.
 func (c *Controller[K]) RequiresSync() bool { return c.o.RequireKinds }
 
-// Unshown returns the writes of each key's last Reconcile that are not visible in the caches yet. A
-// manager passes them to Inherit of the next controller with the same name. Call it after all
-// Reconciles have returned.
+// Unshown returns the writes of each key's last Reconcile that the caches do not show yet. Call it
+// after all Reconciles have returned. A manager passes them to Inherit of the next controller with
+// the same name.
 func (c *Controller[K]) Unshown() []ledger.Write { return c.consistency.unshown() }
 
 // Inherit delays the first Reconcile until the caches show these writes, for at most
-// Options.ReadYourWrites. A manager calls it on a controller that replaces another of the same
-// name. Call it once, before Lead.
+// Options.ReadYourWrites. Call it once, before Lead.
 func (c *Controller[K]) Inherit(writes []ledger.Write) { c.consistency.inherit(writes) }
 
-// Pause stops new Reconciles until Resume, also in later terms. Running Reconciles finish. Keys
-// still become due.
+// Pause stops new Reconciles until Resume, also in later terms. Keys still become due.
 func (c *Controller[K]) Pause() { c.queue.PauseAll() }
 
-// Resume ends Pause. Keys paused by PauseKey or by annotation stay paused.
+// Resume ends Pause, but not PauseKey and annotations.
 func (c *Controller[K]) Resume() {
 	if c.queue.Len().AllPaused {
 		c.workers.resume(c.now())
@@ -194,26 +191,24 @@ func (c *Controller[K]) Resume() {
 	}
 }
 
-// PauseKey stops new Reconciles of a key until ResumeKey. The controller need not know the key yet.
-// A running Reconcile finishes. Events during the pause make the key due when the pause ends.
+// PauseKey stops new Reconciles of a key, known or not, until ResumeKey. A running Reconcile
+// finishes. Events during the pause make the key due when it ends.
 func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, true) }
 
-// ResumeKey ends PauseKey. A key that is also paused by [PausedAnnotation] stays paused.
+// ResumeKey ends PauseKey, but not a pause by [PausedAnnotation].
 func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, false) }
 
 // Requeue makes a key due at once and ends its backoff. The key still waits for its own writes. A
-// key in progress is reconciled once more, a paused key after it is resumed.
+// key in progress is reconciled once more, a paused key after the pause.
 func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reason{}) }
 
-// RequeueAll makes the keys of all objects due, in class Background, for example after the
-// configuration of the program has changed. Each Kind and Informer source delivers all its objects
-// again as in its initial list, so predicates and handlers choose the keys. RequeueAll returns nil
-// when they have. Other sources and keys from Queue are not concerned. Before Warm it does nothing:
-// the initial lists are still to come.
+// RequeueAll makes the keys of all objects due, in class Background, for example after a change of
+// the program's configuration. Kind and Informer sources deliver all their objects again, as in the
+// initial list, and RequeueAll returns nil when their handlers have run. Other sources, and keys
+// from Queue, are not concerned. Before Warm it does nothing.
 //
-// It costs a call of the handler for each object, and one Reconcile for each key, but no request.
-// Keys in a backoff are retried at once. Handlers and predicates must not call it. RequeueAll
-// returns an error if ctx ends first or a source has stopped.
+// It makes no request. Keys in a backoff are retried at once. Handlers and predicates must not call
+// it. RequeueAll returns an error if ctx ends first or a source has stopped.
 func (c *Controller[K]) RequeueAll(ctx context.Context) error {
 	if !c.warmed.Load() {
 		return nil
@@ -232,9 +227,9 @@ func (c *Controller[K]) ResetLogLevel(key K) {
 	c.records.edit(key, func(r *record[K]) { r.level = nil })
 }
 
-// SetWorkers sets how many Reconciles run at once, for this term and later ones. It may be called
-// at any time. Additional workers start at once; surplus workers end when their Reconcile returns.
-// n must be at least 1. To stop all work, use Pause.
+// SetWorkers sets how many Reconciles run at once, in this term and later ones, at any time. New
+// workers start at once; surplus workers end when their Reconcile returns. n must be at least 1: to
+// stop all work, use Pause.
 func (c *Controller[K]) SetWorkers(n int) error {
 	if n < 1 {
 		return fmt.Errorf("controller %q: SetWorkers: %d workers, must be at least 1; to stop all work, use Pause", c.name, n)
@@ -243,8 +238,8 @@ func (c *Controller[K]) SetWorkers(n int) error {
 	return nil
 }
 
-// Observe adds h to Options.Hooks, unless it was added before. Call it before Warm, as a manager
-// does with its own Hooks. Later it has no effect.
+// Observe adds h to Options.Hooks, unless it was added before. After Warm has begun, it has no
+// effect.
 func (c *Controller[K]) Observe(h hook.Hooks) {
 	if c.warmed.Load() || slices.Contains(c.observers, h) {
 		return // a manager may add a controller again

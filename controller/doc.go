@@ -13,7 +13,7 @@
 // # Phases
 //
 // [Controller.Warm] runs the sources, on every replica. [Controller.Lead] runs the workers for one
-// term of leadership. A manager calls both. [Controller.Run] does both without a manager.
+// term of leadership. A manager calls both; without one, call [Controller.Run].
 //
 // # Results
 //
@@ -28,15 +28,14 @@
 //	any, Terminal(err)            Done        logged, not retried
 //	any, err, after ctx ended     Release     unchanged, for the next worker or term
 //
-// A key that fails during an outage is due as soon as one of the controller's informers recovers.
-// It is also due then if it failed before the informers noticed the outage. An explicit delay, for
-// example from [RetryAfter], still applies.
+// A key that fails during an outage is due when one of the controller's informers recovers, even if
+// it failed before the informers noticed. Explicit delays, such as [RetryAfter]'s, still apply.
 //
 // # Read your writes
 //
-// A Reconcile sees the writes of its key's previous Reconcile. The key is parked until every
-// informer that the controller watches or Reads shows them. Other keys continue. Requests must use
-// the Reconcile's context, and a client built from the configuration of a client.Client.
+// The key of a Reconcile that wrote is parked until every informer that the controller watches or
+// Reads shows its writes. Requests must use the Reconcile's context, and a client built from the
+// configuration of a client.Client.
 //
 //	written                          visible when
 //	an object at a version           the store, or the object in it, is at that version or newer
@@ -52,9 +51,8 @@
 // the informer recovers, the next Reconcile waits for them again.
 //
 // An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
-// worker lists the metadata of the object, or of its namespace if the name is unknown. A write that
-// the API server carries out after that list is missed. To exclude duplicates even then, do not use
-// generateName.
+// worker lists the metadata of the object, or of its namespace if the name is unknown. A write
+// carried out after that list is missed. To exclude duplicates even then, do not use generateName.
 //
 // Not covered:
 //
@@ -64,37 +62,34 @@
 //   - Lost answers, if only a host's informers keep the object and no cache has adopted them.
 //   - Versions that are not numbers. Stale then names the write.
 //
-// If another client deletes a new object of the key while a watch is interrupted, no event may
-// come. The key is then reconciled after the relist ([EventRelisted]).
+// If another client deletes a new object of the key while a watch is interrupted, there may be no
+// event. The key is then reconciled after the relist ([EventRelisted]).
 //
-// If a manager replaces a controller by another of the same name, the new one first waits for the
-// old one's writes.
+// A controller that replaces a removed one of the same name first waits for the old one's writes.
 //
 // # Takeover
 //
 // If the previous leader released its term, Lead first waits until the informers show that leader's
-// writes. This covers the newest [term.MaxHandedOver] objects written with a Reconcile's context
-// ([term.Term.Inherited]). After [Options].ReadYourWrites Lead continues, and [Stale] names what is
-// missing. If a field selector other than metadata's may exclude a written object, Lead waits until
-// the informer is past the version of that write. After a crash there is nothing to wait for: the
-// last writes are unknown.
+// newest [term.MaxHandedOver] objects written with a Reconcile's context ([term.Term.Inherited]).
+// After [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. If a field
+// selector other than metadata's may exclude an object, Lead waits until the informer is past the
+// version of its write. After a crash the last writes are unknown, and Lead does not wait.
 //
 // # Own writes during a backoff
 //
 // After an error, events of the key's own writes do not end its backoff, even if they come before
-// Reconcile returns. A change by another client ends it. So does an event that may contain such a
-// change, for example after a relist. A patch or apply without a resourceVersion may be a no-op.
-// The version that it returns counts as the key's own. After a success, an own write makes the key
-// due.
+// Reconcile returns. A change by another client ends it. So does an event that may contain one, for
+// example after a relist. A patch or apply without a resourceVersion may be a no-op: the version
+// that it returns counts as the key's own. After a success, an own write makes the key due.
 //
 // # Hot loops
 //
-// A key can make itself due, by its own writes or by a RequeueAfter below 100 ms. If it does so 100
-// times in a row, the controller slows it down. A Reconcile continues the row only if it begins
-// less than 100 ms after the previous one. The next Reconciles of a slowed key begin at least 10 ms
-// apart, then 20 ms, up to 1 s. The log names the key and the cause once. A Reconcile for any other
-// reason begins at once and ends the row. [Controller.Quiet] and the manager's Idle wait for a
-// slowed key. Own writes are not recognized if [Options].ReadYourWrites is negative.
+// A key can make itself due, by its own writes or by a RequeueAfter below 100 ms. After 100 such
+// Reconciles in a row, each begun less than 100 ms after the previous one, it is slowed down. Its
+// Reconciles then begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and the
+// cause once. A Reconcile for any other reason begins at once and ends the row. [Controller.Quiet]
+// and the manager's Idle wait for a slowed key. If [Options].ReadYourWrites is negative, own writes
+// are not recognized.
 //
 // # Guarantees
 //
@@ -115,8 +110,8 @@
 //     stack.
 //   - C10: Every Reconcile has a recorded reason: events, the error that it retries
 //     ([EventRetryConflict] and others), or the queue's own ([workqueue.EventAfter]).
-//   - C11: A key that the program or its object's annotation pauses is not reconciled until neither
-//     does. Then it is due for everything that it missed.
+//   - C11: A key paused by the program or by an annotation is not reconciled until neither pauses
+//     it. Then it is due for everything that it missed.
 //   - C12: With [Options].Interrupt, another client's change of the object's generation cancels the
 //     Reconcile, but not in doubt. This is no failure, and the number in a row is limited.
 //   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are
@@ -129,9 +124,9 @@
 //
 // # The log
 //
-// [Logger] returns the logger of a Reconcile, with controller, key, reconcileID and attempt.
-// klog.FromContext and logr's functions return the same one. Errors have level error. Conflicts,
-// "already exists", throttling (429) and requests refused because the term is over have level info.
+// klog.FromContext and logr's functions return the same logger as [Logger]. Errors have level
+// error. Conflicts, "already exists", throttling (429) and requests refused because the term is
+// over have level info.
 //
 // For each cause the log has the first ten failures, then one in ten seconds with the number left
 // out ("unlogged"). Errors have the same cause if the API server gave the same reason, or if their
@@ -140,9 +135,8 @@
 //
 // # Concurrency
 //
-// Workers call Reconcile concurrently, for different keys. All methods may be called at any time
-// and from any goroutine, unless they document otherwise. Warm starts one goroutine for each
-// source. Another one waits for the sync of each source and each declared handle. Lead starts one
-// for each worker and one that watches for slow Reconciles. Warm and Lead join their goroutines
-// before they return.
+// Workers call Reconcile concurrently, for different keys. Methods may be called at any time, from
+// any goroutine, unless they document otherwise. Warm starts a goroutine for each source, and one
+// for each source and declared handle that waits for its sync. Lead starts one for each worker and
+// one that watches for slow Reconciles. Both join their goroutines before they return.
 package controller

@@ -36,17 +36,17 @@ func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
 
-// inherited are the writes of predecessors that a controller waits for at its start. A past is
-// replaced, never changed. After the wait it has givenUp.
+// inherited are the writes of predecessors that Lead waits for. A past is replaced, never changed.
+// After the wait it has givenUp.
 type inherited struct {
-	leader atomic.Pointer[past]   // the previous leader's
-	former atomic.Pointer[past]   // of a removed controller of this name, see Controller.Inherit
-	waits  atomic.Pointer[string] // what Lead waits for
+	leader atomic.Pointer[past] // the previous leader's
+	former atomic.Pointer[past] // of a removed controller of this name
+	waits  atomic.Pointer[string]
 }
 
 // consistency makes keys wait until the caches show earlier writes.
 type consistency[K comparable] struct {
-	name     string        // of the controller
+	name     string
 	bound    time.Duration // Options.ReadYourWrites
 	hooks    *hook.Hooks
 	logger   func(context.Context) *slog.Logger
@@ -68,8 +68,8 @@ func (k *consistency[K]) waitAtMost() time.Duration {
 
 // behind returns the last write that an informer does not show yet, or nil, and why others cannot
 // be waited for. It moves writes with a lost answer to unsure. It checks all writes each time,
-// oldest first. A deleted object is absent before its create and after its delete, and only the
-// visible create tells these states apart.
+// oldest first: a deleted object is absent before its create and after its delete, and only the
+// visible create tells these apart.
 func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
@@ -91,7 +91,6 @@ func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	return last, unknown
 }
 
-// gapOf returns what an informer does not show of a write, or why that is unknown.
 func (k *consistency[K]) gapOf(w *unseen) (missing gap, unknown error) {
 	if w.Effect == ledger.Pending {
 		return textGap(w.String() + ": there is no answer yet"), nil
@@ -148,7 +147,6 @@ func unansweredOf(writes []unseen) error {
 	return errors.Join(all...)
 }
 
-// awaited returns the writes of a ledger, and the ledger itself if some are in flight.
 func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
 	for _, w := range l.Writes() {
 		writes = append(writes, unseen{Write: w})
@@ -159,7 +157,6 @@ func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
 	return writes, again
 }
 
-// written converts a write for package cache.
 func written(w *ledger.Write) cache.Written {
 	shown := cache.Written{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
@@ -196,8 +193,7 @@ func (k *consistency[K]) missed(p *past) bool {
 	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return k.declared.Missed(written(&w.Write)) })
 }
 
-// resolve asks the API server about the writes with lost answers. It returns a gap if it cannot ask
-// yet.
+// resolve asks the API server about lost answers. It returns a gap if it cannot ask yet.
 func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
@@ -224,26 +220,26 @@ func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
 }
 
 const (
-	// resolveAfter is the delay between a lost answer and the question, for a write that is still
-	// in progress.
+	// resolveAfter is the delay between a lost answer and the question, for a write still in
+	// progress.
 	resolveAfter = time.Second
-	// resolveWithin limits how long a worker waits for the answer. The question is repeated later.
+	// resolveWithin limits how long a worker waits for the answer.
 	resolveWithin = 2 * time.Second
-	// resolvePause is the pause after an unanswered question, unless an informer recovers. An API
-	// server that hangs must not occupy all workers, because other keys need no answer.
+	// resolvePause is the pause after an unanswered question, unless an informer recovers: an API
+	// server that hangs must not occupy all workers.
 	resolvePause = 2 * time.Second
 )
 
-// resolver allows one question at a time after an unanswered one, else any number.
+// resolver allows any number of questions at a time, but one after an unanswered one.
 type resolver struct {
 	mu     sync.Mutex // guards what follows
 	asked  time.Time
-	failed bool      // it had no answer
-	next   time.Time // then: time of the next question
+	failed bool      // no answer
+	next   time.Time // time of the next question, if failed
 }
 
-// begin reports whether a worker may ask now. The worker must then call end. recovered is when an
-// informer last began to follow the API server.
+// begin reports whether a worker may ask now, and must then call end. recovered is when an informer
+// last began to follow the API server.
 func (r *resolver) begin(now, recovered time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,17 +12,16 @@ import (
 
 // Info describes a Reconcile.
 type Info struct {
-	// Controller is the controller's name.
 	Controller string
-	// Key is the key, of the controller's key type.
+	// Key is of the controller's key type.
 	Key any
-	// ReconcileID is the reconcileID of the log. It is unique across processes.
+	// ReconcileID is unique across processes, as in the log.
 	ReconcileID string
 	// Attempt is 1 after a success, 2 after one failure, and so on.
 	Attempt int
-	// Class is the class with which the key was taken.
+	// Class is the one with which the key was taken.
 	Class workqueue.Class
-	// Tenant is the key's tenant, or empty if the queue has no tenants.
+	// Tenant is empty if the queue has no tenants.
 	Tenant string
 	// Queued is when the key became ready. It is zero if workqueue.Options.Reasons is negative and
 	// the queue has no hooks.
@@ -33,9 +32,9 @@ type Info struct {
 	ReasonsDropped int
 }
 
-// InfoOf returns the description of the Reconcile whose context ctx is or derives from. ok is false
-// for other contexts, for example in unit tests. It copies the reasons under the queue's lock; call
-// it once in a Reconcile, or in a hook.
+// InfoOf describes the Reconcile whose context ctx is or derives from. ok is false for other
+// contexts, for example in unit tests. It copies the reasons under the queue's lock: call it once
+// in a Reconcile, or in a hook.
 func InfoOf(ctx context.Context) (info Info, ok bool) {
 	of, ok := ctx.Value(infoKey{}).(interface{ info() Info })
 	if !ok {
@@ -44,7 +43,6 @@ func InfoOf(ctx context.Context) (info Info, ok bool) {
 	return of.info(), true
 }
 
-// infoKey is the context key of the running Reconcile.
 type infoKey struct{}
 
 func (r *running[K]) info() Info {

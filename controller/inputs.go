@@ -22,8 +22,8 @@ import (
 type Readable interface {
 	// WaitForSync returns nil when reads are possible, or an error if ctx ends before.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil when the Readable is synced, and also when Stale names a trouble that
-	// keeps it from that. If ctx ends before, it returns an error.
+	// Settled returns nil when the Readable is synced, or when Stale names a trouble that keeps it
+	// from that. If ctx ends before, it returns an error.
 	Settled(ctx context.Context) error
 	// Stale returns nil while reads follow the API server, else why they may be old.
 	Stale() error
@@ -31,9 +31,8 @@ type Readable interface {
 	String() string
 }
 
-// inputs are a controller's sources and Readables.
 type inputs[K comparable] struct {
-	name     string // of the controller
+	name     string
 	declared cache.Declarations
 
 	mu    sync.Mutex      // guards what follows
@@ -42,16 +41,15 @@ type inputs[K comparable] struct {
 	start func(*input[K]) // while Warm runs
 }
 
-// input is a source or a Readable.
 type input[K comparable] struct {
 	Readable
 
-	settled chan struct{}      // closed when workers need not wait for the input
-	stop    context.CancelFunc // set at the start, under the mutex of inputs
+	settled chan struct{}      // workers need not wait for it
+	stop    context.CancelFunc // guarded by inputs.mu
 
 	source  source.Source[K] // nil for a Readable, as are the fields below
 	removed chan struct{}    // closed by Unwatch
-	ended   chan struct{}    // closed when the source has returned, with err
+	ended   chan struct{}    // the source has returned, with err
 	err     error
 }
 
@@ -112,7 +110,6 @@ func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 	return was, was.stop != nil
 }
 
-// declareLocked allows Reconcile to read the inputs.
 func (in *inputs[K]) declareLocked() {
 	var of []cache.Declared
 	for _, i := range in.list {
@@ -132,7 +129,7 @@ func (in *inputs[K]) all() []*input[K] {
 	return in.list
 }
 
-// run calls start for each input, and for each that is added until end is called.
+// run calls start for each input, now or when it is added, until end is called.
 func (in *inputs[K]) run(start func(*input[K])) (end func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -147,7 +144,6 @@ func (in *inputs[K]) run(start func(*input[K])) (end func()) {
 	}
 }
 
-// awaitSettled waits until all inputs are settled. It returns false if ctx ends before.
 func (in *inputs[K]) awaitSettled(ctx context.Context) bool {
 	for i := in.unsettled(); i != nil; i = in.unsettled() {
 		select {
@@ -170,7 +166,6 @@ func (in *inputs[K]) unsettled() *input[K] {
 	return nil
 }
 
-// stale returns why inputs may be stale, or nil.
 func (in *inputs[K]) stale() error {
 	var all []error
 	for _, i := range in.all() {
@@ -189,12 +184,10 @@ func (in *inputs[K]) unsynced() (waits []string) {
 	return waits
 }
 
-// catchUp returns nil when the inputs show everything that the API server had at the call.
 func (in *inputs[K]) catchUp(ctx context.Context) error {
 	return in.each(func(i *input[K]) error { return catchUp(ctx, i.Readable) })
 }
 
-// replay delivers the objects of all sources again.
 func (in *inputs[K]) replay(ctx context.Context) error {
 	return in.each(func(i *input[K]) error {
 		if s, ok := i.source.(source.Replaying); ok {
@@ -204,7 +197,7 @@ func (in *inputs[K]) replay(ctx context.Context) error {
 	})
 }
 
-// each calls f for all inputs at once, and returns the errors for those that were not removed.
+// each calls f for all inputs at once, and joins the errors for those that were not removed.
 func (in *inputs[K]) each(f func(*input[K]) error) error {
 	list := in.all()
 	wrong := make([]error, len(list))
@@ -227,7 +220,7 @@ func catchUp(ctx context.Context, r Readable) error {
 	return r.Settled(ctx)
 }
 
-// stateOf returns an input's state as phase and text. The phase is empty if only the text is known.
+// stateOf returns an input's phase, or "" if unknown, and its state in words.
 func stateOf(what Readable) (hook.Phase, string) {
 	switch s := what.(type) {
 	case interface{ State() source.State }:

@@ -13,23 +13,20 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Interruption is the cause of a Reconcile's context that ended because the key's object changed
-// (see [Options].Interrupt).
+// Interruption is the cause of a Reconcile's context that ended because the key's object changed.
+// See [Options].Interrupt.
 type Interruption struct {
 	Object          string // namespace and name
 	Generation      int64  // after the change
 	ResourceVersion string // after the change
 }
 
-// Error returns the object with its new generation and version.
 func (i *Interruption) Error() string {
 	return fmt.Sprintf("%s changed to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
 }
 
-// Unwrap returns context.Canceled.
 func (i *Interruption) Unwrap() error { return context.Canceled }
 
-// interrupts cancels Reconciles whose objects change.
 type interrupts[K comparable] struct {
 	most    int // limit in a row; 0 disables
 	queue   *workqueue.Queue[K]
@@ -37,9 +34,8 @@ type interrupts[K comparable] struct {
 	records *records[K]
 }
 
-// interrupt cancels the running Reconcile of a key when another client has changed its object. It
-// ignores writes of this Reconcile, and of the one before, whose events may come late. In doubt it
-// does nothing.
+// interrupt cancels the running Reconcile of a key when another client has changed its object. The
+// event may echo a write of this Reconcile or the one before; in doubt interrupt does nothing.
 func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	// A paused key's Reconcile finishes.
 	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused {
@@ -55,8 +51,6 @@ func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	}
 }
 
-// mayHaveMade reports whether the Reconcile, or the one before, may have written this version of
-// the object.
 func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	may := func(w ledger.Write) bool {
 		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // any version
@@ -75,7 +69,6 @@ func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	return lost > 0 || slices.ContainsFunc(l.Writes(), may)
 }
 
-// note updates the count of interruptions in a row.
 func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
 	before := i.records.look(key).interrupted
 	switch {

@@ -23,8 +23,7 @@ import (
 
 // Logger returns the logger of a Reconcile from its context, with the attributes controller, key,
 // reconcileID, attempt and class, and tenant if the key has one. For other contexts, for example in
-// unit tests, it returns the logger from logr.NewContext or logr.NewContextWithSlogLogger, or else
-// slog.Default(). It never returns nil.
+// unit tests, it returns logr's logger in the context, or else slog.Default(), and never nil.
 func Logger(ctx context.Context) *slog.Logger {
 	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
 		return log
@@ -32,8 +31,8 @@ func Logger(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// itemLog is the handler of a Reconcile's logger. It formats its attributes for the first line,
-// because most Reconciles log nothing.
+// itemLog is the handler of a Reconcile's logger. It formats attributes only for a line, because
+// most Reconciles log nothing.
 type itemLog[K comparable] struct {
 	base slog.Handler
 	item workqueue.Item[K]
@@ -51,7 +50,6 @@ func (l *itemLog[K]) with() slog.Handler {
 	return l.base.WithAttrs(attrs)
 }
 
-// reconcileID returns an ID that is unique across processes.
 func reconcileID(run string, delivery uint64) string {
 	return ledger.Origin{Run: run, Delivery: delivery}.ReconcileID()
 }
@@ -84,10 +82,8 @@ func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.level}
 }
 
-// mostCauses limits the number of distinct causes in a repetition.
 const mostCauses = 100
 
-// repetition limits repeated log lines. The zero value is ready to use.
 type repetition struct {
 	mu     sync.Mutex // guards what follows
 	limits map[string]*limit
@@ -100,9 +96,8 @@ type limit struct {
 	unlogged int // since the last line
 }
 
-// few reports whether to log a line, and returns its attributes. It allows the first ten lines of a
-// cause, then one in ten seconds with the number left out. Beyond mostCauses, all others share one
-// limit.
+// few reports whether to log a line, and returns its attributes. It allows ten lines of a cause,
+// then one in ten seconds with the number left out. Beyond mostCauses, all others share one limit.
 func (l *repetition) few(cause string, args ...any) ([]any, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,9 +138,9 @@ func (l *repetition) once(words ...string) bool {
 	return true
 }
 
-// reasonOf returns the same text for errors of the same cause about different objects. It is the
-// API server's reason, or the innermost error without digits and quoted text (ports, versions,
-// times, names). It calls the user's error methods. If one panics, it returns the error's type.
+// reasonOf returns the same text for errors of the same cause about different objects: the API
+// server's reason, or the innermost error without digits and quoted text. If the user's error
+// methods panic, it is the error's type.
 func reasonOf(err error) (reason string) {
 	whole := err
 	defer func() {

@@ -19,19 +19,18 @@ import (
 // Options configures a controller. The zero value works. A manager fills zero fields from its own
 // defaults: see [Controller.Default].
 type Options struct {
-	// Workers is the number of concurrent Reconciles, each of another key. Default: 1.
+	// Workers is the number of concurrent Reconciles. Default: 1.
 	Workers int
-	// ReadYourWrites limits how long a key waits until the informers show its last Reconcile's
-	// writes. Then the key is reconciled anyway, and [Stale] names what is missing. Negative: keys
-	// do not wait. Default: 30 s.
+	// ReadYourWrites limits how long a key waits for its own writes to appear in the informers.
+	// Then the key is reconciled anyway, and [Stale] names what is missing. Negative: no wait.
+	// Default: 30 s.
 	ReadYourWrites time.Duration
-	// Deadline limits one Reconcile. When it is over, the context ends with a cause that names the
-	// deadline. An error that the Reconcile then returns is retried. Default: no limit.
+	// Deadline limits one Reconcile. Then the context ends with a cause that names the deadline,
+	// and an error that the Reconcile returns is retried. Default: no limit.
 	Deadline time.Duration
-	// SlowAfter is the duration after which a running Reconcile is reported once, with its
-	// goroutine's stack. A Reconcile that exceeds its Deadline is reported, too. The log has the
-	// first ten reports, then one in ten seconds. Hooks.Slow gets each. Negative: no report.
-	// Default: 1 minute.
+	// SlowAfter is the duration after which a running Reconcile is reported once, with its stack,
+	// as are those that exceed their Deadline. The log has the first ten reports, then one in ten
+	// seconds. Hooks.Slow gets each. Negative: no report. Default: 1 minute.
 	SlowAfter time.Duration
 	// Interrupt cancels a running Reconcile when another client changes the generation of its key's
 	// object, and reconciles the key again. The cause of the context is an *[Interruption]. The
@@ -39,48 +38,48 @@ type Options struct {
 	// and the key is reconciled once more.
 	Interrupt int
 	// IgnoreAnnotations disables PausedAnnotation and RequeueAnnotation. Set it if users who may
-	// change an object must not pause its reconciliation. A paused object keeps its finalizers.
+	// change an object must not pause its reconciliation: a paused object keeps its finalizers.
 	// Default: false.
 	IgnoreAnnotations bool
-	// NamespaceTenants makes each namespace a tenant: namespaces with ready keys share the
-	// Reconciles of a class, however many keys each has. The keys must be of type
-	// types.NamespacedName or implement [TenantKey]. Keys without a namespace are one tenant. For
-	// weights, or for tenants of other keys, use NewWithQueue with workqueue.Options.Tenant, which
-	// wins. Default: false, all keys are one tenant.
+	// NamespaceTenants makes each namespace a tenant, so namespaces share the Reconciles of a
+	// class, however many keys each has. Keys must be of type types.NamespacedName or implement
+	// [TenantKey]. Keys without a namespace are one tenant. For weights or other keys, use
+	// NewWithQueue with workqueue.Options.Tenant, which wins. Default: false, all keys are one
+	// tenant.
 	NamespaceTenants bool
-	// Classes are the classes of the queue and their weights: see workqueue.Options. Default:
+	// Classes of the queue and their weights: see workqueue.Options. Default:
 	// workqueue.ThreeClasses().
 	Classes []workqueue.ClassWeight
-	// Backoff is how long a key waits after a failure: see workqueue.Options. Default:
-	// workqueue.Exponential{}, from 5 ms to 1000 s.
+	// Backoff is how long a key waits after a failure. Default: workqueue.Exponential{}, from 5 ms
+	// to 1000 s.
 	Backoff workqueue.Backoff
-	// Limiter limits the retries of all keys per second: see workqueue.Options. Controllers with
-	// the same Limiter share it. Default: no limit.
+	// Limiter limits the retries of all keys per second. Controllers with the same Limiter share
+	// it. Default: no limit.
 	Limiter *rate.Limiter
 	// MinInterval is how long changes of a key are collected before its Reconcile, and the least
-	// time between two such Reconciles. With MaxWait, each further change delays the Reconcile, but
-	// not beyond MaxWait: see workqueue.Options. Default: 0, no delay.
+	// time between two such Reconciles. With MaxWait, each further change delays the Reconcile, up
+	// to MaxWait: see workqueue.Options. Default: 0, no delay.
 	MinInterval, MaxWait time.Duration
 	// MaxAttempts is the number of failures in a row after which a key is not retried. The log then
 	// has one error, and Hooks.Controller.GaveUp is called. The key's next event by another client
-	// starts again with the first attempt. Conflicts count, and so does finalizer.Waiting.
-	// [Terminal] errors and [Stale] do not. Default: 0, no limit.
+	// starts again with the first attempt. Conflicts and finalizer.Waiting count. [Terminal] errors
+	// and [Stale] do not. Default: 0, no limit.
 	MaxAttempts int
-	// RequireKinds makes the controller lead only after each source and each declared Readable was
-	// synced once. So a replica whose CRD is missing is not ready and does not campaign for its
-	// Lease, for any time, and another replica can lead. It recovers without a restart. What fails
-	// after the first sync has the same effect as without RequireKinds. Default: false, the
-	// controller leads without what cannot be listed, such as a CRD that is installed later.
+	// RequireKinds makes the controller lead only after each source and declared Readable was
+	// synced once. Until then, for example while a CRD is missing, the replica is not ready and
+	// does not campaign, so another one can lead. It recovers without a restart. Later failures
+	// have the usual effect. Default: false, the controller leads without kinds that cannot be
+	// listed.
 	RequireKinds bool
 	// Grace is how long running Reconciles may continue after Run's context ends. A manager has its
-	// own grace time. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
+	// own. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
 	// Logger is the base of the logger in each Reconcile's context. Default: the context's, else
 	// slog.Default().
 	Logger *slog.Logger
-	// Hooks observe the Reconciles, the queue and the sources, from Warm on. A manager adds its own
-	// Hooks. For each source, the log has the first ten handler failures, then one in ten seconds.
-	// To observe the queue from New on, use workqueue.Options.Hooks. Default: none.
+	// Hooks observe the Reconciles, the queue and the sources, from Warm on. A manager adds its
+	// own. For each source, the log has the first ten handler failures, then one in ten seconds. To
+	// observe the queue from New on, use workqueue.Options.Hooks. Default: none.
 	Hooks hook.Hooks
 }
 
@@ -91,7 +90,7 @@ func (o Options) Validate() error {
 	}.Validate())
 }
 
-// validate is Validate without the fields that workqueue.New validates.
+// validate leaves out the fields that workqueue.New validates.
 func (o Options) validate() error {
 	var wrong []error
 	for _, field := range []struct {

@@ -12,15 +12,14 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// ownEvents recognizes the events of keys' own writes.
 type ownEvents[K comparable] struct {
 	declared *cache.Declarations
 	records  *records[K]
 	skipped  atomic.Int64 // events that did not end a backoff
 }
 
-// madeBy returns the versions that the writes made, for isOwn. A no-op made none: its version is
-// another client's.
+// madeBy returns the versions that the writes made. A no-op made none: its version is another
+// client's.
 func madeBy(writes []unseen) map[version]*ledger.Write {
 	var made map[version]*ledger.Write
 	for i := range writes {
@@ -54,8 +53,7 @@ func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason
 	return !o.declared.Relisted(event)
 }
 
-// is implements workqueue.Options.Own: it reports whether an event only echoes a write of the
-// failed delivery.
+// is implements workqueue.Options.Own.
 func (o *ownEvents[K]) is(key K, delivery uint64, reason workqueue.Reason) bool {
 	p := o.records.look(key).past
 	if p == nil || p.delivery != delivery || !o.isOwn(p.made, &reason) {

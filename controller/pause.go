@@ -19,12 +19,10 @@ import (
 // [Options].IgnoreAnnotations disables both.
 const (
 	// PausedAnnotation pauses the object's key, as PauseKey does, until the annotation is removed
-	// or the object is gone. The value "false" does not pause. A paused object keeps its
-	// finalizers.
+	// or "false", or the object is gone. A paused object keeps its finalizers.
 	PausedAnnotation = "setpoint.dev/paused"
 	// RequeueAnnotation makes the object's key due at once, as Requeue does, when its value
-	// changes. Use the current time as the value. The value in the first event of an object has no
-	// effect.
+	// changes. Use the current time as the value. In the first event of an object it has no effect.
 	RequeueAnnotation = "setpoint.dev/requeue"
 )
 
@@ -33,7 +31,6 @@ type pauses[K comparable] struct {
 	queue   *workqueue.Queue[K]
 }
 
-// set starts or ends one pause of a key, and updates the queue.
 func (p *pauses[K]) set(key K, by pauser, paused bool) {
 	var before, after bool
 	p.records.edit(key, func(r *record[K]) {
@@ -49,7 +46,7 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 	}
 }
 
-// update passes a key's state to the queue. It holds no lock, because the queue may call user code.
+// update passes a key's state to the queue, without a lock, because the queue may call user code.
 // It repeats until the state is stable, so that the last call passes the last state.
 func (p *pauses[K]) update(key K) {
 	for {
@@ -67,7 +64,7 @@ func (p *pauses[K]) update(key K) {
 
 func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }
 
-// observed is the queue of one source. It sees the events of objects that keys name.
+// observed is the queue of one source, which sees the events of objects that keys name.
 type observed[K comparable] struct {
 	*workqueue.Queue[K]
 
@@ -108,7 +105,6 @@ func (o *observed[K]) pauser(e handler.Event) pauser {
 	return pauser{o, "annotation " + PausedAnnotation + " of " + e.Key().String() + ", " + o.source.String()}
 }
 
-// requeueIfAsked makes a key due if its RequeueAnnotation has changed.
 func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 	value, _ := annotation(e.New, RequeueAnnotation)
 	if value == "" {
@@ -122,7 +118,6 @@ func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 	}
 }
 
-// forget ends the pauses by objects of a source that was removed.
 func (o *observed[K]) forget() {
 	for key, r := range o.pauses.records.all() {
 		for _, p := range r.pausedBy {
@@ -138,8 +133,7 @@ func isPaused(o handler.Object) bool {
 	return ok && value != "false"
 }
 
-// annotation returns one annotation, without the copy that an unstructured object's GetAnnotations
-// makes.
+// annotation avoids the copy that an unstructured object's GetAnnotations makes.
 func annotation(o handler.Object, name string) (value string, ok bool) {
 	u, isUnstructured := o.(*unstructured.Unstructured)
 	if !isUnstructured {

@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// workers are the workers of a controller, in each term.
 type workers[K comparable] struct {
 	completed atomic.Int64 // when the last Reconcile returned, as a time.Duration, or 0
 
@@ -28,20 +27,19 @@ type workers[K comparable] struct {
 type crew[K comparable] struct {
 	want    int
 	leading bool
-	term    string        // token of their term, or empty
+	term    string
 	slots   []*slot[K]    // replaced, never changed
 	resumed time.Duration // start of the term, or of Resume
 }
 
-// slot is one worker.
 type slot[K comparable] struct {
 	retire  context.CancelFunc // stops it from taking keys
-	retired bool               // it is surplus
+	retired bool               // surplus
 
-	goroutine string                     // prefix of its stack; set before any run
+	goroutine string                     // prefix of its stack, set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 
-	reported, ended *running[K] // last reported as slow, last over its deadline; see lead.watch
+	reported, ended *running[K] // last reported as slow, last over its deadline
 }
 
 func (w *workers[K]) now() crew[K] {
@@ -50,7 +48,6 @@ func (w *workers[K]) now() crew[K] {
 	return w.crew
 }
 
-// open begins a term. It returns false if one is running.
 func (w *workers[K]) open(hire func() *slot[K], now time.Duration, term string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,14 +59,13 @@ func (w *workers[K]) open(hire func() *slot[K], now time.Duration, term string) 
 	return true
 }
 
-// close ends a term after all workers have left.
 func (w *workers[K]) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leading, w.term = false, ""
 }
 
-// set changes the number of workers. Surplus workers leave, idle ones first.
+// set changes the number of workers. Idle surplus workers leave first.
 func (w *workers[K]) set(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,16 +88,15 @@ func (w *workers[K]) set(n int) {
 	}
 }
 
-// fillLocked starts missing workers. A retired worker counts until it has left. At least one worker
-// is not retired, because retired ones may never finish their Reconcile.
+// fillLocked starts missing workers. A retired worker counts until it has left. At least one is not
+// retired, because retired ones may never finish their Reconcile.
 func (w *workers[K]) fillLocked() {
 	for w.hire != nil && (len(w.slots) < w.want || !slices.ContainsFunc(w.slots, func(s *slot[K]) bool { return !s.retired })) {
 		w.slots = append(slices.Clip(w.slots), w.hire())
 	}
 }
 
-// work calls next until it returns false. If a Reconcile ends the goroutine, a new worker replaces
-// this one.
+// work calls next until it returns false. If a Reconcile ends the goroutine, a new worker follows.
 func (w *workers[K]) work(s *slot[K], next func() bool) {
 	exited := true
 	defer func() {
@@ -127,7 +122,6 @@ func (w *workers[K]) left(s *slot[K], exited bool) {
 	w.fillLocked()
 }
 
-// resume records that keys may be taken from now on.
 func (w *workers[K]) resume(now time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

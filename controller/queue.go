@@ -15,11 +15,10 @@ import (
 
 // TenantKey is an optional interface of a key type, for [Options].NamespaceTenants.
 type TenantKey interface {
-	// Tenant returns the key's tenant, such as its namespace. It must always return the same.
+	// Tenant returns the key's tenant, such as its namespace, and always the same.
 	Tenant() string
 }
 
-// tenantOf returns a function that returns a key's tenant, or nil if the keys have none.
 func tenantOf[K comparable]() func(key K) string {
 	namespace := func(key types.NamespacedName) string { return key.Namespace }
 	if f, ok := any(namespace).(func(K) string); ok {
@@ -31,8 +30,7 @@ func tenantOf[K comparable]() func(key K) string {
 	return nil
 }
 
-// queueOptions returns the options of the controller's queue: those given to NewWithQueue, then
-// those in o.
+// queueOptions returns the options given to NewWithQueue, then those in o.
 func (c *Controller[K]) queueOptions(o Options) (workqueue.Options[K], error) {
 	q := c.givenQueue
 	of := Options{Classes: q.Classes, Backoff: q.Backoff, Limiter: q.Limiter, MinInterval: q.MinInterval, MaxWait: q.MaxWait}.or(o)
@@ -55,8 +53,8 @@ func (c *Controller[K]) queueOptions(o Options) (workqueue.Options[K], error) {
 	return q, nil
 }
 
-// newQueue makes the queue. If its options are wrong, it makes one with defaults and returns the
-// error, for Validate.
+// newQueue makes the queue. If its options are wrong, it has defaults, and Validate reports the
+// error.
 func (c *Controller[K]) newQueue() error {
 	o, err := c.queueOptions(c.given)
 	if err == nil {
@@ -69,12 +67,11 @@ func (c *Controller[K]) newQueue() error {
 }
 
 // Default fills the zero fields of the controller's Options from o, except Grace, Logger and Hooks.
-// Options of NewWithQueue and SetWorkers win. NamespaceTenants has no effect if the keys have no
-// namespace. MinInterval and MaxWait are filled together. Validate reports an error if o changes
-// the queue although keys were added before.
+// NewWithQueue and SetWorkers win. NamespaceTenants has no effect if the keys have no namespace.
+// MinInterval and MaxWait are filled together. Validate reports an error if o changes the queue
+// although keys were added before.
 //
-// A manager calls Default with its own defaults when the controller is added. After Warm has begun,
-// it has no effect.
+// A manager calls Default with its own defaults. After Warm has begun, it has no effect.
 func (c *Controller[K]) Default(o Options) {
 	if c.warmed.Load() {
 		return // a manager may add a controller again
@@ -95,13 +92,12 @@ func (c *Controller[K]) Default(o Options) {
 	}
 }
 
-// changesQueue reports whether the options have more fields of the queue than before.
 func (o Options) changesQueue(before Options) bool {
 	return (o.Classes == nil) != (before.Classes == nil) || (o.Backoff == nil) != (before.Backoff == nil) || o.Limiter != before.Limiter ||
 		o.MinInterval != before.MinInterval || o.MaxWait != before.MaxWait || o.NamespaceTenants != before.NamespaceTenants
 }
 
-// apply applies the given options, except the queue's. It keeps hooks that were added.
+// apply applies the given options, except the queue's, and keeps added hooks.
 func (c *Controller[K]) apply() {
 	hooks, workers := c.o.Hooks, c.o.Workers
 	c.o = c.given.withDefaults()

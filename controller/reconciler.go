@@ -16,13 +16,12 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Reconciler brings the actual state closer to the state that the object of a key asks for.
-// Reconcile gets only the key, and reads the object itself. Workers call it concurrently for
-// different keys.
+// Reconciler brings the actual state closer to the state that the object of a key asks for. It gets
+// only the key, and reads the object itself. Workers call it concurrently for different keys.
 //
-// ctx carries a logger (see [Logger]) and a description of the Reconcile ([InfoOf]). It ends when
-// the work is no longer wanted; context.Cause returns the reason. Writes that begin after Reconcile
-// has returned are refused.
+// ctx carries a logger ([Logger]) and a description ([InfoOf]). It ends when the work is no longer
+// wanted; context.Cause returns the reason. Writes that begin after Reconcile has returned are
+// refused.
 type Reconciler[K comparable] interface {
 	Reconcile(ctx context.Context, key K) (Result, error)
 }
@@ -35,21 +34,21 @@ func (f Func[K]) Reconcile(ctx context.Context, key K) (Result, error) { return 
 
 // Result is what a Reconcile wants next. The zero value waits for the next event.
 type Result struct {
-	// RequeueAfter, if positive, makes the key due again after this time. It replaces the value of
-	// an earlier Reconcile. Events make the key due earlier. With an error, it is the earliest time
-	// of the retry. A negative value is an error.
+	// RequeueAfter, if positive, makes the key due again after this time, or earlier by an event.
+	// It replaces the value of an earlier Reconcile. With an error, it is the earliest time of the
+	// retry. A negative value is an error.
 	RequeueAfter time.Duration
 	// Class, if not nil, is the class of the next Reconcile, if that is a retry or comes from
-	// RequeueAfter. An event in a higher class still raises the key. Default: the class of this
-	// Reconcile.
+	// RequeueAfter. An event in a higher class still raises the key. Default: this Reconcile's
+	// class.
 	//
 	//	return controller.Result{RequeueAfter: time.Hour, Class: new(workqueue.Background)}, nil
 	Class *workqueue.Class
 }
 
 // Terminal marks an error that no retry fixes, such as an invalid spec. The key waits for the next
-// event, whatever RequeueAfter is. An error that wraps or joins a terminal error is terminal, too.
-// If a status update then conflicts, return the conflict alone. Terminal(nil) is nil.
+// event, whatever RequeueAfter is. An error that wraps or joins a terminal error is terminal, too:
+// if a status update then conflicts, return the conflict alone. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -68,9 +67,9 @@ func IsTerminal(err error) bool {
 	return errors.As(err, &t)
 }
 
-// RetryAfter marks an error that is retried after d instead of the backoff. It counts as a failure:
-// the next backoff is longer. The outermost mark decides, but [Terminal] overrides it. If err is
-// nil or d is not positive, RetryAfter returns err.
+// RetryAfter marks an error that is retried after d. It counts as a failure: the next backoff is
+// longer. The outermost mark decides, but [Terminal] overrides it. If err is nil or d is not
+// positive, RetryAfter returns err.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil || d <= 0 {
 		return err
@@ -90,12 +89,10 @@ func (r *retryAfterError) Unwrap() error { return r.err }
 type PanicError struct {
 	// Value is the argument of panic, or a *runtime.PanicNilError for nil.
 	Value any
-	// Stack is the goroutine's stack in the form of runtime/debug.Stack. The log has it as
-	// attribute "stack".
+	// Stack is in the form of runtime/debug.Stack. The log has it as attribute "stack".
 	Stack []byte
 }
 
-// Error returns the value as text.
 func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
 // Unwrap returns the value if it is an error.
@@ -104,22 +101,20 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-// Context keys of a Reconcile: the function behind Stale, and doubts about the key's own writes.
 type (
 	staleKey  struct{}
 	doubtsKey struct{}
 )
 
-// Stale returns an error if a Reconcile's reads may be older than the API server's state. The error
-// names each source and handle of the controller that does not follow the API server. It also names
-// writes that the caches do not show after the wait: writes of the key's last Reconcile, or of the
-// previous leader. If ctx is not a Reconcile's context, Stale returns nil. A stale read returns the
-// last known state. A read of a kind that was never synced waits until its context ends.
+// Stale returns an error if a Reconcile's reads may be older than the API server's state. It names
+// each source and handle of the controller that does not follow the API server. It also names
+// writes that the caches do not show after the wait: of the key's last Reconcile, or of the
+// previous leader. For other contexts, Stale returns nil. A stale read returns the last known
+// state. A read of a kind that was never synced waits until its context ends.
 //
-// If a Reconcile must not act on stale data, return this error. The controller then parks the key
-// until nothing is stale, and reconciles it again. It also does so when Options.ReadYourWrites has
-// passed, and Stale may then return an error again. This counts neither as a failure nor as an
-// attempt.
+// If a Reconcile must not act on stale data, return this error. The key is then parked until
+// nothing is stale, for at most Options.ReadYourWrites; then Stale may return an error again. This
+// counts neither as a failure nor as an attempt.
 func Stale(ctx context.Context) error {
 	stale, ok := ctx.Value(staleKey{}).(func() error)
 	if !ok {
@@ -142,8 +137,7 @@ func isStale(err error) bool {
 	return ok
 }
 
-// isNormal reports whether err is expected and a retry fixes it: another client was faster, the API
-// server throttles, or a cache is behind.
+// isNormal reports whether err is expected, and a retry fixes it.
 func isNormal(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
@@ -153,7 +147,6 @@ func isNormal(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 
-// consistsOf reports whether such holds for err, or for all errors that it wraps or joins.
 func consistsOf(err error, such func(error) bool) bool {
 	if err == nil || such(err) {
 		return err != nil

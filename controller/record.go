@@ -13,24 +13,24 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// past is what the last Reconcile of a key left behind: its failure, and writes that may not be
-// visible yet. Most Reconciles leave none. A past is not changed while it is in a record.
+// past is what the last Reconcile of a key left behind; most leave nothing. It is not changed while
+// it is in a record.
 type past struct {
 	delivery uint64
 	failure  *Failure
-	made     map[version]*ledger.Write // own writes of a failure, see ownEvents
+	made     map[version]*ledger.Write // own writes of a failure
 	awaited  []unseen                  // writes that may not be visible yet
-	answers  *ledger.Ledger            // the source of awaited, if requests are in flight
-	revived  []unseen                  // part of awaited that is not from answers
+	answers  *ledger.Ledger            // source of awaited, if requests are in flight
+	revived  []unseen                  // part of awaited, not from answers
 	lost     error                     // describes writes beyond the ledger's limit
 	unsure   []unseen                  // part of awaited with lost answers
-	givenUp  []unseen                  // writes that were not visible in time
-	wrote    []ledger.Write            // own writes, for interrupts
+	givenUp  []unseen                  // not visible in time
+	wrote    []ledger.Write            // for interrupts
 	stale    bool
-	backsOff bool // it failed, and is retried after a backoff
+	backsOff bool // retried after a backoff
 
-	since    time.Time // start of the key's wait, or zero
-	checks   int       // how often it was parked
+	since    time.Time // start of the wait, or zero
+	checks   int       // how often parked
 	missing  string    // what it waits for
 	expired  bool      // the bound is over
 	doubts   error     // what cannot be waited for
@@ -43,7 +43,7 @@ func (p *past) empty() bool {
 
 type version struct{ uid, resourceVersion string }
 
-// Failure describes how the last Reconcile of a key failed.
+// Failure describes how a key's last Reconcile failed.
 type Failure struct {
 	At          time.Time
 	ReconcileID string // as in the log
@@ -51,11 +51,10 @@ type Failure struct {
 	Terminal    bool // not retried
 }
 
-// unseen is a write that the caches may not show yet.
 type unseen struct {
 	ledger.Write
 
-	// State to wait for instead, after the API server was asked about a lost answer.
+	// What to wait for instead, after the API server was asked about a lost answer.
 	resolved bool
 	instead  []cache.Written
 
@@ -63,10 +62,7 @@ type unseen struct {
 	failing      bool // given up while its informer failed
 }
 
-// A key spins if it makes itself due spinFree times in a row, by its own writes or by a
-// RequeueAfter below spinGap. Reconciles are in a row if each begins less than spinGap after the
-// previous one. Then they begin at least spinBase apart, doubled each time up to spinMax. A
-// Reconcile for any other reason begins at once and ends the row.
+// See "Hot loops" in the package doc.
 const (
 	spinFree = 100
 	spinGap  = 100 * time.Millisecond
@@ -74,17 +70,15 @@ const (
 	spinMax  = time.Second
 )
 
-// spin describes a key that makes itself due. Only the worker that holds the key changes it.
+// spin describes a key that makes itself due. Only the key's worker changes it.
 type spin struct {
 	known bool
-	row   int           // Reconciles in a row that the key itself caused
-	last  time.Duration // start of the last one, on the controller's clock
+	row   int
+	last  time.Duration // start of the last one
 }
 
-// over reports whether the key's last write did not make it due.
 func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }
 
-// pause returns the shortest time between the starts of two Reconciles.
 func (s *spin) pause() time.Duration {
 	over := s.row - spinFree
 	if over < 0 {
@@ -93,17 +87,15 @@ func (s *spin) pause() time.Duration {
 	return min(spinMax, spinBase<<min(over, 10))
 }
 
-// pauser is the origin of a pause.
 type pauser struct {
 	by   any    // the observed queue, or nil for PauseKey
 	text string // for the Snapshot
 }
 
-// record is what the controller remembers of a key between Reconciles.
 type record[K comparable] struct {
-	past        *past       // what its last Reconcile left behind
-	spin        spin        // Reconciles that it caused itself
-	interrupted int         // interruptions in a row
+	past        *past
+	spin        spin
+	interrupted int         // in a row
 	level       *slog.Level // see SetLogLevel
 	pausedBy    []pauser    // replaced, never changed
 }
@@ -112,7 +104,7 @@ func (r *record[K]) empty() bool {
 	return r.past == nil && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
 }
 
-// records are the keys' records. Few keys have one. Without records, a look costs one atomic load.
+// records are the keys' records. Without records, a look costs one atomic load.
 type records[K comparable] struct {
 	n atomic.Int64 // len(keys)
 
@@ -135,7 +127,7 @@ func (t *records[K]) look(key K) record[K] {
 	return record[K]{}
 }
 
-// edit changes a key's record, and deletes it if it is empty then. change runs under the lock.
+// edit changes a key's record under the lock, and deletes it if it is empty then.
 func (t *records[K]) edit(key K, change func(*record[K])) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,7 +151,6 @@ func (t *records[K]) storeLocked(key K, r *record[K]) {
 	t.n.Store(int64(len(t.keys)))
 }
 
-// take returns a copy of a key's record, and removes the past from the record.
 func (t *records[K]) take(key K) record[K] {
 	if t.n.Load() == 0 {
 		return record[K]{}
@@ -193,8 +184,8 @@ func (t *records[K]) all() map[K]record[K] {
 	return all
 }
 
-// sweep clears records that no longer matter, if there are many. over gets a copy of each record
-// and clears what is over; it runs without the lock. Parts that change meanwhile stay.
+// sweep clears records that no longer matter, if there are many. over clears a copy of each record,
+// and runs without the lock. Parts that change meanwhile stay.
 func (t *records[K]) sweep(over func(key K, r *record[K])) {
 	t.mu.Lock()
 	crowded := len(t.keys) >= t.sweepAt

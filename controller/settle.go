@@ -18,16 +18,15 @@ import (
 
 // Events of retries. Other errors have workqueue.EventRetry.
 const (
-	EventRetryConflict      = "RetryConflict"      // another client has changed the object
+	EventRetryConflict      = "RetryConflict"      // another client changed the object
 	EventRetryAlreadyExists = "RetryAlreadyExists" // the object to create exists
 	EventRetryAfter         = "RetryAfter"         // see RetryAfter
 	EventRetryDeadline      = "RetryDeadline"      // the Reconcile exceeded its deadline
-	EventRetryStale         = "RetryStale"         // Stale's error together with another
-	EventRetryPanic         = "RetryPanic"         // the Reconcile panicked
+	EventRetryStale         = "RetryStale"         // together with another error
+	EventRetryPanic         = "RetryPanic"
 )
 
-// ending is how one Reconcile ended. The methods of its error are user code and may panic. So only
-// judge calls them, where panics are recovered.
+// ending is how one Reconcile ended. Only judge calls the error's methods, which may panic.
 type ending struct {
 	result  Result
 	outcome hook.Outcome
@@ -35,11 +34,10 @@ type ending struct {
 	text    string                 // of the error
 	reason  string                 // of the error, for the log
 	again   workqueue.RetryOptions // how to retry
-	normal  bool                   // log at level info
-	gaveUp  bool                   // see givesUp
+	normal  bool                   // level info
+	gaveUp  bool
 }
 
-// givesUp reports whether a key that failed is not retried, because of Options.MaxAttempts.
 func (t *lead[K]) givesUp(r *running[K], end *ending) bool {
 	most := t.controller.o.MaxAttempts
 	return most > 0 && r.item.Attempt() >= most && (end.outcome == hook.Failed || end.outcome == hook.Panicked)
@@ -50,7 +48,6 @@ func aborted(err error) ending {
 	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: EventRetryPanic}}
 }
 
-// judge returns the ending of a Reconcile that returned.
 func judge(ctx context.Context, result Result, err error) ending {
 	if err == nil && result.RequeueAfter < 0 {
 		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small value for at once", result.RequeueAfter)
@@ -76,7 +73,6 @@ func judge(ctx context.Context, result Result, err error) ending {
 	return end
 }
 
-// settle settles the key in exactly one way, and keeps what its next Reconcile needs.
 func (t *lead[K]) settle(r *running[K], end ending) {
 	c := t.controller
 	p := t.leave(r, end)
@@ -88,7 +84,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 	if end.result.Class != nil {
 		item = item.InClass(*end.result.Class)
 	}
-	var lost error // why the item could not be settled
+	var lost error
 	switch end.outcome {
 	case hook.Succeeded:
 		lost = item.Done()
@@ -112,7 +108,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 }
 
 // leave records what the Reconcile leaves behind, before another worker can take the key. It
-// returns nil if that is nothing, but never for a key that failed or returned Stale.
+// returns nil for nothing, but never for a key that failed or returned Stale.
 func (t *lead[K]) leave(r *running[K], end ending) *past {
 	c := t.controller
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
@@ -157,7 +153,6 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	return p
 }
 
-// forget clears the parts of a record that have no effect any more.
 func (t *lead[K]) forget(key K, r *record[K]) {
 	c := t.controller
 	if r.past != nil && c.consistency.isOver(r.past) {
@@ -168,7 +163,6 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	}
 }
 
-// retry settles a key that failed: it is retried, or given up.
 func (t *lead[K]) retry(r *running[K], item workqueue.Item[K], end ending) (lost error) {
 	level, what, more := slog.LevelError, "reconcile failed", []any(nil)
 	var panicked *PanicError
@@ -187,7 +181,6 @@ func (t *lead[K]) retry(r *running[K], item workqueue.Item[K], end ending) (lost
 	return lost
 }
 
-// logEnd logs how a Reconcile ended, limited for each cause.
 func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end ending, more ...any) {
 	about := append([]any{"err", end.err}, more...)
 	if cause := context.Cause(r); cause != nil { // err may only report that the context ended
@@ -198,7 +191,6 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 	}
 }
 
-// howToRetry returns when and with which Event a failed Reconcile is retried.
 func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOptions {
 	again := workqueue.RetryOptions{NotBefore: result.RequeueAfter}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {

@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Snapshot is the state of a controller. Each part is consistent, but different parts may be of
-// different moments. Keys are sorted by their text.
+// Snapshot is the state of a controller. Each part is consistent, but they may be of different
+// moments. Keys are sorted by their text.
 type Snapshot[K comparable] struct {
 	Name            string
 	Workers         int  // as set by Options.Workers or SetWorkers
@@ -31,7 +31,7 @@ type Snapshot[K comparable] struct {
 	PausedKeys []PausedKey[K]
 	LogLevels  []LogLevel[K]
 	Awaiting   []Awaiting[K]
-	// TakingOver is a write of the previous leader that the first Reconcile of this term waits for.
+	// TakingOver is a write of the previous leader that the first Reconcile waits for.
 	TakingOver string `json:",omitempty"`
 	LastErrors []LastError[K]
 	// OwnEvents counts events of keys' own writes that did not end a backoff.
@@ -41,7 +41,7 @@ type Snapshot[K comparable] struct {
 	Queue     workqueue.Snapshot[K]
 }
 
-// Running describes a Reconcile in progress.
+// Running is a Reconcile in progress.
 type Running[K comparable] struct {
 	Key         K
 	ReconcileID string
@@ -54,10 +54,10 @@ type Running[K comparable] struct {
 	Reasons     []workqueue.Reason
 }
 
-// Read describes a Readable that was passed to Reads, with its state in words.
+// Read is a Readable that was passed to Reads, with its state in words.
 type Read struct{ What, State string }
 
-// PausedKey is a paused key with the reasons of the pause: PauseKey or annotations.
+// PausedKey is a paused key with what paused it: PauseKey or annotations.
 type PausedKey[K comparable] struct {
 	Key K
 	By  []string
@@ -76,14 +76,14 @@ type Awaiting[K comparable] struct {
 	For   string
 }
 
-// LastError describes the failure of a key's last Reconcile.
+// LastError is the failure of a key's last Reconcile.
 type LastError[K comparable] struct {
 	Key K
 	Failure
 }
 
 // Snapshot returns the state of the controller. It copies the whole queue: use it for debugging and
-// tests, not in a Reconcile.
+// tests.
 func (c *Controller[K]) Snapshot() Snapshot[K] {
 	workers := c.workers.now()
 	s := Snapshot[K]{
@@ -149,7 +149,7 @@ func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
 	}
 }
 
-// MarshalJSON encodes the Snapshot, for package debug. It fails if encoding/json cannot encode a K.
+// MarshalJSON encodes the Snapshot. It fails if encoding/json cannot encode a K.
 func (c *Controller[K]) MarshalJSON() ([]byte, error) { return json.Marshal(c.Snapshot()) }
 
 func sortByKey[T, K any](list []T, key func(T) K) {
@@ -159,17 +159,17 @@ func sortByKey[T, K any](list []T, key func(T) K) {
 // Progress describes whether a controller makes progress.
 type Progress struct {
 	Ready, Running int // numbers of keys
-	// LastCompleted is when a Reconcile last returned, or the zero time.
+	// LastCompleted is when a Reconcile last returned, or zero.
 	LastCompleted time.Time `json:",omitzero"`
-	// Stalled is how long no Reconcile has begun or returned although keys are ready. It is 0 if no
-	// key is ready, and while the controller does not lead or is paused.
+	// Stalled is how long no Reconcile has begun or returned although keys are ready. It is 0 while
+	// the controller does not lead or is paused.
 	Stalled time.Duration
-	// Longest is how long the longest running Reconcile has run, and LongestKey its key.
+	// Longest is how long the longest running Reconcile has run; LongestKey is its key.
 	Longest    time.Duration
 	LongestKey string `json:",omitempty"`
 }
 
-// Progress returns the current progress. Its cost is proportional to the number of workers.
+// Progress returns the current progress, in time proportional to the number of workers.
 func (c *Controller[K]) Progress() Progress {
 	workers, now := c.workers.now(), c.now()
 	runs := workers.running()
@@ -197,9 +197,9 @@ func (c *Controller[K]) Running() (keys []string) {
 	return keys
 }
 
-// Alive returns a check that fails with an error if Progress.Stalled reaches the limit. The error
-// names the longest running Reconcile. The limit must be positive and longer than any Reconcile. A
-// liveness probe with this check also restarts a process that only waits for something slow.
+// Alive returns a check that fails if Progress.Stalled reaches the limit, and names the longest
+// running Reconcile. The limit must be positive and longer than any Reconcile. A liveness probe
+// with this check also restarts a process that only waits for something slow.
 func (c *Controller[K]) Alive(limit time.Duration) func() error {
 	return func() error {
 		if limit <= 0 {
@@ -218,8 +218,7 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 }
 
 // Reconciles returns the key whose Reconcile runs on the goroutine of a stack, or started that
-// goroutine. The stack is in the form of runtime.Stack. A manager uses it to find requests that
-// lack their Reconcile's context.
+// goroutine. The stack is in the form of runtime.Stack.
 func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 	for _, s := range c.workers.now().slots {
 		r := s.run.Load()
@@ -236,15 +235,14 @@ func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 // Unsynced describes each source and Readable that is not synced.
 func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 
-// CatchUp waits for everything that the API server had at the call. It returns nil when the sources
-// have handled it and the declared Readables show it. If ctx ends before, the error names what is
-// missing. For a source or Readable without [source.CatchingUp], CatchUp only waits until it is
-// synced or has a known problem. CatchUp sends list requests to the API server, so use it in tests
-// and scripts.
+// CatchUp returns nil when the sources have handled everything that the API server had at the call,
+// and the declared Readables show it. If ctx ends before, the error names what is missing. Without
+// [source.CatchingUp], it only waits until a source or Readable is settled. CatchUp sends list
+// requests: use it in tests and scripts.
 func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
 
-// Quiet waits until no key is ready, held or parked (see workqueue.Queue.Quiet). It returns the
-// number of keys taken until then. If ctx ends before, the error names what is left.
+// Quiet is [workqueue.Queue.Quiet] of the controller's queue. If ctx ends before, the error names
+// what is left.
 func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
 	taken, err = c.queue.Quiet(ctx)
 	if err == nil {

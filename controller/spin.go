@@ -13,7 +13,6 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// spins slows down keys that keep making themselves due.
 type spins[K comparable] struct {
 	own     *ownEvents[K]
 	records *records[K]
@@ -22,7 +21,6 @@ type spins[K comparable] struct {
 	log     *repetition
 }
 
-// cause is what made a key due.
 type cause uint8
 
 const (
@@ -65,8 +63,8 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 	}
 }
 
-// slowDown puts off a key that spins, and reports whether it did. Any other reason still makes the
-// key due earlier.
+// slowDown puts off a key that spins, and reports whether it did. Another reason makes it due
+// earlier.
 func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
 	if by != itself || !of.spin.known {
 		return false
@@ -85,7 +83,6 @@ func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) boo
 	return true
 }
 
-// begin records the cause of a Reconcile that begins. It logs once that a key spins.
 func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if by == others {
 		s.forget(key)
@@ -110,7 +107,7 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 
-// end records, before the key is settled, whether a Reconcile may make its key due again.
+// end records whether a Reconcile may make its key due again, before the key is settled.
 func (s *spins[K]) end(key K, outcome hook.Outcome, after time.Duration, wrote bool) {
 	soon := outcome == hook.RequeuedAfter && after < spinGap
 	switch {

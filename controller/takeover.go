@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// awaitLeader waits until the caches show the writes of the previous term, if that was released,
-// for at most Options.ReadYourWrites. It returns false if the controller stops meanwhile.
+// awaitLeader waits for the writes of the previous term, if that was released. It returns false if
+// the controller stops meanwhile.
 func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
 	leading := term.Of(work)
@@ -57,7 +57,6 @@ func (k *consistency[K]) inherit(writes []ledger.Write) {
 	k.inherited.former.Store(p)
 }
 
-// awaitFormer is awaitLeader for the writes of Inherit.
 func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
 	former := k.inherited.former.Load()
 	if former == nil || len(former.awaited) == 0 || k.bound < 0 {
@@ -76,7 +75,7 @@ func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
 }
 
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
-// when the controller stops. In the first two cases it stores the given-up writes in result. doubts
+// when the controller stops. In the first two cases result gets the given-up writes. doubts
 // describes what cannot be waited for. writes may be hashed, so await locates their objects.
 func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
 	defer k.inherited.waits.Store(nil)
@@ -123,12 +122,10 @@ func (k *consistency[K]) missingOf(before *atomic.Pointer[past]) error {
 	return k.stillMissing(&past{givenUp: slices.Clone(p.givenUp)}) // a copy, for concurrent calls
 }
 
-// inheritedMissing is missingOf for both predecessors.
 func (k *consistency[K]) inheritedMissing() error {
 	return errors.Join(k.missingOf(&k.inherited.leader), k.missingOf(&k.inherited.former))
 }
 
-// unshown returns the writes of each key's last Reconcile that are not visible yet.
 func (k *consistency[K]) unshown() []ledger.Write {
 	var writes []ledger.Write
 	var pasts []*past

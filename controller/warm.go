@@ -19,9 +19,9 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Warm runs the sources, which fill the queue, until ctx is done. Then it joins the sources, shuts
-// the queue down and returns nil. It returns an error if a source cannot start, or if the
-// controller cannot read a declared handle. Call it once.
+// Warm runs the sources, which fill the queue, until ctx is done. Then it joins them, shuts the
+// queue down and returns nil. It returns an error if a source cannot start, or if the controller
+// cannot read a declared handle. Call it once.
 func (c *Controller[K]) Warm(ctx context.Context) error {
 	if err := c.claim(); err != nil {
 		return err
@@ -29,11 +29,10 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 	return c.warm(ctx)
 }
 
-// Run warms and leads until ctx is done, for a controller without a manager. It leads under the
-// term of leadership in ctx (term.With, leaderelection.Observe). Without a term, the log and the
-// snapshot report that there is none. Running Reconciles may continue for Options.Grace after ctx
-// is done; then their context ends. Run returns when everything that it started has returned. Keep
-// the cache running until then.
+// Run warms and leads until ctx is done, without a manager. It leads under the term of leadership
+// in ctx (term.With, leaderelection.Observe). Without one, it logs that another process may act at
+// the same time. Running Reconciles may continue for Options.Grace; then their context ends. Run
+// returns when everything that it started has returned. Keep the cache running until then.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -61,7 +60,6 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	return c.named(errors.Join(err, <-warmed))
 }
 
-// claim ensures that the controller is warmed only once.
 func (c *Controller[K]) claim() error {
 	if c.warmed.Swap(true) {
 		return errors.New("it has run before; make a new one")
@@ -102,7 +100,6 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	return nil
 }
 
-// warming is one call of Warm.
 type warming[K comparable] struct {
 	controller *Controller[K]
 	log        *slog.Logger
@@ -111,7 +108,7 @@ type warming[K comparable] struct {
 	running    sync.WaitGroup
 }
 
-// start starts an input. The caller holds the mutex of inputs.
+// start starts an input. The caller holds inputs.mu.
 func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 	ctx, stop := context.WithCancel(ctx)
 	w.stop = stop
@@ -125,7 +122,6 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 	})
 }
 
-// watch runs a source until ctx ends. A failure ends Warm.
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
@@ -152,7 +148,6 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	w.err = named(w.source, m.run(ctx, w, q, &overseen))
 }
 
-// run validates and runs a source, and turns a panic into an error.
 func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], overseen *sync.WaitGroup) (err error) {
 	defer run.Recover(&err)
 	if err := w.source.Validate(); err != nil { // Watch may follow Validate
@@ -166,11 +161,10 @@ func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], ov
 	return err
 }
 
-// patience is the delay of the first log line that names what the workers wait for.
+// patience is the delay of the first log line that names what workers wait for.
 const patience = 10 * time.Second
 
-// settle closes what.settled when the input is settled, and logs its trouble. If the input cannot
-// be read, it ends Warm.
+// settle closes what.settled and logs trouble. If the input cannot be read, it ends Warm.
 func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	log := m.log.With("source", what.String())
 	for pause := patience; ; pause = time.Minute {
@@ -206,7 +200,6 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	}
 }
 
-// awaitEnough waits until workers need not wait for the input any more.
 func (m *warming[K]) awaitEnough(ctx context.Context, what Readable) error {
 	if m.controller.o.RequireKinds {
 		return what.WaitForSync(ctx)
@@ -214,7 +207,6 @@ func (m *warming[K]) awaitEnough(ctx context.Context, what Readable) error {
 	return what.Settled(ctx)
 }
 
-// sourceHooks returns Options.Hooks.Source with log lines added.
 func (m *warming[K]) sourceHooks() *hook.Source {
 	c, log := m.controller, m.log
 	logged := &hook.Source{

@@ -16,10 +16,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// errDeadline is the cause of a context that ended at its Reconcile's deadline.
 var errDeadline = errors.New("the Reconcile exceeded its deadline")
 
-// deadlineError is errDeadline with the deadline. It also matches context.DeadlineExceeded.
+// deadlineError is errDeadline with the deadline, and matches context.DeadlineExceeded.
 type deadlineError time.Duration
 
 func (d deadlineError) Error() string { return fmt.Sprintf("%s of %s", errDeadline, time.Duration(d)) }
@@ -28,10 +27,9 @@ func (d deadlineError) Is(target error) bool {
 	return target == errDeadline || target == context.DeadlineExceeded
 }
 
-// returnWithin is how long a Reconcile may take to return after its context has ended.
+// returnWithin is how long a Reconcile may run after its context has ended, before it is reported.
 const returnWithin = time.Second
 
-// limits returns the times after which a Reconcile is reported and its context ends.
 func (o *Options) limits() (report, end time.Duration) {
 	report, end = o.SlowAfter, o.Deadline
 	if end <= 0 {
@@ -43,8 +41,8 @@ func (o *Options) limits() (report, end time.Duration) {
 	return min(report, end), end
 }
 
-// watch reports slow Reconciles and ends contexts at their deadline, until ctx is done. Its timer
-// is set to the next of these times. When work ends, it reports Reconciles that ignore that.
+// watch reports slow Reconciles, ends contexts at their deadline, and reports Reconciles that
+// ignore the end of work, until ctx is done. Its timer is set to the next of these times.
 func (t *lead[K]) watch(ctx, work context.Context) {
 	timer := time.NewTimer(min(t.controller.o.limits()))
 	defer timer.Stop()
@@ -64,7 +62,7 @@ func (t *lead[K]) watch(ctx, work context.Context) {
 	}
 }
 
-// inspect checks the running Reconciles, and returns the time until the next check.
+// inspect returns the time until the next check.
 func (t *lead[K]) inspect() (again time.Duration) {
 	c := t.controller
 	report, end := c.o.limits()
@@ -115,8 +113,6 @@ func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stac
 	}
 }
 
-// reportStuck logs Reconciles that still run after their context has ended, and so delay the
-// stop.
 func (t *lead[K]) reportStuck(cause error) {
 	c := t.controller
 	stacks := run.Stacks()

@@ -20,8 +20,8 @@ import (
 // Lead runs the workers for one term: they take keys until take or work is done. Reconciles run on
 // work, which should outlive take. Lead first waits for Synced and, if the previous term was
 // released, for its writes. It returns nil when all workers have returned; a Reconcile that ignores
-// the end of work delays that. While Warm runs, Lead may be called again for the next term. It
-// returns an error if another call is still running.
+// the end of work delays that. While Warm runs, Lead may be called again for the next term, but not
+// concurrently: that is an error.
 func (c *Controller[K]) Lead(take, work context.Context) error {
 	select {
 	case <-c.synced:
@@ -40,8 +40,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
-// reportLate logs a write that began after its Reconcile had returned, once for each verb and
-// resource.
+// reportLate logs a late write, once for each verb and resource.
 func (t *lead[K]) reportLate(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.repetition.once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
@@ -50,7 +49,6 @@ func (t *lead[K]) reportLate(err *ledger.LateWriteError) {
 	}
 }
 
-// employ runs the workers of a term and joins them.
 func (t *lead[K]) employ(take, work context.Context) error {
 	c := t.controller
 	var all, watching sync.WaitGroup
@@ -74,8 +72,7 @@ func (t *lead[K]) employ(take, work context.Context) error {
 	return nil
 }
 
-// processNextItem takes a key, reconciles it and settles it. It returns false at the end of the
-// term.
+// processNextItem returns false at the end of the term.
 func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool { //nolint:contextcheck // r is the context
 	c := t.controller
 	item, ok := c.queue.Get(take)
@@ -122,7 +119,6 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	return true
 }
 
-// reconcile calls Reconcile with a context of r, and turns a panic into an error with its stack.
 func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -133,7 +129,6 @@ func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
 	return judge(r, result, err) //nolint:contextcheck // a hook may have cancelled ctx
 }
 
-// callReconciling calls the hook and returns the context for the Reconcile.
 func (t *lead[K]) callReconciling(r *running[K]) context.Context {
 	c := t.controller
 	if c.o.Hooks.Controller.Reconciling == nil {
@@ -152,7 +147,6 @@ func (t *lead[K]) callReconciling(r *running[K]) context.Context {
 	return ctx
 }
 
-// callReconciled calls the hooks at the end of a Reconcile.
 func (t *lead[K]) callReconciled(ctx context.Context, r *running[K], end *ending) {
 	c := t.controller
 	hooks := c.o.Hooks.Controller

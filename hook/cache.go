@@ -34,19 +34,19 @@ type InformerState struct {
 	// Scope describes the limits (namespaces, names, selectors) and the form of the objects. It is
 	// empty for all objects in their usual form.
 	Scope string
-	// Phase is the current phase, which began at Since.
+	// Phase began at Since.
 	Phase Phase
 	Since time.Time
 	// Err is the reason of Waiting or Failing, otherwise nil.
 	Err error
 
-	// Lists counts the complete initial lists, including streamed ones, and Watches the watches
-	// that were opened. A second list means that a watch could not be resumed.
+	// Lists counts the complete initial lists, and Watches the watches that were opened. A second
+	// list means that a watch could not be resumed.
 	Lists, Watches int64
 	// Quiet counts the watches that were closed because they sent nothing, not even a bookmark. The
 	// limit is 3 minutes, and 30 seconds before the initial list is complete.
 	Quiet int64
-	// ResourceVersion is the newest version in the store. It is empty if unknown.
+	// ResourceVersion is the newest version in the store, or empty if unknown.
 	ResourceVersion string
 	// Broken names some objects with an error, each with its reason:
 	//
@@ -84,7 +84,6 @@ func (s InformerState) String() string {
 
 // Cache observes package cache.
 type Cache struct {
-	// Started is called when the cache begins to run.
 	Started func(CacheStarted)
 	// Stopped is called when all informers have stopped. A cache runs only once.
 	Stopped func(CacheStopped)
@@ -107,6 +106,6 @@ type CacheStarted struct {
 
 // CacheStopped reports that a cache has stopped.
 type CacheStopped struct {
-	// Of is the same as in CacheStarted.
+	// Of is as in CacheStarted.
 	Of any
 }

@@ -7,30 +7,28 @@ import "time"
 
 // APIRequest describes a request to the API server.
 type APIRequest struct {
-	// Controller is the controller's name. It is empty if the context has no ledger.
+	// Controller is the controller's name, or empty without a ledger in the context.
 	Controller string
 	// Verb is the API verb, such as get, list, create or deletecollection. For a path without a
 	// resource it is the HTTP method in lower case.
-	Verb string
-	// Group, Version, Resource and Subresource come from the path.
+	Verb                                  string
 	Group, Version, Resource, Subresource string
-	// DryRun reports whether the request was a dry run.
-	DryRun bool
+	DryRun                                bool
 	// Status is the HTTP status, or 0 without an answer.
 	Status int
 	// Took is the time until the answer began or the request failed.
 	Took time.Duration
-	// Err is the reason why there is no answer, otherwise nil.
+	// Err is why there is no answer, otherwise nil.
 	Err error
 	// UserAgent is set only for Unattributed.
 	UserAgent string
-	// Unknown is set for a write whose resulting version, or success, is unknown. It is the reason.
+	// Unknown is why the resulting version, or success, of a write is unknown, or empty.
 	Unknown string
 }
 
 // APIAnswer describes an HTTP request to the API server and its result.
 type APIAnswer struct {
-	// Method is the HTTP method, Host the host and port of the API server.
+	// Host is the host and port of the API server.
 	Method, Host string
 	// Watch reports whether the answer is a stream that has only begun.
 	Watch bool
@@ -44,8 +42,8 @@ type APIAnswer struct {
 
 // Client observes package client.
 type Client struct {
-	// Answered is called for each request, also without a ledger, when the answer began or the
-	// request failed. A retry of client-go counts as another request.
+	// Answered is called for each request, when the answer began or the request failed. A retry of
+	// client-go counts as another request.
 	Answered func(APIAnswer)
 	// Requested is called for each request with a ledger in its context: when the answer began, for
 	// a write when the answer was read, or when the request failed.
@@ -63,8 +61,8 @@ type Client struct {
 
 // SkippedApply describes a server-side apply that was not sent.
 type SkippedApply struct {
-	// Controller is the controller's name. It is empty if the context has no ledger.
+	// Controller is the controller's name, or empty without a ledger in the context.
 	Controller string
-	// Group, Version, Resource and Subresource are the parts of the path that was not requested.
+	// These are the parts of the path that was not requested.
 	Group, Version, Resource, Subresource string
 }

@@ -16,15 +16,14 @@ const (
 	Succeeded Outcome = "success"
 	// RequeuedAfter: no error, and a RequeueAfter.
 	RequeuedAfter Outcome = "requeue_after"
-	// Failed: an error. The key is retried with backoff, unless GaveUp of Reconcile is set.
+	// Failed: an error. The key is retried with backoff, unless Reconcile.GaveUp is set.
 	Failed Outcome = "error"
 	// FailedTerminally: an error that is not retried.
 	FailedTerminally Outcome = "terminal_error"
-	// Panicked: a panic. It becomes an error, and the key is retried with backoff, unless GaveUp of
-	// Reconcile is set.
+	// Panicked: a panic, which becomes an error and is retried like Failed.
 	Panicked Outcome = "panic"
-	// Stale: the reconciler returned the error of controller.Stale. This is no failure: the key is
-	// parked until the caches are current again.
+	// Stale: the error of controller.Stale. This is no failure: the key is parked until the caches
+	// are current again.
 	Stale Outcome = "stale"
 	// Interrupted: an error after a stop or a lost Lease cancelled the context. This is no failure:
 	// the key is ready at once for the next worker or leader.
@@ -33,37 +32,30 @@ const (
 
 // Reconcile describes a finished call of a Reconcile function.
 type Reconcile struct {
-	// Controller is the controller's name.
 	Controller string
-	// Took is the duration of the call.
-	Took time.Duration
-	// Outcome is its result.
-	Outcome Outcome
-	// Err is the returned error, if any.
-	Err error
+	Took       time.Duration
+	Outcome    Outcome
+	Err        error
 	// TimedOut reports whether the context ended because of Options.Deadline.
 	TimedOut bool
 	// GaveUp reports that the key is not retried, because it reached Options.MaxAttempts.
 	GaveUp bool
 }
 
-// GaveUp describes a key that is not retried, because it reached MaxAttempts of controller.Options.
+// GaveUp describes a key that reached MaxAttempts of controller.Options.
 type GaveUp struct {
-	// Controller is the controller's name.
 	Controller string
 	// Key is the key as text.
 	Key string
-	// ReconcileID is the reconcileID of the log.
+	// ReconcileID is that of the log.
 	ReconcileID string
 	// Attempts is the number of failures in a row.
 	Attempts int
-	// Err is the last failure.
-	Err error
+	Err      error
 }
 
 // ControllerStarted reports that a controller has started.
 type ControllerStarted struct {
-	// Controller is the controller's name.
 	Controller string
 	// Of is the *controller.Controller. It distinguishes controllers with the same name.
 	Of any
@@ -79,29 +71,26 @@ type ControllerStats struct {
 
 // ControllerStopped reports that a controller has stopped.
 type ControllerStopped struct {
-	// Controller is the controller's name.
 	Controller string
-	// Of is the same as in ControllerStarted.
+	// Of is as in ControllerStarted.
 	Of any
 }
 
 // Awaited reports that a key stopped waiting for its own writes to appear in the cache, or that
 // some cannot be waited for.
 type Awaited struct {
-	// Controller is the controller's name.
 	Controller string
 	// Took is the time for which the key waited.
 	Took time.Duration
 	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool
-	// Doubts describes the writes that the next Reconcile may not see. It is nil if there are none.
+	// Doubts describes the writes that the next Reconcile may not see, or is nil.
 	Doubts error
 }
 
 // Takeover reports the start of a term after a graceful release. The first Reconcile waits until
 // the caches contain the previous leader's writes.
 type Takeover struct {
-	// Controller is the controller's name.
 	Controller string
 	// Took is the duration of the wait.
 	Took time.Duration
@@ -109,17 +98,16 @@ type Takeover struct {
 	Writes int
 	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool
-	// Doubts describes the writes that the Reconciles may not see. It is nil if there are none.
+	// Doubts describes the writes that the Reconciles may not see, or is nil.
 	Doubts error
 }
 
 // Slow describes a Reconcile that has run for longer than SlowAfter of controller.Options.
 type Slow struct {
-	// Controller is the controller's name.
 	Controller string
 	// Key is the key as text.
 	Key string
-	// ReconcileID is the reconcileID of the log.
+	// ReconcileID is that of the log.
 	ReconcileID string
 	// Took is its duration so far.
 	Took time.Duration
@@ -141,12 +129,12 @@ type Controller struct {
 	TookOver func(Takeover)
 	// Reconciling is called before each Reconcile with its context, and returns the context that
 	// the Reconcile gets: one derived from ctx, for example with a tracing span, or nil for ctx.
-	// controller.InfoOf(ctx) returns the key, the reconcile ID, the attempt and the reasons.
+	// controller.InfoOf(ctx) describes the Reconcile.
 	Reconciling func(ctx context.Context, controller string) context.Context
-	// Reconciled is called after each Reconcile, with the context that the Reconcile got and the
-	// final outcome. The worker still holds the key. A request with ctx is refused as too late.
+	// Reconciled is called after each Reconcile, with the context that the Reconcile got. The
+	// worker still holds the key. A request with ctx is refused as too late.
 	Reconciled func(ctx context.Context, r Reconcile)
-	// GaveUp is called after Reconciled if the key reached MaxAttempts of controller.Options.
+	// GaveUp is called after Reconciled if the key reached MaxAttempts.
 	GaveUp func(GaveUp)
 	// Slow is called once for a Reconcile that runs for longer than SlowAfter, on another
 	// goroutine.

@@ -9,19 +9,18 @@
 //		Name: "website", Hooks: hook.Hooks{Controller: slow},
 //	})
 //
-// [Hooks] has all these structs. A manager takes one Hooks and passes it to everything that it
-// runs. A nil struct or a nil function is off and costs a comparison. [Hooks.With] combines several
-// observers. Hooks do not replace the log: packages log the same with and without hooks.
+// A manager takes one [Hooks] and passes it to everything that it runs. A nil struct or a nil
+// function is off and costs a comparison. [Hooks.With] combines several observers. Packages log the
+// same with and without hooks.
 //
 // # Rules for a hook
 //
-//   - It is called synchronously, on the goroutine of the event, and never under a lock of
-//     Setpoint.
-//   - Many goroutines call it at the same time.
+//   - It is called synchronously, on the goroutine of the event, never under a lock of Setpoint, by
+//     many goroutines at the same time.
 //   - It should return quickly: the caller waits.
 //   - It must not change its arguments.
 //   - It must not panic: except in the functions of [Queue], a panic may end the process.
 //
-// Caches, controllers, queues and sources report their start and their end (Started and Stopped,
-// Opened and Closed). At the end, an observer can drop what it has stored about them.
+// Caches, controllers, queues and sources report their start and their end: Started and Stopped,
+// Opened and Closed. At the end, an observer can drop what it has stored about them.
 package hook

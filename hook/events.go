@@ -16,7 +16,7 @@ type Events struct {
 
 // EventSent describes the events that one Event or one patch of it counts.
 type EventSent struct {
-	// Kind is the kind of the object. Type is Normal or Warning. Reason is the event's.
+	// Kind is the object's. Type is Normal or Warning. Reason is the event's.
 	Kind, Type, Reason string
 	// Events is the number of recorded events.
 	Events int
@@ -24,15 +24,14 @@ type EventSent struct {
 
 // EventFailed describes a try that failed.
 type EventFailed struct {
-	// Kind, Type and Reason are as in EventSent.
+	// These are as in EventSent.
 	Kind, Type, Reason string
-	// Err is the error.
-	Err error
+	Err                error
 }
 
 // EventDropped describes events that are not sent.
 type EventDropped struct {
-	// Kind, Type and Reason are as in EventSent. They may be invalid.
+	// These are as in EventSent, but may be invalid.
 	Kind, Type, Reason string
 	// Why is the cause in words.
 	Why string

@@ -8,20 +8,16 @@ import (
 	"reflect"
 )
 
-// Hooks observe a manager and all that it runs. A field that is nil observes nothing, so the zero
-// Hooks observe nothing.
+// Hooks observe a manager and all that it runs. A nil field observes nothing.
 type Hooks struct {
 	// Queue observes the queues of controllers, from Warm on.
-	Queue *Queue
-	// Controller observes Reconciles.
+	Queue      *Queue
 	Controller *Controller
-	// Source observes sources.
-	Source *Source
+	Source     *Source
 	// Cache observes informers.
 	Cache *Cache
 	// Client observes requests, including those for Leases.
-	Client *Client
-	// LeaderElection observes Leases.
+	Client         *Client
 	LeaderElection *LeaderElection
 	// Events observes the recorder of events.
 	Events *Events
@@ -30,8 +26,7 @@ type Hooks struct {
 }
 
 // With returns Hooks that call first h and then other. If a field of both has the same pointer, its
-// hooks are called once. A field that With has combined has a new pointer, so its hooks are not
-// recognized as the same.
+// hooks are called once. A field that With has combined has a new pointer.
 func (h Hooks) With(other Hooks) Hooks {
 	return Hooks{
 		Queue: h.Queue.with(other.Queue), Controller: h.Controller.with(other.Controller),
@@ -150,8 +145,8 @@ func only[T any](a, b *T) (one *T, ok bool) {
 	return nil, false
 }
 
-// both returns a function that calls f and then g, also if f panics: a Queue recovers panics, and g
-// must not miss events then.
+// both calls f and then g, also if f panics: a Queue recovers panics, and g must not miss events
+// then.
 func both[A any](f, g func(A)) func(A) {
 	switch {
 	case f == nil:
@@ -182,7 +177,7 @@ func both3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
 	return func(a A, b B, c C) { defer g(a, b, c); f(a, b, c) }
 }
 
-// chain returns a function that passes the context of f to g.
+// chain passes the context of f to g.
 func chain[A any](f, g func(context.Context, A) context.Context) func(context.Context, A) context.Context {
 	switch {
 	case f == nil:
@@ -201,7 +196,6 @@ func chain[A any](f, g func(context.Context, A) context.Context) func(context.Co
 	}
 }
 
-// before returns a function that changes its argument and calls f.
 func before[A any](f func(A), change func(*A)) func(A) {
 	if f == nil {
 		return nil

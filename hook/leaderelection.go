@@ -28,17 +28,17 @@ type LeaderElection struct {
 	Released func(lease string, err error)
 	// Leader is called when another identity is seen to hold the Lease.
 	Leader func(lease, identity string)
-	// Cold is called when a replica campaigns although some of its controllers are not synced,
-	// after 2 minutes. A manager calls it.
+	// Cold is called by a manager, when a replica campaigns after 2 minutes although some of its
+	// controllers are not synced.
 	Cold func(lease string)
 	// Trouble is called when the Lease cannot be read or written, once for each change of the
-	// error. It is called with nil after the recovery.
+	// error, and with nil after the recovery.
 	Trouble func(lease string, err error)
 }
 
 // LeaseTakeover reports that this process acquired a Lease that another process held.
 type LeaseTakeover struct {
-	// Lease is the name of the Lease, and From the identity of the previous holder.
+	// From is the identity of the previous holder.
 	Lease, From string
 	// Gap is the time without a leader, as seen here: from the last renewal, or the release, to the
 	// acquisition.
@@ -47,13 +47,10 @@ type LeaseTakeover struct {
 
 // LeaseRenewal describes one attempt to renew a Lease that this process holds.
 type LeaseRenewal struct {
-	// Lease is the name of the Lease.
 	Lease string
-	// Took is its duration.
-	Took time.Duration
-	// Slowpath reports whether the renewal took more than one request, because the Lease had
-	// changed and had to be read.
+	Took  time.Duration
+	// Slowpath reports that the Lease had changed, so the renewal took more than one request.
 	Slowpath bool
-	// Err is the reason if the renewal failed, otherwise nil.
+	// Err is why the renewal failed, otherwise nil.
 	Err error
 }

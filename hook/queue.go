@@ -5,9 +5,9 @@ package hook
 
 import "time"
 
-// Queue observes a workqueue. The queue calls a function on the goroutine whose call caused the
-// event, so that caller waits. Two events may be reported in another order than they happened. A
-// panic of a function is recovered, counted and reported to Panicked.
+// Queue observes a workqueue, on the goroutine whose call caused the event. Two events may be
+// reported in another order than they happened. A panic of a function is recovered, counted and
+// reported to Panicked.
 //
 // The seven standard workqueue metrics follow from these events:
 //
@@ -19,7 +19,7 @@ import "time"
 type Queue struct {
 	// Opened is called once, before all other functions, by the queue's constructor or Observe.
 	Opened func(QueueOpened)
-	// Closed is called once, by the first ShutDown or Drain, or by Observe after it. Stats still
+	// Closed is called once, by the first ShutDown or Drain, or by a later Observe. Stats still
 	// works afterwards.
 	Closed func(QueueClosed)
 	// Added is called when keys become ready: after an add or a delay, when a worker settles a key
@@ -27,11 +27,8 @@ type Queue struct {
 	Added func(QueueAdded)
 	// Delayed is called after an add with a delay (AddOptions.After).
 	Delayed func(QueueDelayed)
-	// Taken is called when a worker has taken a key.
-	Taken func(QueueTaken)
-	// Settled is called when a worker has settled a key.
+	Taken   func(QueueTaken)
 	Settled func(QueueSettled)
-	// Dropped is called when the queue drops keys or adds.
 	Dropped func(QueueDropped)
 	// Misused is called when a call violates the queue's contract. The call has no effect.
 	Misused func(QueueMisused)
@@ -54,21 +51,21 @@ type QueueOpened struct {
 
 // QueueStats are the current counts of a queue.
 type QueueStats struct {
-	// The keys in each state: see package workqueue.
+	// See package workqueue.
 	Ready, Waiting, Held, Parked, Paused int
 	// ReadyByClass counts the ready keys by configured class.
 	ReadyByClass map[int]int
 	// ReadyByTenant counts the ready keys by tenant, if the queue has tenants.
 	ReadyByTenant map[string]int
-	// Unfinished is the sum of the times for which the held keys have been held. Longest is the
-	// longest of these times.
+	// Unfinished is the sum of the times for which the held keys have been held, Longest the
+	// longest.
 	Unfinished, Longest time.Duration
 }
 
 // QueueClosed reports that a queue was shut down.
 type QueueClosed struct {
 	Queue string
-	// Of is the same as in QueueOpened.
+	// Of is as in QueueOpened.
 	Of any
 }
 
@@ -86,8 +83,7 @@ type QueueDelayed struct {
 	Delay time.Duration
 }
 
-// QueueTaken reports that a worker took a key, Waited after it became ready. The first delivery is
-// Attempt 1.
+// QueueTaken reports that a worker took a key, Waited after it became ready.
 type QueueTaken struct {
 	Queue   string
 	Class   int
@@ -124,8 +120,8 @@ type QueueSettled struct {
 // QueueDropped reports that Keys keys or adds were dropped.
 type QueueDropped struct {
 	Queue string
-	// Why is the reason: "waiting at shutdown", "parked at shutdown", "paused at shutdown",
-	// "delayed after shutdown", "added after shutdown" or "not equal to itself".
+	// Why is "waiting at shutdown", "parked at shutdown", "paused at shutdown", "delayed after
+	// shutdown", "added after shutdown" or "not equal to itself".
 	Why  string
 	Keys int
 }

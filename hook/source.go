@@ -11,30 +11,28 @@ type Source struct {
 	Started func(SourceRun)
 	// Stopped is called when the source has returned.
 	Stopped func(SourceRun)
-	// Dropped is called for an event that a predicate or a channel drops, and for an event with the
-	// wrong Go type. It is also called for a tick during a poll.
+	// Dropped is called for an event that a predicate or a channel drops, or with the wrong Go
+	// type. It is also called for a tick during a poll.
 	Dropped func(SourceDropped)
 	// HandlerFailed is called when a handler or predicate returns an error or panics. The event is
 	// retried.
 	HandlerFailed func(SourceFailure)
 	// HandlerBlocked is called once for a handler or predicate that does not return for 5 to 10
-	// seconds. Until the handler returns, the source delivers no further event.
+	// seconds. Until then, the source delivers no further event.
 	HandlerBlocked func(SourceBlocked)
-	// PollFailed is called when the poll of a ticker returns an error or panics. The poll is
-	// retried.
+	// PollFailed is called when the poll of a ticker returns an error or panics. It is retried.
 	PollFailed func(SourceFailure)
 }
 
 // SourceRun names a source that a controller runs.
 type SourceRun struct {
-	// Controller is the controller's name. It is empty if no controller runs the source. Source is
-	// the source's name. A controller may have several sources with the same name.
+	// Controller is empty if no controller runs the source. A controller may have several sources
+	// with the same name.
 	Controller, Source string
 }
 
 // SourceDropped describes a dropped event.
 type SourceDropped struct {
-	// Controller and Source are as in SourceRun.
 	Controller, Source string
 	// Reason is the name of the predicate, or another reason in words.
 	Reason string
@@ -42,22 +40,19 @@ type SourceDropped struct {
 
 // SourceFailure describes a failure that is retried.
 type SourceFailure struct {
-	// Controller and Source are as in SourceRun.
 	Controller, Source string
 	// Object is the object's namespace and name, or empty without an object.
 	Object string
-	// Err is the error.
-	Err error
+	Err    error
 }
 
 // SourceBlocked describes a handler or a predicate that blocks.
 type SourceBlocked struct {
-	// Controller and Source are as in SourceRun.
 	Controller, Source string
 	// After is the least time for which it has blocked.
 	After time.Duration
 	// Where is the called function with file and line, and Stack the stack of its goroutine. Both
-	// are empty if the call has ended. While handlers of several sources run, they may be from
-	// another source.
+	// are empty if the call has ended. While handlers of several sources run, they may be another
+	// source's.
 	Where, Stack string
 }

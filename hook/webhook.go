@@ -7,9 +7,7 @@ import "time"
 
 // Webhook observes package webhook.
 type Webhook struct {
-	// Received is called before a request is handled.
 	Received func(WebhookRequest)
-	// Answered is called after each Received, when the request has an answer.
 	Answered func(WebhookAnswer)
 	// Certificate is called when a server certificate or a CA is used for the first time.
 	Certificate func(WebhookCertificate)
@@ -17,9 +15,8 @@ type Webhook struct {
 
 // WebhookRequest describes a request for admission or conversion.
 type WebhookRequest struct {
-	// Path is the path of the URL, which identifies the webhook.
-	Path string
-	// Webhook is the name of the webhook.
+	// Path is that of the URL, which identifies the webhook.
+	Path    string
 	Webhook string
 	// Conversion reports a request for conversion. Otherwise it is for admission.
 	Conversion bool
@@ -33,7 +30,7 @@ type WebhookAnswer struct {
 	Code int
 	// Allowed reports that an admission request was allowed, or that all objects were converted.
 	Allowed bool
-	// Reason is the reason of a rejection, such as Invalid or Forbidden, or empty.
+	// Reason is that of a rejection, such as Invalid or Forbidden, or empty.
 	Reason string
 	// Panicked reports that the function has panicked. Code is 500 then.
 	Panicked bool
@@ -44,7 +41,6 @@ type WebhookAnswer struct {
 // WebhookCertificate describes a certificate that a process manages for its webhooks.
 type WebhookCertificate struct {
 	// CA reports a certificate authority. Otherwise it is the certificate of the server.
-	CA bool
-	// NotBefore and NotAfter are the certificate's.
+	CA                  bool
 	NotBefore, NotAfter time.Time
 }

@@ -31,8 +31,7 @@ func (c *candidate) campaign(ctx context.Context) *holding {
 	return nil
 }
 
-// try reads the Lease and takes it if it is free. Otherwise it follows the Lease. Without success
-// it returns the pause before the next try.
+// try takes the Lease if it is free, else follows it. It returns the pause before the next try.
 func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	lease, err := c.read(ctx)
 	if err != nil {
@@ -57,10 +56,9 @@ func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	return c.follow(ctx, lease, retry)
 }
 
-// follow watches the Lease and takes it when it is free: after a release, or when it has not
-// changed for its duration. It returns when the Lease is ours or must be read again. A retry other
-// than 0 means that the Lease was free but could not be taken: follow then waits that long for a
-// change.
+// follow watches the Lease and takes it when it is free. It returns when the Lease is ours or must
+// be read again. A retry other than 0 means that a free Lease could not be taken: follow then waits
+// that long for a change.
 func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, retry time.Duration) (*holding, time.Duration) {
 	began, wait := time.Now(), c.wait(retry)
 	events, stop, err := c.watch(ctx, lease.ResourceVersion, wait)
@@ -101,7 +99,6 @@ func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, ret
 	}
 }
 
-// wait returns how long to wait for a change of the Lease before the next step.
 func (c *candidate) wait(retry time.Duration) time.Duration {
 	if retry != 0 {
 		return retry
@@ -113,7 +110,6 @@ func (c *candidate) wait(retry time.Duration) time.Duration {
 	return left
 }
 
-// watchEnded returns the pause before the Lease is read and watched again.
 func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 	lasted := time.Since(began) > c.o.RetryPeriod+c.timeout()
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
@@ -129,13 +125,13 @@ func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 	return c.pause(err)
 }
 
-// refused is the number of RetryPeriods for which the Lease is polled after a refused watch.
+// refused is the number of RetryPeriods of polling after a refused watch.
 const refused = 30
 
 func (c *candidate) free() bool { return c.rival.left(c.now().mono) <= 0 }
 
-// take acquires the Lease, if its record is still the one that was seen. Otherwise it returns the
-// pause before the next try.
+// take acquires the Lease, if its record was the last seen, or returns the pause before the next
+// try.
 func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*holding, time.Duration) {
 	// A stop must not hide that the Lease became ours: nothing would release it.
 	ctx, cancel := run.WithGrace(ctx, context.WithoutCancel(ctx), answerLimit)
@@ -170,8 +166,8 @@ const answerLimit = time.Second
 // spread is a random delay, so that replicas do not all write when the Lease expires.
 func (c *candidate) spread() time.Duration { return rand.N(c.o.RetryPeriod/20 + 1) }
 
-// pause is a random time between two tries. It is not shorter than the delay that the API server
-// asks for, up to LeaseDuration.
+// pause is a random time between two tries, at least the delay that the API server asks for, up to
+// LeaseDuration.
 func (c *candidate) pause(err error) time.Duration {
 	pause := c.o.RetryPeriod + rand.N(c.o.RetryPeriod/5+1)
 	return max(pause, min(delayOf(err), c.o.LeaseDuration))

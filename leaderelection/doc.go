@@ -12,8 +12,8 @@
 //		return nil // then the Lease is released
 //	})
 //
-// A manager does this for you (manager.Options.LeaderElection). A program that already runs
-// client-go's elector can keep it: see [Observe].
+// A manager does this for you (manager.Options.LeaderElection). A program can keep client-go's
+// elector: see [Observe].
 //
 //	campaign ──acquired──▶ lead(take, work) ──stop: take ends──▶ lead returns ──▶ release
 //	    ▲                        │
@@ -31,16 +31,15 @@
 //	32 s     Check fails if work still runs               Grace after the loss
 //
 // A term is also lost when a renewal finds that the Lease was deleted, created again or written by
-// another process. A renewal whose answer was lost does not end the term. It costs one Get.
+// another process. A renewal whose answer was lost costs one Get, not the term.
 //
 // A suspended process may notice the loss only after it wakes. Its work then has 3 s to return
 // (LeaseDuration less RetryPeriod and RenewDeadline).
 //
 // # Acquiring a Lease
 //
-// A standby watches the Lease. It takes the Lease after a release, or when the record has not
-// changed for its duration. It takes the Lease with an Update that has the UID and version of that
-// record.
+// A standby watches the Lease, and takes it after a release, or when the record has not changed for
+// its duration. The Update has the UID and version of that record.
 //
 // The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
 // its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
@@ -50,16 +49,15 @@
 //	it has our identity, but not a renewTime of ours     another process holds it
 //	it does not exist, and this process never saw it     it is created at once
 //
-// A standby without the permission to watch logs this. It polls every RetryPeriod and up to a fifth
+// A standby without the permission to watch logs this, polls every RetryPeriod and up to a fifth
 // more, and takes over that much later.
 //
 // # Handover
 //
 // A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
-// The next holder removes the annotation and passes the writes to its own term
-// ([term.Term.Inherited]). The first Reconciles then wait until the caches show these writes. If
-// that term is released within a minute, it passes the inherited writes on. After a crash, or a
-// release by another elector, the last writes are unknown.
+// The next holder moves them to its own term ([term.Term.Inherited]), whose first Reconciles wait
+// until the caches show them. If that term is released within a minute, it passes them on. After a
+// crash, or a release by another elector, the last writes are unknown.
 //
 // # Guarantees
 //
@@ -70,29 +68,28 @@
 //   - L3: A Lease is released only after lead has returned. Until then it is renewed.
 //   - L4: A release never frees the Lease of another process.
 //   - L5: A lost term does not end the process if lead returns before the Lease expires. Otherwise
-//     Run returns an error, and the process should exit. With [Options].Stay, Run waits instead and
-//     does not campaign. [Elector.Check] fails Grace after the loss in both cases.
+//     Run returns an error, and the process should exit. With [Options].Stay, Run waits instead. In
+//     both cases [Elector.Check] fails Grace after the loss.
 //   - L6: A takeover after a release takes one watch event and one write. After a crash it takes
 //     LeaseDuration from the last renewal, and up to a twentieth of RetryPeriod at random. The
 //     leader makes one request per RetryPeriod, and a standby none while it watches.
 //   - L7: Replicas with client-go's elector can share the Lease, so you can migrate one replica at
-//     a time. RetryPeriod must then be at least 1 s, because client-go compares renewals by the
-//     second. A term ends when the holder changes.
+//     a time. RetryPeriod must be at least 1 s, because client-go compares renewals by the second.
 //   - L9 (with packages client and controller): The first Reconcile of a term never starts on a
 //     cache older than the in-scope writes of a term that was released gracefully. Only the last
 //     release counts.
 //
-// With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. The elector acquires
-// and polls as client-go does, but leaves alone the record of another process with our identity.
+// With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. It acquires and polls
+// as client-go does, but leaves alone the record of another process with our identity.
 //
 // # Permissions
 //
-// The elector creates its Lease, and gets, updates and watches it. If a permission or the namespace
-// is missing, the elector logs this once and tries again.
+// The elector creates, gets, updates and watches its Lease. If a permission or the namespace is
+// missing, the elector logs this once and tries again.
 //
 // # Concurrency
 //
-// [Elector.Run] starts a goroutine for each term, which calls lead. Run joins it, unless lead does
+// [Elector.Run] starts a goroutine for each term, which calls lead, and joins it, unless lead does
 // not return in time. Run's goroutine calls the hooks, so a slow hook delays the next renewal. With
 // [Observe], client-go's elector calls the hooks, and a timer may call Lost.
 package leaderelection

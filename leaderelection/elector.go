@@ -27,10 +27,8 @@ type Elector struct {
 }
 
 // New makes an elector. It starts nothing and makes no request. With Options.Config, cfg may be
-// nil.
-// The elector's requests ignore the rate limit of the configuration. They time out after half of
-// RenewDeadline, at least 1 s, so one that hangs does not cost the term. The error names an invalid
-// option or part of the configuration.
+// nil. The elector ignores cfg's rate limit. Its requests time out after half of RenewDeadline, at
+// least 1 s, so one that hangs does not cost the term. The error names what is invalid.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	field := "leaderelection.New"
 	if o.Config != nil {
@@ -50,7 +48,6 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 	return e, nil
 }
 
-// ownConfig returns a copy of cfg for the elector's requests.
 func ownConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.UserAgent == "" {
@@ -86,13 +83,13 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 }
 
 // Run campaigns until ctx is done, and calls lead in each term. When lead returns, Run returns its
-// result, except after a lost term without an error: then Run campaigns again. Errors because
-// lead's contexts ended, or because the fence refused a request of a lost term, do not count. Run
-// logs to the logger of ctx, else to slog.Default.
+// result. After a lost term without an error, Run campaigns again. Errors because lead's contexts
+// ended, or because the fence refused a request of a lost term, do not count. Run logs to the
+// logger of ctx, else to slog.Default.
 //
-// If lead still runs when the Lease of a lost term expires, Run waits if [Options].Stay is set.
-// Otherwise it returns an error, and the process should exit. Further calls of Run then fail until
-// lead has returned.
+// If lead still runs when the Lease of a lost term expires, Run waits with [Options].Stay.
+// Otherwise it returns an error, and the process should exit. Further calls fail until lead has
+// returned.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
 	ctx = term.Without(ctx) // the elector's own requests are not fenced
@@ -130,7 +127,7 @@ func (e *Elector) Identity() string { return e.o.Identity }
 func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }
 
 // Check returns an error if work still runs [Options].Grace after its term was lost: this process
-// must be replaced. It returns nil on a standby and before Run. It makes no request, so it suits a
-// liveness probe, and ignores its argument, which may be nil. With Name and Check, the Elector is a
-// healthz.HealthChecker of k8s.io/apiserver. Check is safe for concurrent use.
+// must be replaced. It makes no request and ignores its argument, which may be nil. With Name and
+// Check, the Elector is a healthz.HealthChecker of k8s.io/apiserver. Check is safe for concurrent
+// use.
 func (e *Elector) Check(*http.Request) error { return e.current.Load().check() }

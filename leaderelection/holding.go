@@ -25,7 +25,7 @@ type campaigner struct {
 	leases
 	now     clock
 	stamper stamper
-	current atomic.Pointer[tenure] // the last one, or nil
+	current atomic.Pointer[tenure]
 }
 
 // candidate is an elector in one Run. Only Run's goroutine uses it.
@@ -37,16 +37,15 @@ type candidate struct {
 	authors authors
 
 	from  string        // the last holder other than this process, or empty
-	heard time.Duration // when its Lease was last seen to change, by the candidate's clock
+	heard time.Duration // when its Lease was last seen to change
 
 	left       *term.Handover // from the last holder, or nil
 	leader     string         // as last reported
 	trouble    string         // as last logged
 	watchAgain time.Time      // not before, after a refused watch
-	polls      bool           // the log has that the Lease is polled
+	polls      bool           // logged that the Lease is polled
 }
 
-// see records the current Lease and reports whether it changed.
 func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	now := c.now().mono
 	changed = c.rival.see(lease, c.authors.mine(lease), now)
@@ -93,7 +92,6 @@ func (c *candidate) inherit(l *coordinationv1.Lease) {
 	c.left = left
 }
 
-// tookOver reports the previous holder of an acquired Lease.
 func (c *candidate) tookOver() {
 	if c.from != "" {
 		c.o.Hooks.TookOver(hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
@@ -125,12 +123,12 @@ var errTaken = errors.New("this process does not hold the lease any more")
 type holding struct {
 	lease   *coordinationv1.Lease // as last answered or read
 	won     moment                // when the acquisition was sent
-	slow    bool                  // the last write took more than one request
+	slow    bool                  // more than one request for the last write
 	*tenure                       // nil before the term begins
 }
 
-// term runs one term and releases the Lease. It reports whether the term was lost. For a lost term,
-// a nil error means that lead has returned in time.
+// term runs one term and releases the Lease. For a lost term, a nil error means that lead has
+// returned in time.
 func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool, err error) {
 	if ctx.Err() != nil { // stopped during the acquisition
 		c.release(ctx, h)
@@ -233,7 +231,6 @@ func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Durat
 	return max(pause, min(delayOf(err), h.left()/2))
 }
 
-// renew renews the Lease. It returns when the write was sent.
 func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err error) {
 	return c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 		return held(l, c.o.Identity, c.o.LeaseDuration, at)
@@ -244,7 +241,7 @@ func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err err
 const maxConflicts = 5
 
 // overwrite updates the record that is known to be ours. After a conflict, it reads the Lease and
-// continues if the Lease is ours, else it returns errTaken. sent is when the write was sent.
+// continues if it is ours, else returns errTaken. sent is when the write was sent.
 func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coordinationv1.Lease, time.Time) *coordinationv1.Lease) (sent moment, err error) {
 	h.slow = false
 	for range maxConflicts {
@@ -283,10 +280,10 @@ func (c *candidate) ours(h *holding, found *coordinationv1.Lease) bool {
 	return found != nil && found.UID == h.lease.UID && c.authors.mine(found)
 }
 
-// releaseLimit is how long a release is tried, less than a manager waits on a stop.
+// releaseLimit is less than a manager waits on a stop.
 const releaseLimit = 2 * time.Second
 
-// release releases the Lease if it is still ours, so that others need not wait until it expires.
+// release releases the Lease if it is still ours.
 func (c *candidate) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
@@ -311,13 +308,12 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	c.o.Hooks.Released(c.o.Lease, err)
 }
 
-// notStored reports whether the API server refused the content, for example because of the size of
-// the annotations or an admission plugin.
+// notStored reports whether the API server refused the content, such as the size of the
+// annotations.
 func notStored(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// givenUp returns the Lease as this process releases it.
 func (c *candidate) givenUp(h *holding, l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 	l = givenUp(l, at)
 	switch {

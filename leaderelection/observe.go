@@ -21,14 +21,13 @@ import (
 )
 
 // ObserveOptions configures Observe. Set the durations of the host's elector (client-go's
-// LeaderElectionConfig or component-base's LeaderElectionConfiguration). The defaults are theirs.
+// LeaderElectionConfig or component-base's LeaderElectionConfiguration), whose defaults these are.
 // An elector with a shorter LeaseDuration cannot acquire the Lease.
 type ObserveOptions struct {
 	// LeaseDuration is how long the Lease is held after its last renewal. Default: 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long the host tries to renew before it gives up. The term is lost
-	// RetryPeriod and RenewDeadline after the last successful renewal was sent. In the rest of
-	// LeaseDuration, the work must stop. Default: 10 s.
+	// RetryPeriod and RenewDeadline after the last successful renewal was sent. Default: 10 s.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals. Default: 2 s.
 	RetryPeriod time.Duration
@@ -38,7 +37,6 @@ type ObserveOptions struct {
 	Hooks *hook.LeaderElection
 }
 
-// options returns the options of an elector with the same durations.
 func (o ObserveOptions) options() Options {
 	return Options{
 		Lease: "host", Namespace: "host", Identity: "host", Grace: o.Grace, Hooks: o.Hooks,
@@ -57,12 +55,12 @@ func (o ObserveOptions) Validate() error {
 	return errors.New(strings.ReplaceAll(err.Error(), "leaderelection.Options.", "leaderelection.ObserveOptions."))
 }
 
-// HostLock is the part of client-go's resourcelock.Interface that Observe reads. This package does
-// not import resourcelock, because that imports the clients of all kinds.
+// HostLock is the part of client-go's resourcelock.Interface that Observe reads. Package
+// resourcelock imports the clients of all kinds, so this package does not import it.
 type HostLock interface {
 	// Identity returns the holderIdentity of this process.
 	Identity() string
-	// Describe returns the namespace and the name of the Lease, with a slash between them.
+	// Describe returns NAMESPACE/NAME of the Lease.
 	Describe() string
 }
 
@@ -82,8 +80,8 @@ type HostLock interface {
 //
 // resourcelock.New and resourcelock.NewFromKubeconfig return such a *resourcelock.LeaseLock.
 //
-// The wrapper makes no request of its own. The elector acquires the Lease as usual. The term counts
-// from the start of the last Create or Update that succeeded, and ends as follows:
+// The wrapper makes no request of its own. The term counts from the start of the last Create or
+// Update that succeeded, and ends as follows:
 //
 //   - It is lost RetryPeriod and RenewDeadline after that start. (client-go counts from the
 //     answer.) It is also lost when the Lease is deleted, created again or held by another process.
@@ -93,8 +91,7 @@ type HostLock interface {
 //   - A Lease of another process is not released.
 //   - A release stores the last writes on the Lease, for the next term.
 //
-// The [term.Token] has the UID of the Lease and its version at the acquisition. The error names an
-// option, a lock without an identity, or a missing client.
+// The error names an option, a lock without an identity, or a missing client.
 func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOptions) (*Observed, error) {
 	if lock == nil {
 		return nil, errors.New("leaderelection.Observe: the lock is nil; resourcelock.New makes one")
@@ -120,17 +117,17 @@ func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOpt
 // Observed is the client of a host's LeaseLock, and makes terms. Only the elector's lock uses the
 // client. The other methods are safe for concurrent use.
 type Observed struct {
-	o       Options // of an elector with the same durations
-	name    string  // the Lease, as the lock describes it
+	o       Options
+	name    string // the Lease, as the lock describes it
 	client  coordinationclient.LeasesGetter
 	now     clock
 	stamper stamper
-	current atomic.Pointer[tenure] // the last one, or nil
+	current atomic.Pointer[tenure]
 
 	// Only the elector's goroutine uses these.
 	authors authors
 	rival   rival                 // with our identity, which client-go would take for itself
-	last    *coordinationv1.Lease // the last answer; never changed
+	last    *coordinationv1.Lease // never changed
 	left    *term.Handover        // from the last holder, or nil
 	ours    bool                  // this process holds the record as last read or written
 	read    bool                  // since the last write
@@ -139,7 +136,7 @@ type Observed struct {
 
 var _ coordinationclient.LeasesGetter = (*Observed)(nil)
 
-// String returns the namespace and the name of the Lease.
+// String returns NAMESPACE/NAME of the Lease.
 func (o *Observed) String() string { return o.name }
 
 // Name returns the name of the Check, such as "leader-election-operator".
@@ -149,9 +146,9 @@ func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 func (o *Observed) Check(*http.Request) error { return o.current.Load().check() }
 
 // Lead calls lead in the current term: see type [Lead]. Call it from OnStartedLeading with its
-// context, from one goroutine or several. When lead returns, Lead returns its result, nil after a
-// stop, or an [ErrLost] after a lost term. RunOrDie may return before Lead, after a loss or without
-// a release. A host that exits then should wait for Lead.
+// context, from one goroutine or several. Lead returns lead's result, nil after a stop, or an
+// [ErrLost] after a lost term. RunOrDie may return before Lead, after a loss or without a release.
+// A host that exits then should wait for Lead.
 func (o *Observed) Lead(ctx context.Context, lead Lead) error {
 	t := o.current.Load()
 	if t != nil {

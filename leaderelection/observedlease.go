@@ -25,7 +25,7 @@ type observedLease struct {
 	o *Observed
 }
 
-// Get implements coordinationclient.LeaseInterface. The Lease that it reads may end the term.
+// Get may end the term, by the Lease that it reads.
 func (l observedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := l.LeaseInterface.Get(term.Without(ctx), name, o)
 	switch {
@@ -48,10 +48,9 @@ func (l observedLease) Create(ctx context.Context, lease *coordinationv1.Lease, 
 	})
 }
 
-// Update implements coordinationclient.LeaseInterface. It fails if the update would renew a lost
-// term, release the Lease of another process, or release a Lease under which work goes on. Like
-// Create, it fails for a duration below ObserveOptions.LeaseDuration. A release adds the last
-// writes, and an acquisition removes them.
+// Update fails if it would renew a lost term, release the Lease of another process, or release a
+// Lease under which work goes on. Like Create, it fails for a duration below
+// ObserveOptions.LeaseDuration. A release adds the last writes, and an acquisition removes them.
 func (l observedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	update := func(ctx context.Context) (*coordinationv1.Lease, error) {
 		lease := l.o.stamped(lease.DeepCopy())
@@ -91,7 +90,6 @@ func (o *Observed) saw(l *coordinationv1.Lease) {
 	}
 }
 
-// hold makes a request that acquires or renews the Lease.
 func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	if d := durationOf(l); d < o.o.LeaseDuration.Truncate(time.Second) {
 		return nil, fmt.Errorf("the Lease %s: the elector's LeaseDuration (%s) is shorter than ObserveOptions.LeaseDuration (%s), "+
@@ -154,7 +152,6 @@ func (o *Observed) namesake() error {
 	return fmt.Errorf("another process holds it under the identity of this process, %q; waiting until it expires", o.o.Identity)
 }
 
-// begin makes the term of an acquisition.
 func (o *Observed) begin(sent moment) {
 	token := term.Token{Lease: o.last.UID, ResourceVersion: o.last.ResourceVersion, Holder: o.o.Identity}
 	left := o.left
@@ -167,7 +164,6 @@ func (o *Observed) begin(sent moment) {
 	o.o.Hooks.Acquired(o.o.Lease)
 }
 
-// release releases the Lease if it is ours and no work runs under it.
 func (o *Observed) release(ctx context.Context, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	if !o.ours {
 		return nil, fmt.Errorf("this process does not hold the Lease %s, so it does not release it", o)
@@ -190,7 +186,6 @@ func (o *Observed) release(ctx context.Context, write func(context.Context) (*co
 	return written, err
 }
 
-// stamped adds the last writes of the term to a release, and removes the writes of earlier terms.
 func (o *Observed) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	t := o.current.Load()
 	if holderOf(l) != "" || t == nil || l.Spec.RenewTime == nil {

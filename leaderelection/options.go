@@ -25,24 +25,24 @@ import (
 type Options struct {
 	// Config is for the requests for the Lease: of another cluster, or with other credentials. All
 	// replicas must use the same Lease in the same cluster. The fence checks the writes to every
-	// cluster: the term decides, not the API server. Errors about the Lease name the cluster.
-	// Default: the configuration that New gets, or the manager's.
+	// cluster. Errors about the Lease name its cluster. Default: the configuration that New gets,
+	// or the manager's.
 	Config *rest.Config
-	// Lease is the name of the Lease. The elector creates it if it does not exist.
+	// Lease is the name of the Lease, which the elector creates if it does not exist.
 	Lease string
-	// Namespace is the namespace of the Lease. Default: the namespace of the pod.
+	// Namespace is that of the Lease. Default: the namespace of the pod.
 	Namespace string
-	// Identity is the holderIdentity of this process, at most 512 bytes. It must be unique: do not
-	// reuse it in another process or after a restart. Default: the host name and a UUID.
+	// Identity is the holderIdentity of this process, at most 512 bytes. Do not reuse it in another
+	// process or after a restart. Default: the host name and a UUID.
 	Identity string
 	// LeaseDuration is how long a Lease is held after its last renewal. After a crash, there is no
 	// leader for this time. A rival's Lease with a shorter duration is respected for this long,
-	// too. LeaseDuration must be in whole seconds. Default: 15 s.
+	// too. It must be in whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long the holder tries to renew before the term is lost. The first try is
-	// one RetryPeriod after the last successful renewal. RetryPeriod and RenewDeadline together
-	// must be shorter than LeaseDuration, because the work must stop in the remaining time.
-	// Default: two thirds of LeaseDuration.
+	// one RetryPeriod after the last successful renewal. The sum of both must be less than
+	// LeaseDuration, because the work must stop in the remaining time. Default: two thirds of
+	// LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals, and between two reads of a Lease that cannot
 	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of
@@ -82,7 +82,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// silent returns hooks that do nothing.
 func silent() *hook.LeaderElection {
 	lease, both := func(string) {}, func(string, error) {}
 	return &hook.LeaderElection{
@@ -131,8 +130,7 @@ func (o Options) Validate() error {
 // maxIdentity is longer than the longest host name with a UUID, and fits into annotations.
 const maxIdentity = 512
 
-// validateTimes checks the durations. It reports only the first wrong one, because the defaults of
-// the others depend on it.
+// validateTimes reports only the first wrong duration: the defaults of the others depend on it.
 func (o Options) validateTimes() error {
 	var errs []error
 	wrong := func(format string, args ...any) {

@@ -35,8 +35,7 @@ func released(l *coordinationv1.Lease) bool {
 	return holderOf(l) == "" && durationOf(l) == releaseDuration
 }
 
-// held returns a copy of a Lease with a holder and a duration. The version stays, so the API server
-// refuses the write if the Lease has changed.
+// held keeps the version, so the API server refuses the write if the Lease has changed.
 func held(l *coordinationv1.Lease, by string, d time.Duration, at time.Time) *coordinationv1.Lease {
 	l = l.DeepCopy()
 	seconds, renewed := int32(d/time.Second), metav1.NewMicroTime(at) //nolint:gosec // see Validate
@@ -44,7 +43,6 @@ func held(l *coordinationv1.Lease, by string, d time.Duration, at time.Time) *co
 	return l
 }
 
-// acquired returns the Lease as its new holder writes it.
 func acquired(l *coordinationv1.Lease, by string, d time.Duration, at time.Time) *coordinationv1.Lease {
 	before, transitions := holderOf(l), int32(0)
 	if n := l.Spec.LeaseTransitions; n != nil && *n >= 0 && *n < math.MaxInt32 {
@@ -58,7 +56,6 @@ func acquired(l *coordinationv1.Lease, by string, d time.Duration, at time.Time)
 	return l
 }
 
-// givenUp returns the Lease as a release writes it.
 func givenUp(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 	l = held(l, "", releaseDuration, at)
 	l.Spec.AcquireTime = l.Spec.RenewTime.DeepCopy()
@@ -69,8 +66,8 @@ func givenUp(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 // monotonic clock counts: a wall clock that is set, or a machine that sleeps, never shortens the
 // wait.
 type rival struct {
-	// least is the minimum wait. Its holder still trusts a Lease whose duration was shortened by
-	// hand.
+	// least is the minimum wait: the holder of a Lease whose duration was shortened by hand still
+	// trusts it.
 	least time.Duration
 	seen  version
 	// until is when the last record with a holder expires. It stays if the record is deleted, or
@@ -78,7 +75,6 @@ type rival struct {
 	until time.Duration
 }
 
-// version is one state of one Lease.
 type version struct {
 	uid      types.UID
 	revision string
@@ -91,8 +87,8 @@ func versionOf(l *coordinationv1.Lease) version {
 	return version{l.UID, l.ResourceVersion}
 }
 
-// see records the Lease as found at now, or nil. It reports whether the Lease changed. A record of
-// our own does not change the wait, even if it was put back by hand over a rival's.
+// see records the Lease as found at now, or nil. A record of our own does not change the wait, even
+// if it was put back by hand over a rival's.
 func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := versionOf(l)
 	changed, r.seen = v != r.seen, v
@@ -116,10 +112,8 @@ type authors struct {
 	times    []time.Time // of the last answered write and those after it
 }
 
-// maxUnanswered limits the remembered writes.
 const maxUnanswered = 64
 
-// wrote records a write that is about to be sent.
 func (a *authors) wrote(at time.Time) {
 	a.times = append(a.times, at)
 	a.times = a.times[max(0, len(a.times)-maxUnanswered):]
@@ -134,7 +128,6 @@ func (a *authors) refused(at time.Time) {
 	a.times = slices.DeleteFunc(a.times, at.Equal)
 }
 
-// mine reports whether this process wrote a record.
 func (a *authors) mine(l *coordinationv1.Lease) bool {
 	return l != nil && holderOf(l) == a.identity && l.Spec.RenewTime != nil && slices.ContainsFunc(a.times, l.Spec.RenewTime.Time.Equal)
 }

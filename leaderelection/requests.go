@@ -22,15 +22,13 @@ import (
 
 const resource = "leases"
 
-// leases makes the requests for one Lease.
 type leases struct {
 	o    Options
 	rest rest.Interface
 
-	elsewhere string // the API server of Options.Config, which errors name
+	elsewhere string // the API server of Options.Config, for errors
 }
 
-// String returns the namespace and name of the Lease.
 func (e *leases) String() string { return e.o.Namespace + "/" + e.o.Lease }
 
 func (e *leases) timeout() time.Duration { return max(time.Second, e.o.RenewDeadline/2) }
@@ -53,8 +51,7 @@ func (e *leases) isOurs(l *coordinationv1.Lease) bool {
 	return l.Namespace == e.o.Namespace && l.Name == e.o.Lease
 }
 
-// stored returns an answer if it has what was sent. An admission webhook may have made another
-// process the holder.
+// stored checks an answer: an admission webhook may have made another process the holder.
 func (e *leases) stored(sent, got *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	switch {
 	case err != nil:
@@ -67,7 +64,6 @@ func (e *leases) stored(sent, got *coordinationv1.Lease, err error) (*coordinati
 		"look for an admission webhook that changes Leases", e)
 }
 
-// read returns the Lease, or nil if there is none.
 func (e *leases) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Get().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease))
 	if apierrors.IsNotFound(err) {
@@ -81,14 +77,13 @@ func (e *leases) create(ctx context.Context, l *coordinationv1.Lease) (*coordina
 	return e.stored(l, lease, e.explained("create", err))
 }
 
-// update writes the Lease if it still has the UID and version of l.
 func (e *leases) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	lease, err := e.do(ctx, e.rest.Put().Namespace(e.o.Namespace).Resource(resource).Name(e.o.Lease).Body(l))
 	return e.stored(l, lease, e.explained("update", err))
 }
 
-// watch watches the Lease from a version. It waits for the answer until limit or the timeout. A
-// rule with the name of the Lease in its resourceNames permits it. Call stop.
+// watch waits for the answer until limit or the timeout. A rule with the Lease in its resourceNames
+// permits it. Call stop.
 func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (events <-chan watch.Event, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	limit = min(limit, e.timeout())
@@ -115,7 +110,6 @@ func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (
 	return stream.ResultChan(), stop, nil
 }
 
-// watchLimit is the timeout of a watch.
 const watchLimit = 5 * time.Minute
 
 // leaseOf returns the Lease after an event of the watch, or nil if it was deleted.
@@ -140,7 +134,6 @@ func delayOf(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// explained returns remedied, with the API server of Options.Config.
 func (e *leases) explained(verb string, err error) error {
 	err = e.remedied(verb, err)
 	if err == nil || e.elsewhere == "" {
@@ -149,8 +142,7 @@ func (e *leases) explained(verb string, err error) error {
 	return fmt.Errorf("the API server of the Lease, %s: %w", e.elsewhere, err)
 }
 
-// remedied replaces the message of an error by its remedy, if the remedy is outside of this
-// process.
+// remedied replaces the message of an error by its remedy, if that is outside of this process.
 func (e *leases) remedied(verb string, err error) error {
 	says := ""
 	switch o := &e.o; {
@@ -173,5 +165,4 @@ func (e *leases) remedied(verb string, err error) error {
 	return &told
 }
 
-// refusal matches the API server's message about a missing permission.
 var refusal = regexp.MustCompile(`User ("[^"]*") cannot \w+ resource`)

@@ -23,18 +23,16 @@ import (
 // of at most 16 KiB. Older writes are only counted. The next elector of this module removes it.
 //
 // All readers of the Lease can read it. Resources, versions, effects, the time and the number of
-// objects are clear text. Namespaces, names, UIDs and labels are salted hashes
-// ([ledger.Write.Hashed]). It contains the salts, so a reader can confirm a guessed name.
+// objects are clear text. Namespaces, names, UIDs and labels are hashes ([ledger.Write.Hashed]).
+// The salts are in it, too, so a reader can confirm a guessed name.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
-// clearAnnotation is the annotation of earlier versions, with names in clear text. It is only
-// removed.
+// clearAnnotation is that of earlier versions, with names in clear text. It is only removed.
 const clearAnnotation = "setpoint.dev/written"
 
-// maxStamp limits the annotation, in bytes.
+// maxStamp is in bytes.
 const maxStamp = 16 << 10
 
-// stamp is the content of the annotation.
 type stamp struct {
 	Holder string `json:"holder"`
 	// Released is the renewTime of the release. The Lease has another one if the annotation
@@ -46,7 +44,6 @@ type stamp struct {
 	Writes    []stampedWrite `json:"writes,omitempty"`
 }
 
-// stampedWrite has short names, because there are many.
 type stampedWrite struct {
 	Resource    int                `json:"r,omitempty"`  // index in Resources
 	Salt        int                `json:"s,omitempty"`  // index in Salts
@@ -60,18 +57,17 @@ type stampedWrite struct {
 	Host        string             `json:"h,omitempty"` // empty: as the Lease
 }
 
-// stamper reads and writes the annotation. host is the API server of the Lease, as in a ledger.
+// host is the API server of the Lease, as in a ledger.
 type stamper struct{ identity, host string }
 
-// unstamped removes the annotation.
 func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	delete(l.Annotations, WrittenAnnotation)
 	delete(l.Annotations, clearAnnotation)
 	return l
 }
 
-// stamped adds the last writes of a term to a Lease. The oldest writes that do not fit count as
-// unknown. They are the most likely to be in every cache.
+// stamped adds the last writes of a term to a Lease. The oldest that do not fit count as unknown:
+// they are the most likely to be in every cache.
 func (m stamper) stamped(l *coordinationv1.Lease, writes []ledger.Write, unknown int, at time.Time) *coordinationv1.Lease {
 	l = unstamped(l)
 	if len(writes) == 0 && unknown == 0 {
@@ -117,7 +113,6 @@ func (m stamper) stampOf(writes []ledger.Write, salt ledger.Salt, unknown int, a
 	return s
 }
 
-// placeIn returns the index of an element in a list, which it appends if it is missing.
 func placeIn[E comparable](list *[]E, e E) int {
 	i := slices.Index(*list, e)
 	if i < 0 {
@@ -126,8 +121,7 @@ func placeIn[E comparable](list *[]E, e E) int {
 	return i
 }
 
-// inheritance returns the handover in a released Lease. It returns nil if there is none, or if it
-// is from an earlier release.
+// inheritance returns the handover in a released Lease, or nil if there is none from this release.
 func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !released(l) || l.Spec.RenewTime == nil {

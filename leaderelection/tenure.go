@@ -29,21 +29,19 @@ var (
 	errNoLease  = errors.New("Lead was called while the process does not hold the Lease; call it in OnStartedLeading, with its context")
 )
 
-// tenure is one term, from the acquisition until no work runs under it. Our elector or the lock of
-// a host's elector drives it.
+// tenure is one term, from the acquisition until no work runs under it.
 type tenure struct {
 	o     *Options
-	name  string // of the Lease, in messages
+	name  string // of the Lease
 	now   clock
 	term  *term.Term
 	timer *time.Timer // for the loss of the term, then for the end of its trust
-	// lost is called once when the term is lost, unless its work and the host's elector have
-	// stopped.
+	// called once when the term is lost, unless its work and the host's elector have stopped
 	lost func()
 
 	mu    sync.Mutex // guards what follows
 	trust trust
-	leads []*leadership     // that have not returned
+	leads []*leadership     // not returned yet
 	runs  []<-chan struct{} // of a host's elector: all are closed when it has returned
 }
 
@@ -52,7 +50,6 @@ type leadership struct {
 	returned   chan struct{}
 }
 
-// begin makes the term of an acquisition. left is the handover of the last holder, or nil.
 func (t *tenure) begin(token term.Token, sent moment, left *term.Handover) *tenure {
 	t.term = term.New(token, sent.time, t.o.fence())
 	if left != nil {
@@ -78,7 +75,7 @@ func (t *tenure) renew(sent moment) bool {
 	return !t.expire()
 }
 
-// expire loses the term if the last renewal is too old, and reports whether the term is lost.
+// expire loses the term if the last renewal is too old, and reports whether it is lost.
 func (t *tenure) expire() bool { return t.lose(false) }
 
 // taken loses the term because the Lease is not ours any more. Its trust ends at once.
@@ -137,8 +134,7 @@ func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	return err
 }
 
-// enter records a call of lead. It reports false if the term is not held, with an error if the
-// caller made a mistake.
+// enter records a call of lead. It reports false if the term is not held.
 func (t *tenure) enter(l *leadership) (held bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,20 +196,17 @@ func (t *tenure) join(ctx context.Context, l *leadership) error {
 	}
 }
 
-// end ends the trust: no work runs under the term any more, or another process may lead.
 func (t *tenure) end(cause error) {
 	t.timer.Stop()
 	t.term.End(cause)
 }
 
-// left is the time until the term is lost.
 func (t *tenure) left() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.trust.left(t.now())
 }
 
-// patience is the time for the work of a lost term to stop.
 func (t *tenure) patience() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,8 +232,7 @@ func (t *tenure) renews() (yes bool, err error) {
 	return false, t.goesOnLocked()
 }
 
-// goesOnLocked returns an error while work under the term, or the run of the host's elector, goes
-// on.
+// goesOnLocked returns an error while work under the term, or the host's elector, goes on.
 func (t *tenure) goesOnLocked() error {
 	if len(t.leads) > 0 {
 		return fmt.Errorf("%w, and the work under it has not stopped", ErrLost)
@@ -278,7 +270,6 @@ func newClock(wall func() time.Time) clock {
 
 func wallTime() time.Time { return time.Now().Round(0) }
 
-// moment is when a request was sent.
 type moment struct {
 	time time.Time
 	by   instant
@@ -305,7 +296,7 @@ type trust struct {
 	// are refused (fence) and a rival may lead (lease).
 	lasts, fence, lease time.Duration
 
-	sent   instant // the last successful renewal
+	sent   instant // of the last successful renewal
 	lostAt instant // when the process noticed the loss
 	state  state
 }
@@ -335,8 +326,8 @@ func (t *trust) lose(now instant) {
 
 func (t *trust) over(now instant) bool { return t.since(now) >= t.fence }
 
-// renew records a renewal. It reports false if the term is lost or the answer came too late. It
-// does not record the loss: lost does, and its caller also cancels the work.
+// renew reports false if the term is lost or the answer came too late. It does not record the loss:
+// lost does, and its caller also cancels the work.
 func (t *trust) renew(sent, now instant) bool {
 	if t.state != isHeld || t.since(now) >= t.lasts {
 		return false

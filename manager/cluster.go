@@ -23,12 +23,12 @@ import (
 //
 // A controller may watch, read and write several clusters:
 //
-//   - Sources and handles of a cluster's cache count for the controller like all others: for Ready,
-//     the health checks, Idle and Reads. If a cluster cannot be reached, the others continue.
+//   - Its sources and handles count for the controller like all others: for Ready, the health
+//     checks, Idle and Reads. If a cluster cannot be reached, the others continue.
 //   - A write to any cluster passes the fence under the manager's term. The key's next Reconcile
 //     waits until the caches of that cluster show the write.
 //   - Log lines and errors of its cache, and check results, name the cluster. Errors of its client
-//     are the API server's, which do not. Metrics of informers have the sums over all clusters.
+//     do not. Metrics of informers have the sums over all clusters.
 //
 // Two clusters may have objects of the same name. If a controller must not reconcile both as one
 // key, use [github.com/setpoint-dev/setpoint/handler.ClusterKey].
@@ -39,7 +39,6 @@ type Cluster struct {
 	running *phase // its cache
 }
 
-// clusters are the further clusters of a manager.
 type clusters struct {
 	launcher[*Cluster]
 
@@ -48,15 +47,14 @@ type clusters struct {
 }
 
 // Cluster makes the process use a further cluster, before or during Run. Its client has the
-// manager's Scheme, FieldOwner, Strict and Hooks. Its cache has the Options.Cache of the manager,
-// and starts and stops with the manager's.
-// The name appears in logs and errors, and must be unique. Run returns an error for an invalid name
-// or cfg.
+// manager's Scheme, FieldOwner, Strict and Hooks. Its cache has the manager's Options.Cache, and
+// starts and stops with the manager's. The name appears in logs and errors, and must be unique. Run
+// returns an error for an invalid name or cfg.
 func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
 	c := &Cluster{name: name}
 	err := m.dial(c, cfg)
 	hooks := hook.Hooks{Cache: cacheHooks(m.report, name)}.With(hook.Hooks{Cache: m.clusters.hooks})
-	o := m.o.Cache // namespaces, labels, transform and resync are the same for the whole process
+	o := m.o.Cache // the same for the whole process
 	o.Hooks, o.Cluster = hooks.Cache, name
 	c.cache = cache.New(c.client, o)
 	c.running = newPhase(func(ctx, _ context.Context) error {
@@ -74,7 +72,7 @@ func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
 	return c
 }
 
-// dial makes the client of a cluster. If it returns an error, the client is only good for handles.
+// dial makes a cluster's client, which after an error is only good for handles.
 func (m *Manager) dial(c *Cluster, cfg *rest.Config) (err error) {
 	switch {
 	case c.name == "":
@@ -94,12 +92,12 @@ func (m *Manager) dial(c *Cluster, cfg *rest.Config) (err error) {
 	return err
 }
 
-// RemoveCluster removes a cluster, before or during Run. Its informers stop, and later uses of its
-// handles return an error that names it. When the informers have stopped and the idle connections
-// are closed, RemoveCluster returns nil, and the name is free. If ctx ends earlier, it returns an
-// error and the stop continues.
+// RemoveCluster removes a cluster, before or during Run. Later uses of its handles return an error
+// that names it. RemoveCluster returns nil when the informers have stopped and the idle connections
+// are closed; the name is then free. If ctx ends earlier, it returns an error and the stop
+// continues.
 //
-// Remove the controllers first that read the cluster, or Unwatch its sources. Until then,
+// First remove the controllers that read the cluster, or Unwatch its sources. Until then,
 // RemoveCluster returns an error that names these controllers, and the cluster stays.
 func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
 	if c == nil {
@@ -130,7 +128,6 @@ func (c *Cluster) Client() *client.Client { return c.client }
 // Cache returns the cluster's cache, which the manager runs.
 func (c *Cluster) Cache() *cache.Cache { return c.cache }
 
-// add registers a cluster, and starts it if the manager runs.
 func (cs *clusters) add(c *Cluster) error {
 	cs.roster.mu.Lock()
 	defer cs.roster.mu.Unlock()
@@ -141,7 +138,6 @@ func (cs *clusters) add(c *Cluster) error {
 	return nil
 }
 
-// forget reports whether the cluster was registered.
 func (cs *clusters) forget(c *Cluster) bool {
 	cs.roster.mu.Lock()
 	defer cs.roster.mu.Unlock()
@@ -159,7 +155,6 @@ func (cs *clusters) current() []*Cluster {
 	return slices.Clone(cs.all)
 }
 
-// states returns the states of the informers of all clusters.
 func (cs *clusters) states() []hook.InformerState {
 	states := cs.own.States()
 	for _, c := range cs.current() {
@@ -178,7 +173,6 @@ func (cs *clusters) validate() error {
 	return errors.Join(wrong...)
 }
 
-// disconnect closes connections.
 func (cs *clusters) disconnect(ctx context.Context) {
 	for _, c := range cs.current() {
 		c.client.Disconnect(ctx)

@@ -18,16 +18,16 @@ import (
 
 // Controller is the interface that Add accepts. *controller.Controller implements it.
 //
-// The first seven methods name and run the controller. The other methods describe it. If a
-// controller has nothing to describe, these methods return nil, 0 or false. Alive then returns a
-// function that returns nil. All methods must be safe for concurrent use.
+// The first seven methods name and run the controller; the others describe it. With nothing to
+// describe they return nil, 0 or false, and Alive a function that returns nil. All methods must be
+// safe for concurrent use.
 type Controller interface {
-	// Name returns the controller's name, which is unique in a manager.
+	// Name is unique in a manager.
 	Name() string
 	// Validate returns an error that names every mistake. It is called before Warm.
 	Validate() error
 	// Default fills the zero fields of the controller's options with Options.Controller. Each Add
-	// calls it, before Observe. It must ignore calls after Warm has begun. Validate reports options
+	// calls it, before Observe. After Warm has begun it must do nothing. Validate reports options
 	// that cannot be applied.
 	Default(o controller.Options)
 	// Observe adds hooks. Each Add calls it, before Warm. It must ignore hooks that were added
@@ -38,8 +38,7 @@ type Controller interface {
 	// Lead reconciles for one term. It takes new keys until take is done. Reconciles run with the
 	// context work. It joins what it started.
 	Lead(take, work context.Context) error
-	// Synced returns a channel that is closed when the controller can lead: each source is synced,
-	// or in trouble.
+	// Synced is closed when the controller can lead: each source is synced, or in trouble.
 	Synced() <-chan struct{}
 	// RequiresSync reports whether this replica must not campaign, and is not ready, before Synced.
 	RequiresSync() bool
@@ -51,25 +50,24 @@ type Controller interface {
 	// Alive returns a function for /livez. It fails when keys were ready for the whole limit and no
 	// Reconcile began or returned.
 	Alive(limit time.Duration) func() error
-	// Reconciles reports whether stack, in the format of runtime.Stack, is of a goroutine that
-	// reconciles a key or was started by one that does.
+	// Reconciles returns the key whose Reconcile runs on the goroutine of a stack, or started it.
+	// The stack is in the format of runtime.Stack.
 	Reconciles(stack string) (key string, ok bool)
 	// CatchUp returns nil when the controller has handled everything that the API server had at the
-	// call, for Manager.Idle.
+	// call.
 	CatchUp(ctx context.Context) error
 	// Quiet waits for a moment without a key in progress. It returns the number of keys taken until
-	// then, for Manager.Idle.
+	// then.
 	Quiet(ctx context.Context) (taken uint64, err error)
 	// Unshown returns the writes that the caches do not contain yet. After Remove, the next
 	// controller of this name inherits them.
 	Unshown() []ledger.Write
-	// Inherit makes the first Reconcile wait until the caches contain the writes. It is called
-	// before Warm, and only with at least one write.
+	// Inherit makes the first Reconcile wait until the caches contain the writes, at least one. It
+	// is called before Warm.
 	Inherit(writes []ledger.Write)
 }
 
-// checksOf returns the checks of a controller for /livez and /readyz. alive is nil without
-// HealthOptions.StalledAfter.
+// checksOf returns the checks for /livez and /readyz. alive is nil without StalledAfter.
 func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, synced *server.Check) {
 	name := "controller-" + c.Name()
 	if o != nil && o.StalledAfter > 0 {
@@ -79,8 +77,8 @@ func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, syn
 	return alive, server.NewCheck(name, func(context.Context) error { return unready(c, ready) })
 }
 
-// unready fails until the controller can lead or the manager is ready. After that it only remarks.
-// A controller that requires its sync fails until it can lead.
+// unready fails until the manager is ready or the controller can lead; with RequiresSync, until it
+// can lead. After that it only remarks.
 func unready(c Controller, ready <-chan struct{}) error {
 	waits := strings.Join(c.Unsynced(), "; ")
 	switch {

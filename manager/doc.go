@@ -27,18 +27,18 @@
 // At a stop, controllers take no new key. Running Reconciles continue until the grace time ends,
 // and the Lease is still renewed. Then their contexts end. The Lease is released after all
 // Reconciles have returned and their events are sent. Servers answer until everything else has
-// stopped. Requests in flight then have the rest of the grace time. Package server describes the
+// stopped; requests in flight then have the rest of the grace time. Package server describes the
 // limits for clients.
 //
 // If one function fails, all stages stop. If a term is lost, only the controllers' Lead and the
-// functions under its Lease stop. They start again in the next term. A process may have several
+// functions under its Lease stop, and start again in the next term. A process may have several
 // Leases: see [Manager.Lease].
 //
 // # Several clusters
 //
 // [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers
 // watch, read and write all clusters in the same way. The Lease of Options.LeaderElection decides
-// about all of them. It may be in any cluster: see leaderelection.Options.Config.
+// about all of them, and may be in any cluster: see leaderelection.Options.Config.
 //
 // # Guarantees
 //
@@ -46,25 +46,23 @@
 //
 //   - L8: A replica campaigns for a Lease when something leads under it and each controller under
 //     it is warm: every source is synced, or in trouble that the log names. After two minutes it
-//     campaigns without that. The log and [hook.LeaderElection].Cold report such a campaign. With
-//     controller.Options.RequireKinds it waits for the sync of that controller without a limit.
+//     campaigns anyway, which the log and [hook.LeaderElection].Cold report. For a controller with
+//     RequireKinds it waits without a limit.
 //   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the
 //     error names the functions that still run, with their stacks. Idle client connections are
 //     closed, and no connection to its servers is open.
 //   - M2: Stages start in order and stop in reverse. A stage is asked to stop when the stages below
 //     it have returned or are overdue.
 //   - M3: Run ends within the grace time and 3 seconds after its context, in every phase, even with
-//     caches that never sync and an API server that refuses connections. Clients that send or read
-//     slowly, or not at all, delay it by less than a second.
+//     caches that never sync and an API server that refuses connections. Slow clients delay it by
+//     less than a second.
 //   - M4: Every error carries the name of what failed. A panic is an error, with its stack.
 //   - M5: No globals, no init, no os.Exit, no flags. Two managers in one process are independent.
-//   - M6: Before Run returns, controllers and functions can be added, and controllers removed, at
-//     any time. (A function ends earlier than the manager by returning.)
-//   - M7: Idle returns nil only after a moment at which the controllers had nothing left to do. See
-//     [Manager.Idle].
+//   - M6: Controllers and functions can be added, and controllers removed, at any time before Run
+//     returns. (A function ends earlier than the manager by returning.)
+//   - M7: Idle returns nil only after a moment at which the controllers had nothing left to do.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use. Functions and controllers that the manager runs may call
-// them. New starts nothing.
+// All methods are safe for concurrent use, also by what the manager runs. New starts nothing.
 package manager

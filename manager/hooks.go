@@ -13,8 +13,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// cacheHooks logs informers that wait, fail or recover. The name of the cluster is empty for the
-// manager's own.
+// cacheHooks logs informers that wait, fail or recover. cluster is "" for the manager's own.
 func cacheHooks(report *report, cluster string) *hook.Cache {
 	return &hook.Cache{
 		InformerState: func(s hook.InformerState) {
@@ -41,8 +40,8 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 	}
 }
 
-// clientHooks logs writes without the context of their Reconcile. With leader election it also logs
-// writes without a term, once for each resource. It does not log those that Options.Strict refuses.
+// clientHooks logs writes without the context of their Reconcile and, with leader election, writes
+// without a term, once for each resource, unless Options.Strict refuses them.
 func clientHooks(roster *roster) *hook.Client {
 	hooks := &hook.Client{Unattributed: unattributed(roster)}
 	if roster.o.LeaderElection == nil {

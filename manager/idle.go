@@ -25,8 +25,7 @@ import (
 //   - the caches of the controllers contained what the API server had then or, if others write
 //     meanwhile, at the call or later,
 //   - their sources had handled it: no event waited for a handler or a retry,
-//   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes. So
-//     no Reconcile ran.
+//   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes.
 //
 // Idle does not wait for
 //
@@ -37,13 +36,10 @@ import (
 //   - controllers of other programs, such as those that make Pods for a Deployment.
 //
 // If ctx ends first, the error names what is not idle: keys, objects that the caches lack, or a
-// kind that cannot be listed. A standby takes no keys, so it is idle only when no key is due; the
-// error names that reason.
+// kind that cannot be listed. A standby takes no keys, so it is idle only when no key is due. After
+// Run, Idle returns an error at once.
 //
-// After Run, Idle returns an error at once.
-//
-// Each call lists the metadata of every kind that the controllers watch or read at least once, at
-// the API server.
+// Each call lists the metadata of every kind that the controllers watch or read at least once.
 func (m *Manager) Idle(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()

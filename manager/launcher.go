@@ -28,7 +28,6 @@ func (l *launcher[T]) open(start func(T)) {
 	}
 }
 
-// close prevents further members from starting.
 func (l *launcher[T]) close() {
 	l.roster.mu.Lock()
 	defer l.roster.mu.Unlock()

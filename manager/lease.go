@@ -22,8 +22,8 @@ import (
 )
 
 // Lease is one Lease of a process, with the controllers and functions that run while the process
-// holds it. [Manager.Lease] makes one. Terms of several Leases begin and end independently. Losing
-// a Lease stops only what runs under it. All methods are safe for concurrent use.
+// holds it. [Manager.Lease] makes one. Terms of several Leases begin and end independently. All
+// methods are safe for concurrent use.
 type Lease struct {
 	*group
 
@@ -31,8 +31,8 @@ type Lease struct {
 	free    bool                    // other replicas lead at the same time, by intention
 	hooks   *hook.LeaderElection
 	name    string                // without the namespace, for the hooks
-	leads   string                // names the campaign in errors and profiles
-	seen    atomic.Bool           // the Lease was read or written at least once
+	leads   string                // in errors and profiles
+	seen    atomic.Bool           // read or written at least once
 	trouble atomic.Pointer[error] // why the Lease cannot be used, or nil
 
 	alive, usability *server.Check // nil without an elector
@@ -52,8 +52,8 @@ func newLeases(dial func(*rest.Config) (*client.Client, error), r *roster) *leas
 	return &leases{launcher: launcher[*Lease]{roster: r}, dial: dial}
 }
 
-// add makes a Lease. The process campaigns for it from Run on. The first one is the main Lease, of
-// Options.LeaderElection; without options it leads at once.
+// add makes a Lease. The first one is the main Lease, of Options.LeaderElection; without options it
+// leads at once.
 func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 	l := &Lease{group: newGroup(ls.roster), leads: "leading"}
 	if o != nil {
@@ -73,7 +73,7 @@ func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 	return l, nil
 }
 
-// addFree makes a Lease without an elector, which leads at once and without a term on purpose.
+// addFree makes a Lease that leads at once and without a term on purpose.
 func (ls *leases) addFree() *Lease {
 	l := &Lease{group: newGroup(ls.roster), leads: "leading on every replica", free: true}
 	ls.roster.mu.Lock()
@@ -109,7 +109,6 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 	return nil
 }
 
-// sameIdentity returns the first non-empty identity that it gets.
 func (ls *leases) sameIdentity(first string) string {
 	ls.roster.mu.Lock()
 	defer ls.roster.mu.Unlock()
@@ -119,7 +118,6 @@ func (ls *leases) sameIdentity(first string) string {
 	return ls.identity
 }
 
-// disconnect closes connections to other clusters.
 func (ls *leases) disconnect(ctx context.Context) {
 	ls.roster.mu.Lock()
 	clients := slices.Clone(ls.clients)
@@ -135,11 +133,10 @@ func (ls *leases) elected() []*Lease {
 	return slices.DeleteFunc(slices.Clone(ls.all), func(l *Lease) bool { return l.elector == nil })
 }
 
-// Add adds a controller, as [Manager.Add] does. It leads while the process holds this Lease.
+// Add is [Manager.Add] for this Lease.
 func (l *Lease) Add(c Controller) { l.roster.add(c, l.group) }
 
-// AddLeaderOnly adds a function, as [Manager.AddLeaderOnly] does. It runs in each term of this
-// Lease.
+// AddLeaderOnly is [Manager.AddLeaderOnly] for this Lease.
 func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	l.addFunc("AddLeaderOnly", name, run)
 }
@@ -156,8 +153,7 @@ func (l *Lease) String() string {
 // not keep all replicas from leading.
 const warmLimit = 2 * time.Minute
 
-// campaign leads at once without an elector. Otherwise it waits until this replica is warm, then
-// campaigns and leads until ctx is done.
+// campaign waits until this replica is warm. Without an elector it leads at once.
 func (l *Lease) campaign(ctx context.Context) error {
 	if l.free {
 		ctx = term.Without(ctx)
@@ -176,8 +172,8 @@ func (l *Lease) campaign(ctx context.Context) error {
 	return l.elector.Run(ctx, l.lead)
 }
 
-// warm waits until every controller under the Lease can lead, but at most for warmLimit. It waits
-// without a limit for controllers that require it.
+// warm waits until every controller under the Lease can lead, but at most for warmLimit, unless the
+// controller requires its sync.
 func (l *Lease) warm(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
@@ -253,7 +249,6 @@ func (l *Lease) flushEvents(work context.Context) {
 
 func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.String()) }
 
-// log returns hooks that log the terms of the Lease and feed found.
 func (l *Lease) log() *hook.LeaderElection {
 	return &hook.LeaderElection{
 		Campaigning: func(string) { l.logger().Info("campaigning", "identity", l.elector.Identity()) },
@@ -279,7 +274,6 @@ func (l *Lease) log() *hook.LeaderElection {
 	}
 }
 
-// found records why the Lease cannot be used, or nil.
 func (l *Lease) found(trouble error) {
 	if trouble == nil {
 		l.seen.Store(true)

@@ -14,13 +14,11 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// listener is a server with the name of its field in Options.
 type listener struct {
 	field string
 	o     server.Options
 }
 
-// listeners returns the servers of the options, with their defaults.
 func (o *Options) listeners() (all []listener) {
 	add := func(field, name, address string, so server.Options) {
 		so.Name = cmp.Or(so.Name, name)
@@ -79,7 +77,6 @@ func (o *Options) validateServers() error {
 	return errors.Join(wrong...)
 }
 
-// sameAddress reports whether two servers cannot listen on both addresses.
 func sameAddress(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)

@@ -19,8 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// Manager runs the cache, leader election, controllers and functions of one process. New makes one.
-// All methods are safe for concurrent use.
+// Manager runs the cache, leader election, controllers and functions of one process.
 type Manager struct {
 	o        Options
 	report   *report
@@ -29,11 +28,11 @@ type Manager struct {
 	cache    *cache.Cache
 	leases   *leases
 	main     *Lease // of Options.LeaderElection
-	free     *Lease // of no election: of AddControllerEverywhere
+	free     *Lease // of AddControllerEverywhere
 	clusters *clusters
 	server   *server.Server // has the handlers of Handle
 	probes   *probes
-	servers  []named       // opened by Run
+	servers  []named
 	ended    chan struct{} // closed when Run returns
 
 }
@@ -79,12 +78,11 @@ func (m *Manager) connect(cfg *rest.Config) {
 	m.client, err = m.newClient(cfg)
 	if err != nil {
 		m.report.failed(err)
-		// A client for handles. Run returns the error.
+		// for handles only; Run returns the error
 		m.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
 	}
 }
 
-// newClient makes a client with the manager's options.
 func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.UserAgent == "" {
@@ -107,42 +105,40 @@ func (m *Manager) leaseClient(of *rest.Config) (*client.Client, error) {
 	return c, nil
 }
 
-// Add adds a controller. It leads while the process holds the Lease of Options.LeaderElection, or
-// on every replica without leader election.
+// Add adds a controller, which leads while the process holds the Lease of Options.LeaderElection,
+// or on every replica without leader election.
 //
-// If you add the controller during Run, it starts at once. After Run, the call only logs a warning.
-// Run returns an error if the controller is invalid or fails, or if its name is taken.
+// A controller added during Run starts at once. After Run, the call only logs a warning. Run
+// returns an error if the controller is invalid or fails, or if its name is taken.
 func (m *Manager) Add(c Controller) { m.main.Add(c) }
 
-// AddLeaderOnly adds a function that runs once in each term of the Lease of Options.LeaderElection.
-// Without leader election it runs once. The function should return when its context is done;
-// context.Cause returns the reason. The rules of AddEverywhere apply. If you add the function
-// during Run, it starts at once if this replica leads.
+// AddLeaderOnly adds a function that runs once in each term of the Lease of Options.LeaderElection,
+// or once without leader election. It should return when its context is done; context.Cause returns
+// the reason. Otherwise the rules of AddEverywhere apply. During Run it starts at once if this
+// replica leads.
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	m.main.AddLeaderOnly(name, run)
 }
 
 // AddEverywhere adds a function that runs on every replica, leader or not, until its context is
-// done. The function may return earlier. An error or panic ends Run. If you add it during Run, it
-// starts at once. The name appears in errors, logs and profiles, and must not be empty.
+// done or it returns. An error or panic ends Run. During Run it starts at once. The name appears in
+// errors, logs and profiles, and must not be empty.
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
 	m.roster.everywhere.addFunc("AddEverywhere", name, run)
 }
 
 // AddControllerEverywhere adds a controller that leads on every replica at once, leader or not. It
-// is for work on what each replica has for itself, such as files or connections. Apart from
-// leadership, the rules of Add apply: for Ready, the health checks, Idle, Remove and
-// Options.Controllers.
+// is for work on what each replica has for itself, such as files or connections. Otherwise the
+// rules of Add apply.
 //
-// Its Reconciles have no term of leadership (term.Without). So the fence and Options.Strict let
-// their writes pass, and the log does not report them. The controllers of several replicas write
-// at the same time: give their writes a resourceVersion, or make them equal.
+// Its Reconciles have no term of leadership (term.Without), so the fence and Options.Strict let
+// their writes pass. Several replicas write at the same time: give their writes a resourceVersion,
+// or make them equal.
 func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 
-// Lease makes the process campaign for a further Lease, before or during Run. The controllers and
-// functions of this Lease run on the replica that holds it, which may not be the replica that holds
-// the first one. The campaign begins when the Lease has a controller or function, and its
-// controllers are warm.
+// Lease makes the process campaign for a further Lease, before or during Run. It may be held by
+// another replica than the first one. The campaign begins when the Lease has a controller or
+// function, and its controllers are warm.
 //
 // Identity defaults to the Identity of the process's first Lease. Run returns an error for invalid
 // options, and for a name that another Lease has, even in another namespace.
@@ -152,11 +148,11 @@ func (m *Manager) Lease(o leaderelection.Options) *Lease {
 	return l
 }
 
-// Remove stops a controller, before or during Run. The controller takes no new key, its running
-// Reconciles have the grace time to finish, then its sources stop. When all parts of the controller
-// have returned, Remove returns nil or the controller's error. The name is then free. If ctx ends
-// earlier, Remove returns an error and the stop continues. A Reconcile of the controller itself
-// must not call Remove, which waits for that Reconcile.
+// Remove stops a controller, before or during Run. It takes no new key, its running Reconciles have
+// the grace time to finish, then its sources stop. Remove returns nil or the controller's error
+// when all that has returned; the name is then free. If ctx ends earlier, Remove returns an error
+// and the stop continues. The controller's own Reconciles must not call Remove, which waits for
+// them.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
 // Cache returns the manager's cache, which Run runs.
@@ -165,17 +161,17 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
 
-// Recorder returns the manager's recorder of Kubernetes events. Each call returns the same one,
-// before Run and during Run. Run sends the events of a term before it releases the Lease, and all
-// other events before it returns, within the grace time.
+// Recorder returns the manager's recorder of Kubernetes events, always the same one. Run sends the
+// events of a term before it releases the Lease, and all others before it returns, within the grace
+// time.
 //
-// It writes to the manager's own cluster, also about an object of a further one. That is of use
-// only if the object's namespace exists there, too: otherwise the events are dropped. For events in
-// the cluster of the object, make a recorder with events.New(cluster.Client(), …). Run it with
-// AddEverywhere, and close it when its Run has returned.
+// It writes to the manager's own cluster, also about an object of a further one. Events in a
+// namespace that does not exist there are dropped. For events in the cluster of the object, make a
+// recorder with events.New(cluster.Client(), …). Run it with AddEverywhere, and close it when its
+// Run has returned.
 func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:
-// each of its sources and handles is synced, or has a problem that the log names, such as a kind
-// that is not served. If Run ends earlier, the channel stays open.
+// each source and handle is synced, or has a problem that the log names. If Run ends earlier, the
+// channel stays open.
 func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }

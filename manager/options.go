@@ -30,64 +30,58 @@ import (
 // Options configures New. Only Name is required.
 type Options struct {
 	// Name is the program's name: the default FieldOwner, the start of the user agent, and the
-	// reportingController of events. It must not contain line breaks or other control characters.
+	// reportingController of events. It must not contain control characters, such as line breaks.
 	Name string
 	// Scheme maps kinds to Go types. Default: client-go's scheme, which has every built-in kind.
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
 	// Cache has the namespaces, labels, transform and resync of all handles and informer factories.
-	// Its Hooks run in addition to the field Hooks. Run returns an error if Cache is invalid, for
-	// example if its set of namespaces is empty. Default: everything.
+	// Its Hooks run in addition to the field Hooks. Run returns an error if it is invalid, for
+	// example with an empty set of namespaces. Default: everything.
 	//
 	//	Cache: cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))},
 	Cache cache.Options
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
-	// informers, requests, Leases and events. This includes controllers and Leases that are added
-	// later. The field Metrics adds hooks of its own. Independently of Hooks, the manager logs
-	// informers that wait, fail or recover. It also logs writes without the context of their
-	// Reconcile. With
-	// LeaderElection it also logs writes without a term, once for each resource, unless Strict
-	// refuses them. Default: none.
+	// informers, requests, Leases and events. Metrics adds hooks of its own. Independently, the
+	// manager logs informers that wait, fail or recover, and writes without the context of their
+	// Reconcile. With LeaderElection it also logs writes without a term, once for each resource,
+	// unless Strict refuses them. Default: none.
 	Hooks hook.Hooks
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
 	// requires LeaderElection. Default: false.
 	Strict bool
-	// LeaderElection makes one replica at a time the leader. LeaderElection.Hooks run in addition
-	// to the field Hooks and to the manager's log. Default: nil, every replica runs its
-	// controllers.
+	// LeaderElection makes one replica at a time the leader. Its Hooks run in addition to the field
+	// Hooks and to the manager's log. Default: nil, every replica runs its controllers.
 	LeaderElection *leaderelection.Options
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
-	// does: "*" enables all controllers, "name" one, "-name" disables one. A name that was not
-	// added before Run is an error. Default: all.
+	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run
+	// is an error. Default: all.
 	Controllers []string
-	// Controller has defaults for all controllers. Add fills the zero fields of a controller's
-	// options from it: see controller.Controller.Default. Add a controller before you add keys to
-	// its queue, or Run returns an error if the defaults change the queue. A Limiter limits all
-	// controllers together. Grace, Logger and Hooks must be zero: the manager has its own fields
-	// for them. Default: the defaults of package controller.
+	// Controller has defaults for all controllers: see controller.Controller.Default. Add a
+	// controller before you add keys to its queue, or Run returns an error if the defaults change
+	// the queue. A Limiter limits all controllers together. Grace, Logger and Hooks must be zero:
+	// the manager has its own. Default: those of package controller.
 	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil, no health server.
 	Health *HealthOptions
 	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
 	// always the manager's. Default: nil, no such server.
 	Server *server.Options
-	// Metrics observes what Hooks observe, and serves what it has counted: metrics.New makes one.
-	// MetricsServer serves it at /metrics, or without it Server does. Without both, Metrics only
-	// counts. Default: nil, no metrics.
+	// Metrics observes what Hooks observe: see metrics.New. MetricsServer serves it at /metrics, or
+	// without it Server does. Without both, Metrics only counts. Default: nil, no metrics.
 	Metrics Metrics
 	// MetricsServer serves only Metrics. Its Client is always the manager's. With TLS, the default
-	// Address is :8443. As with Server, a request needs the right to get /metrics: see Authorize.
-	// With Plain, the default Address is :8080, and all requests are answered. Default: nil, no
-	// such server.
+	// Address is :8443, and a request needs the right to get /metrics: see Authorize. With Plain,
+	// the default Address is :8080, and all requests are answered. Default: nil, no such server.
 	MetricsServer *server.Options
-	// Webhooks answers admission and conversion requests, on a TLS server of its own. webhook.New
-	// makes one. Its server opens with the others, so it answers on standbys and before caches are
+	// Webhooks answers admission and conversion requests, on a TLS server of its own: see
+	// webhook.New. It opens with the others, so it answers on standbys and before caches are
 	// synced. Default: nil, no webhooks.
 	Webhooks Webhooks
 	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
-	// debug.Profiles under /debug/pprof/, for go tool pprof. All requests are answered. A stop ends
-	// a CPU profile early. Default: none.
+	// debug.Profiles under /debug/pprof/. All requests are answered. A stop ends a CPU profile
+	// early. Default: none.
 	Pprof string
 	// Grace is how long running Reconciles, and the functions and handlers added to the manager,
 	// may continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
@@ -114,15 +108,15 @@ type Webhooks interface {
 	Server() server.Options
 	// Handler returns the server's handler, which reports to hooks. New calls it once.
 	Handler(hooks *hook.Webhook) http.Handler
-	// Run keeps what the API server needs for its calls until ctx ends: certificates and
-	// registrations. Run of the manager calls it on every replica, and stops it with the servers.
+	// Run keeps certificates and registrations for the API server until ctx ends. The manager's Run
+	// calls it on every replica, and stops it with the servers.
 	Run(ctx context.Context, c *client.Client, r *events.Recorder) error
 	// Check is the check "webhooks" of /readyz. It fails until the API server's calls can succeed.
 	Check(ctx context.Context) error
 }
 
-// HealthOptions configures a plain HTTP server for the kubelet's probes. Type server.Health
-// describes the paths and answers. [Manager.AddLivezCheck] and [Manager.AddReadyzCheck] add checks.
+// HealthOptions configures a plain HTTP server for the kubelet's probes: see server.Health.
+// [Manager.AddLivezCheck] and [Manager.AddReadyzCheck] add checks.
 //
 // The checks of /livez:
 //
@@ -154,8 +148,8 @@ type HealthOptions struct {
 	// Listener replaces Address, for tests or an open socket. Run closes it. Default: none.
 	Listener net.Listener
 	// StalledAfter is how long a controller may have ready keys without any Reconcile that begins
-	// or returns. After that, /livez fails: see controller.Controller.Alive. Set it longer than any
-	// Reconcile takes, or slow Reconciles restart the process. Default: 0, never.
+	// or returns, before /livez fails. Set it longer than any Reconcile takes, or slow Reconciles
+	// restart the process. Default: 0, never.
 	StalledAfter time.Duration
 }
 
@@ -197,10 +191,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// everyController enables all controllers, in Options.Controllers.
 const everyController = "*"
 
-// enabled reports whether a list enables a name, as kube-controller-manager's --controllers does.
+// enabled reports whether a list enables a name.
 func enabled(list []string, name string) bool {
 	switch {
 	case len(list) == 0 || slices.Contains(list, name):
@@ -212,7 +205,6 @@ func enabled(list []string, name string) bool {
 	}
 }
 
-// validateList validates the syntax of Options.Controllers.
 func validateList(list []string) error {
 	var wrong []error
 	some := len(list) == 0
@@ -232,7 +224,6 @@ func validateList(list []string) error {
 	return errors.Join(wrong...)
 }
 
-// validateNames returns an error for each unknown name in Options.Controllers.
 func validateNames(list, known []string) error {
 	var wrong []error
 	for _, name := range list {

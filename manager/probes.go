@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// probes are the checks of /livez and /readyz.
 type probes struct {
 	server.Health
 
@@ -103,7 +102,6 @@ func (p *probes) add(method string, to *[]*server.Check, name string, ask func(c
 	return nil
 }
 
-// reserved reports whether the name belongs to the manager's own checks.
 func reserved(name string) bool {
 	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate", "webhooks"}, name) ||
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")

@@ -32,11 +32,10 @@ const (
 	moment = hardLimit / 12
 )
 
-// report records a manager's errors and running functions.
 type report struct {
 	manager string
 
-	mu   sync.Mutex   // guards the fields below
+	mu   sync.Mutex   // guards what follows
 	log  *slog.Logger // nil: slog.Default()
 	end  func()       // begins the stop; nil before Run
 	runs []*function  // in the order of their start
@@ -46,10 +45,10 @@ type report struct {
 
 type function struct {
 	name string
-	busy func() []string // describes the keys in progress; may be nil
+	busy func() []string // keys in progress; may be nil
 }
 
-// begin marks the start of Run. The first failure calls end. begin returns false for a second Run.
+// begin marks the start of Run. The first failure calls end. It returns false for a second Run.
 func (r *report) begin(ctx context.Context, end func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +88,8 @@ func (r *report) running(f *function) (returned func()) {
 	}
 }
 
-// settle waits until no function runs, but at most for d. Work that outlived its Lease may be about
-// to return.
+// settle waits until no function runs, at most for d: work that outlived its Lease may be
+// returning.
 func (r *report) settle(d time.Duration) {
 	r.mu.Lock()
 	none := r.none.When(len(r.runs) == 0)
@@ -113,8 +112,7 @@ func (f *function) at() string {
 	return ""
 }
 
-// failed records an error, unless it is nil, and stops everything. Before Run, it keeps Run from
-// starting.
+// failed records an error, unless it is nil, and stops everything, or keeps Run from starting.
 func (r *report) failed(err error) {
 	if err == nil {
 		return
@@ -168,11 +166,10 @@ func stacks(value string) string {
 type stage struct {
 	// run starts f with the stage's context. busy describes the keys in progress; it may be nil.
 	run     func(name string, busy func() []string, f func(context.Context) error)
-	end     context.CancelFunc // ends the stage's context
+	end     context.CancelFunc
 	running sync.WaitGroup
 }
 
-// newStage makes a stage, which reports errors to r and ends with ctx.
 func newStage(ctx context.Context, r *report) *stage {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stage{end: cancel}
@@ -190,7 +187,6 @@ func newStage(ctx context.Context, r *report) *stage {
 	return s
 }
 
-// stop ends the stage and waits for its functions until the deadline.
 func (s *stage) stop(deadline time.Time) {
 	s.end()
 	overdue := time.NewTimer(time.Until(deadline))
@@ -206,7 +202,7 @@ func (s *stage) stop(deadline time.Time) {
 	}
 }
 
-// call calls f. It adds the name to an error or panic, and drops errors that a stop causes.
+// call adds the name to an error or panic, and drops errors that a stop causes.
 func call(ctx context.Context, name string, f func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

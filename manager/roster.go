@@ -19,14 +19,13 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// roster has the controllers and functions that were added to a manager.
 type roster struct {
 	o        *Options
 	report   *report
-	recorder *events.Recorder // set by New
-	ready    chan struct{}    // see Manager.Ready
+	recorder *events.Recorder
+	ready    chan struct{} // see Manager.Ready
 
-	mu          sync.Mutex // guards the fields below, and fields that name it
+	mu          sync.Mutex // guards what follows, and fields that name it
 	ran         bool       // Run has begun
 	stopping    bool       // nothing starts any more
 	controllers []*removable
@@ -51,15 +50,13 @@ func newGroup(r *roster) *group {
 	return &group{launcher: launcher[runnable]{roster: r}, used: make(chan struct{})}
 }
 
-// runnable is a named function. It takes new work until take is done. The context work is for work
-// that has begun.
+// runnable takes new work until take is done. The context work is for work that has begun.
 type runnable struct {
 	name string
 	run  func(take, work context.Context) error
 	of   *removable // its controller, if any
 }
 
-// removable is a controller with its state in the manager.
 type removable struct {
 	Controller
 
@@ -71,7 +68,6 @@ type removable struct {
 	alive, synced *server.Check // alive may be nil
 }
 
-// add adds a controller that leads in the group under.
 func (r *roster) add(c Controller, under *group) {
 	if argument.IsNil(c) {
 		r.report.failed(errors.New("Add: the controller is nil"))
@@ -106,7 +102,6 @@ func (r *roster) add(c Controller, under *group) {
 	under.add(runnable{name: name, of: added, run: added.lead.run})
 }
 
-// addFunc adds a function, unless the manager stops.
 func (g *group) addFunc(method, name string, f func(ctx context.Context) error) {
 	switch {
 	case name == "":
@@ -180,21 +175,18 @@ func (r *roster) begin() {
 	r.ran = true
 }
 
-// stop prevents anything further from starting.
 func (r *roster) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping, r.everywhere.start = true, nil
 }
 
-// current returns the enabled controllers.
 func (r *roster) current() []*removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.controllers), func(c *removable) bool { return !c.enabled })
 }
 
-// names returns the names of all controllers, sorted, and of the disabled ones.
 func (r *roster) names() (known, disabled []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -288,7 +280,6 @@ func newPhase(f func(take, work context.Context) error) *phase {
 	return p
 }
 
-// stop ends the phase for good and waits for the current call.
 func (p *phase) stop(ctx context.Context) error {
 	p.end()
 	select {

@@ -18,7 +18,7 @@ import (
 // Run starts everything, blocks until ctx is done or something fails, and stops everything. It
 // returns nil after a stop because of ctx, else an error that names what failed or still runs. If
 // the wiring has mistakes, it starts nothing and returns all of them, one line each. A second call
-// returns an error.
+// is an error.
 func (m *Manager) Run(ctx context.Context) error {
 	stopping, end := context.WithCancel(ctx)
 	defer end()
@@ -93,7 +93,6 @@ func (m *Manager) logStopping(ctx context.Context) {
 	m.report.logger().Info("stopping", "cause", context.Cause(ctx), "grace", grace)
 }
 
-// stop ends the stages one after another, all within the limit.
 func stop(limit time.Time, stages ...*stage) {
 	for i, s := range stages {
 		later := len(stages) - 1 - i
@@ -101,8 +100,7 @@ func stop(limit time.Time, stages ...*stage) {
 	}
 }
 
-// disconnect closes the connections of all clients, and waits a moment for requests that have just
-// ended.
+// disconnect closes all clients' connections, and waits a moment for requests that have just ended.
 func (m *Manager) disconnect(limit time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(moment, time.Until(limit)))
 	defer cancel()
@@ -111,7 +109,6 @@ func (m *Manager) disconnect(limit time.Time) {
 	m.client.Disconnect(ctx)
 }
 
-// becomeReady closes Ready when every controller from before Run can lead or was removed.
 func (m *Manager) becomeReady(ctx context.Context) error {
 	controllers := m.roster.current()
 	if !allSynced(ctx, controllers) {
@@ -126,7 +123,6 @@ func (m *Manager) becomeReady(ctx context.Context) error {
 	return nil
 }
 
-// record sends events until ctx is done, and then what is left until late is done.
 func (m *Manager) record(ctx, late context.Context) error {
 	if err := m.roster.recorder.Run(ctx); err != nil {
 		return err

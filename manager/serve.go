@@ -21,8 +21,8 @@ import (
 // Handle mounts a handler on the server of Options.Server, before or during Run. The pattern is as
 // for server.Server.Handle. Run returns a mistake as an error.
 //
-// The server stops last. When the grace time of a stop ends, the contexts of running requests end.
-// If a handler still does not return, the error of Run has its stack.
+// The server stops last. When the grace time ends, the contexts of running requests end. If a
+// handler still does not return, the error of Run has its stack.
 func (m *Manager) Handle(pattern string, h http.Handler) {
 	if m.servesMetrics(pattern) {
 		m.report.failed(fmt.Errorf("Handle: Options.Metrics has the path of %q; use another one, or set Options.MetricsServer", pattern))
@@ -35,7 +35,6 @@ func (m *Manager) Handle(pattern string, h http.Handler) {
 	m.report.failed(err)
 }
 
-// servesMetrics reports whether Options.Metrics has the path of a pattern on Options.Server.
 func (m *Manager) servesMetrics(pattern string) bool {
 	_, path, found := strings.Cut(pattern, " ")
 	if !found {
@@ -63,8 +62,8 @@ func (m *Manager) authorized(s *server.Server, h http.Handler) http.Handler {
 
 // AddLivezCheck adds a check to /livez, before or during Run. If a check fails, the kubelet
 // restarts the process: let it fail only where a restart helps. The name consists of letters,
-// digits, '-', '_' and '.', and must not be the name of a manager's check. Run returns a mistake as
-// an error.
+// digits, '-', '_' and '.', and must not be that of a manager's check. Run returns a mistake as an
+// error.
 //
 // The context of a check ends after 700 ms. A check fails if it panics or takes more than 800 ms.
 // It is not called again before it returns. Without Options.Health it is never called.
@@ -78,8 +77,8 @@ func (m *Manager) AddReadyzCheck(name string, check func(ctx context.Context) er
 	m.report.failed(m.probes.add("AddReadyzCheck", &m.probes.ready, name, check))
 }
 
-// startServers opens the addresses of all servers before anything else starts, and serves until the
-// stage ends. The grace time begins when stopping ends. Profiles end with the stage.
+// startServers opens all addresses before anything else starts, and serves until the stage ends.
+// The grace time begins when stopping ends. Profiles end with the stage.
 func (m *Manager) startServers(in *stage, alive, stopping context.Context) error {
 	for i, s := range m.servers {
 		if err := s.Open(alive); err != nil {
@@ -105,7 +104,6 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 	return nil
 }
 
-// webhooks returns Options.Webhooks, or nil.
 func (m *Manager) webhooks() Webhooks {
 	if argument.IsNil(m.o.Webhooks) { // Validate has reported a nil pointer
 		return nil
@@ -113,7 +111,6 @@ func (m *Manager) webhooks() Webhooks {
 	return m.o.Webhooks
 }
 
-// named is a server that Run opens.
 type named struct {
 	*server.Server
 
@@ -143,7 +140,6 @@ func (m *Manager) makeServers() {
 	}
 }
 
-// serverOf returns the server of a field of Options, or nil if the field is not set.
 func (m *Manager) serverOf(field string) *server.Server {
 	for _, s := range m.servers {
 		if s.field == field {
@@ -155,7 +151,6 @@ func (m *Manager) serverOf(field string) *server.Server {
 
 const metricsPath = "/metrics"
 
-// mountMetrics mounts Options.Metrics on the server that serves it, if any.
 func (m *Manager) mountMetrics() {
 	o := cmp.Or(m.o.MetricsServer, m.o.Server)
 	s := cmp.Or(m.serverOf("MetricsServer"), m.serverOf("Server"))

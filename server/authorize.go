@@ -31,17 +31,17 @@ import (
 )
 
 const (
-	allowedFor    = time.Minute      // an allowed question is cached
-	refusedFor    = 5 * time.Second  // a refusal is cached
+	allowedFor    = time.Minute
+	refusedFor    = 5 * time.Second
 	maxAnswers    = 1000             // entries in each cache
 	maxToken      = 16 << 10         // bytes; ServiceAccount tokens have 1 to 2 KB
-	provenFor     = 10 * time.Minute // a valid token is preferred to new ones
+	provenFor     = 10 * time.Minute // preferred to new ones
 	reviewTimeout = 5 * time.Second  // for the turn and both reviews
 )
 
 // Authorize returns a handler that passes a request to h if the API server accepts its bearer token
-// (TokenReview) and allows the user the request's method on its path (SubjectAccessReview of a
-// non-resource URL, with the method in lower case). This rule lets a scraper read metrics:
+// (TokenReview) and allows the user its method on its path. The SubjectAccessReview is of a
+// non-resource URL, with the method in lower case. This rule lets a scraper read metrics:
 //
 //	kind: ClusterRole
 //	rules:
@@ -60,8 +60,8 @@ const (
 //	431  a token of more than 16 KiB
 //	503  the API server cannot be asked
 //
-// A permission is cached for a minute, a refusal for five seconds. Concurrent requests with the
-// same question share one review.
+// A permission is cached for a minute, a refusal for five seconds. Equal questions share one
+// review.
 //
 // Tokens that were valid within the last ten minutes get 50 reviews a second, others 10. Clients
 // take turns by address (IPv6: by /64). Per address, tokens that look like a valid ServiceAccount
@@ -110,7 +110,6 @@ type authorizer struct {
 	trouble atomic.Value // string: as logged last
 }
 
-// verdict is 200, or the status and text of a refusal.
 type verdict struct {
 	status int
 	why    string
@@ -126,10 +125,9 @@ func tokenOf(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// review is a review in progress, which several requests may wait for.
 type review struct {
-	done    chan struct{} // closed at the end
-	verdict verdict       // set before done is closed; zero if the first client disconnected
+	done    chan struct{}
+	verdict verdict // set before done is closed; zero if the first client disconnected
 }
 
 func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
@@ -156,7 +154,7 @@ func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
 	return a, nil
 }
 
-// judge returns the cached verdict, or has one review made for all requests that wait for it.
+// judge returns the cached verdict, or has one review made for all equal questions.
 func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
 	switch why := ambiguous(r); {
@@ -203,7 +201,6 @@ func (a *authorizer) known(token, q hash) (v verdict, ok bool) {
 	return v, ok
 }
 
-// ask makes the review and hands its verdict to all that wait.
 func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
 	defer close(asked.done)
 	defer a.asked.Delete(q)

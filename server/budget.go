@@ -18,45 +18,41 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// errBusy refuses a question because too many others wait.
 var errBusy = errors.New("too many new tokens wait for a review; try again")
 
-// maxReviews is the number of concurrent reviews of a budget.
 const maxReviews = 8
 
-// hash stands for a token, or for a question about one. Both are secret and of any length.
+// hash stands for a token, or for a question about one: both are secret and of any length.
 type hash [sha256.Size]byte
 
-// lane is a queue. It belongs to one token that was valid lately, or to one client: for its
-// plausible tokens, or for its others.
+// lane is a queue of one token that was valid lately, or of one client: for its plausible tokens,
+// or for its others.
 type lane struct {
 	from      netip.Prefix
 	plausible bool
 	token     hash
 }
 
-// budget limits the rate of reviews. Lanes take turns, so that one client cannot use up the budget:
-// each lane has at most one reservation at the limiter.
+// budget limits the rate of reviews. Each lane has at most one reservation at the limiter, so that
+// one client cannot use up the budget.
 type budget struct {
 	limiter *rate.Limiter
-	queue   int           // how many questions a lane holds
-	slots   chan struct{} // has an element for each running review
+	queue   int           // of questions in a lane
+	slots   chan struct{} // one element for each running review
 
 	mu    sync.Mutex // guards lanes and reservations
 	lanes map[lane]*waiting
 }
 
-// waiting is a lane with at least one question.
 type waiting struct {
 	questions int
-	first     chan struct{} // has an element while a question of the lane has a reservation
+	first     chan struct{} // an element while a question of the lane has a reservation
 }
 
 func newBudget(every time.Duration, burst, queue int) *budget {
 	return &budget{limiter: rate.NewLimiter(rate.Every(every), burst), queue: queue, slots: make(chan struct{}, maxReviews), lanes: map[lane]*waiting{}}
 }
 
-// take waits for a turn and a slot. done frees the slot.
 func (b *budget) take(ctx context.Context, l lane) (done func(), err error) {
 	first, err := b.enter(l)
 	if err != nil {
@@ -108,7 +104,6 @@ func (b *budget) enter(l lane) (first chan struct{}, err error) {
 	return w.first, nil
 }
 
-// reserve makes a reservation, unless its turn comes after the deadline of ctx.
 func (b *budget) reserve(ctx context.Context) (delay time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,8 +125,8 @@ func (b *budget) leave(l lane) {
 	}
 }
 
-// plausible reports whether a token looks like a token of the API server: a JWT with an issuer and
-// a subject, valid now, for one of the audiences. It does not check the signature.
+// plausible reports whether a token looks like the API server's: a JWT with an issuer and a
+// subject, valid now, for one of the audiences. It does not check the signature.
 func plausible(token string, audiences []string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || parts[2] == "" {

@@ -27,10 +27,9 @@ const (
 	lookAgain     = time.Second            // minimum time between two reads of the files
 	readLimit     = 100 * time.Millisecond // a handshake waits no longer
 	maxFile       = 1 << 20                // bytes
-	selfSignedFor = 365 * 24 * time.Hour   // the certificate is replaced at half of it
+	selfSignedFor = 365 * 24 * time.Hour   // replaced at half of it
 )
 
-// certificate is a TLS server's certificate, with the CAs of its clients.
 type certificate struct {
 	certFile, keyFile string // empty: a self-signed certificate
 	caFile            string // empty: clients need no certificate
@@ -42,11 +41,10 @@ type certificate struct {
 	current atomic.Pointer[pair] // replaced by reads, which do not overlap
 }
 
-// pair is the outcome of a read. It is immutable.
 type pair struct {
 	config *tls.Config // nil before the first good read
-	files  [3]string   // contents: certificate, key and CAs
-	err    error       // why files cannot be used; config is then from an earlier read
+	files  [3]string   // certificate, key and CAs
+	err    error       // why files cannot be used; config is then an earlier one
 }
 
 func (p *pair) leaf() *x509.Certificate { return p.config.Certificates[0].Leaf }
@@ -60,7 +58,7 @@ func newCertificate(o *Options, log *slog.Logger, reads *sync.WaitGroup) *certif
 	return c
 }
 
-// config returns the configuration of a listener. Each connection has its own, from look.
+// config has GetConfigForClient, so each connection has its own from look.
 func (c *certificate) config() *tls.Config {
 	config := c.base.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -70,7 +68,6 @@ func (c *certificate) config() *tls.Config {
 	return config
 }
 
-// baseOf returns the versions, cipher suites and protocols of the options.
 func baseOf(o *Options) *tls.Config {
 	base := &tls.Config{MinVersion: max(o.MinTLSVersion, tls.VersionTLS12), CipherSuites: o.CipherSuites, NextProtos: []string{"h2", "http/1.1"}}
 	if o.DisableHTTP2 {
@@ -86,7 +83,6 @@ func (c *certificate) look() (*pair, *call) {
 	return c.current.Load(), read
 }
 
-// check implements Server.Certificate.
 func (c *certificate) check() error {
 	now, read := c.look()
 	until := now.leaf().NotAfter
@@ -105,8 +101,7 @@ func (c *certificate) check() error {
 	}
 }
 
-// refresh reads the files and uses them if they are valid. It logs a new certificate, and each new
-// error once.
+// refresh uses the files if they are valid. It logs a new certificate, and each new error once.
 func (c *certificate) refresh() error {
 	was := c.current.Load()
 	if c.certFile == "" && was.config != nil && time.Now().Before(halfOf(was.leaf())) {
@@ -134,12 +129,10 @@ func (c *certificate) refresh() error {
 	return now.err
 }
 
-// halfOf returns the middle of a certificate's lifetime.
 func halfOf(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// readFiles returns certificate, key and CAs as PEM.
 func (c *certificate) readFiles() (files [3]string, err error) {
 	for i, name := range []string{c.certFile, c.keyFile, c.caFile} {
 		if name == "" {
@@ -197,8 +190,8 @@ func (c *certificate) parse(files [3]string, replaces bool) (*tls.Config, error)
 	return config, nil
 }
 
-// selfSigned makes a certificate for the host's name and localhost, as PEM. The key is ECDSA P-256,
-// because an RSA key may take seconds.
+// selfSigned makes a certificate for the host's name and localhost. The key is ECDSA P-256, because
+// an RSA key may take seconds.
 func selfSigned() (certificate, key string, err error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -209,7 +202,7 @@ func selfSigned() (certificate, key string, err error) {
 		return "", "", err
 	}
 	now := time.Now()
-	template := &x509.Certificate{ // x509 chooses a random SerialNumber
+	template := &x509.Certificate{ // SerialNumber is random
 		Subject:   pkix.Name{CommonName: host},
 		DNSNames:  []string{host, "localhost"},
 		NotBefore: now.Add(-time.Hour), // for clients with slow clocks

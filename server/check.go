@@ -22,7 +22,7 @@ const (
 	checkTimeout = 800 * time.Millisecond
 )
 
-// Check is one named check of a Health. NewCheck makes one.
+// Check is one named check of a Health.
 type Check struct {
 	name    string
 	ask     func(ctx context.Context) error
@@ -43,11 +43,10 @@ func (c *Check) Name() string { return c.name }
 // Remark is an error for a check that passes. It adds a sentence to the verbose answer.
 type Remark string
 
-// Error implements error.
 func (r Remark) Error() string { return string(r) }
 
-// call makes the check. A panic is an error; the log gets its stack. Later requests may wait for
-// the same call, so it outlives the context of its request.
+// call outlives the context of its request, because later requests may wait for it. A panic is an
+// error; the log gets its stack.
 func (c *Check) call(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit)
 	defer cancel()
@@ -76,14 +75,12 @@ func (c *Check) log(ctx context.Context, path string, err error) {
 	}
 }
 
-// call is a call of a function that may hang.
 type call struct {
 	began time.Time
-	done  chan struct{} // closed when f has returned
-	err   error         // set before done is closed
+	done  chan struct{}
+	err   error
 }
 
-// caller makes one call at a time.
 type caller struct{ last atomic.Pointer[call] }
 
 // begin calls f in a new goroutine that all counts. If the last call still runs, or began less than
@@ -104,8 +101,7 @@ func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error)
 	return next
 }
 
-// returned reports whether the call has returned. It waits at most until limit after the call
-// began.
+// returned waits at most until limit after the call began.
 func (c *call) returned(limit time.Duration) bool {
 	late := time.NewTimer(time.Until(c.began.Add(limit)))
 	defer late.Stop()

@@ -13,8 +13,6 @@
 //
 // # Limits
 //
-// The limits are fixed:
-//
 //	connections             250; a new one displaces an idle one, first of the client with the most
 //	HTTP/2 requests         100 at once on each connection
 //	header                  64 KiB, within 10 s

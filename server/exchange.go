@@ -26,24 +26,23 @@ const (
 	unreadTimeout = 500 * time.Millisecond // for the rest of a body that the handler left unread
 )
 
-// exchange is a request with its answer. It limits how long the handler waits for its client,
-// unlike http.Server's ReadTimeout and WriteTimeout, which limit how long the handler runs.
+// exchange is a request with its answer. Unlike http.Server's ReadTimeout and WriteTimeout, it
+// limits how long the handler waits for its client, not how long it runs.
 type exchange struct {
 	traffic *traffic
 	conn    *conn
 	http2   bool
 	control *http.ResponseController
-	begun   bool // part of the answer was written; only for the handler's goroutine
+	begun   bool // only for the handler's goroutine
 
 	// The traffic's mutex guards these fields.
-	unread bool          // part of the body is unread
-	over   bool          // the handler has returned or hijacked the connection
+	unread bool
+	over   bool          // returned or hijacked the connection
 	waited time.Duration // for the client, since the start of the stop
 	waits  int           // current reads and writes
-	since  time.Time     // when the first of them began, or the stop
+	since  time.Time     // of the first of them, or the stop
 }
 
-// startLocked sets the deadlines of a new request and wraps its body.
 func (x *exchange) startLocked(r *http.Request) {
 	if !x.http2 {
 		_ = x.control.SetWriteDeadline(time.Time{}) // of the previous request on this connection
@@ -55,8 +54,7 @@ func (x *exchange) startLocked(r *http.Request) {
 	}
 }
 
-// enter marks the start of a read or write, leave its end. Both ignore errors: a connection may not
-// support deadlines.
+// enter ignores errors, as leave does: a connection may not support deadlines.
 func (x *exchange) enter(write bool) {
 	x.traffic.mu.Lock()
 	defer x.traffic.mu.Unlock()
@@ -98,7 +96,6 @@ func (x *exchange) limitLocked(left time.Duration) {
 	_ = x.control.SetWriteDeadline(by)
 }
 
-// hurryLocked applies the limit of a stop to an exchange in progress.
 func (x *exchange) hurryLocked() {
 	x.since = time.Now()
 	if x.waits > 0 && !x.over {
@@ -123,8 +120,7 @@ func (x *exchange) finish() {
 	}
 }
 
-// ended clears the deadline after the body was read completely. The deadline would otherwise end
-// the context of the request.
+// ended clears the deadline after the whole body was read: it would end the context of the request.
 func (x *exchange) ended() {
 	x.traffic.mu.Lock()
 	defer x.traffic.mu.Unlock()
@@ -139,7 +135,6 @@ type body struct {
 	x *exchange
 }
 
-// Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	b.x.enter(false)
 	n, err := b.ReadCloser.Read(p)
@@ -150,19 +145,16 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer is a response writer that limits waits for the client.
 type answer struct {
 	http.ResponseWriter
 	x *exchange
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (a answer) WriteHeader(status int) {
 	a.x.begun = a.x.begun || status >= http.StatusOK
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (a answer) Write(p []byte) (written int, err error) {
 	a.x.begun = true
 	for {
@@ -184,10 +176,8 @@ func (a answer) FlushError() error {
 	return a.x.control.Flush()
 }
 
-// Flush implements http.Flusher.
 func (a answer) Flush() { _ = a.FlushError() }
 
-// Hijack implements http.Hijacker.
 func (a answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.x.begun = true
 	c, rw, err := a.x.control.Hijack()
@@ -197,26 +187,25 @@ func (a answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, err
 }
 
-// Unwrap is for http.ResponseController.
 func (a answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // conn is a connection. The lock of traffic guards its fields, except for the atomic ones.
 type conn struct {
 	net.Conn
 
-	from     netip.Prefix // the client: see clientOf
-	handlers int          // running handlers: with HTTP/2 there may be many
-	waiting  int          // handlers that wait for the client
-	since    time.Time    // of Accept, or when the last handler began or returned
+	from     netip.Prefix
+	handlers int       // with HTTP/2 there may be many
+	waiting  int       // handlers that wait for the client
+	since    time.Time // Accept, or when the last handler began or returned
 
 	bounded  atomic.Bool // has a write deadline
-	final    atomic.Bool // the write deadline must not change any more
+	final    atomic.Bool // must not change any more
 	hijacked atomic.Bool
 	broken   atomic.Bool // a write has failed
 }
 
-// Write implements net.Conn. It limits how long http.Server waits for the client with answers of
-// its own, such as a 400. After a failed write, TLS's close message does not wait.
+// Write limits how long http.Server waits for the client with answers of its own, such as a 400.
+// After a failed write, TLS's close message does not wait.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.broken.Load() {
 		return 0, net.ErrClosed
@@ -231,7 +220,6 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline implements net.Conn.
 func (c *conn) SetWriteDeadline(by time.Time) error {
 	if c.final.Load() {
 		return nil
@@ -240,7 +228,7 @@ func (c *conn) SetWriteDeadline(by time.Time) error {
 	return c.Conn.SetWriteDeadline(by)
 }
 
-// hurry sets the last write deadline. It includes TLS's close message.
+// hurry sets the last write deadline, which includes TLS's close message.
 func (c *conn) hurry() {
 	_ = c.SetWriteDeadline(time.Now().Add(slowLimit))
 	c.final.Store(true)
@@ -259,8 +247,8 @@ func (c *conn) before(d *conn, of map[netip.Prefix]int) bool {
 	}
 }
 
-// clientOf returns the IPv4 address of a client or, because a host has many addresses, its IPv6
-// /64. All invalid addresses count as one client.
+// clientOf returns a client's IPv4 address or, because a host has many addresses, its IPv6 /64. All
+// invalid addresses count as one client.
 func clientOf(address string) netip.Prefix {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -275,7 +263,6 @@ func clientOf(address string) netip.Prefix {
 	return client
 }
 
-// connOf returns the connection under TLS.
 func connOf(nc net.Conn) *conn {
 	if tls, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = tls.NetConn()
@@ -285,7 +272,6 @@ func connOf(nc net.Conn) *conn {
 
 type connKey struct{}
 
-// withConn implements http.Server.ConnContext.
 func withConn(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, connOf(nc))
 }

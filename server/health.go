@@ -20,8 +20,8 @@ import (
 //	/livez/NAME       one check; also under the other paths
 //
 // The answers have the format of Kubernetes' own components: 200 and "ok", or 500 and a line for
-// each check. ?verbose always returns the lines. ?exclude=NAME skips a check. Unlike the lines of
-// those components, these describe the failure: serve them to the kubelet only.
+// each check. ?verbose always returns the lines. ?exclude=NAME skips a check. The lines describe
+// the failure: serve them to the kubelet only.
 //
 // Health is an http.Handler for any mux:
 //
@@ -31,25 +31,25 @@ import (
 //
 // For a [Server], use Mount. A manager has its own Health: see manager.Options.Health.
 type Health struct {
-	// Live and Ready return the checks of /livez and /readyz. They are called for each request,
-	// from several goroutines at once. Default nil: no checks, so the answer is "ok".
+	// Live and Ready return the checks of /livez and /readyz, for each request and concurrently.
+	// Default nil: no checks, so the answer is "ok".
 	Live, Ready func() []*Check
 
 	calls sync.WaitGroup // of ServeHTTP
 }
 
-// ServeHTTP answers a request whose path is one of the above. To serve them elsewhere, use
+// ServeHTTP answers a request for one of the above paths. To serve them elsewhere, use
 // http.StripPrefix. If a check hangs, it may still run after the answer: see Wait.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.answer(w, r, &h.calls) }
 
-// Wait waits until each call of a check that ServeHTTP has made has returned. Call it when no
-// request can come any more, such as after http.Server.Shutdown.
+// Wait waits until each call of a check by ServeHTTP has returned. Call it when no request can come
+// any more, such as after http.Server.Shutdown.
 func (h *Health) Wait() { h.calls.Wait() }
 
 var healthPaths = []string{"/livez", "/healthz", "/readyz"}
 
-// Mount adds the paths to a server. Server.Serve then also waits until each call of a check has
-// returned. Mount returns an error if a path is taken.
+// Mount adds the paths to a server. Server.Serve then also waits for the calls of checks. Mount
+// returns an error if a path is taken.
 func (h *Health) Mount(s *Server) error {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.answer(w, r, &s.calls) })
 	var wrong []error

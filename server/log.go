@@ -14,7 +14,6 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// loggerOf returns the context's logger, or slog.Default().
 func loggerOf(ctx context.Context) *slog.Logger {
 	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
 		return log
@@ -22,19 +21,17 @@ func loggerOf(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// errorLog logs errors of clients. A client can cause any number of them, so it logs the first 20
-// lines, then one in 10 seconds.
+// errorLog logs errors of clients: the first 20 lines, then one in 10 seconds.
 type errorLog struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes
-	left      atomic.Int64 // lines since the last logged one
+	left      atomic.Int64 // since the last logged one
 }
 
 func newErrorLog(log *slog.Logger) *errorLog {
 	return &errorLog{log: log, sometimes: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 }
 
-// Write implements io.Writer. Each call is one line.
 func (e *errorLog) Write(line []byte) (int, error) {
 	e.left.Add(1)
 	if due(&e.sometimes) {
@@ -47,7 +44,6 @@ func (e *errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// due reports whether the next line may be logged.
 func due(s *rate.Sometimes) (now bool) {
 	s.Do(func() { now = true })
 	return now

@@ -18,9 +18,9 @@ import (
 // certificate.
 //
 // The server rereads the files of the certificate and the client CA when a client connects, at most
-// once a second. So the files can be replaced, as Kubernetes does with a mounted Secret. If the new
-// files are broken, the previous certificate stays in use, the server logs the error once and
-// Server.Certificate returns it. A file system that hangs delays a handshake by at most 100 ms.
+// once a second. If new files are broken, the previous certificate stays in use, the server logs
+// the error once and Server.Certificate returns it. A file system that hangs delays a handshake by
+// at most 100 ms.
 type Options struct {
 	// Name is the server's name in logs and errors. Default: "server".
 	Name string
@@ -38,24 +38,23 @@ type Options struct {
 	// Default: a self-signed certificate (ECDSA P-256, one year), which clients cannot verify.
 	CertFile, KeyFile string
 	// GetCertificate returns the certificate of each new connection, as in tls.Config. It replaces
-	// the files, and cannot be combined with ClientCAFile. Default: none, CertDir or CertFile
-	// applies.
+	// the files, and excludes ClientCAFile. Default: none.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAFile is a PEM file with the CAs of client certificates. If set, each client must
-	// present a certificate. Default: none, clients need no certificate.
+	// ClientCAFile is a PEM file with the CAs of client certificates, which each client must then
+	// present. Default: none.
 	ClientCAFile string
 	// MinTLSVersion is the lowest version of TLS, such as tls.VersionTLS13. Default: TLS 1.2.
 	MinTLSVersion uint16
-	// CipherSuites are the allowed cipher suites of TLS 1.2: see tls.CipherSuites. TLS 1.3 has
-	// suites that cannot be chosen. Default: Go's.
+	// CipherSuites are the allowed cipher suites of TLS 1.2: see tls.CipherSuites. Those of TLS 1.3
+	// cannot be chosen. Default: Go's.
 	CipherSuites []uint16
 	// DisableHTTP2 serves only HTTP/1.1. Default: false.
 	DisableHTTP2 bool
-	// Client is the client for the reviews of Authorize. A manager sets it. Default: none, and
-	// Authorize returns an error.
+	// Client is for the reviews of Authorize. A manager sets it. Default: none; Authorize then
+	// fails.
 	Client *client.Client
 	// Audiences are the audiences that Authorize accepts. A token needs one of them. Default: the
-	// API server's own audiences.
+	// API server's own.
 	Audiences []string
 }
 
@@ -80,7 +79,6 @@ func (o Options) Validate() error {
 	return errors.Join(append(wrong, o.validateTLS())...)
 }
 
-// validateTLS validates the versions and cipher suites.
 func (o Options) validateTLS() error {
 	switch {
 	case o.MinTLSVersion == 0 && o.CipherSuites == nil:
@@ -107,7 +105,6 @@ func (o Options) validateTLS() error {
 	return errors.Join(wrong...)
 }
 
-// validateSuite returns an error for a cipher suite that TLS 1.2 should not or cannot use.
 func validateSuite(id uint16) error {
 	is := func(s *tls.CipherSuite) bool { return s.ID == id }
 	if slices.ContainsFunc(tls.InsecureCipherSuites(), is) {

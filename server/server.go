@@ -25,9 +25,9 @@ import (
 
 const (
 	headerTimeout = 10 * time.Second // for the TLS handshake and, separately, for a header
-	idleTimeout   = 90 * time.Second // without a request; Go's HTTP client has the same timeout
+	idleTimeout   = 90 * time.Second // as Go's HTTP client
 	maxHeader     = 64 << 10         // bytes; a longer header gets 431
-	maxStreams    = 100              // concurrent requests of an HTTP/2 connection
+	maxStreams    = 100              // of an HTTP/2 connection
 )
 
 // Server serves handlers on one listener. New makes one, Open opens it, Serve runs it.
@@ -35,7 +35,7 @@ type Server struct {
 	o   Options
 	mux http.ServeMux
 
-	calls sync.WaitGroup // health checks and reads of the certificate
+	calls sync.WaitGroup // of health checks and reads of the certificate
 
 	// set by Open
 	traffic     *traffic
@@ -48,8 +48,8 @@ func New(o Options) (*Server, error) {
 	return &Server{o: o.withDefaults()}, o.Validate()
 }
 
-// Listen opens a TCP address: host:port, :port for all interfaces, port 0 for a free port. If the
-// address is in use, the error names a remedy.
+// Listen opens a TCP address: host:port, :port for all interfaces, port 0 for a free port. If it is
+// in use, the error names a remedy.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -61,9 +61,9 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Handle mounts a handler under a pattern of net/http.ServeMux, such as "/metrics" or "POST
-// /validate", before or during Serve. It returns an error if the handler is nil, or the pattern is
-// invalid or conflicts with another one.
+// Handle mounts a handler under a pattern of net/http.ServeMux, such as "POST /validate", before or
+// during Serve. It returns an error if the handler is nil, or the pattern is invalid or conflicts
+// with another one.
 //
 // The context of a request ends when its client disconnects, or with the work context of Serve. If
 // the handler panics, the client gets status 500 and the log gets the stack.
@@ -86,8 +86,8 @@ func (s *Server) Handle(pattern string, h http.Handler) (err error) {
 }
 
 // Open opens the listener and reads the certificate, so that their errors appear before anything
-// else starts. Call it once, then call Serve or Close. The server logs certificate events to the
-// logger of ctx, even during Serve.
+// else starts. Call it once, then call Serve or Close. Certificate events go to the logger of ctx,
+// even during Serve.
 func (s *Server) Open(ctx context.Context) error {
 	switch {
 	case s.o.Plain:
@@ -115,7 +115,6 @@ func (s *Server) Open(ctx context.Context) error {
 // Close closes a server that is open and will not serve.
 func (s *Server) Close() error { return s.traffic.Close() }
 
-// String returns the server's name and, after Open, its address.
 func (s *Server) String() string {
 	if s.traffic == nil {
 		return "the " + s.o.Name
@@ -123,8 +122,8 @@ func (s *Server) String() string {
 	return fmt.Sprintf("the %s on %s", s.o.Name, s.traffic.Addr())
 }
 
-// Certificate returns an error when the certificate in use has expired, and a [Remark] when the
-// files that replaced it are broken. Call it after Open. It returns nil for plain HTTP and for
+// Certificate returns an error when the certificate in use has expired, and a [Remark] when newer
+// files are broken. Call it after Open. It returns nil for plain HTTP and for
 // Options.GetCertificate.
 func (s *Server) Certificate() error {
 	if s.certificate == nil {
@@ -135,10 +134,9 @@ func (s *Server) Certificate() error {
 
 // Serve accepts connections until take is done. Call it once, after Open.
 //
-// Each request has the context work. Requests in flight at a stop continue until work ends. Their
-// handlers then have 250 ms to answer. Serve returns nil after a stop, when no connection is open
-// and no handler or health check runs. Otherwise it returns the listener's error. It logs errors of
-// clients to the logger of take.
+// Requests in flight at a stop continue until work, their context, ends. Their handlers then have
+// 250 ms to answer. Serve returns nil after a stop, when no connection is open and no handler or
+// health check runs, else the listener's error. It logs errors of clients to the logger of take.
 func (s *Server) Serve(take, work context.Context) error {
 	log := loggerOf(take)
 	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())
@@ -187,8 +185,7 @@ func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
 	return srv
 }
 
-// drain stops accepting, and closes each connection when its requests are answered. Slow clients
-// have a moment.
+// drain stops accepting, and closes each connection when its requests are answered.
 func (s *Server) drain(alive, work context.Context, srv *http.Server) {
 	limited, cancel := run.WithGrace(work, alive, moment)
 	defer cancel()

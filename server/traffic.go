@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// maxConns is the limit of open connections per server, a fraction of the smallest common limit of
+// maxConns limits the open connections of a server, to a fraction of the smallest common limit of
 // file descriptors, 1024.
 const maxConns = 250
 
-// traffic has a server's connections and running handlers. http.Server.Shutdown is not enough: it
-// waits for slow clients, but not for hijacked connections or, after its context, for handlers.
+// traffic has a server's connections and running handlers. http.Server.Shutdown waits for slow
+// clients, but not for hijacked connections or, after its context, for handlers.
 type traffic struct {
 	net.Listener
 
-	mu       sync.Mutex // guards the fields below, the connections and the exchanges
+	mu       sync.Mutex // guards what follows, the connections and the exchanges
 	changed  *sync.Cond
-	conns    int                // open connections, with displaced ones
-	open     map[*conn]struct{} // open connections, without displaced ones
+	conns    int                // with displaced ones
+	open     map[*conn]struct{} // without displaced ones
 	running  map[*exchange]struct{}
 	over     bool        // no handler is called any more
-	stopping bool        // the server stops: slow clients have only a moment left
+	stopping bool        // slow clients have only a moment left
 	quiet    *time.Timer // during a stop; runs while no handler runs
 }
 
@@ -37,7 +37,7 @@ func newTraffic(l net.Listener) *traffic {
 	return t
 }
 
-// Accept implements net.Listener. At maxConns, a new connection displaces another one or is closed.
+// Accept displaces another connection, or closes the new one, at maxConns.
 func (t *traffic) Accept() (net.Conn, error) {
 	for {
 		raw, err := t.Listener.Accept()
@@ -73,9 +73,8 @@ func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	return c, displaced
 }
 
-// victimLocked returns the connection to displace, or nil. Candidates are idle connections. So are
-// connections whose handlers all wait for the client, if none began or returned within a second.
-// See conn.before for the order.
+// victimLocked returns the connection to displace, or nil: an idle one, or one whose handlers all
+// wait for the client, if none began or returned within a second.
 func (t *traffic) victimLocked() (victim *conn) {
 	of := map[netip.Prefix]int{}
 	for c := range t.open {
@@ -91,7 +90,6 @@ func (t *traffic) victimLocked() (victim *conn) {
 	return victim
 }
 
-// turned implements http.Server.ConnState. It records the end of a connection.
 func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 	if state != http.StateClosed && state != http.StateHijacked {
 		return
@@ -105,7 +103,6 @@ func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 	t.changed.Broadcast()
 }
 
-// watched counts the calls of h and limits waits for slow clients.
 func (t *traffic) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := t.newExchange(w, r)
@@ -124,7 +121,7 @@ func (t *traffic) newExchange(w http.ResponseWriter, r *http.Request) *exchange 
 	return &exchange{traffic: t, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
 }
 
-// answered calls the handler. After a panic it logs the stack and answers with 500.
+// answered logs the stack of a panic and answers with 500.
 func answered(h http.Handler, w answer, r *http.Request) {
 	defer func() {
 		p := recover()

@@ -22,13 +22,9 @@ type AddOptions struct {
 
 // Adder is the part of Queue that adds and looks up keys but does not take them.
 type Adder[K comparable] interface {
-	// Add adds a key, see [Queue.Add].
 	Add(key K)
-	// AddWith adds a key with options, see [Queue.AddWith].
 	AddWith(key K, how AddOptions)
-	// AddAll adds many keys, see [Queue.AddAll].
 	AddAll(keys []K, how AddOptions)
-	// Lookup returns the state of a key, see [Queue.Lookup].
 	Lookup(key K) (state KeyState[K], known bool)
 }
 
@@ -37,8 +33,6 @@ type Adder[K comparable] interface {
 //   - ready already, in class Normal or higher, does nothing;
 //   - held causes one more delivery after the settle;
 //   - paused or parked is recorded, and delivers nothing until Resume or Wake.
-//
-// The queue drops and counts adds after ShutDown, and adds of a key that is not equal to itself.
 func (q *Queue[K]) Add(key K) {
 	q.use()
 	w := who[K]{key: key}
@@ -132,7 +126,7 @@ func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 			ws = append(ws, w)
 		}
 	}
-	var asked []K // keys in backoff, which need a call of Own
+	var asked []K // need a call of Own
 	lane := q.laneOf(how.Class)
 	q.lock()
 	for i := range ws {
@@ -155,7 +149,7 @@ func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 }
 
 // Wake makes a parked key ready. If the key is held, the next Park of this delivery ends at once.
-// Wake reports whether the key was parked or held; in other states it does nothing.
+// Wake reports whether the key was parked or held; else it does nothing.
 func (q *Queue[K]) Wake(key K) bool {
 	w := who[K]{key: key}
 	if !q.identify(&w) {
@@ -166,8 +160,8 @@ func (q *Queue[K]) Wake(key K) bool {
 	return q.core.wake(&w)
 }
 
-// Pause holds back a key until Resume. The queue need not know the key yet. It records adds and due
-// times until then. A held key stays with its worker. After ShutDown, Pause has no effect.
+// Pause holds back a key, known or not, until Resume. Adds and due times are recorded until then. A
+// held key stays with its worker. After ShutDown, Pause has no effect.
 func (q *Queue[K]) Pause(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.lock()
@@ -186,10 +180,10 @@ func (q *Queue[K]) Resume(key K) {
 }
 
 // PauseAll stops all deliveries until ResumeAll: Get waits. Keys still become ready, and Len counts
-// them. ShutDown drops these ready keys, like paused keys. After ShutDown, PauseAll has no effect.
+// them. ShutDown drops them. After ShutDown, PauseAll has no effect.
 func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
 
-// ResumeAll ends PauseAll. Keys paused by Pause stay paused. After ShutDown, it has no effect.
+// ResumeAll ends PauseAll, but not Pause. After ShutDown, it has no effect.
 func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
 
 func (q *Queue[K]) pauseAll(to bool) {
@@ -201,10 +195,9 @@ func (q *Queue[K]) pauseAll(to bool) {
 	}
 }
 
-// RequeueNow makes a key ready in class Interactive. It ends any wait of the key: a delay, a
-// backoff, MinInterval or a Park. A held key is delivered once more right after any settle, and a
-// paused key after Resume. The key keeps its number of failures. The reason defaults to one with
-// EventRequeueNow.
+// RequeueNow makes a key ready in class Interactive. It ends any wait: a delay, a backoff,
+// MinInterval or a Park. A held key is delivered once more right after any settle, and a paused key
+// after Resume. The failures still count. The reason defaults to one with EventRequeueNow.
 func (q *Queue[K]) RequeueNow(key K, why Reason) {
 	if why.empty() {
 		why = Reason{Source: sourceQueue, Event: EventRequeueNow}
@@ -216,7 +209,7 @@ func (q *Queue[K]) RequeueNow(key K, why Reason) {
 	}
 }
 
-// Forget resets a key's failures, so its next backoff is the shortest. It changes nothing else.
+// Forget resets a key's failures, so its next backoff is the shortest.
 func (q *Queue[K]) Forget(key K) {
 	if i := q.lockEntry(key); i != 0 {
 		q.core.clear(i)

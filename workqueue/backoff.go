@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Backoff determines how long a failed key waits. Implementations must be safe for concurrent use;
-// the queue calls them without its lock.
+// Backoff determines how long a failed key waits. It is called concurrently, without the queue's
+// lock.
 type Backoff interface {
 	// Delay returns the delay after a key's n-th failure in a row, n >= 1. Zero or negative: none.
 	Delay(n int) time.Duration
 }
 
-// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. It has the defaults
-// of client-go's ItemExponentialFailureRateLimiter in kube-controller-manager.
+// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. Its defaults are
+// those of client-go's ItemExponentialFailureRateLimiter in kube-controller-manager.
 type Exponential struct {
 	// Base is the delay after the first failure. Default 5 ms.
 	Base time.Duration
@@ -29,7 +29,7 @@ type Exponential struct {
 	Jitter float64
 }
 
-// Delay returns the delay after the n-th failure in a row. It treats n < 1 as 1.
+// Delay implements Backoff. It treats n < 1 as 1.
 func (e Exponential) Delay(n int) time.Duration {
 	base, most := e.Base, e.Max
 	if base == 0 {

@@ -10,11 +10,10 @@ import (
 )
 
 // Class is how urgent a key is. A higher class is served more often, not first: classes with ready
-// keys share the deliveries by weight. For the class of a key that is added twice or comes back,
-// see the package documentation.
+// keys share the deliveries by weight. See the package documentation.
 type Class int8
 
-// Three classes have names. You may use any other value, too.
+// You may use any other value, too.
 const (
 	// Background is for initial lists and resyncs.
 	Background Class = -1
@@ -56,9 +55,9 @@ func (c *Class) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ClassWeight is a class with its weight. While two classes have ready keys, a class with weight 4
-// is served four times as often as one with weight 1. Retries of a class have a quarter of its
-// weight in addition.
+// ClassWeight is a class with its weight: a class with weight 4 is served four times as often as
+// one with weight 1, while both have ready keys. Its retries have a quarter of its weight in
+// addition.
 type ClassWeight struct {
 	Class Class
 	// Weight is between 0.000001 and 1000000.
@@ -70,13 +69,12 @@ func ThreeClasses() []ClassWeight {
 	return []ClassWeight{{Interactive, 16}, {Normal, 4}, {Background, 1}}
 }
 
-// returnShare is the weight of a class's retries relative to its adds.
 const returnShare = 0.25
 
 // lanesOf returns the lanes of sorted classes. If Options.Classes is set, class i has lane 2i for
-// returns (Retry, After) and lane 2i+1 for adds. Otherwise all keys share one lane.
+// retries and lane 2i+1 for adds. Otherwise all keys share one lane.
 //
-// In the core, a class is a lane: it has a weight, and a key only moves up. So a return that is
+// In the core, a class is a lane: it has a weight, and a key only moves up. So a retry that is
 // added again in its class moves to the lane for adds.
 func lanesOf(classes []ClassWeight, split uint8) []share {
 	var shares []share
@@ -108,7 +106,6 @@ func newLanes(classes []ClassWeight, split uint8) lanes {
 	return l
 }
 
-// laneOf returns the lane for adds in class c.
 func (l *lanes) laneOf(c Class) uint8 { return l.added[uint8(c)] }
 
 func (l *lanes) classIn(lane uint8) Class { return l.classes[lane>>l.split].Class }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// core is the queue's state: the state, order and due time of each key. It has no lock and calls
-// none of the host's functions; Queue locks it around each use.
+// core is the queue's state. It has no lock and calls none of the host's functions; Queue locks it
+// around each use.
 //
 // Every known key has one entry, in exactly one State. A ready entry is linked in its flow's list.
 // Held entries are linked in the order in which they were taken. Due times and further reasons,
-// which most keys do not have, are in an extra. An entry without content is forgotten.
+// which few keys have, are in an extra. An entry without content is forgotten.
 type core[K comparable] struct {
 	store[K]
 
@@ -23,8 +23,8 @@ type core[K comparable] struct {
 	queued     int64  // when the key that was taken last became ready
 	last       uint32 // its entry, which may be free or another key's by now
 
-	normal, urgent uint8 // the lanes of adds in classes Normal and Interactive
-	split          uint8 // 1 if each class has a lane for returns, else 0: see lanesOf
+	normal, urgent uint8 // of adds in classes Normal and Interactive
+	split          uint8 // 1 if each class has a lane for retries, else 0
 	minInterval    int64
 	maxWait        int64
 	asks           bool                // Own is set
@@ -40,14 +40,12 @@ type core[K comparable] struct {
 	news    news // since the last unlock
 }
 
-// news is what unlock reports to the hooks.
 type news struct {
 	any     bool
 	readied [maxClasses]int
 	dropped [numDrops]int
 }
 
-// Causes of drops.
 const (
 	dropWaiting = iota
 	dropParked
@@ -86,7 +84,7 @@ func (c *core[K]) turn(e *entry[K], to State) {
 	}
 }
 
-// urgentMost returns the higher of two classes. Either may be noClass.
+// urgentMost returns the higher class. Either may be noClass.
 func urgentMost(a, b uint8) uint8 {
 	if a == noClass || b != noClass && b > a {
 		return b
@@ -94,7 +92,6 @@ func urgentMost(a, b uint8) uint8 {
 	return a
 }
 
-// returning returns the retry lane for a key that was taken from lane.
 func (c *core[K]) returning(lane uint8) uint8 { return lane &^ c.split }
 
 // owe makes a key ready now, or after it is settled, woken or resumed.
@@ -152,8 +149,8 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 	}
 }
 
-// cancelOwn cancels the timer of the key's own settle, and the wait for MinInterval: the delivery
-// that they were for is certain.
+// cancelOwn cancels the timer of the key's own settle, and the wait for MinInterval, because the
+// delivery is certain.
 func (c *core[K]) cancelOwn(e *entry[K]) {
 	x := c.extra(e)
 	if x == nil {
@@ -165,7 +162,7 @@ func (c *core[K]) cancelOwn(e *entry[K]) {
 	}
 }
 
-// rest moves an entry without anything to deliver now to its next state. It must be in no list.
+// rest moves an entry that is in no list and has nothing to deliver now to its next state.
 func (c *core[K]) rest(i uint32, e *entry[K]) {
 	x := c.extra(e)
 	switch {
@@ -191,7 +188,6 @@ func (c *core[K]) drop(why int) {
 	c.news.dropped[why]++
 }
 
-// dropAtEnd drops an entry that is in no list, after shutdown only.
 func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	if !c.shut {
 		return
@@ -200,7 +196,6 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	c.forget(i, e)
 }
 
-// observe makes the core keep from now on what only hooks need.
 func (c *core[K]) observe() {
 	if c.observed {
 		return
@@ -218,7 +213,6 @@ func (c *core[K]) observe() {
 	})
 }
 
-// take takes the next key, which is then held, or returns 0.
 func (c *core[K]) take() uint32 {
 	c.promote()
 	if c.counts[Ready] == 0 || c.pausedAll {
@@ -250,7 +244,6 @@ func (c *core[K]) take() uint32 {
 	return i
 }
 
-// promote makes due keys ready, in the order of their due times.
 func (c *core[K]) promote() {
 	if c.due.next() == never {
 		return
@@ -309,7 +302,6 @@ func (c *core[K]) wakes(waiting int) int {
 
 func (c *core[K]) drained() bool { return c.shut && c.counts[Ready] == 0 && c.counts[Held] == 0 }
 
-// quiet reports whether no work is in progress, as Queue.Quiet defines it.
 func (c *core[K]) quiet() bool {
 	if c.counts[Held] > 0 {
 		return false
@@ -334,7 +326,6 @@ func (c *core[K]) quiet() bool {
 // soon is the longest backoff that Quiet waits for: by default, of up to eight failures in a row.
 const soon = int64(time.Second)
 
-// dueSoon reports whether Quiet waits for this waiting key.
 func (c *core[K]) dueSoon(e *entry[K]) bool {
 	x := c.extra(e)
 	if e.state != Waiting || x == nil {
@@ -343,7 +334,6 @@ func (c *core[K]) dueSoon(e *entry[K]) bool {
 	return x.calm != never || e.is(flagBackoff) && x.own != never && x.own-e.since <= soon
 }
 
-// shutDown drops all keys that are neither ready nor held, and the due times of the others.
 func (c *core[K]) shutDown() {
 	c.promote()
 	c.shut = true

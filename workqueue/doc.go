@@ -27,14 +27,13 @@
 //		}
 //	}
 //
-// With the zero [Options] it is a plain FIFO queue. [Queue.Interface] returns a view of it with the
-// methods of client-go's TypedRateLimitingInterface.
+// With the zero [Options] it is a plain FIFO queue. [Queue.Interface] has the methods of
+// client-go's TypedRateLimitingInterface.
 //
 // # States
 //
-// A delivery begins when Get takes the key. It ends when the worker settles the [Item] with Done,
-// Retry, After, GiveUp, Park or Release. A key that was given up is idle until its next add. During
-// a delivery the key is held. A paused key is in the state paused until Resume.
+// A delivery begins when Get takes the key, and ends when the worker settles the [Item]. In
+// between, the key is held. A key that was given up is idle until its next add.
 //
 //	         AddWith{After}                  Get                Done
 //	unknown ───────────────▶ waiting ─▶ ready ───▶ held ─────────────▶ forgotten
@@ -47,9 +46,9 @@
 //
 // # Classes
 //
-// Classes share the deliveries by weight. If a key is added several times before a delivery, its
-// highest class counts. A key that is delivered again without an add keeps its class. If it was
-// added in a higher class since, it gets that class:
+// Classes share the deliveries by weight. Of several adds before a delivery, the highest class
+// counts. A key that is delivered again without an add keeps its class; an add in a higher class
+// raises it:
 //
 //	what happened                    class of the next delivery
 //	Done                             the class of the next add
@@ -60,8 +59,7 @@
 //
 // If Options.Classes is set, each class has a lane for adds and a lane for retries (Retry, After
 // and AddRateLimited). While adds are ready, at most every fifth delivery of the class is a retry.
-// Otherwise retries are not limited. A retry that is added in its class or a higher one, while it
-// waits or is ready, moves to the lane for adds.
+// A waiting or ready retry that is added in its class or a higher one moves to the lane for adds.
 //
 // # Guarantees
 //
@@ -73,13 +71,12 @@
 // Retry and GiveUp, none if every such add is the key's own (Options.Own); after Park and Release,
 // the key is delivered again anyway.
 //
-// W4. Of several due times from AddOptions.After, the earliest counts, and deliveries before it do
-// not cancel it. Any delivery cancels the timer of the key's own Retry or After. In [RateLimiting],
-// Add never cancels AddAfter, as in client-go.
+// W4. Of several due times from AddOptions.After, the earliest counts; deliveries before it do not
+// cancel it. Any delivery cancels the timer of the key's own Retry or After. In [RateLimiting], Add
+// never cancels AddAfter, as in client-go.
 //
 // W5. Keys of one lane and tenant leave in the order in which they became ready. Equal due times
-// keep the order in which they were set. A key's class follows the table above; a raise puts it at
-// the end of the higher lane.
+// keep the order in which they were set. A raise puts a key at the end of the higher lane.
 //
 // W6. No key starves: while deliveries go on, at most F other keys are taken before a ready key.
 //
@@ -90,8 +87,7 @@
 // class for adds, a quarter of it for retries. j and D run over the other tenants of the lane, and
 // the other lanes, that have ready keys during the wait; wj and WD are their weights. A raise
 // restarts the count, at most 15 times. Age does not raise a key. Example: with ThreeClasses and
-// one tenant, the only added key of class Normal is taken after at most 13 others, however many
-// other keys are ready.
+// one tenant, the only added key of class Normal is taken after at most 13 others.
 //
 // W7. Let tenants i and j of one class have ready keys throughout an interval with ni and nj
 // deliveries. Then |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and Cheng,
@@ -100,8 +96,8 @@
 // W8. ShutDown and Drain are idempotent and safe for concurrent use. Drain returns when no key is
 // ready or held. Waiting, parked and paused keys are dropped and counted.
 //
-// W9. A settle of a key that is not held, or not any more, is reported (ErrNotHeld,
-// hook.Queue.Misused) and never duplicates a key.
+// W9. A settle of a key that is not held is reported (ErrNotHeld, hook.Queue.Misused) and never
+// duplicates a key.
 //
 // W10. Neither New nor any method starts a goroutine.
 //
@@ -111,30 +107,29 @@
 //
 // # Concurrency
 //
-// All methods except Configure may be called from any goroutine. One lock guards all state; the
+// All methods except Configure may be called from any goroutine. One lock guards all state. The
 // queue never holds it while it calls your functions (hooks, Tenant, Backoff and so on).
 //
-// Goroutines in Get share one timer, set to the earliest due time. While none is in Get, the timer
-// is off: the next call makes the due keys ready, in the order of their due times.
+// Goroutines in Get share one timer, set to the earliest due time. While none is in Get, the next
+// call makes the due keys ready, in the order of their due times.
 //
 // # Bad input
 //
 //   - A zero or negative delay means none. A huge delay is cut to what a time can hold.
-//   - The queue drops, counts and reports a key that is not equal to itself (it contains a NaN) or
-//     not comparable (an interface that contains a slice).
-//   - If your function panics, the panic is recovered, counted (Snapshot.Panics) and reported
+//   - A key that is not equal to itself (a NaN) or not comparable (an interface with a slice) is
+//     dropped, counted and reported.
+//   - A panic of your function is recovered, counted (Snapshot.Panics) and reported
 //     (hook.Queue.Panicked). The result is tenant "", weight 1, no delay, or false.
-//   - Options.Validate refuses weights of zero, NaN or infinity. If TenantWeight returns such a
-//     weight, it counts as 1.
+//   - Options.Validate refuses weights of zero, NaN or infinity. From TenantWeight they count as 1.
 //   - An add after ShutDown is dropped and counted. For settles, see [Item].
 //
 // # Memory
 //
-// The queue forgets a key that has no queued delivery, no timer and no failures, and reuses its
-// memory. When the queue becomes empty after a peak, it frees the memory.
+// The queue forgets a key without a queued delivery, timer or failures, and reuses its memory. When
+// it becomes empty after a peak, it frees the memory.
 //
 // # Testing
 //
-// All times come from package time. In a testing/synctest bubble that includes the call of New,
-// waiting takes no real time.
+// All times come from package time, so a testing/synctest bubble that includes the call of New
+// controls them.
 package workqueue

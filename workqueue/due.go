@@ -8,13 +8,13 @@ import "math"
 // never is the due time of a key without one. The latest due time is never-1.
 const never = math.MaxInt64
 
-// heapNode is an element of a heap, unique by id. Ids are small.
+// Ids are small.
 type heapNode[N any] interface {
 	before(other N) bool
 	id() uint32
 }
 
-// heap is a 4-ary heap with access by id. Package container/heap would allocate for each node.
+// heap is 4-ary, with access by id. Package container/heap would allocate for each node.
 type heap[N heapNode[N]] struct {
 	nodes []N
 	where []uint32 // by id: index in nodes plus one, or 0
@@ -108,7 +108,6 @@ func (h *dueHeap) next() int64 {
 	return h.nodes[0].due
 }
 
-// set sets the due time of index; never removes it.
 func (h *dueHeap) set(index uint32, due int64) {
 	switch {
 	case due == never:

@@ -11,7 +11,6 @@ import (
 // State is the state of a key.
 type State uint8
 
-// The states of a key.
 const (
 	Idle    State = iota // not queued; the queue knows only its failures
 	Waiting              // due later
@@ -36,15 +35,14 @@ func (s State) String() string {
 // MarshalText returns String.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Flags of an entry.
 const (
 	flagUsed    = 1 << iota // not free
-	flagOwed                // held or paused: owed a delivery, whatever Own reports
+	flagOwed                // owed a delivery, whatever Own reports
 	flagPaused              // Pause was called
-	flagWoken               // held: Wake was called, so Park does not park
+	flagWoken               // Wake was called, so Park does not park
 	flagBackoff             // waiting after Retry
-	flagOnly                // has one note instead of an extra: see extra
-	flagAdded               // held: added since; MinInterval may delay and Own drop it
+	flagOnly                // has a note instead of an extra
+	flagAdded               // added while held; MinInterval may delay and Own drop it
 	flagGivenUp             // not retried after its last failure
 )
 
@@ -52,14 +50,14 @@ const noClass = 0xff
 
 type entry[K comparable] struct {
 	key        K
-	delivery   uint64 // number of the last delivery, or of the one in progress
-	since      int64  // when it entered its state
+	delivery   uint64
+	since      int64 // when it entered its state
 	hash       uint32
 	prev, next uint32 // in its flow, or in held
 	tenant     uint32
 	extra      uint32 // with flagOnly: a note
 	state      State
-	class      uint8 // ready, held, parked: its lane
+	class      uint8 // its lane
 	coming     uint8 // the lane of its next delivery, or noClass
 	flags      uint8
 }
@@ -69,12 +67,12 @@ func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
 // list is a linked list of entries, oldest first.
 type list struct{ head, tail uint32 }
 
-// extra holds what few entries need. Most queued entries have only one reason. Such an entry has
-// the index of that note instead of an extra (flagOnly), which saves 112 bytes. The note belongs to
-// the delivery in progress if the entry is held, and to the next one otherwise.
+// extra holds what few entries need. Most queued entries have only one reason, and the index of its
+// note instead of an extra (flagOnly), which saves 112 bytes. The note belongs to the delivery in
+// progress if the entry is held, else to the next one.
 type extra struct {
 	entry    uint32
-	attempts uint32 // failures in a row
+	attempts uint32 // in a row
 	outside  int64  // due time from AddOptions.After, or never
 	own      int64  // due time of the key's own Retry, After or Park, or never
 	calm     int64  // MinInterval: due time of the adds, or never
@@ -113,8 +111,7 @@ func (c *clock) now() int64 {
 
 func (c *clock) time(at int64) time.Time { return c.start.Add(time.Duration(at)) }
 
-// store holds the entries: it finds an entry by its key, keeps its reasons and due times, and links
-// it in order. The core decides when.
+// store holds the entries with their reasons, due times and order.
 type store[K comparable] struct {
 	clock
 	entries slab[entry[K]]
@@ -158,8 +155,8 @@ func (s *store[K]) create(w *who[K]) uint32 {
 // keptEntries limits the memory of an empty queue: an initial list does not come back.
 const keptEntries = 64 * chunkLen
 
-// remove removes an entry that is in no list. If the queue is empty then, it frees its memory if
-// that is large, or was mostly unused since the queue was last empty.
+// remove removes an entry that is in no list. An empty queue frees its memory if that is large, or
+// was mostly unused since the queue was last empty.
 func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.index.remove(e.hash, i)
 	s.dropExtra(e)
@@ -188,7 +185,6 @@ func (s *store[K]) all(do func(i uint32, e *entry[K])) {
 	}
 }
 
-// heldBy returns an entry, and whether this delivery holds it.
 func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
 	if !s.entries.has(i) {
 		return nil, false
@@ -249,7 +245,6 @@ func (s *store[K]) extra(e *entry[K]) *extra {
 	return s.extras.at(e.extra)
 }
 
-// only returns the reason that an entry has instead of an extra, or an empty list.
 func (s *store[K]) only(e *entry[K]) noteList {
 	if !e.is(flagOnly) {
 		return noteList{}
@@ -257,7 +252,6 @@ func (s *store[K]) only(e *entry[K]) noteList {
 	return noteList{first: e.extra, newest: e.extra, n: 1}
 }
 
-// ext returns the extra of an entry, and makes it if needed.
 func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
 	if x := s.extra(e); x != nil {
 		return x
@@ -298,7 +292,6 @@ func (s *store[K]) attempts(e *entry[K]) uint32 {
 	return 0
 }
 
-// record records a reason of the key's next delivery. A repetition of the newest is counted.
 func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	if s.notes.off || r.empty() {
 		return
@@ -332,7 +325,6 @@ func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	return noteList{}, s.only(e), noteList{}
 }
 
-// delivered returns the reasons of a delivery. Without any, it is one with EventAdded.
 func (s *store[K]) delivered(taken noteList, queued int64) []Reason {
 	if taken.n > 0 || s.notes.off {
 		return s.notes.copyOf(taken)

@@ -12,9 +12,9 @@ import (
 // classes here, and in each class tenants.
 //
 // A flow is one tenant's ready keys in one class. Each class and flow with ready keys has a tag,
-// its virtual start time. The one with the lowest tag is served next: virtual time becomes that
-// tag, and the tag grows by 1/weight. A class or flow that becomes ready again starts at virtual
-// time, or at its old tag if that is later. So it gains nothing by leaving and coming back.
+// its virtual start time. The lowest tag is served next: virtual time becomes that tag, and the tag
+// grows by 1/weight. A class or flow that becomes ready again starts at virtual time, or at its old
+// tag if that is later. So it gains nothing by leaving.
 type fair struct {
 	classes []share
 	top     float64 // virtual time of the classes
@@ -24,22 +24,22 @@ type fair struct {
 	tenants    []tenant
 	tenantFree []uint32
 	byName     map[string]uint32
-	recent     [256]uint32 // index plus one of tenants used last: see recentOf
+	recent     [256]uint32 // index plus one of tenants used last
 	idle       int         // tenants without keys
 	sweepAt    int         // sweep at this many idle tenants
 	flows      []flow      // by tenant*len(classes) + class
 	seq        uint64
 }
 
-// share is one class, or rather lane: see lanesOf.
+// share is one lane.
 type share struct {
 	class  Class
 	weight float64
 	tag    tag
 	ready  int
 
-	virtual float64 // virtual time of the class's flows
-	// flows are those with a tag. An empty one stays until virtual time passes its tag.
+	virtual float64 // of the class's flows
+	// An empty flow stays until virtual time passes its tag.
 	flows heap[flowNode]
 }
 
@@ -60,8 +60,8 @@ func (t *tag) serve(weight float64) {
 type tenant struct {
 	name   string
 	weight float64
-	keys   int // entries of this tenant
-	ready  int // of keys
+	keys   int
+	ready  int
 }
 
 type flow struct {
@@ -88,7 +88,6 @@ func newFair(classes []share) fair {
 	return fair{classes: classes, byName: map[string]uint32{}, sweepAt: minIdle}
 }
 
-// tenant returns the index of a tenant and counts a new key of it.
 func (f *fair) tenant(name string, weight float64) uint32 {
 	recent := f.recentOf(name)
 	i := *recent - 1
@@ -179,7 +178,6 @@ func (f *fair) sweep() {
 
 func (f *fair) flow(tenant uint32, c uint8) uint32 { return tenant*uint32(len(f.classes)) + uint32(c) }
 
-// tagged puts a flow into the heap of its class, or moves it there.
 func (f *fair) tagged(cl *share, tenant uint32, t *tag) {
 	f.seq++
 	cl.flows.set(flowNode{t.value, f.seq, tenant})
@@ -202,7 +200,7 @@ func (f *fair) joined(tenant uint32, c uint8) {
 	f.busy |= 1 << c
 }
 
-// left counts that a ready key of a tenant in class c is gone. The caller has unlinked it.
+// left is the reverse of joined.
 func (f *fair) left(tenant uint32, c uint8) {
 	cl := &f.classes[c]
 	cl.ready--
@@ -223,7 +221,6 @@ func (f *fair) left(tenant uint32, c uint8) {
 	}
 }
 
-// readyByTenant counts the ready keys of each tenant that has some.
 func (f *fair) readyByTenant() map[string]int {
 	ready := map[string]int{}
 	for i := range f.tenants {
@@ -253,7 +250,6 @@ func (f *fair) choose() (c uint8, tenant uint32) {
 	}
 }
 
-// served counts that a tenant was served a key in class c, as returned by choose.
 func (f *fair) served(c uint8, tenant uint32) {
 	cl := &f.classes[c]
 	f.top = cl.tag.value

@@ -21,7 +21,7 @@ var dropNames = [numDrops]string{
 	dropUnequal: "not equal to itself",
 }
 
-// host calls the host's functions, never under the lock. It recovers and reports their panics.
+// host calls the host's functions, never under the lock, and recovers their panics.
 type host[K comparable] struct {
 	o      Options[K]
 	hooks  atomic.Pointer[hook.Queue] // never nil; replaced under the lock
@@ -34,7 +34,6 @@ func (h *host[K]) recovered(name string) {
 	}
 }
 
-// panicked counts and reports a panic. It is called by the deferred function that recovered it.
 func (h *host[K]) panicked(hooks *hook.Queue, name string, v any) {
 	h.panics.Add(1)
 	if hooks.Panicked != nil {
@@ -113,7 +112,6 @@ func (h *host[K]) delay(n int) time.Duration {
 	return h.o.Backoff.Delay(n)
 }
 
-// unsure reports whether some values of K may be unequal to themselves or not comparable.
 func unsure[K comparable]() bool { return unsureType(reflect.TypeFor[K]()) }
 
 func unsureType(t reflect.Type) bool {
@@ -132,7 +130,6 @@ func unsureType(t reflect.Type) bool {
 	return false
 }
 
-// sound reports whether key is equal to itself and comparable.
 func sound[K comparable](key K) (ok bool) {
 	defer func() {
 		if recover() != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // RateLimiting is a view of a Queue with the methods of client-go's
-// workqueue.TypedRateLimitingInterface[K]. It also has all other methods of Queue, and both may be
-// used at the same time: a key still has one holder. All methods may be called from any goroutine.
+// workqueue.TypedRateLimitingInterface[K], and all other methods of Queue. View and Queue may be
+// used at the same time, from any goroutine: a key still has one holder.
 //
 // It behaves as client-go documents: after ShutDown, Get returns the queued keys until none is
 // left. Add does not cancel AddAfter. Of several AddAfter the earliest counts. Failures count until
@@ -23,8 +23,7 @@ import (
 //   - Waiting keys are invisible. Here Queue.Len and Queue.Snapshot show them.
 type RateLimiting[K comparable] struct{ *Queue[K] }
 
-// Interface returns a view of the queue with the methods of client-go's
-// workqueue.TypedRateLimitingInterface[K].
+// Interface returns the queue as client-go's workqueue.TypedRateLimitingInterface[K].
 func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
 
 // AddAfter adds a key after d, or at once if d is zero or negative.
@@ -70,8 +69,8 @@ func (r *RateLimiting[K]) Done(key K) {
 	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, class: noClass, keep: true}, nil)
 }
 
-// ShutDownWithDrain shuts the queue down and waits until no key is ready or held. A call of
-// ShutDown ends the wait.
+// ShutDownWithDrain shuts the queue down and waits until no key is ready or held, or until ShutDown
+// is called.
 func (r *RateLimiting[K]) ShutDownWithDrain() {
 	q := r.Queue
 	q.shutDown(false)

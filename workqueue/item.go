@@ -16,11 +16,11 @@ import (
 var ErrNotHeld = errors.New("workqueue: settle: the item is not held; settle each item once")
 
 // Item is a key that a worker has taken. Settle it exactly once, with Done, Retry (or RetryWith),
-// After, GiveUp, Park or Release. Until then no other worker gets the key. An Item is a small value
-// that you may copy; settling one copy settles all.
+// After, GiveUp, Park or Release. Until then no other worker gets the key. You may copy an Item;
+// settling one copy settles all.
 //
-// A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks. You
-// can settle after ShutDown; a key that would then have to wait is dropped and counted.
+// A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks.
+// After ShutDown, a key that would have to wait is dropped and counted.
 type Item[K comparable] struct {
 	q        *Queue[K]
 	key      K
@@ -29,7 +29,7 @@ type Item[K comparable] struct {
 	index    uint32
 	attempt  uint32
 	class    uint8
-	next     uint8 // lane for the adds of the class of InClass, or noClass
+	next     uint8 // lane for adds of InClass's class, or noClass
 }
 
 // Key returns the key.
@@ -58,8 +58,8 @@ func (i Item[K]) Tenant() string {
 	return name
 }
 
-// InClass returns the item with a class for its next delivery. It applies if you settle the
-// returned item with Retry, RetryWith or After. An add in a higher class still raises the key.
+// InClass returns the item with a class for its next delivery, for Retry, RetryWith or After of the
+// returned item. An add in a higher class still raises the key.
 func (i Item[K]) InClass(c Class) Item[K] {
 	if i.q != nil {
 		i.next = i.q.laneOf(c)
@@ -76,8 +76,7 @@ func (i Item[K]) Queued() time.Time {
 }
 
 // Reasons returns a copy of this delivery's reasons: the first, then up to Options.Reasons of the
-// newest. Dropped counts those in between. An add without a reason gives one with EventAdded. After
-// the settle, Reasons returns nil.
+// newest. Dropped counts those in between. After the settle, Reasons returns nil.
 func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 	if i.q == nil {
 		return nil, 0
@@ -97,10 +96,10 @@ func (i Item[K]) Done() error {
 	return i.settle(verdict{outcome: hook.QueueDone}, nil)
 }
 
-// Retry settles the key as failed. It returns the delay until the next delivery: Options.Backoff,
-// or longer if Options.Limiter requires it. If the key was added while it was held, and not only by
-// itself (Options.Own), it is ready at once. The key keeps its class. The error is only passed to
-// the hooks and may be nil.
+// Retry settles the key as failed. It returns the delay until the next delivery, in the same class:
+// Options.Backoff, or longer if Options.Limiter requires it. If the key was added while it was
+// held, and not only by itself (Options.Own), it is ready at once. The hooks get the error, which
+// may be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, RetryOptions{}) }
 
 // RetryOptions describe when a failed key is retried. The zero value is what Retry uses.
@@ -127,30 +126,29 @@ func (i Item[K]) RetryWith(err error, how RetryOptions) (time.Duration, error) {
 }
 
 // After settles the key as finished, forgets its failures, and delivers it again after d, in the
-// same class. Zero or negative: it is ready at once. Any delivery before then cancels this timer.
+// same class. Zero or negative: at once. Any delivery before then cancels this timer.
 func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }
 
 // GiveUp settles the key as failed, without a retry. The key is idle and keeps its failures until
-// an add that is not its own (Options.Own) delivers it again, as Attempt 1. If the key was added
-// while it was held, and not only by itself, it is ready at once. The error is only passed to the
-// hooks and may be nil.
+// an add that is not its own (Options.Own) delivers it again, as Attempt 1. Such an add while it
+// was held makes it ready at once. The hooks get the error, which may be nil.
 func (i Item[K]) GiveUp(err error) error {
 	return i.settle(verdict{outcome: hook.QueueGiveUp}, err)
 }
 
 // Park settles the key as unfinished. It is ready again after Wake, RequeueNow or atMost (zero or
-// negative: no limit), with the reasons, class and attempt of this delivery. KeyState.ParkReason
-// shows the reason. Adds to a parked key are recorded but do not make it ready. If Wake was called
-// while the key was held, it is ready at once, so no wake is lost.
+// negative: no limit), with the reasons, class and attempt of this delivery. Adds to a parked key
+// are recorded but do not make it ready. If Wake was called while the key was held, it is ready at
+// once, so no wake is lost. KeyState.ParkReason shows the reason.
 func (i Item[K]) Park(reason string, atMost time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueuePark, delay: int64(atMost), why: reason}, nil)
 }
 
-// Release settles the key as unfinished, because its worker was interrupted. It is ready again at
-// once, at the end of the queue, with the reasons, class and attempt of this delivery. After
-// ShutDown it is dropped.
+// Release settles the key as unfinished, because its worker was interrupted. It is ready at once,
+// at the end of the queue, with the reasons, class and attempt of this delivery. After ShutDown it
+// is dropped.
 func (i Item[K]) Release() error {
 	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
 }
@@ -200,7 +198,6 @@ func (i Item[K]) settle(v verdict, err error) error {
 	return nil
 }
 
-// settleLocked settles a held key and unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 	settled := q.hooks.Load().Settled
 	if settled == nil {
@@ -217,9 +214,8 @@ func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 	tell(&q.host, "Hooks.Settled", settled, ev)
 }
 
-// Get waits until a key is ready and takes it. The caller alone holds the key and must settle the
-// item. Get returns false when ctx is done, without taking a key, and when the queue is shut down
-// and no key is ready.
+// Get waits until a key is ready and takes it. The caller must settle the item. Get returns false
+// when ctx is done, without taking a key, and when the queue is shut down and no key is ready.
 func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 	if ctx.Err() != nil {
 		return item, false

@@ -25,26 +25,25 @@ const (
 // Options configure a Queue. The zero value is a plain FIFO queue: one class, one tenant,
 // exponential backoff per key from 5 ms to 1000 s, and no overall limit.
 //
-// The queue calls these functions without its lock, concurrently, on the goroutines that use it. It
-// recovers their panics.
+// The queue calls the functions concurrently, without its lock, and recovers their panics.
 type Options[K comparable] struct {
 	// Name appears in hooks, snapshots and errors. Default "".
 	Name string
 
-	// Classes are the classes and their weights, at most 8, such as ThreeClasses (the default in
+	// Classes are at most 8 classes with their weights, such as ThreeClasses (the default in
 	// package controller). Default nil: one order for all adds and retries; AddOptions.Class has no
 	// effect.
 	Classes []ClassWeight
 
 	// Tenant returns the tenant of a key, for example its namespace or cluster. Tenants with ready
-	// keys share the deliveries of a class by weight, however many keys each has. Tenant must
-	// always return the same tenant for a key, because not every add calls it. Default nil: all
-	// keys share the tenant "".
+	// keys share the deliveries of a class by weight, however many keys each has. It must always
+	// return the same for a key, because not every add calls it. Default nil: all keys share the
+	// tenant "".
 	Tenant func(key K) string
 
-	// TenantWeight returns a tenant's weight relative to the others. A value that is not between
-	// 0.000001 and 1000000 counts as 1. It is called with each Tenant and should be quick. A tenant
-	// that has keys keeps its weight. Default nil: all weights are 1.
+	// TenantWeight returns a tenant's weight. A value that is not between 0.000001 and 1000000
+	// counts as 1. It is called with each Tenant and should be quick. A tenant that has keys keeps
+	// its weight. Default nil: all weights are 1.
 	TenantWeight func(tenant string) float64
 
 	// Backoff is how long a key waits after a failure. Default Exponential{}.
@@ -57,38 +56,33 @@ type Options[K comparable] struct {
 	Limiter *rate.Limiter
 
 	// MinInterval is how long an added key waits before it is ready, so that many adds become one
-	// delivery. It is also the least time between deliveries caused by adds. It does not delay
-	// Retry, After, Wake and RequeueNow. Default 0.
+	// delivery. It is also the least time between deliveries caused by adds. Retry, After, Wake and
+	// RequeueNow are not delayed. Default 0.
 	MinInterval time.Duration
 
 	// MaxWait makes MinInterval a debounce. Each add postpones the delivery until MinInterval after
-	// that add, but at most until MaxWait after the first add. Default: MinInterval, so that later
-	// adds do not postpone the delivery.
+	// that add, but at most until MaxWait after the first add. Default MinInterval: no debounce.
 	MaxWait time.Duration
 
-	// Reasons is how many of its newest reasons a key keeps in addition to the first. The reasons
-	// between them are only counted. Equal reasons in a row count as one (Reason.Repeats). Default
-	// 0: 8. At most 1000.
+	// Reasons is how many of its newest reasons a key keeps in addition to the first. Those in
+	// between are counted. Equal reasons in a row count as one (Reason.Repeats). Default 0: 8. At
+	// most 1000.
 	//
-	// If Reasons is negative, the queue keeps no reasons. Without hooks, it then also reads the
-	// clock less often. To add, take and settle a key takes about a fifth less time, and
-	// Item.Queued and KeyState.Since are zero.
+	// Negative: no reasons. Without hooks, the queue then also reads the clock less often. To add,
+	// take and settle a key takes about a fifth less time, and Item.Queued and KeyState.Since are
+	// zero.
 	Reasons int
 
-	// Hooks observe the queue. Default nil: none.
+	// Hooks observe the queue. Default nil.
 	Hooks *hook.Queue
 
 	// Own reports whether an immediate add (AddOptions.After <= 0) of a key only echoes what a
 	// delivery of the key did itself. Such an add does not shorten the backoff after Retry. Default
 	// nil: no add is own.
 	//
-	// Before Retry or GiveUp settles a key, Own is called for the adds that arrived while it was
+	// When Retry or GiveUp settles a key, Own is called for the adds that arrived while it was
 	// held. If all are own and nothing else requested a delivery, they are dropped with their
-	// reasons. During the backoff and after GiveUp, paused or not, Own is called for each add, and
-	// own adds are dropped.
-	//
-	// If a held key gets more than 10,000 adds (equal reasons in a row count once), Own is not
-	// called and no add is own.
+	// reasons. During the backoff and after GiveUp, paused or not, each own add is dropped.
 	Own func(key K, delivery uint64, reason Reason) bool
 }
 

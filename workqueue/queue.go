@@ -16,26 +16,26 @@ import (
 )
 
 // Queue hands keys to workers. All methods except Configure may be called from any goroutine at any
-// time. Only Get, Drain and Quiet block. The others wait only for the queue's lock. AddAll,
-// Snapshot and ShutDown hold it for all their keys, the others for a few.
+// time. Only Get, Drain and Quiet block. AddAll, Snapshot and ShutDown hold the queue's lock for
+// all their keys, the others for a few.
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed
-	unsure bool        // a K may be unequal to itself, or impossible to hash
-	lanes              // for keys that are added
-	used   atomic.Bool // written under the lock
+	unsure bool // may be unequal to itself, or impossible to hash
+	lanes
+	used atomic.Bool // written under the lock
 
 	mu      sync.Mutex // guards what follows
 	core    core[K]
 	waiters waiters
-	watch   *watch        // nil while no goroutine waits for a drain or a lull
-	forced  chan struct{} // closed to end ShutDownWithDrain; nil if none is in progress
+	watch   *watch        // nil while no call of Drain or Quiet waits
+	forced  chan struct{} // closed to end ShutDownWithDrain; nil if none waits
 	misused int
 
 	observers []*hook.Queue // which hooks combines, or will
 }
 
-// New returns a queue, or the error of Options.Validate. It starts no goroutine.
+// New returns a queue, or the error of Options.Validate.
 func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -50,9 +50,9 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// Configure replaces the options, except Name and Hooks, of a queue that never had a key. It
-// returns an error if there was an add, Pause or RequeueNow before, or the error of
-// Options.Validate, and then changes nothing. Call it before you share the queue.
+// Configure replaces the options, except Name and Hooks, of a queue before its first add, Pause or
+// RequeueNow. Later, or with the error of Options.Validate, it changes nothing. Call it before you
+// share the queue.
 func (q *Queue[K]) Configure(o Options[K]) error {
 	o.Name, o.Hooks = q.o.Name, q.o.Hooks
 	if err := o.Validate(); err != nil {
@@ -76,10 +76,9 @@ func (q *Queue[K]) use() {
 	}
 }
 
-// Observe adds hooks to Options.Hooks, at any time. It calls h.Opened, then h.Added for keys that
-// are ready already, and h.Closed if the queue is shut down already. Times that were not recorded
-// count from the call: since when keys are held and, if Options.Reasons is negative, since when
-// they are ready. Hooks that were added before are not added again.
+// Observe adds hooks to Options.Hooks, once, at any time. It calls h.Opened, then h.Added for keys
+// that are ready already, and h.Closed if the queue is shut down. Times that were not recorded
+// count from the call: since when keys are held and, if Options.Reasons is negative, ready.
 func (q *Queue[K]) Observe(h *hook.Queue) {
 	if h == nil {
 		return
@@ -112,7 +111,6 @@ func (q *Queue[K]) Observe(h *hook.Queue) {
 	}
 }
 
-// tellOpened calls h.Opened. A panic is reported to h, too.
 func (q *Queue[K]) tellOpened(h *hook.Queue) {
 	if h.Opened == nil {
 		return
@@ -125,7 +123,6 @@ func (q *Queue[K]) tellOpened(h *hook.Queue) {
 	h.Opened(hook.QueueOpened{Queue: q.o.Name, Of: q, Stats: q.stats})
 }
 
-// setUp applies valid options to a queue without keys.
 func (q *Queue[K]) setUp(o Options[K]) {
 	if o.Backoff == nil {
 		o.Backoff = Exponential{}
@@ -243,7 +240,6 @@ func (q *Queue[K]) comeLocked() (come watch) {
 	return come
 }
 
-// misusedLocked counts and reports a call that broke the contract, and unlocks.
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
 	q.unlock()

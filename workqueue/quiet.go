@@ -11,12 +11,11 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// ShutDown shuts the queue down and does not wait. From now on adds are dropped and counted.
-// Waiting, parked and paused keys are dropped and counted now. Get returns the ready keys until
-// none is left, then false. You may call it any number of times.
+// ShutDown shuts the queue down and does not wait. Waiting, parked and paused keys, and later adds,
+// are dropped and counted. Get returns the ready keys until none is left, then false. You may call
+// it any number of times.
 func (q *Queue[K]) ShutDown() { q.shutDown(true) }
 
-// shutDown also ends all waits of ShutDownWithDrain if force is set.
 func (q *Queue[K]) shutDown(force bool) {
 	q.lock()
 	first, forced := !q.core.shut, q.forced
@@ -70,17 +69,16 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 	return q.watch.drained
 }
 
-// Quiet waits for a moment without work in progress. It is for tests and scripts. Work in progress
-// is a key that
+// Quiet waits for a moment without work in progress, for tests and scripts. Work in progress is a
+// key that
 //
 //   - is ready, held or parked;
 //   - waits for MinInterval, or for a backoff of at most a second, such as after a conflict.
 //
 // Other waiting keys and paused keys do not count. During PauseAll, only held keys count.
 //
-// Quiet returns the number of deliveries until that moment: between two calls that return the same
-// number there was none. If ctx ends first, the error counts the keys in progress and names up to
-// five per state.
+// Quiet returns the number of deliveries until that moment. If ctx ends first, the error counts the
+// keys in progress and names up to five per state.
 //
 // While a call waits, a use of the queue may scan all due times.
 func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
@@ -145,10 +143,8 @@ func unquiet[K comparable](keys []busy[K]) string {
 	return strings.Join(words, "; ")
 }
 
-// mostNamed is the number of keys per state that the error of Quiet names.
 const mostNamed = 5
 
-// busy is a key in progress; why is its ParkReason.
 type busy[K comparable] struct {
 	key   K
 	state State

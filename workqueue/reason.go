@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// Reason is why a key was added, for reports. The queue does not interpret it, and does not record
-// the zero Reason. The queue's own reasons have the Source "queue". Their Event is a constant below
-// or RetryOptions.Event. If a reason differs from the newest one of its delivery only in At, the
-// queue increments Repeats of the newest one instead.
+// Reason is why a key was added, for reports. The queue does not record the zero Reason. Its own
+// reasons have the Source "queue"; their Event is a constant below or RetryOptions.Event. If a
+// reason differs from the newest one of its delivery only in At, the queue increments that one's
+// Repeats.
 type Reason struct {
-	// Source is the name of the reporter, such as a source of the controller.
+	// Source is the reporter, such as a source of the controller.
 	Source string
 	// Event is what happened, such as "Update".
 	Event string
-	// Object is the changed object, as namespace/name; not always the object that the key names.
+	// Object is the changed object, as namespace/name; not always the one that the key names.
 	Object string
 	// UID and ResourceVersion identify Object, as far as known.
 	UID             string
 	ResourceVersion string
-	// At is when the key was first added with this reason. If At is zero, the queue sets it. The
-	// queue returns At in local time and without a monotonic clock reading. It limits At to 292
-	// years before or after the queue's creation.
+	// At is when the key was first added with this reason. Default: the time of the add. It is in
+	// local time, without a monotonic reading, and at most 292 years from the queue's creation.
 	At time.Time
 	// Repeats is how often the reason was repeated in a row, at most 2147483647. The queue sets it.
 	Repeats int `json:",omitzero"`
@@ -35,7 +34,6 @@ func (r *Reason) empty() bool {
 	return r.Source == "" && r.Event == "" && r.Object == "" && r.UID == "" && r.ResourceVersion == ""
 }
 
-// equals reports whether r and s differ at most in At and Repeats.
 func (r *Reason) equals(s *Reason) bool {
 	return r.ResourceVersion == s.ResourceVersion && r.Object == s.Object && r.UID == s.UID && r.Event == s.Event && r.Source == s.Source
 }
@@ -63,7 +61,7 @@ type noteList struct {
 // note is a Reason in 72 bytes.
 type note struct {
 	object, uid, version string
-	at                   int64 // Reason.At, counted from start
+	at                   int64 // counted from start
 	cause                *cause
 	next                 uint32
 	repeats              uint32
@@ -72,20 +70,18 @@ type note struct {
 // cause holds the fields in which few reasons differ.
 type cause struct{ source, event string }
 
-// notes stores all reasons of all keys.
 type notes struct {
 	slab  slab[note]
 	known map[cause]*cause
-	last  *cause    // used last; most consecutive reasons share it
-	start time.Time // note.at counts from here
-	most  uint32    // notes in a list after its first
+	last  *cause // most consecutive reasons share it
+	start time.Time
+	most  uint32 // notes in a list after its first
 	off   bool
 }
 
 // mostCauses limits known. Notes may refer to other causes.
 const mostCauses = 1024
 
-// causeOf returns the cause of a reason, shared between most notes.
 func (s *notes) causeOf(r *Reason) *cause {
 	if s.last != nil && s.last.event == r.Event && s.last.source == r.Source {
 		return s.last
@@ -165,7 +161,7 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 	l.n++
 }
 
-// dropSecond makes room in a full list of at least two notes: it drops the oldest but the first.
+// dropSecond drops the oldest note but the first, in a full list of at least two.
 func (s *notes) dropSecond(l *noteList) {
 	newest := s.slab.at(l.newest)
 	second := newest.next

@@ -8,8 +8,8 @@ const (
 	chunkLen  = 1 << chunkBits
 )
 
-// slab allocates values of T in chunks that never move, and addresses them by index. Index 0 means
-// none. It grows to the peak of values in use; reset frees all of it.
+// slab allocates values of T in chunks that never move, and addresses them by index. 0 means none.
+// It grows to the peak of values in use; reset frees all of it.
 type slab[T any] struct {
 	chunks []*[chunkLen]T
 	used   uint32 // lower indexes are in use or in free
@@ -20,7 +20,6 @@ func (s *slab[T]) at(i uint32) *T {
 	return &s.chunks[i>>chunkBits][i&(chunkLen-1)]
 }
 
-// take returns a zero value and its index.
 func (s *slab[T]) take() (uint32, *T) {
 	if n := len(s.free); n > 0 {
 		i := s.free[n-1]

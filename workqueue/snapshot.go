@@ -12,7 +12,7 @@ type KeyState[K comparable] struct {
 	Class  Class // Normal if the key has none yet
 	Tenant string
 	// Since is when the key entered its state. Without hooks it is zero for a held key, and for all
-	// keys if Options.Reasons is negative. For keys before a later Queue.Observe, see there.
+	// keys if Options.Reasons is negative. See also Queue.Observe.
 	Since time.Time `json:",omitzero"`
 	// Due is when the key becomes ready by itself, or is added again if ready or held. Zero: never.
 	Due time.Time `json:",omitzero"`
@@ -21,15 +21,14 @@ type KeyState[K comparable] struct {
 	// Paused reports that Pause was called. A held or parked key becomes paused afterwards.
 	Paused bool
 	// Again reports that a held key will be delivered once more, or a paused one after Resume.
-	Again bool
-	// ParkReason is why the key is parked.
+	Again      bool
 	ParkReason string
-	// Reasons are the reasons of the delivery in progress, if any, then of the next one.
+	// Reasons are those of the delivery in progress, if any, then of the next one.
 	Reasons        []Reason
 	ReasonsDropped int
 }
 
-// Snapshot is a copy of a queue's whole state at one moment.
+// Snapshot is a copy of a queue's whole state.
 type Snapshot[K comparable] struct {
 	Name string
 	At   time.Time
@@ -40,12 +39,12 @@ type Snapshot[K comparable] struct {
 	Dropped map[string]int
 	// Misused counts calls that broke the contract, Panics panics of the functions in Options.
 	Misused, Panics int
-	// Keys are all keys, in no particular order.
+	// Keys are in no particular order.
 	Keys []KeyState[K]
 }
 
-// Snapshot returns a copy of the whole state. It locks the queue while it copies, about 0.3 s for a
-// million keys: use it for debugging and tests. For a single key use Lookup.
+// Snapshot returns a copy of the whole state at one moment. It locks the queue while it copies,
+// about 0.3 s for a million keys: use it for debugging and tests.
 func (q *Queue[K]) Snapshot() Snapshot[K] {
 	q.lock()
 	defer q.unlock()

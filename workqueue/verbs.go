@@ -9,8 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// merges reports whether an add of an entry changes nothing but its reasons: the entry is ready, in
-// the same or a higher class.
+// merges reports whether an add of an entry changes nothing but its reasons.
 func (c *core[K]) merges(i uint32, class uint8) bool {
 	if i == 0 {
 		return false
@@ -46,7 +45,6 @@ func (c *core[K]) add(w *who[K], class uint8, r *Reason) {
 	}
 }
 
-// mostAsked is the largest number of adds of a held key for which Own is called.
 const mostAsked = 10_000
 
 func (c *core[K]) keepAdd(i uint32, r *Reason) {
@@ -70,7 +68,6 @@ func (c *core[K]) debounce(i uint32, e *entry[K]) {
 	c.setDue(e, x)
 }
 
-// addAfter sets a due time from AddOptions.After; the earliest counts.
 func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 	if c.shut {
 		c.drop(dropLate)
@@ -92,11 +89,10 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 	}
 }
 
-// after returns now+d, at most never-1.
 func after(now, d int64) int64 { return now + min(d, never-1-now) }
 
-// inBackoff reports whether a key waits after Retry or is given up, paused or not, and its last
-// delivery.
+// inBackoff returns a key's last delivery, and whether the key waits after Retry or is given up,
+// paused or not.
 func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
@@ -135,7 +131,6 @@ func (c *core[K]) clear(i uint32) {
 	}
 }
 
-// wake ends a Park, or prevents the next one of a held key.
 func (c *core[K]) wake(w *who[K]) bool {
 	i := c.find(w.key, w.hash)
 	if i == 0 {
@@ -172,7 +167,6 @@ func (c *core[K]) requeue(w *who[K], r *Reason) {
 	}
 }
 
-// pause holds back a key until resume, and keeps what it is owed.
 func (c *core[K]) pause(w *who[K]) {
 	if c.shut {
 		return
@@ -210,13 +204,12 @@ func (c *core[K]) resume(w *who[K]) {
 
 type verdict struct {
 	outcome hook.QueueOutcome
-	delay   int64  // Retry, After: the delay; Park: the time limit, or zero for none
+	delay   int64  // Park: the time limit, or zero
 	why     string // Park: the reason; Retry: RetryOptions.Event
-	class   uint8  // Retry, After: the lane for adds of the next delivery; noClass: as taken
-	keep    bool   // Done: keep the failures, as client-go's Done does
+	class   uint8  // lane for adds of the next delivery; noClass: as taken
+	keep    bool   // keep the failures, as client-go's Done does
 }
 
-// failed reports whether the key's own adds do not deliver it again.
 func (v verdict) failed() bool {
 	return v.outcome == hook.QueueRetry || v.outcome == hook.QueueGiveUp
 }
@@ -266,8 +259,8 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	}
 }
 
-// count drops the reasons of a finished delivery and counts its failure. A timed key has an extra
-// then.
+// count drops the reasons of a finished delivery and counts its failure. A timed key then has an
+// extra.
 func (c *core[K]) count(i uint32, e *entry[K], v verdict, timed bool) {
 	if e.is(flagOnly) {
 		c.dropExtra(e)
@@ -323,7 +316,6 @@ func (c *core[K]) giveBack(i uint32, e *entry[K], v verdict) {
 	}
 }
 
-// disown drops the immediate adds of a held key that nothing else requests.
 func (c *core[K]) disown(e *entry[K]) {
 	e.flags &^= flagAdded
 	e.coming = noClass

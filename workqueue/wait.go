@@ -20,7 +20,7 @@ type waiters struct {
 	head  *waiter
 	n     int
 	spare *waiter     // linked by next
-	timer *time.Timer // wakes one waiter when the next key is due
+	timer *time.Timer // wakes one waiter at the next due time
 	armed int64       // what timer is set to, or never
 }
 
@@ -53,7 +53,6 @@ func (l *waiters) remove(w *waiter) {
 	l.n--
 }
 
-// pop removes n waiters and returns them, linked by next.
 func (l *waiters) pop(n int) *waiter {
 	var out *waiter
 	for n = min(n, l.n); n > 0; n-- {
@@ -75,7 +74,7 @@ func wake(w *waiter) {
 	}
 }
 
-// wait waits for the token, the end of ctx or the next due time. It returns true for the token.
+// wait returns true for the token, and false at the end of ctx or the next due time.
 func (l *waiters) wait(ctx context.Context, w *waiter) (woken bool) {
 	select {
 	case <-w.token:
@@ -98,7 +97,6 @@ func (l *waiters) left(w *waiter, woken bool) {
 	l.spare = w
 }
 
-// arm sets the timer to the next due time, if any goroutine waits.
 func (l *waiters) arm(c *clock, next int64) {
 	if l.n == 0 || next == l.armed {
 		return
@@ -112,7 +110,7 @@ func (l *waiters) arm(c *clock, next int64) {
 
 // watch holds the waits of Drain and Quiet.
 type watch struct {
-	drained chan struct{} // closed when the queue is drained; nil if no call waits
+	drained chan struct{} // nil if no call waits
 	lull    *lull         // nil if no call waits
 }
 

@@ -24,21 +24,21 @@ import (
 
 // AdoptOptions configures Adopt. The zero value works for types of the scheme.
 type AdoptOptions struct {
-	// Kind is the kind of the objects. Default: the scheme's kind of T; without a Backend,
-	// client-go's scheme. Required for *unstructured.Unstructured, *metav1.PartialObjectMetadata,
-	// and types that the scheme does not know.
+	// Kind is the kind of the objects. Required for unstructured and metadata objects, and for
+	// types that the scheme does not know. Default: the scheme's kind of T; without a Backend,
+	// client-go's scheme.
 	Kind schema.GroupVersionKind
 	// Scope is meta.RESTScopeNamespace or meta.RESTScopeRoot. handler.Owner needs it. Default: the
 	// running cache asks the API server. Without a Backend it is unknown.
 	Scope meta.RESTScope
-	// Run makes the cache run the informer. Default: the host program runs it. It must not do both.
+	// Run makes the cache run the informer, instead of the host program.
 	Run bool
 }
 
 // Adopt returns a handle for an informer that the cache did not make: one of the host program's
 // SharedInformerFactory, of a generated factory, or of a dynamic one (with T
-// *unstructured.Unstructured). The cache adds event handlers and indexes to it. Release removes the
-// handlers, but not the indexes, because client-go cannot.
+// *unstructured.Unstructured). Release removes the cache's event handlers from it, but not the
+// indexes, because client-go cannot.
 //
 // An adopted informer does not report failures. Its State is Syncing until it is synced, then
 // Synced until it is stopped, without counts of lists and watches. A controller waits for it
@@ -46,8 +46,7 @@ type AdoptOptions struct {
 //
 // A nil informer, or one with objects of another type than T, is an error of Validate, the
 // manager's Run and every read. If it is still empty, the first read, or State once it is synced,
-// reports the wrong type. Adopting an informer twice, or one of the cache's own, returns another
-// handle for it.
+// reports the wrong type. Adopting an informer twice, or one of the cache's own, shares it.
 //
 // With a nil cache the handle can only be declared, so that a controller waits until the informer
 // shows its writes; source.Informer does that. If the kind is unknown, the resource is guessed from

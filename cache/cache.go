@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Cache owns the informers of all declared scopes. It is safe for concurrent use.
+// Cache owns the informers of all declared scopes.
 type Cache struct {
 	*environment
 
@@ -36,8 +36,8 @@ type Cache struct {
 	server atomic.Pointer[string] // the result of host
 }
 
-// New returns a cache. It makes no request. Without a Backend (nil), the cache can only use
-// informers that list and watch by themselves, from Adopt or package cache/factory.
+// New returns a cache. Without a Backend (nil), it can only use informers that list and watch by
+// themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
 	c := &Cache{
 		environment: &environment{backend: b, groups: map[*group]struct{}{}}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
@@ -48,8 +48,8 @@ func New(b Backend, o Options) *Cache {
 	return c
 }
 
-// Validate returns an error that names every mistake in the Options and the declarations: types
-// that cannot be cached, wrong scopes, and errors given to Reject.
+// Validate returns an error that names every mistake in the Options and the declarations, and the
+// errors given to Reject.
 func (c *Cache) Validate() error {
 	return errors.Join(c.options.Validate(), c.rejected())
 }
@@ -109,8 +109,8 @@ func (c *Cache) open(start func(*informer), join func(func())) {
 	c.start, c.join = start, join
 }
 
-// acquire returns the informer of a key, for a release. It starts it if the cache is running. fixed
-// is for informer.fixed.
+// acquire returns the informer of a key, to be released, and starts it if the cache is running.
+// fixed is for informer.fixed.
 func (c *Cache) acquire(k key, inform func(key) *informer, fixed bool) *informer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +143,6 @@ func (c *Cache) release(i *informer) {
 	}
 }
 
-// forget reports whether it dropped the last reference to an informer that does not run.
 func (c *Cache) forget(i *informer) (unattended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +157,8 @@ func (c *Cache) forget(i *informer) (unattended bool) {
 	return i.cancel == nil
 }
 
-// later runs f on a goroutine that Run joins. If Run does not run, it calls f: then no informer and
-// no callback runs.
+// later runs f on a goroutine that Run joins. If Run does not run, no informer and no callback
+// runs, and later calls f.
 func (c *Cache) later(f func()) {
 	if !c.joined(f) {
 		f()
@@ -218,7 +217,6 @@ func (c *Cache) Scheme() *runtime.Scheme {
 // count them, and estimates their size from a sample.
 func (c *Cache) States() []hook.InformerState { return c.states((*informer).size) }
 
-// counted returns the states without the sizes.
 func (c *Cache) counted() []hook.InformerState {
 	return c.states(func(i *informer) (int, int64) { return len(i.store().ListKeys()), 0 })
 }

@@ -55,7 +55,6 @@ func (s *Subscription) CatchUp(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// awaitLeft waits until the handler has seen the deletes of all places that left the scope.
 func (s *Subscription) awaitLeft(ctx context.Context) error {
 	for {
 		changed := s.group.cache.changed()
@@ -110,8 +109,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	}
 }
 
-// compare returns what the API server has and the store does not show, as writes. served is false
-// if the kind is not served.
+// compare returns, as writes, what the API server has and the store does not show.
 func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
 	if i.env.backend == nil || i.key.gvk.Version == "" {
 		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+
@@ -184,7 +182,6 @@ func (s *Subscription) handled(ctx context.Context, i *informer, r *registration
 	}
 }
 
-// awaitSynced waits until the handler of an adopted informer has seen the initial list.
 func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	select {
 	case <-r.HasSyncedChecker().Done():

@@ -17,9 +17,9 @@ import (
 )
 
 // Behind reports which declared informer does not show a write yet. It returns nil and nil if all
-// informers that keep the object show the write, or if none keeps it. Otherwise, wait for the gap
-// for a limited time, and call Behind again. The error names an informer that cannot decide, for
-// example because versions are not numbers. Behind is cheap if all informers show the write.
+// informers that keep the object show the write, which is cheap, or if none keeps it. Otherwise,
+// wait for the gap for a limited time, and call Behind again. The error names an informer that
+// cannot decide, because versions are not numbers or it does not run.
 func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
@@ -61,10 +61,10 @@ func (d *Declarations) Relisted(w Written) bool {
 	return false
 }
 
-// Missed reports whether a written object may have changed without an event: a declared informer
-// has listed everything again since the write, and does not have the object. Another client may
-// have deleted it before. Missed returns false for a write without a version or UID, and for
-// adopted informers.
+// Missed reports whether a written object may have changed without an event. It has if a declared
+// informer has listed everything again since the write, and does not have the object: another
+// client may have deleted it before. Missed returns false for a write without a version or UID, and
+// for adopted informers.
 func (d *Declarations) Missed(w Written) bool {
 	if w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
 		return false
@@ -153,8 +153,7 @@ func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written
 	return unseen, len(lists) > 0, nil
 }
 
-// Gap is an informer that does not show a write yet (Declarations.Behind), or that fails
-// (Declarations.Failing).
+// Gap is an informer that does not show a write yet, or that fails.
 type Gap struct {
 	group    *group
 	informer *informer
@@ -162,7 +161,7 @@ type Gap struct {
 	failing  bool // written is empty
 }
 
-// String returns the informer, the write that it does not show, and both versions.
+// String returns the informer, the write, and both versions.
 func (g *Gap) String() string {
 	i, w := g.informer, &g.written
 	if g.failing {

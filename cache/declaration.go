@@ -17,8 +17,7 @@ import (
 // an error, because no worker would wait for that handle to sync. With another context, a
 // Reconcile's goroutine and those that it started can read handles that some controller declares.
 //
-// The zero value declares nothing. The methods are safe for concurrent use. Only Resolve makes
-// requests.
+// The zero value declares nothing. Only Resolve makes requests.
 type Declarations struct {
 	now  atomic.Pointer[declarations]
 	user atomic.Pointer[User] // see Attach
@@ -65,7 +64,6 @@ func (d *Declarations) Context(ctx context.Context) context.Context {
 
 type declarationsKey struct{}
 
-// declaredIn returns an error for a Reconcile's read of an undeclared handle.
 func (g *group) declaredIn(ctx context.Context) error {
 	if d, ok := ctx.Value(declarationsKey{}).(*Declarations); ok {
 		return d.missing(g)

@@ -11,33 +11,20 @@
 //
 // # Handles
 //
-// Only kinds with a handle are listed and watched. [For] returns a handle for all objects of a
-// kind. [ForScope] narrows it or changes the form of its objects:
+// Only kinds with a handle are listed and watched. [For] returns a handle for a kind. [ForScope]
+// narrows it to names, selectors or namespaces, or keeps only metadata or unstructured objects.
 //
-//	// one Secret, with a right to this name only
-//	tls := cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(key)})
-//	// selected Pods in a set of namespaces that may change at any time
-//	pods := cache.ForScope[*corev1.Pod](c, cache.Scope{Labels: selector, Namespaces: tenants})
-//	// metadata only
-//	jobs := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: jobKind})
-//
-// [Handle.Get], [Handle.List] and [Handle.All] return copies, and those of [Handle.Shared] the
-// cached objects themselves. [Handle.Owned] finds objects by owner, and [NewIndex] declares an
-// index. [Handle.Subscribe] adds an event handler. [Handle.Release] gives the informer back.
-// [Cache.Get] and [Cache.List] read any declared kind, for generic code.
-//
-// In a Reconcile, only the handles that its controller watches or declares can be read; see
-// [Declarations].
+// Reads such as [Handle.Get] and [Handle.List] return copies, except those of [Handle.Shared].
+// [Handle.Owned] finds objects by owner, [NewIndex] declares an index, and [Handle.Subscribe] adds
+// an event handler. [Cache.Get] and [Cache.List] read any declared kind. In a Reconcile, only the
+// handles that its controller watches or declares can be read; see [Declarations].
 //
 // # Defaults
 //
-// [Options] has the namespaces, labels, transform and resync of all handles. With namespaces, a
-// program needs only a Role in each of them:
+// [Options] has the namespaces, labels, transform and resync of all handles.
 //
-//	o := cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))}
-//
-// Cluster-scoped kinds ignore the namespaces. For kinds that are not built in, the informers find
-// out before their first list.
+// With namespaces, a program needs only a Role in each of them. Cluster-scoped kinds ignore them.
+// For kinds that are not built in, the informers find out before their first list.
 //
 // # What the cache stores
 //
@@ -47,26 +34,25 @@
 //
 // # Failures
 //
-// [Handle.State] and [Cache.States] describe each informer, and [Cache.Changed] reports changes.
-// [Handle.Stale] reports whether reads may be old. An informer recovers without a restart:
+// [Handle.State] and [Cache.States] describe each informer, and [Cache.Changed] reports changes. An
+// informer recovers without a restart:
 //
-//   - A watch that breaks resumes at its last version. So does a watch without an event or bookmark
-//     for 3 minutes.
-//   - A list that fails is retried after at most 4 seconds. A Retry-After of up to 30 seconds is
-//     honored; after a 503, only up to 1 second.
+//   - A watch that breaks, or has no event or bookmark for 3 minutes, resumes at its last version.
+//   - A list that fails is retried after at most 4 seconds, or after a Retry-After of up to 30
+//     seconds; after a 503, only up to 1 second.
 //   - A request without an answer is reported after 30 seconds and repeated after 2 minutes.
 //   - A kind that is not served is looked up every 4 seconds, once for all informers of its
-//     group-version. A CRD that is removed leaves the last known state readable. It may return with
-//     another plural or scope.
+//     group-version. If its CRD is removed, the last known state stays readable. The CRD may return
+//     with another plural or scope.
 //   - A revoked right is noticed when the watch ends, after at most 10 minutes.
-//   - A custom resource that does not fit its Go type is reported by State and the hook. The cache
-//     keeps its last state that did fit, and all other objects.
+//   - State and the hook report a custom resource that does not fit its Go type. The cache keeps
+//     its last state that did fit, and all other objects.
 //
 // # client-go informers
 //
-// [Handle.Informer] returns a handle's informer as a client-go SharedIndexInformer. Package
-// cache/factory provides a client-go SharedInformerFactory that uses the cache. [Adopt] makes a
-// handle from an informer whose factory the program starts and stops:
+// [Handle.Informer] returns a client-go SharedIndexInformer, package cache/factory a
+// SharedInformerFactory. [Adopt] makes a handle from an informer whose factory the program starts
+// and stops:
 //
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //
@@ -89,9 +75,8 @@
 //     Selectors are evaluated on the written object. If that is unknown, only the store's version
 //     counts, which bookmarks advance about every minute.
 //
-// [Gap.Notify] calls a function when an informer is no longer behind. An informer is also behind
-// during its initial list, which may come from an API server that lags, and while it fails. Behind
-// returns an error if versions are not numbers or if the informer does not run.
+// An informer is also behind during its initial list, which may come from an API server that lags,
+// and while it fails.
 //
 // An adopted informer does not report its list options or its API server. The cache assumes that it
 // keeps all objects of its kind, at the Backend's API server or, without a Backend, at any. For
@@ -105,9 +90,8 @@
 //     merge, and an object created and deleted within one gap may never be seen.
 //   - S4: An informer that cannot list delays no other. [Handle.State] has the reason. The informer
 //     retries until it succeeds.
-//   - S5: A CRD that appears is synced within 5 seconds. One that returns is listed again within 5
-//     seconds. If it comes and goes more than once in 2 minutes, client-go's reflector pauses for
-//     up to 30 seconds between lists.
+//   - S5: A CRD that appears or returns is synced within 5 seconds. If it comes and goes more than
+//     once in 2 minutes, client-go's reflector pauses for up to 30 seconds between lists.
 //   - S6: The last release stops an informer: its watch, goroutines and memory are gone soon after.
 //   - S7: A scope has one LIST and one WATCH for all its handles. Scopes of several namespaces or
 //     names share the informers of those that they have in common.
@@ -122,8 +106,8 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. [Cache.Run] starts three goroutines for each informer, and
-// client-go starts more. Run joins all of them. Informers stop without waiting for a backoff,
-// except those that constructors made (see package cache/factory). A [Set] may be changed and a
-// handle released from anywhere, callbacks included.
+// Everything is safe for concurrent use. Callbacks may change a [Set] and release a handle.
+// [Cache.Run] starts three goroutines for each informer, and client-go starts more. Run joins all
+// of them. Informers stop without waiting for a backoff, except those that constructors made (see
+// package cache/factory).
 package cache

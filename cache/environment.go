@@ -20,7 +20,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// environment is what the informers of a cache share.
 type environment struct {
 	backend Backend // may be nil
 	hooks   hook.Cache
@@ -35,18 +34,16 @@ type environment struct {
 // User connects a running controller with its caches.
 type User struct {
 	// Relisted is called after an informer has listed everything again, perhaps before its store
-	// has the list. It must not block.
+	// has the list. It must not block, nor must Recovered.
 	Relisted func()
 	// Recovered is called when an informer begins to follow the API server, also after a failure.
-	// It must not block.
 	Recovered func()
 	// Reconciles returns the key of the Reconcile to which a stack of runtime.Stack belongs, also
 	// if the Reconcile only started the goroutine.
 	Reconciles func(stack string) (key string, ok bool)
 }
 
-// changed returns a channel that is closed at the next change of an informer's state or a handle's
-// scope. To miss none, take it before reading.
+// changed is Cache.Changed, also for changes of a handle's scope.
 func (e *environment) changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -25,15 +25,14 @@ import (
 )
 
 // Get reads an object into a variable of any declared kind, for code that handles many kinds. A
-// kind is declared while it has a handle of For, ForScope or Adopt in the same form: typed,
-// unstructured or metadata. into is a pointer such as &corev1.Pod{}. In the other two forms, its
-// apiVersion and kind must be set. Get replaces *into with a copy and sets its kind. After an error
-// *into is unchanged.
+// kind is declared while it has a handle in the same form: typed, unstructured or metadata. into is
+// a pointer such as &corev1.Pod{}. In the other two forms, its apiVersion and kind must be set. Get
+// replaces *into with a copy and sets its kind. After an error *into is unchanged.
 //
-// Get waits and fails like [Handle.Get]. In a Reconcile, it reads only handles that the controller
-// declares. The error for an undeclared kind names the missing line. Of several handles, Get reads
-// the one with the widest scope that covers the name, without selectors if possible. If several are
-// left that may have different contents, the error names them.
+// Get waits and fails like [Handle.Get]. The error for an undeclared kind names the missing line.
+// Of several handles, Get reads the one with the widest scope that covers the name, without
+// selectors if possible. If several are left that may have different contents, the error names
+// them.
 func (c *Cache) Get(ctx context.Context, name types.NamespacedName, into Object) error {
 	fail := func(err error) error { return fmt.Errorf("get %T %s: %w", into, storeKey(name), err) }
 	if argument.IsNil(into) {
@@ -59,11 +58,10 @@ func (c *Cache) Get(ctx context.Context, name types.NamespacedName, into Object)
 	return nil
 }
 
-// List reads objects into a list of any declared kind, such as &corev1.PodList{},
-// &unstructured.UnstructuredList{} or &metav1.PartialObjectMetadataList{}. The last two need their
-// apiVersion and kind, for example PodList. List replaces the items with copies, in no particular
-// order, and sets their kind. It chooses a handle, waits and fails like Get. A list of all
-// namespaces fails if several handles cover different ones.
+// List is Get for a list such as &corev1.PodList{}, &unstructured.UnstructuredList{} or
+// &metav1.PartialObjectMetadataList{}. The last two need their apiVersion and kind, for example
+// PodList. List replaces the items with copies, in no particular order, and sets their kind. A list
+// of all namespaces fails if several handles cover different ones.
 func (c *Cache) List(ctx context.Context, into runtime.Object, o ListOptions) error {
 	fail := func(err error) error { return fmt.Errorf("list %T: %w", into, err) }
 	if argument.IsNil(into) || !meta.IsListType(into) {
@@ -214,12 +212,10 @@ func singleOf(obj runtime.Object) string {
 	return t.String()
 }
 
-// reader returns a handle that returns the stored objects.
 func (c *Cache) reader(g *group) *Handle[Object] {
 	return &Handle[Object]{cache: c, gvk: g.key.gvk, group: g, shared: true, released: &atomic.Bool{}}
 }
 
-// copyOf returns a copy of a stored object, with its kind.
 func (g *group) copyOf(obj Object) Object {
 	c := obj.DeepCopyObject().(Object) //nolint:forcetypeassert // a copy has the same type
 	c.GetObjectKind().SetGroupVersionKind(g.key.gvk)

@@ -72,8 +72,7 @@ func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
 	return g
 }
 
-// learn chooses other members if the group has inherited namespaces and the kind turns out to be
-// cluster-scoped, or namespaced after all.
+// learn chooses other members if inherited namespaces do not fit the kind after all.
 func (g *group) learn(m *meta.RESTMapping) {
 	if g.scope.inherited && g.learned(kindScope{known: true, clusterScoped: !isNamespaced(m)}) {
 		g.follow()
@@ -213,7 +212,6 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 	return nil, fmt.Errorf("%s is outside the scope of this handle; widen its cache.Scope, or use another handle", storeKey(name))
 }
 
-// within returns the informers of a namespace, or all if it is empty.
 func (g *group) within(namespace string) ([]*informer, error) {
 	var list []*informer
 	for p, i := range g.members.Load().by {

@@ -21,9 +21,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Handle reads objects of one type and scope from the cache. It is safe for concurrent use. Its
-// reads return copies, which you may change. As in client-go informers, the TypeMeta of typed
-// objects is empty; use GroupVersionKind.
+// Handle reads objects of one type and scope from the cache. Its reads return copies, which you may
+// change. As in client-go informers, the TypeMeta of typed objects is empty; use GroupVersionKind.
 type Handle[T Object] struct {
 	cache    *Cache
 	gvk      schema.GroupVersionKind
@@ -35,8 +34,8 @@ type Handle[T Object] struct {
 }
 
 // For declares that the cache keeps all objects of type T, within the defaults of [Options]. It
-// makes no request. Handles of one type and scope share one informer. If the scheme lacks the type
-// or its list type, Validate, the manager's Run and every read return an error.
+// makes no request. Handles of one scope share one informer. If the scheme lacks the type or its
+// list type, Validate, the manager's Run and every read return an error.
 func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.For") }
 
 // ForScope is For for a part of the objects, or for unstructured objects or metadata.
@@ -78,7 +77,6 @@ func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
 	return h
 }
 
-// example returns an object of type t, or of the scheme's type for Kind if t is Object.
 func (s Scope) example(scheme *runtime.Scheme, t reflect.Type) (Object, error) {
 	if t != reflect.TypeFor[Object]() || s.Kind.Kind == "" {
 		return exampleOf(t)
@@ -103,9 +101,9 @@ func exampleOf(t reflect.Type) (Object, error) {
 	return nil, errors.New("T must be a pointer to an API type, such as *corev1.Pod")
 }
 
-// Release gives the handle's informers back. An informer without handles and subscriptions stops:
-// its goroutines and memory are gone soon after. Later reads return an error, also of views that
-// Shared returned. Subscriptions stay until they are closed. A second call does nothing.
+// Release gives the handle's informers back. An informer without handles and subscriptions stops.
+// Later reads return an error, also of views that Shared returned. Subscriptions stay until they
+// are closed. A second call does nothing.
 func (h *Handle[T]) Release() {
 	if h.err == nil && !h.released.Swap(true) {
 		h.group.letGo()
@@ -125,8 +123,8 @@ func (h *Handle[T]) usable() error {
 	return nil
 }
 
-// Shared returns a view of the handle whose reads return the cached objects themselves. Do not
-// change them: they are read concurrently.
+// Shared returns a view of the handle whose reads return the cached objects. Do not change them:
+// they are read concurrently.
 func (h *Handle[T]) Shared() *Handle[T] {
 	view := *h
 	view.shared = true
@@ -212,9 +210,9 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns the client-go informer of the handle, for event handlers and indexes of your
-// own. The cache runs it: the result's Run methods only wait. From then on, the informer stops only
-// when Cache.Run ends.
+// Informer returns the handle's client-go informer, for event handlers and indexes of your own. The
+// cache runs it: the result's Run methods only wait. From then on, it stops only when Cache.Run
+// ends.
 //
 // If the scope has exactly one namespace or name, the result stays its informer even if the set
 // changes. Informer returns nil for none or several, after Release, and if the type cannot be

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Index finds objects by values computed from them. It is safe for concurrent use.
+// Index finds objects by values computed from them.
 type Index[T Object] struct {
 	handle *Handle[T]
 	id     string
@@ -23,12 +23,11 @@ type Index[T Object] struct {
 
 // NewIndex declares an index on a handle's objects, at any time, for as long as its informers live.
 // values returns the values of an object, or none to leave it out. It must depend only on the
-// object and not change it. The name appears in errors.
+// object and not change it. The name is for errors.
 //
 // If values panics, reads of the index return an error that names the object, until values succeeds
 // for it or it is deleted. With a nil handle, every read of the index returns an error. With a nil
-// function or an empty name, Validate, the manager's Run and every read of the handle return an
-// error.
+// function or an empty name, so do Validate, the manager's Run and every read of the handle.
 func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
 	if h == nil {
 		h = &Handle[T]{err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}
@@ -76,13 +75,12 @@ func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 	return id
 }
 
-// List returns copies of the objects with a value, narrowed by o, in no particular order. It waits
-// and fails like Handle.Get.
+// List returns copies of the objects with a value, narrowed by o. It is otherwise like Handle.List.
 func (x *Index[T]) List(ctx context.Context, value string, o ListOptions) ([]T, error) {
 	return collect(x.All(ctx, value, o))
 }
 
-// All iterates over copies of the objects with a value, like Handle.All.
+// All is List as an iterator.
 func (x *Index[T]) All(ctx context.Context, value string, o ListOptions) iter.Seq2[T, error] {
 	return x.handle.all(ctx, o, func(i *informer) ([]any, error) {
 		if err := x.failure(i); err != nil {
@@ -92,7 +90,7 @@ func (x *Index[T]) All(ctx context.Context, value string, o ListOptions) iter.Se
 	})
 }
 
-// failure returns the error of an object that exists but is missing in the index.
+// failure returns an error for an object that exists but is missing in the index.
 func (x *Index[T]) failure(i *informer) error {
 	for name, err := range x.bad.All() {
 		if _, there, _ := i.shared.GetStore().GetByKey(storeKey(name)); there {
@@ -102,8 +100,8 @@ func (x *Index[T]) failure(i *informer) error {
 	return nil
 }
 
-// Owned iterates, like All, over the objects with an owner reference to this UID, controlling or
-// not. client.Collect makes a slice of it, for example for Prune.
+// Owned is All for the objects with an owner reference to this UID, controlling or not.
+// client.Collect makes a slice of it, for example for Prune.
 func (h *Handle[T]) Owned(ctx context.Context, owner types.UID, o ListOptions) iter.Seq2[T, error] {
 	return h.all(ctx, o, func(i *informer) ([]any, error) {
 		return i.shared.GetIndexer().ByIndex(byOwner, string(owner))

@@ -29,7 +29,6 @@ import (
 // read's context ends. It does not depend on the object: try again.
 var ErrNotSynced = errors.New("not synced")
 
-// informer is a client-go informer with its state.
 type informer struct {
 	key     key
 	env     *environment
@@ -133,7 +132,6 @@ func (i *informer) setSynced() (news bool) {
 	return true
 }
 
-// report sets the phase that the ListerWatcher reports.
 func (i *informer) report(phase hook.Phase, err error) {
 	if phase == hook.Syncing && i.hasSynced() {
 		phase = hook.Synced
@@ -143,7 +141,7 @@ func (i *informer) report(phase hook.Phase, err error) {
 	}
 }
 
-// set sets the phase. It reports whether the hook must be called: trouble begins, changes or ends.
+// set reports whether the hook must be called: trouble begins, changes or ends.
 func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
@@ -294,8 +292,7 @@ func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialO
 	return k.target(i.env.backend).ListMetadata(ctx, i.copy.Mapping.Load(), 0)
 }
 
-// byOwner is the index of the UIDs of all owner references. Every informer has it, and client-go's
-// index of namespaces.
+// byOwner is the index of the UIDs of all owner references. Every informer has it.
 const byOwner = "setpoint.dev/owner"
 
 func builtInIndexers() toolscache.Indexers {
@@ -315,7 +312,7 @@ func builtInIndexers() toolscache.Indexers {
 	}
 }
 
-// readable waits for the initial list. It returns an error if the list fails or ctx ends.
+// readable waits for the initial list, until that fails or ctx ends.
 func (i *informer) readable(ctx context.Context) error {
 	for !i.hasSynced() {
 		changed := i.env.changed()
@@ -335,8 +332,7 @@ func (i *informer) readable(ctx context.Context) error {
 	return nil
 }
 
-// fits returns an error if the namespace does not match the kind's scope. one is for a read of one
-// object.
+// fits checks a namespace against the kind's scope. one is for a read of one object.
 func (i *informer) fits(namespace string, one bool) error {
 	m := i.copy.Mapping.Load()
 	if m == nil { // a foreign informer

@@ -16,18 +16,16 @@ import (
 
 // Options configures New. The zero value works.
 //
-// Namespaces, Labels, Transform and Resync are defaults for every handle of For and ForScope, and
+// Namespaces, Labels, Transform and Resync are defaults for all handles of For and ForScope, and
 // for package cache/factory. A field that a handle's [Scope] sets replaces the default. Adopt has
 // no defaults: the informer's constructor decides what it keeps.
 type Options struct {
-	// Namespaces limits all namespaced kinds to a set of namespaces, with one informer for each and
-	// kind. The program then needs only a Role in each of them. Cluster-scoped kinds ignore it. A
-	// handle with NewSet("") still keeps all namespaces, and one with Names only these. The set may
-	// change at any time; see [Set]. An empty set is an error of Validate and Run. ParseNamespaces
-	// makes a set from a list. Default: all namespaces.
+	// Namespaces limits all namespaced kinds, as [Scope].Namespaces does. A handle with NewSet("")
+	// still keeps all namespaces, and one with Names only these. An empty set is an error of
+	// Validate and Run. ParseNamespaces makes a set from a list. Default: all namespaces.
 	Namespaces *Set[string]
-	// Labels selects the objects of all kinds by labels, at the API server. A handle with
-	// labels.Everything() still keeps all objects. Default: all objects.
+	// Labels selects objects by labels, at the API server. A handle with labels.Everything() still
+	// keeps all. Default: all objects.
 	Labels labels.Selector
 	// Transform changes objects before the cache keeps them, if it is for their type;
 	// NewTransform[Object] is for all types. A handle's Transform replaces it. Default: none.
@@ -42,12 +40,12 @@ type Options struct {
 	Cluster string
 }
 
-// NoResync is a [Scope].Resync that switches off the default of [Options].
+// NoResync is a [Scope].Resync that switches off the default.
 const NoResync time.Duration = -1
 
 // ParseNamespaces returns the namespaces of a comma-separated list, for [Options].Namespaces. It
 // ignores spaces around a name, and a comma at the end. It returns nil for an empty list, which
-// means all namespaces. Operators conventionally read the list from an environment variable:
+// means all namespaces. The list usually comes from an environment variable:
 //
 //	cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))}
 func ParseNamespaces(list string) *Set[string] {

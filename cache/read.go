@@ -20,10 +20,9 @@ import (
 // exclude, apierrors.IsNotFound is true for the error. An object outside the scope's namespaces or
 // names is another error.
 //
-// Get waits for the initial list until ctx ends. If the list fails, for example because the kind is
-// not served or access is forbidden, Get returns the reason at once; WaitForSync waits until the
-// list succeeds. After the first list Get returns the last known state; Stale reports whether it
-// may be old.
+// Get waits for the initial list until ctx ends. If the list fails, for example because access is
+// forbidden, it returns the reason at once; WaitForSync waits on. After the first list it returns
+// the last known state; Stale reports whether that may be old.
 func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, error) {
 	obj, err := h.get(ctx, name)
 	if err != nil {
@@ -103,8 +102,7 @@ func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
 	return collect(h.All(ctx, o))
 }
 
-// All iterates over copies of the objects that exist now, in no particular order. It waits and
-// fails like Get. An error is the last element.
+// All iterates over the objects of List. An error is the last element.
 func (h *Handle[T]) All(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return h.all(ctx, o, func(i *informer) ([]any, error) {
 		if o.Namespace == "" {

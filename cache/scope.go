@@ -24,20 +24,20 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Scope selects the objects of a kind that a handle is for, and their form in the cache. The zero
-// value selects all objects, without managedFields. Handles of equal scopes share their informers.
+// Scope selects the objects of a handle, and their form in the cache. The zero value selects all
+// objects of a kind. Handles of equal scopes share their informers.
 type Scope struct {
 	// Kind is required if T is *unstructured.Unstructured, *metav1.PartialObjectMetadata or
 	// [Object]. For any other T, leave it empty: the scheme has the kind. Another kind than the
 	// scheme's is an error.
 	Kind schema.GroupVersionKind
-	// Namespaces limits a namespaced kind to a set of namespaces, with one informer for each. ""
-	// selects all. State and Stale report invalid ones, which are ignored. Do not set Names, too.
-	// Default: [Options].Namespaces, or else all namespaces.
+	// Namespaces limits a namespaced kind to a set of namespaces, with one informer for each. The
+	// program then needs only a Role in each of them. "" selects all. State and Stale report
+	// invalid ones, which are ignored. Default: [Options].Namespaces, or else all.
 	Namespaces *Set[string]
 	// Names limits the scope to single objects, with one informer for each. The program then needs
-	// only the right to these names. State and Stale report invalid ones, which are ignored.
-	// Default: all objects of the namespaces.
+	// only the right to these names. State and Stale report invalid ones, which are ignored. Do not
+	// set Namespaces, too. Default: all.
 	Names *Set[types.NamespacedName]
 	// Labels selects by labels, at the API server. For the handle's sources, an object that begins
 	// to match is a create, and one that no longer matches a delete. labels.Nothing() selects
@@ -47,14 +47,14 @@ type Scope struct {
 	// metadata.namespace, and some a few more. fields.Nothing() selects nothing. Default: all.
 	Fields fields.Selector
 	// Transform changes objects before the cache keeps them, for example to drop unused fields.
-	// Handles share informers only if they have the same *Transform. Default: [Options].Transform
-	// if it is for the type, or else none.
+	// Handles with another *Transform do not share informers. Default: [Options].Transform if it is
+	// for the type.
 	Transform *Transform
 	// KeepManagedFields keeps metadata.managedFields, up to 60 % of an object, which the Extract
-	// functions of apply configurations need. Default: the cache drops them.
+	// functions of apply configurations need. Default: false.
 	KeepManagedFields bool
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or
-	// take a tenth. NoResync is never. Other negative values are errors. Default: [Options].Resync,
+	// take a tenth. NoResync is never; other negative values are errors. Default: [Options].Resync,
 	// or else never.
 	Resync time.Duration
 
@@ -83,7 +83,7 @@ func formOf(t reflect.Type) listwatch.Form {
 	}
 }
 
-// place is the part of a scope that one informer keeps: everything, a namespace, or one object.
+// place is what one informer keeps: everything, a namespace, or one object.
 type place = types.NamespacedName
 
 func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
@@ -139,7 +139,6 @@ func (k key) kind() string {
 	return strings.TrimSuffix(k.gvk.Kind+"."+k.gvk.Version+"."+k.gvk.Group, ".")
 }
 
-// String is empty for all objects in the usual form.
 func (k key) String() string {
 	var words []string
 	add := func(format, value string) {
@@ -219,8 +218,7 @@ func badNamespace(name string) string {
 	return ""
 }
 
-// selectsNothing recognizes labels.Nothing and fields.Nothing, whose strings equal the selector of
-// everything.
+// selectsNothing recognizes labels.Nothing and fields.Nothing, whose strings are as for everything.
 func selectsNothing(selector interface {
 	Empty() bool
 	String() string
@@ -269,7 +267,6 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 
 func (k *key) selects() bool { return k.labels != "" || k.fields != "" }
 
-// trim drops what the scope does not keep, and applies the transform.
 func (k *key) trim(o Object) error {
 	switch k.form {
 	case listwatch.Typed: // lists of custom resources set it, watches do not

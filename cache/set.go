@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Set holds the namespaces or names of a [Scope]. You may change it at any time, from several
-// goroutines, and use it in several scopes. Informers start or stop with its elements. For objects
-// that leave the scope, sources deliver a delete with the last known state. The zero value is an
-// empty set: a scope with it contains no objects.
+// Set holds the namespaces or names of a [Scope]. You may change it at any time, and use it in
+// several scopes. Informers start or stop with its elements. For objects that leave the scope,
+// sources deliver a delete with the last known state. The zero value is an empty set, for a scope
+// without objects.
 type Set[E comparable] struct {
 	mu       sync.Mutex // guards the fields below
 	elements map[E]struct{}
@@ -67,7 +67,6 @@ func (s *Set[E]) change(do func()) {
 	}
 }
 
-// changed changes the set and returns the functions to call.
 func (s *Set[E]) changed(do func()) []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ func (p pinned) Run(stop <-chan struct{}) { <-stop }
 func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
 
 // resyncCheck is how often client-go checks which event handlers are due for a resync: its minimum.
-// With 0, it would ignore the resync periods of handlers.
+// With 0, it would ignore their periods.
 const resyncCheck = time.Second
 
 // shared is an informer whose event handlers are resynced only if they are added with a period;

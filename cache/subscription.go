@@ -17,8 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Subscription is an event handler on every informer of a handle's scope. It is safe for concurrent
-// use.
+// Subscription is an event handler on every informer of a handle's scope.
 type Subscription struct {
 	group   *group
 	handler toolscache.ResourceEventHandler
@@ -33,12 +32,12 @@ type Subscription struct {
 
 // Subscribe calls handler for each object of the scope, and for each change from now on. Objects
 // that enter the scope are adds. Objects that leave it, for example because a namespace was
-// removed, are deletes. The handler must not change the objects. Each informer calls the handler
-// from its own goroutine, and each informer that leaves the scope from one more. As in client-go, a
-// panic on an informer's goroutine ends the process.
+// removed, are deletes. The handler must not change the objects. Each informer calls it from its
+// own goroutine, and each informer that leaves the scope from one more. As in client-go, a panic on
+// an informer's goroutine ends the process.
 //
-// Subscribe may be called before the cache runs. The subscription keeps the informers alive, even
-// after the handle's Release, until Close.
+// Subscribe may be called before the cache runs. The subscription keeps the informers alive until
+// Close, even after the handle's Release.
 func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
 	if err := h.usable(); err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 }
 
 // retire calls the handler with a delete for each object of an informer that left the scope. If the
-// informer has come back, retire registers the handler again.
+// informer has come back, it registers the handler again.
 func (s *Subscription) retire(i *informer, r *registration) {
 	defer s.retiring.Done()
 	// It fails only if the informer has stopped.
@@ -275,7 +274,6 @@ func (r *registration) put(o Object, there bool) {
 	}
 }
 
-// handled returns the last state of each object that the handler saw.
 func (r *registration) handled() map[types.NamespacedName]Object {
 	g := r.of.group
 	g.mu.Lock()
@@ -283,8 +281,8 @@ func (r *registration) handled() map[types.NamespacedName]Object {
 	return maps.Clone(r.seen)
 }
 
-// record starts to record seen, beginning with the store's objects. It returns false if the handler
-// has not seen the initial list.
+// record starts to record seen, beginning with the store's objects. It returns false before the
+// handler has seen the initial list.
 func (r *registration) record() bool {
 	if r.keeps.Load() || !r.HasSynced() {
 		return r.keeps.Load()
@@ -298,7 +296,6 @@ func (r *registration) record() bool {
 	return true
 }
 
-// told reports whether the handler has seen the store's current state.
 func (r *registration) told() bool {
 	seen, stored := r.handled(), r.informer.store().List()
 	for _, obj := range stored {

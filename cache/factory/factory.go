@@ -18,7 +18,7 @@
 //
 // A lister has one informer. If the cache has several namespaces, an accessor of a namespaced kind
 // is therefore an error of the cache's Validate; use cache.For, or WithNamespace. The first call of
-// an accessor fixes its namespace, also if the cache's set of namespaces changes later.
+// an accessor fixes its namespace, even if the cache's set changes later.
 //
 // # Life
 //
@@ -32,9 +32,7 @@
 //
 // # Unit tests
 //
-// A unit test needs no server: pass New a cache without a Backend and a fake clientset, and make
-// handles with cache.Adopt.
-// handles with cache.Adopt.
+// Pass New a cache without a Backend and a fake clientset, and make handles with cache.Adopt.
 package factory
 
 import (
@@ -69,9 +67,8 @@ type Owner interface {
 	Client() *client.Client
 }
 
-// Of returns New for the cache of a manager, with a clientset of the manager's client. Call it
-// before or during Run; each call makes a factory. If the clientset cannot be made, Run returns the
-// error.
+// Of returns New for a manager's cache and client. Call it before or during Run; each call makes a
+// factory. If no clientset can be made, Run returns the error.
 func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 	c := owner.Client()
 	clientset, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())
@@ -129,7 +126,6 @@ func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.New
 	}).shared
 }
 
-// once returns the result of the first call for the type of obj.
 func (f *factory) once(obj runtime.Object, how func() product) product {
 	f.mu.Lock()
 	get := f.made[reflect.TypeOf(obj)]
@@ -180,7 +176,6 @@ func (a accessors) InformerFor(obj runtime.Object, newFunc internalinterfaces.Ne
 	return a.once(obj, func() product { return a.standard(obj, newFunc) }).shared
 }
 
-// standard returns the cache's informer, or client-go's if the cache cannot list the kind.
 func (a accessors) standard(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) product {
 	p, err := a.narrowed(obj, newFunc)
 	if err != nil {
@@ -247,7 +242,7 @@ func (f *factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 }
 
 // WaitForCacheSyncWithContext waits until all informers requested before the call are synced, ctx
-// is done, or the cache has stopped. Err of the result is nil if all are synced.
+// is done, or the cache has stopped. The result's Err is nil if all are synced.
 func (f *factory) WaitForCacheSyncWithContext(ctx context.Context) toolscache.SyncResult {
 	f.mu.Lock()
 	made := maps.Clone(f.made)

@@ -20,8 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/builtin"
 )
 
-// Option configures New. An option has client-go's name, and replaces the default in the cache's
-// Options.
+// Option configures New. It has client-go's name, and replaces the default in the cache's Options.
 type Option func(*settings)
 
 type settings struct {
@@ -62,8 +61,8 @@ func WithNamespace(namespace string) Option {
 }
 
 // WithTweakListOptions selects the objects of all informers by labels and fields. New calls tweak
-// with empty options. The cache decides the rest of a request: if tweak sets anything else, or an
-// invalid selector, that is an error of the cache's Validate.
+// with empty options. If it sets anything else, or an invalid selector, that is an error of the
+// cache's Validate.
 func WithTweakListOptions(tweak internalinterfaces.TweakListOptionsFunc) Option {
 	return func(f *settings) { f.tweak = tweak }
 }
@@ -156,14 +155,14 @@ func (f *settings) selectors() (err error) {
 	return nil
 }
 
-// clientNamespace returns the namespace for informers that use the client. standard rejects
-// informers of several namespaces.
+// clientNamespace is for informers that use the client. standard rejects those of several
+// namespaces.
 func (f *settings) clientNamespace() string {
 	namespace, _ := f.namespaceOf(schema.GroupKind{})
 	return namespace
 }
 
-// clientTweak returns the tweak for informers that use the client, with the cache's labels.
+// clientTweak is for informers that use the client, with the cache's labels.
 func (f *settings) clientTweak() internalinterfaces.TweakListOptionsFunc {
 	byDefault := f.cache.Options().Labels
 	if byDefault == nil {

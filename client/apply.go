@@ -59,16 +59,14 @@ func (c *unstructuredConfiguration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.object.Object)
 }
 
-// Apply creates the object, or sets the fields of the configuration, with server-side apply, and
-// returns the object as stored. It removes fields that this field owner applied before and no
-// longer has in the configuration, and takes fields over from other owners (force). See
-// [UnlessAlready] and [NoForce].
+// Apply creates the object, or sets the fields of the configuration, with server-side apply. It
+// removes fields that this field owner applied before and no longer has in the configuration. It
+// takes fields over from other owners, without [NoForce]. See also [UnlessAlready].
 func (h *Handle[T]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "", options)
 }
 
-// ApplyStatus is Apply for the status of an existing object. Without a status subresource, the
-// error is a *[NotServedError].
+// ApplyStatus is Apply for the status of an existing object.
 func (h *Handle[T]) ApplyStatus(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "status", options)
 }
@@ -128,8 +126,7 @@ func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersi
 const appliedFor = time.Hour
 
 // UnlessAlready makes Apply and ApplyStatus send nothing if that would change nothing. live is the
-// object as last seen, usually in a cache, or nil if there is none. A call that is not sent returns
-// a copy of live.
+// object as last seen, usually in a cache, or nil. A call that is not sent returns a copy of live.
 //
 // The client compares with its last call; it does not predict what the API server would do. After
 // each apply with this option it keeps a hash of the bytes sent and of the object returned. There

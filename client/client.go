@@ -25,8 +25,8 @@ import (
 
 // Options configures New. The zero value works.
 type Options struct {
-	// Scheme has the Go types of the kinds. Default: client-go's scheme, with every built-in kind.
-	// Do not change it after New.
+	// Scheme has the Go types of the kinds. Do not change it after New. Default: client-go's
+	// scheme, with every built-in kind.
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of every write: at most 128 bytes, printable. Default:
 	// "setpoint".
@@ -41,8 +41,8 @@ type Options struct {
 	Hooks *hook.Client
 	// Strict refuses requests that may write if their context has neither a term of leadership
 	// (term.With) nor term.Without. Default: they are sent, and counted by [hook.Client].Unfenced.
-	// The recorder of package events works with a strict client. client-go's do not, because they
-	// use a context of their own. A Client made from the Config of another inherits its Strict, and
+	// client-go's event recorders fail with a strict client, because they use a context of their
+	// own; package events works. A Client made from the Config of another inherits its Strict, and
 	// Hooks that it does not set itself.
 	Strict bool
 }
@@ -70,11 +70,10 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// maxApplied is the number of hashes that a client keeps, of about 300 bytes each. It drops the
-// oldest first.
+// maxApplied is the number of hashes that a client keeps, of about 300 bytes each.
 const maxApplied = 100_000
 
-// Client sends requests to one API server, with one http.Client. It is safe for concurrent use.
+// Client sends requests to one API server, with one http.Client.
 type Client struct {
 	resources
 
@@ -100,9 +99,9 @@ type restKey struct {
 	typed bool
 }
 
-// New makes a client from a copy of cfg. It makes no request. QPS 0 in cfg means no client-side
-// limit, unlike client-go's default of 5 requests per second. All kinds share a limit; watches do
-// not count.
+// New makes a client from a copy of cfg. It makes no request. QPS 0 means no client-side limit,
+// unlike client-go's default of 5 requests per second. All kinds share a limit; watches do not
+// count.
 //
 // The client logs each warning of the API server once, at level Warn, and at most 1000 different
 // ones. It uses the logger of the request's context (logr.NewContext), or slog.Default. A warning
@@ -172,21 +171,19 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// Config returns a copy of the client's configuration, for clients of any library. It includes the
-// transport.
+// Config returns a copy of the client's configuration, with its transport, for other clients.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // ConfigFor returns Config with the user agent "<as configured> controller/<name>", for the API
-// server's audit log and metrics. Clients built from these configurations share connections, unless
-// client-go's transport cache cannot compare the configurations, for example because of a Proxy
-// func.
+// server's audit log and metrics. Clients of these configurations share connections, unless
+// client-go's transport cache cannot compare them, for example because of a Proxy func.
 func (c *Client) ConfigFor(controller string) *rest.Config {
 	cfg := c.Config()
 	cfg.UserAgent = transport.UserAgentFor(cfg.UserAgent, controller)
 	return cfg
 }
 
-// HTTPClient returns the http.Client of all requests, for other clients of the same API server.
+// HTTPClient returns the http.Client of all requests, for other clients of the API server.
 func (c *Client) HTTPClient() *http.Client { return c.http }
 
 // Scheme returns the scheme of Options. Do not change it.

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// deletedAtOnce is the default page of a deletecollection. The ledger must be able to read the
-// response, which has the objects' metadata.
+// deletedAtOnce is the default page of a deletecollection, whose response the ledger must be able
+// to read: it has the objects' metadata.
 const deletedAtOnce = 200
 
 // DeleteAll deletes the selected objects with deletecollection. Like Delete, it returns once the
 // API server has accepted the requests, and in a Reconcile the key waits until the caches show each
-// deletion. It takes [DryRun], [Propagation] and [GracePeriod]. If a page fails, the pages before
-// it are deleted.
+// deletion. It takes [DryRun], [Propagation] and [GracePeriod]. If a page fails, earlier ones are
+// deleted.
 //
-// For a namespaced kind, o must have a Namespace. For a cluster-scoped kind, o must have Labels or
-// Fields; labels.Everything() deletes all objects. A request deletes o.PageSize objects, by default
-// 200. Objects that are created meanwhile may survive.
+// o must have the Namespace of a namespaced kind, or Labels or Fields for a cluster-scoped one;
+// labels.Everything() deletes all. A page has o.PageSize objects, by default 200. Objects that are
+// created meanwhile may survive.
 func (h *Handle[T]) DeleteAll(ctx context.Context, o ListOptions, options ...Option) error {
 	c, err := h.call(deletingAll, options)
 	if err != nil {

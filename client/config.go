@@ -21,7 +21,7 @@ import (
 // Errors name the file, or list what was tried.
 //
 // Client-side rate limiting is off (QPS -1), because the API server has priority and fairness. To
-// limit requests, set QPS and Burst in the result.
+// limit requests, set QPS and Burst.
 func LoadConfig(path string) (*rest.Config, error) { return LoadConfigContext(path, "") }
 
 // LoadConfigContext is LoadConfig with a context of the kubeconfig, or with "" its current context.

@@ -25,21 +25,15 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// PatchFrom changes an object from before, which was read, to after, a changed copy of it, and
-// returns the object as stored. It sends a patch with the fields that differ. So it keeps fields
-// that T does not have, and others' changes to other fields. If nothing differs, it sends nothing
-// and returns a copy of before.
+// PatchFrom changes an object from before, which was read, to after, a changed copy of it. It sends
+// a patch with the fields that differ. So it keeps fields that T does not have, and others' changes
+// to other fields. If nothing differs, it sends nothing and returns a copy of before.
 //
-//	after := before.DeepCopy()
-//	after.Spec.Replicas = 3
-//	stored, err := client.PatchFrom(ctx, deployments, before, after)
-//
-// A typed built-in object gets a strategic merge patch, which changes single elements of lists that
-// have a merge key, such as containers and conditions. Other patches are JSON merge patches, and
-// replace a list that differs. So is that of a built-in object if two elements have the same key,
-// as a port for both TCP and UDP does. [Writer].Patch sends any patch.
-//
-// A change of the status is a second request, to the status subresource if the kind has one.
+// A typed built-in object gets a strategic merge patch, which changes single elements of lists with
+// a merge key, such as containers and conditions. Others get a JSON merge patch, which replaces a
+// list that differs. So does a built-in object if two elements have the same key, such as a port
+// for both TCP and UDP. [Writer].Patch sends any patch. A change of the status is a second request,
+// to the status subresource if the kind has one.
 //
 // The patch has the UID of before: if another object has replaced it, the error is a conflict. With
 // [OptimisticLock] it also has the resourceVersion: the error is a conflict if the object has
@@ -86,7 +80,7 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 	return stored, nil
 }
 
-// explainUID returns a conflict for the API server's error about a patch with another UID.
+// explainUID makes a conflict of the API server's error about a patch with another UID.
 func explainUID[T Object](before T, err error) error {
 	var s apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &s) || s.Status().Details == nil {
@@ -185,9 +179,8 @@ func content(obj Object) (main, status map[string]any, err error) {
 	return main, status, nil
 }
 
-// strategicPatch returns the strategic merge patch from one object to another, or false if there is
-// none: two ports of a Service may have the same number, which is the merge key, and different
-// protocols.
+// strategicPatch returns the strategic merge patch, or false if there is none: two ports of a
+// Service may have the same number, which is the merge key, and different protocols.
 func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
 	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
 	if err != nil || len(patch) == 0 {
@@ -218,8 +211,8 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// mergePatch returns the JSON merge patch (RFC 7396) from one object to another. null deletes a
-// field, so a null in is counts as no field.
+// mergePatch returns the JSON merge patch (RFC 7396). In it, null deletes a field, so a null in is
+// counts as no field.
 func mergePatch(was, is map[string]any) map[string]any {
 	patch := map[string]any{}
 	for field, after := range is {

@@ -92,8 +92,7 @@ func (r *resources) MappingWithin(ctx context.Context, gvk schema.GroupVersionKi
 	return m, nil
 }
 
-// Known is Mapping without a request. It returns nil for a kind that was not found yet, or was
-// forgotten.
+// Known is Mapping without a request. It returns nil for an unknown or forgotten kind.
 func (r *resources) Known(gvk schema.GroupVersionKind) *meta.RESTMapping {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +129,6 @@ func (r *resources) answer(g *groupVersion, kind string) (*meta.RESTMapping, tim
 	return g.mappings[kind], g.asked
 }
 
-// ask requests a group-version and keeps the mappings of all its kinds.
 func (r *resources) ask(ctx context.Context, g *groupVersion, gv schema.GroupVersion) error {
 	var list metav1.APIResourceList
 	// Without MaxRetries(0) client-go repeats the request up to 10 times after a Retry-After.
@@ -156,7 +154,6 @@ func (r *resources) ask(ctx context.Context, g *groupVersion, gv schema.GroupVer
 	return nil
 }
 
-// subresource returns nil if the API server did not list the subresource.
 func (r *resources) subresource(gvk schema.GroupVersionKind, name string) *metav1.APIResource {
 	g := r.groupVersion(gvk.GroupVersion())
 	r.mu.Lock()

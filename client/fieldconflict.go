@@ -25,7 +25,7 @@ type FieldConflictError struct {
 
 // FieldConflict is a field that another field owner has set to another value.
 type FieldConflict struct {
-	// Field is the path of the field, such as .spec.replicas.
+	// Field is its path, such as .spec.replicas.
 	Field string
 	// Owner is the API server's description of the other field owner: the name in quotes, the
 	// subresource and the version, and the time of an Update.

@@ -17,13 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// EnsureFinalizer adds a finalizer, such as "example.com/cleanup", and returns the object as
-// stored. obj must have been read. If it has the finalizer, it is returned without a request.
+// EnsureFinalizer adds a finalizer, such as "example.com/cleanup", to obj, which must have been
+// read. If obj has it, nothing is sent.
 //
-// The write includes obj's UID and resourceVersion, so that it does not remove other finalizers.
-// After a conflict, the live object is read and written, up to 5 times. It is an error if the
-// object is being deleted, is gone (IsNotFound), or was replaced by another with the same name
-// (IsConflict).
+// The write has obj's UID and resourceVersion, so it removes no other finalizer. After a conflict,
+// the live object is read and written, up to 5 times. It is an error if the object is being
+// deleted, is gone (IsNotFound), or was replaced by another with the same name (IsConflict).
 func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	return h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
 		has := live.GetFinalizers()
@@ -37,9 +36,8 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 	})
 }
 
-// RemoveFinalizer removes a finalizer and returns the object as stored, with the retries of
-// EnsureFinalizer. If obj does not have it, nothing is sent. Then, or if the object is gone or was
-// replaced, it returns obj.
+// RemoveFinalizer removes a finalizer, with the retries of EnsureFinalizer. If obj does not have
+// it, nothing is sent. Then, or if the object is gone or was replaced, it returns obj.
 func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	stored, err := h.finalizers(ctx, "remove the finalizer from", obj, finalizer, options, func(live T) ([]string, error) {
 		return slices.DeleteFunc(slices.Clone(live.GetFinalizers()), func(f string) bool { return f == finalizer }), nil
@@ -50,7 +48,6 @@ func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string
 	return stored, err
 }
 
-// errReplaced is the cause of a conflict with another object of the same name.
 var errReplaced = errors.New("the object was deleted and created again")
 
 func replaced(kind schema.GroupKind, key types.NamespacedName, why error) error {
@@ -58,7 +55,6 @@ func replaced(kind schema.GroupKind, key types.NamespacedName, why error) error 
 	return fmt.Errorf("%w: %w", errReplaced, conflict)
 }
 
-// finalizers sets the finalizers of an object to the result of want.
 func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer string, options []Option, want func(T) ([]string, error)) (T, error) {
 	if err := h.check(what, obj); err != nil {
 		return *new(T), err

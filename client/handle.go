@@ -20,16 +20,16 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// Handle reads and writes objects of one type at the API server, without a cache. It is cheap, and
-// safe for concurrent use.
+// Handle reads and writes objects of one type at the API server, without a cache. Writes return the
+// object as stored. You own the returned objects; they are nil with an error. A handle does not
+// change its arguments.
 //
-// An error comes from the API server (use apierrors.IsNotFound and similar), is a
-// *[NotServedError], or describes a wrong argument, with which nothing is sent. A handle does not
-// change its arguments. You own the returned objects; they are nil with an error.
+// An error comes from the API server (use apierrors.IsNotFound and similar), or describes a wrong
+// argument, with which nothing is sent. If the kind, or its subresource status, is not served, it
+// is a *[NotServedError].
 type Handle[T Object] struct{ target }
 
-// For returns a handle for T. It makes no request. If the scheme lacks the type, every call returns
-// an error.
+// For returns a handle for T. If the scheme lacks the type, every call returns an error.
 func For[T Object](c *Client) *Handle[T] {
 	t := target{client: c, form: formOf[T]()}
 	if t.gvk, t.err = kindOf[T](c, schema.GroupVersionKind{}); t.err != nil {
@@ -38,7 +38,7 @@ func For[T Object](c *Client) *Handle[T] {
 	return &Handle[T]{t}
 }
 
-// ForKind returns a handle for a kind. It makes no request. T is one of:
+// ForKind returns a handle for a kind. T is one of:
 //
 //   - *unstructured.Unstructured
 //   - *metav1.PartialObjectMetadata, for the metadata alone. It cannot create or update.
@@ -101,20 +101,18 @@ func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, e
 	return send[T](ctx, h.target, getting, key, r)
 }
 
-// Create creates the object and returns it as stored. IsAlreadyExists is true for the error if the
-// name is taken.
+// Create creates the object. If the name is taken, IsAlreadyExists is true for the error.
 func (h *Handle[T]) Create(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, creating, "", obj, options)
 }
 
-// Update replaces the object, except its status, and returns it as stored. If its resourceVersion
-// is not the newest, the error is a conflict.
+// Update replaces the object, except its status. If its resourceVersion is not the newest, the
+// error is a conflict.
 func (h *Handle[T]) Update(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, updating, "", obj, options)
 }
 
-// UpdateStatus is Update for the status. Without a status subresource, the error is a
-// *[NotServedError].
+// UpdateStatus is Update for the status.
 func (h *Handle[T]) UpdateStatus(ctx context.Context, obj T, options ...Option) (T, error) {
 	return h.write(ctx, updating, "status", obj, options)
 }
@@ -144,8 +142,7 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	return send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
 }
 
-// withKind returns a copy of an unstructured object with its kind, which others have from the
-// scheme.
+// withKind sets the kind in a copy of an unstructured object. Others have it from the scheme.
 func withKind(obj Object, gvk schema.GroupVersionKind) Object {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -156,9 +153,9 @@ func withKind(obj Object, gvk schema.GroupVersionKind) Object {
 	return u
 }
 
-// Patch changes the object and returns it as stored. pt is types.JSONPatchType, MergePatchType or
-// StrategicMergePatchType. For server-side apply use Apply, for subresources [SubresourceOf].
-// [PatchFrom] computes the patch.
+// Patch changes the object. pt is types.JSONPatchType, MergePatchType or StrategicMergePatchType.
+// For server-side apply use Apply, for subresources [SubresourceOf]. [PatchFrom] computes the
+// patch.
 func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
 	c, err := h.patchCall(key, pt, options)
 	if err != nil {
@@ -167,8 +164,7 @@ func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt type
 	return sendPatch[T](ctx, h.target, patching, key, pt, data, c)
 }
 
-// PatchStatus is Patch for the status. Without a status subresource, the error is a
-// *[NotServedError].
+// PatchStatus is Patch for the status.
 func (h *Handle[T]) PatchStatus(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
 	t := h.target
 	t.subresource = "status"
@@ -179,9 +175,8 @@ func (h *Handle[T]) PatchStatus(ctx context.Context, key types.NamespacedName, p
 	return sendPatch[T](ctx, t, patching, key, pt, data, c)
 }
 
-// Delete deletes the object. It returns once the API server has accepted the request. The garbage
-// collector deletes dependents later, unless [Propagation] changes that. See also [Preconditions]
-// and [GracePeriod].
+// Delete returns once the API server has accepted the request. The garbage collector deletes
+// dependents later, unless [Propagation] changes that. See also [Preconditions] and [GracePeriod].
 func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, options ...Option) error {
 	c, err := h.call(deleting, options)
 	if err != nil {
@@ -197,9 +192,9 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, option
 	return nil
 }
 
-// Prune deletes those objects that owner controls (metav1.IsControlledBy) and for which keep
-// returns false, and returns them. It ignores objects in deletion and those of other owners, so
-// objects may be any list, cached or live.
+// Prune deletes, and returns, those objects that owner controls (metav1.IsControlledBy) and for
+// which keep returns false. It ignores objects in deletion and those of other owners, so objects
+// may be any list, cached or live.
 //
 // Each delete has the UID as precondition. Objects that are gone or were replaced are no errors,
 // and are not returned. If a delete fails, the others are still tried, and the errors are joined;

@@ -22,7 +22,7 @@ import (
 
 // ListOptions selects the objects of a list, a watch or a DeleteAll. The zero value selects all.
 type ListOptions struct {
-	// Namespace restricts a namespaced kind to one namespace. Default: all.
+	// Namespace restricts a namespaced kind. Default: all.
 	Namespace string
 	// Labels selects by labels. Default: all.
 	Labels labels.Selector
@@ -44,19 +44,11 @@ func (o ListOptions) request() metav1.ListOptions {
 	return r
 }
 
-// ListLive reads objects from the API server, one page at a time:
-//
-//	for pod, err := range client.For[*corev1.Pod](c).ListLive(ctx, client.ListOptions{Namespace: "shop"}) {
-//		if err != nil {
-//			return err
-//		}
-//		…
-//	}
+// ListLive reads objects from the API server, one page at a time. [Collect] returns a slice.
 //
 // An error ends the list. All objects are from the moment of the first page. If the API server
 // drops that version, usually after 5 minutes, the rest is newer. Each object comes at most once,
 // and every object that exists throughout comes. A page's objects do not keep it in memory.
-// [Collect] returns a slice.
 func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if err := h.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
@@ -69,7 +61,6 @@ func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, er
 
 var errEnough = errors.New("enough")
 
-// eachItem calls do for each object of a page until it returns false.
 func (h *Handle[T]) eachItem(page runtime.Object, do func(T) bool) error {
 	return meta.EachListItemWithAlloc(page, func(item runtime.Object) error {
 		obj, ok := item.(T)

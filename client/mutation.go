@@ -28,15 +28,6 @@ const (
 )
 
 // CreateOrUpdate changes an object with mutate and updates it, or creates it if it does not exist.
-// It returns the object as stored.
-//
-//	site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "site"}}
-//	paint := func(m *corev1.ConfigMap) error {
-//		m.Data = map[string]string{"color": "blue"}
-//		return nil
-//	}
-//	stored, result, err := client.CreateOrUpdate(ctx, configMaps, site, paint)
-//
 // mutate gets a copy of
 //
 //   - obj, if obj was read, for example from a cache. If mutate changes nothing, nothing is sent.
@@ -59,9 +50,9 @@ func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutat
 	return m.run(ctx, obj)
 }
 
-// CreateOrPatch is [CreateOrUpdate] with a patch of the fields that mutate changed, see
-// [PatchFrom], and with the status. Two clients that change different fields do not conflict, but a
-// change of the same field may be lost unless you give [OptimisticLock].
+// CreateOrPatch is [CreateOrUpdate] with [PatchFrom] for the fields that mutate changed, and with
+// the status. Two clients that change different fields do not conflict, but a change of the same
+// field may be lost unless you give [OptimisticLock].
 //
 // A second request writes the status, also after a create. If it fails, the next call writes it.
 func CreateOrPatch[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
@@ -73,8 +64,6 @@ func CreateOrPatch[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate
 	return m.run(ctx, obj)
 }
 
-// createWithStatus also writes the status, which a create ignores for a kind with a status
-// subresource.
 func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options []Option) (T, error) {
 	stored, err := w.Create(ctx, obj, options...)
 	if err != nil || stored.GetResourceVersion() == "" { // a dry run
@@ -181,7 +170,7 @@ func (m *mutation[T]) step(from T) (T, Result, error) {
 }
 
 // keepIdentity restores what the API server sets: mutate may have assigned a whole object, and a
-// write without a resourceVersion would overwrite the changes of others.
+// write without a resourceVersion would overwrite others' changes.
 func keepIdentity(from, after Object) {
 	after.SetUID(from.GetUID())
 	after.SetResourceVersion(from.GetResourceVersion())

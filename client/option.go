@@ -61,11 +61,10 @@ func (c *call) dryRun() {
 // FieldValidation sets what the API server does with unknown and duplicate fields of a write,
 // except deletes. mode is one of:
 //
-//   - metav1.FieldValidationStrict: the write fails with IsBadRequest, and the error names the
-//     fields.
-//   - metav1.FieldValidationWarn, the API server's default: the fields are dropped, and the client
-//     logs a warning.
-//   - metav1.FieldValidationIgnore: the fields are dropped.
+//   - metav1.FieldValidationStrict: the write fails with IsBadRequest; the error names the fields.
+//   - metav1.FieldValidationWarn, the API server's default: they are dropped, and the client logs a
+//     warning.
+//   - metav1.FieldValidationIgnore: they are dropped.
 //
 // The API server cannot check a typed built-in object, which is sent as protobuf. It refuses
 // unknown fields of an apply in every mode.
@@ -126,7 +125,7 @@ func checkFieldOwner(name string) error {
 }
 
 // Preconditions makes a Delete fail with a conflict unless the object has this UID and this
-// resourceVersion. One of them may be empty.
+// resourceVersion. One may be empty.
 func Preconditions(uid types.UID, resourceVersion string) Option {
 	return Option{name: "Preconditions", fits: []verb{deleting}, set: func(c *call) error {
 		if uid == "" && resourceVersion == "" {

@@ -15,13 +15,13 @@ import (
 )
 
 // RESTClient returns client-go's REST client for a kind, with protobuf for built-in kinds, else
-// JSON. It makes no request.
+// JSON.
 func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error) {
 	return c.restFor(restKey{gvk, true})
 }
 
-// restFor returns the REST client of a key. If the key is not typed, the client decodes JSON into
-// any object, as client-go's dynamic client does.
+// restFor returns the REST client of a key. An untyped one decodes JSON into any object, as
+// client-go's dynamic client does.
 func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +50,8 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	return r, nil
 }
 
-// speaksProtobuf reports whether the API server and the kind's Go type support protobuf. Go types
-// of some custom kinds do, but the API server refuses it for them.
+// speaksProtobuf reports whether the API server and the kind's Go type support protobuf. The API
+// server refuses it for custom kinds.
 func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 	if !scheme.Scheme.Recognizes(gvk) {
 		return false
@@ -67,12 +67,12 @@ func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 	return ok
 }
 
-// Dynamic returns client-go's dynamic client. It makes no request.
+// Dynamic returns client-go's dynamic client.
 func (c *Client) Dynamic() (dynamic.Interface, error) {
 	return dynamic.NewForConfigAndClient(c.config, c.http)
 }
 
-// Metadata returns client-go's metadata client. It makes no request.
+// Metadata returns client-go's metadata client.
 func (c *Client) Metadata() (metadata.Interface, error) {
 	return metadata.NewForConfigAndClient(c.config, c.http)
 }

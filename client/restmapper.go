@@ -16,8 +16,7 @@ func (c *Client) Discovery() discovery.DiscoveryInterface { return c.discovery }
 
 // RESTMapper returns a mapper between kinds and resources, for libraries that take one. It asks the
 // API server at the first call, and again for a kind or resource that it has not found: a CRD may
-// have been installed. It is also a meta.ResettableRESTMapper. [Client.Mapping] is for one kind and
-// takes a context.
+// have been installed. It is also a meta.ResettableRESTMapper. [Client.Mapping] takes a context.
 func (c *Client) RESTMapper() meta.RESTMapper { return c.mapper }
 
 // restMapper is client-go's deferred mapper, which alone does not notice new CRDs.

@@ -25,16 +25,8 @@ type Subresource[S Object] struct {
 	object schema.GroupVersionKind // of S; empty if unstructured
 }
 
-// SubresourceOf returns a handle for a subresource of h's kind. It makes no request.
-//
-//	deployments := client.For[*appsv1.Deployment](c)
-//	scale, err := client.SubresourceOf[*autoscalingv1.Scale](deployments, "scale").Get(ctx, key)
-//
-//	pods := client.For[*corev1.Pod](c)
-//	_, err = client.SubresourceOf[*policyv1.Eviction](pods, "eviction").Create(ctx, key, &policyv1.Eviction{})
-//
-// S must be the API server's type for the subresource, or *unstructured.Unstructured. For the
-// status, [Handle] has UpdateStatus and ApplyStatus.
+// SubresourceOf returns a handle for a subresource of h's kind. S must be the API server's type for
+// it, or *unstructured.Unstructured. For the status, [Handle] has UpdateStatus and ApplyStatus.
 func SubresourceOf[S, T Object](h *Handle[T], name string) *Subresource[S] {
 	s := &Subresource[S]{target: h.target}
 	s.subresource, s.form = name, formOf[S]()
@@ -71,7 +63,7 @@ func (s *Subresource[S]) Create(ctx context.Context, key types.NamespacedName, o
 	return s.write(ctx, creating, key, obj, options)
 }
 
-// Update replaces the subresource of the object that obj names, and returns it as stored.
+// Update replaces the subresource of the object that obj names.
 func (s *Subresource[S]) Update(ctx context.Context, obj S, options ...Option) (S, error) {
 	var key types.NamespacedName
 	if !argument.IsNil(obj) {
@@ -104,8 +96,7 @@ func (s *Subresource[S]) write(ctx context.Context, v verb, key types.Namespaced
 	return send[S](ctx, s.target, v, key, r.Body(obj))
 }
 
-// Patch changes the subresource of one object, and returns it as stored. For server-side apply use
-// Apply.
+// Patch changes the subresource of one object. For server-side apply use Apply.
 func (s *Subresource[S]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (S, error) {
 	c, err := s.patchCall(key, pt, options)
 	if err != nil {

@@ -94,7 +94,6 @@ var methods = map[verb]string{
 	patching: http.MethodPatch, applying: http.MethodPatch, deleting: http.MethodDelete, deletingAll: http.MethodDelete,
 }
 
-// request builds a request for the object that key names, with params as its query.
 func (t target) request(ctx context.Context, v verb, key types.NamespacedName, params runtime.Object) (*rest.Request, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -123,8 +122,8 @@ func (t target) request(ctx context.Context, v verb, key types.NamespacedName, p
 	return r.SpecificallyVersionedParams(params, metav1.ParameterCodec, metav1.SchemeGroupVersion), nil
 }
 
-// acceptMetadata returns the Accept header for metadata. An API server without support sends whole
-// objects.
+// acceptMetadata returns the Accept header for metadata. Without support for it, the API server
+// sends whole objects.
 func acceptMetadata(v verb) string {
 	kind := "PartialObjectMetadata"
 	if v == listing || v == deletingAll {
@@ -179,7 +178,7 @@ func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options 
 	}
 }
 
-// explain replaces an API server's error by a clearer one, if any. A missing object and a kind or
+// explain replaces an API server's error by a clearer one. A missing object and a kind or
 // subresource that is not served are both a 404.
 func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, err error) error {
 	if conflict := t.fieldConflict(v, key, err); conflict != nil {

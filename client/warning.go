@@ -14,8 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// maxWarnings is the number of different warnings that a client logs. Their texts have at most 4 KB
-// per response.
+// maxWarnings is the number of different warnings that a client logs, of at most 4 KB per response.
 const maxWarnings = 1000
 
 type warnings struct {

@@ -31,13 +31,6 @@ type WatchEvent[T Object] struct {
 // that wait for something, and for tests. A controller uses package cache: each WatchLive is a
 // connection.
 //
-//	for event, err := range pods.WatchLive(ctx, client.ListOptions{Namespace: "shop"}) {
-//		if err != nil {
-//			return err // context.Cause(ctx), for example
-//		}
-//		…
-//	}
-//
 // It yields each object as Added, then one Bookmark, then the changes in their order. No change is
 // missing and none comes twice. It starts no goroutine that outlives the loop.
 //

@@ -15,7 +15,7 @@ import (
 
 // Origin identifies the Reconcile that makes the requests.
 type Origin struct {
-	// Controller is the controller's name. If set, the requests' user agent contains it, as with
+	// Controller is the controller's name. If set, the user agent contains it, as with
 	// client.Client.ConfigFor.
 	Controller string
 	// Key is the reconciled key.
@@ -25,11 +25,10 @@ type Origin struct {
 	Delivery uint64
 	// Term is the token of the term of leadership, or empty.
 	Term string
-	// Decode reports whether to keep written objects of a resource in [Write.Object]. It is called
-	// from the request's goroutine. Default: no objects.
+	// Decode reports whether to keep written objects of a resource in [Write.Object]. Default:
+	// none. The request's goroutine calls it, and Late.
 	Decode func(schema.GroupResource) bool
-	// Late is called for each write that a closed ledger refuses, from the request's goroutine.
-	// Default: none.
+	// Late is called for each write that a closed ledger refuses. Default: none.
 	Late func(*LateWriteError)
 }
 
@@ -65,7 +64,7 @@ const (
 )
 
 // Ledger holds the requests of one Reconcile in the order of their starts. It is safe for
-// concurrent use. After the Reconcile it still records answers to requests in flight.
+// concurrent use. It still records answers that come after the Reconcile.
 type Ledger struct {
 	origin Origin
 	wrote  atomic.Bool
@@ -88,8 +87,8 @@ func (l *Ledger) Origin() Origin { return l.origin }
 // Wrote reports whether a request may have written something. It takes no lock.
 func (l *Ledger) Wrote() bool { return l.wrote.Load() }
 
-// Writes returns the writes so far, including those in flight or with a lost answer. The caller
-// owns the slice.
+// Writes returns the writes so far, including those in flight or with a lost answer. You own the
+// slice.
 func (l *Ledger) Writes() []Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +102,7 @@ func (l *Ledger) Writes() []Write {
 	return all
 }
 
-// Requests returns the first 100 reads and 10000 other requests so far. The caller owns the slice.
+// Requests returns the first 100 reads and 10000 other requests so far. You own the slice.
 func (l *Ledger) Requests() []Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +121,8 @@ func (l *Ledger) LeftOut() (reads, writes int) {
 	return int(l.lostReads), int(l.lostWrites)
 }
 
-// Close makes later writes fail with a *[LateWriteError]. Reads, dry runs, access reviews and
-// requests in flight are not affected.
+// Close makes later writes fail with a *[LateWriteError], but no reads, dry runs, access reviews
+// and requests in flight.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,17 +148,17 @@ func Of(ctx context.Context) *Ledger {
 	return l
 }
 
-// Entry is one request in a [Ledger]. The transport updates it.
+// Entry is one request in a [Ledger], which the transport updates.
 type Entry struct {
 	ledger *Ledger
-	write  Write   // guarded by ledger.mu, as is what follows
+	write  Write   // guarded by ledger.mu, as are the fields below
 	items  []Write // of a deletecollection
 
 	older, newer *Entry
 }
 
-// Begin records a request in the empty e. If it returns an error, a *[LateWriteError], do not send
-// the request.
+// Begin records a request in the empty e. After an error, a *[LateWriteError], do not send the
+// request.
 func (l *Ledger) Begin(e *Entry, r Request) error {
 	e.ledger, e.write.Request = l, r
 	if l.enter(e) {
@@ -207,9 +206,8 @@ func (l *Ledger) enter(e *Entry) (admitted bool) {
 	return true
 }
 
-// Update calls f under the ledger's lock to change the entry. An empty Effect means that nothing
-// was written. A write becomes Unchanged instead of Stored if another write in the ledger made that
-// version.
+// Update calls f under the ledger's lock to change the entry. Effect "" means that nothing was
+// written. If another write in the ledger made the same version, Stored becomes Unchanged.
 func (e *Entry) Update(f func(w *Write)) {
 	l := e.ledger
 	l.mu.Lock()

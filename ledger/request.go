@@ -57,14 +57,14 @@ func (r *Request) String() string {
 	return s + " " + types.NamespacedName{Namespace: r.Namespace, Name: r.Name}.String()
 }
 
-// Stores reports whether the request may store something: it mutates, and is neither a dry run nor
-// an access review. Only a leader may make such a request.
+// Stores reports whether the request may store something, which only a leader may do: it mutates,
+// and is neither a dry run nor an access review.
 func (r *Request) Stores() bool {
 	return r.Mutates() && !r.DryRun && r.Group != "authorization.k8s.io" && r.Group != "authentication.k8s.io"
 }
 
-// Mutates reports whether the request can change stored resources. Some core subresources cannot:
-// they connect to something else, or create a token.
+// Mutates reports whether the request can change stored resources. Core subresources that connect
+// to something else, or create a token, cannot.
 func (r *Request) Mutates() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

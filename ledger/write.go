@@ -30,33 +30,31 @@ const (
 	// Gone: deleted, or updated without its last finalizer. The version is the answer's, if any:
 	// the deletion's, or the object's before it.
 	Gone Effect = "gone"
-	// Accepted: the API server did what was asked, but the answer lacks details. Unknown explains
-	// why.
+	// Accepted: the API server did what was asked. Unknown explains what the answer lacks.
 	Accepted Effect = "accepted"
 	// Uncertain: the connection broke or the answer is a 5xx. The write may have been carried out.
 	Uncertain Effect = "uncertain"
 )
 
-// Write is a request that changed an object, or may have. Refused requests (3xx, 4xx, 501), unsent
-// ones and dry runs are not Writes.
+// Write is a request that changed an object, or may have: not a refused (3xx, 4xx, 501) or unsent
+// one, nor a dry run.
 type Write struct {
 	Request
 
-	// UID and ResourceVersion are from the answer. If either is empty, Unknown explains why. Each
-	// item of a deletecollection is a Write with a name and without a version.
+	// UID and ResourceVersion are from the answer. If either is empty, Unknown explains why. Items
+	// of a deletecollection have a name and no version.
 	UID             types.UID
 	ResourceVersion string
 	// Generation is metadata.generation, 0 if unknown.
 	Generation int64
-	// Effect is the result of the write.
+	// Effect is the write's result.
 	Effect Effect
 	// Unknown explains why UID, ResourceVersion or Effect is unknown.
 	Unknown string
-	// Object is the object in the answer, if [Origin].Decode asks for it. It is typed if the scheme
-	// contains its kind, else unstructured if it is JSON. It is a PartialObjectMetadata if the
-	// request asked for that. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read
-	// to its end. Other answers, such as a Scale or a Table, have none. It is shared: do not change
-	// it.
+	// Object is the object in the answer, if [Origin].Decode asks for it: typed if the scheme has
+	// its kind, else unstructured if it is JSON. It is a PartialObjectMetadata if the request asked
+	// for that. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read to its end,
+	// and for a Scale or a Table. It is shared: do not change it.
 	Object runtime.Object
 	// Salt is set if hashes replace the object's identity, see [Write.Hashed].
 	Salt Salt
@@ -71,8 +69,8 @@ func NewSalt() Salt { return Salt(rand.Text()) }
 // hashBytes is a multiple of 3, so that base64 needs no padding.
 const hashBytes = 9
 
-// Hash returns 12 characters of base64: the first 9 bytes of the SHA-256 of salt, sort and text, or
-// "" for an empty text. sort keeps the hashes of different fields apart, see [Write.Hashed].
+// Hash returns the first 9 bytes of the SHA-256 of salt, sort and text in base64, or "" for an
+// empty text. sort keeps the hashes of different fields apart, see [Write.Hashed].
 func (s Salt) Hash(sort, text string) string {
 	if text == "" {
 		return ""

@@ -9,7 +9,7 @@
 //	ctx = term.Without(ctx)  // for a write that any replica may make
 //
 // Package leaderelection makes the [Term] of each term of leadership and adds it to the contexts of
-// the work ([With]). The transport of every client.Client reads it from a request's context ([Of]).
+// the work ([With]). The transport of every client.Client reads it ([Of]).
 //
 // # The fence
 //
@@ -21,13 +21,9 @@
 //   - a request that has just got its connection is refused: the clocks are read again
 //   - a request on the wire goes on.
 //
-// A refused request fails with a *[FencedError], which matches [ErrFenced]. Its field Uncertain
-// reports whether parts of the request may have been sent. A transport other than *http.Transport
-// (rest.Config.Transport) may not report its connections. Then the field is set for every request
-// that is refused after it was passed on.
-//
-// Requests that may write and have no term are counted (hook.Client.Unfenced). A Strict client
-// refuses them. [Without] marks requests that any replica may make.
+// A refused request fails with a *[FencedError]. Requests that may write and have no term are
+// counted (hook.Client.Unfenced). A Strict client refuses them. [Without] marks requests that any
+// replica may make.
 //
 // A term costs a request about 1 µs and 11 allocations (go test -bench Term ./internal/transport).
 // A write with a ledger costs 0.1 µs more, or 0.3 µs if each is of another object (-bench Trail

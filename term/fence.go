@@ -28,7 +28,9 @@ type FencedError struct {
 	// Request is the refused request.
 	Request ledger.Request
 	// Uncertain reports whether parts of the request may have been sent: it was refused between its
-	// connection and the first byte.
+	// connection and the first byte. A transport other than *http.Transport (rest.Config.Transport)
+	// may not report its connections. Then it is set for every request refused after it was passed
+	// on.
 	Uncertain bool
 	// Err is the reason.
 	Err error
@@ -89,9 +91,9 @@ func (f *fence) End(cause error) {
 	f.refuseLocked(f.ended)
 }
 
-// Trusted returns nil while the term is trusted, else the reason: another process may lead. Either
-// clock ends the trust, because the monotonic clock may stand still while a machine sleeps, and the
-// wall clock may be set back.
+// Trusted returns nil while the term is trusted, else the reason. Either clock ends the trust,
+// because the monotonic clock may stand still while a machine sleeps, and the wall clock may be set
+// back.
 func (f *fence) Trusted() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,8 +139,8 @@ func (t *trust) over(mono, wall time.Duration) bool {
 }
 
 // RoundTrip sends a request through base if it passes the fence. It is for transports. Set traced
-// if base calls the httptrace hooks of the request's context; else a request that is refused on its
-// way is Uncertain. The *[FencedError] has no Controller and no Request yet.
+// if base calls the httptrace hooks of the request's context; see FencedError.Uncertain. The
+// *[FencedError] has no Controller and no Request yet.
 func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	p, first := &passage{fence: f, cancel: cancel}, waiting
@@ -210,7 +212,6 @@ func (f *fence) armLocked() {
 	}
 }
 
-// expire refuses the waiting requests, unless the trust was extended.
 func (f *fence) expire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -259,7 +260,6 @@ func (p *passage) wroteHeaders() {
 	}
 }
 
-// release ends the request's context with the answer's body.
 func (p *passage) release(resp *http.Response) {
 	if resp.Body == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols {
 		p.cancel(nil)

@@ -90,7 +90,6 @@ func (t *trail) note(w *ledger.Write) {
 	s.follow(w, effect)
 }
 
-// add adds an object. It sometimes drops those that would not be handed over.
 func (t *trail) add(s *step) {
 	if t.steps == nil {
 		t.steps = map[object]*step{}
@@ -160,7 +159,6 @@ func (s *step) toWrite() ledger.Write {
 	return w
 }
 
-// marks reports whether the write may have marked or removed the object.
 func marks(w *ledger.Write) bool {
 	deletes := w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"
 	return deletes && w.Effect == ledger.Accepted
@@ -170,7 +168,6 @@ func newer(a, b string) bool {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0
 }
 
-// labelsOf returns the object's labels, or nil if unknown.
 func labelsOf(w *ledger.Write) map[string]string {
 	o, ok := w.Object.(metav1.Object)
 	if !ok {

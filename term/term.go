@@ -20,8 +20,7 @@ import (
 type Token struct {
 	Lease           types.UID
 	ResourceVersion string
-	// Holder is the Lease's spec.holderIdentity. A ValidatingAdmissionPolicy can compare it with an
-	// annotation.
+	// Holder is the Lease's spec.holderIdentity.
 	Holder string
 }
 
@@ -60,7 +59,7 @@ func (t *Term) Token() Token { return t.token }
 // never will.
 const handedOn = time.Minute
 
-// Inherit sets the handover of the previous term. The term's maker calls it once, before other
+// Inherit sets the previous term's handover. The term's maker calls it once, before other
 // goroutines use the term.
 func (t *Term) Inherit(h Handover) {
 	t.inherited = &h
@@ -72,8 +71,8 @@ func (t *Term) Inherit(h Handover) {
 	}
 }
 
-// Inherited returns the previous term's handover. It is nil unless an elector of this module
-// released that term. It is shared: do not change it.
+// Inherited returns the previous term's handover, or nil if no elector of this module released that
+// term. It is shared: do not change it.
 func (t *Term) Inherited() *Handover { return t.inherited }
 
 // Wrote records a write under the term. The transport calls it after each request with a ledger.
@@ -84,7 +83,7 @@ func (t *Term) Wrote(w *ledger.Write) {
 }
 
 // Written returns the handover for the next term: the last writes of this term and, in its first
-// minute, the inherited ones. unknown counts further writes with unknown effect.
+// minute, the inherited ones. unknown counts further writes.
 func (t *Term) Written() (writes []ledger.Write, unknown int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

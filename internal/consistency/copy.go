@@ -97,7 +97,6 @@ func (c *Copy) recognizes(w *Write) bool {
 	return true
 }
 
-// certain reports whether the API server has returned a mapping of the kind.
 func (c *Copy) certain() bool { return c.Asked && c.Mapping.Load() != nil }
 
 func (c *Copy) learnKind() {
@@ -159,8 +158,7 @@ type waiters struct {
 
 // Notify calls f once, without locks, as soon as open returns false. It calls open after each event
 // of w's object, when the store reaches w's version, and at each Look and End; with a nil w only at
-// Look and End. f may be called before Notify returns. cancel ends the wait; f may still be running
-// then.
+// Look and End. f may run before Notify returns. cancel ends the wait; f may still be running then.
 func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
 	one := &waiter{write: w, open: open, f: f}
 	if c.add(one) {
@@ -229,7 +227,7 @@ func (c *Copy) add(one *waiter) bool {
 	return true
 }
 
-// listenLocked adds the event handler. It returns false if no more events will come.
+// listenLocked returns false if no more events will come.
 func (c *Copy) listenLocked() bool {
 	w := &c.waiters
 	if w.ended || w.handle != nil {
@@ -295,7 +293,6 @@ func (w *waiters) all() []*waiter {
 	return all
 }
 
-// event checks the waiters for the object, and those whose version the store has reached.
 func (c *Copy) event(obj any) {
 	if c.waiters.n.Load() == 0 {
 		return
@@ -309,7 +306,7 @@ func (c *Copy) event(obj any) {
 	}
 }
 
-// concerned returns the waiters to check. It removes from ahead those whose version is reached.
+// concerned returns the waiters to check for an object and for the store's version.
 func (w *waiters) concerned(o object.Object, version string) (some []*waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

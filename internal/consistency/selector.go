@@ -117,8 +117,7 @@ func (f *fieldsOf) read() map[string]any {
 	return content
 }
 
-// excludesHashed is Excludes for a hashed write. It decides equality and existence of labels, and
-// the fields metadata.namespace and metadata.name.
+// excludesHashed decides equality and existence of labels, metadata.namespace and metadata.name.
 func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
 	if c.Labels != nil {
 		if set, known := w.labelsFor(c.Labels, o); known && !c.Labels.Matches(set) {
@@ -136,8 +135,8 @@ func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
 	return false
 }
 
-// labelsFor returns labels that a selector matches if and only if it matches the hashed ones. known
-// is false if the selector compares numbers.
+// labelsFor returns labels that a selector matches if and only if it matches the hashed ones. It
+// cannot for comparisons of numbers.
 func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (set labels.Set, known bool) {
 	requirements, _ := selector.Requirements()
 	set = labels.Set{}
@@ -161,7 +160,7 @@ func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (s
 	return set, true
 }
 
-// fieldIs reports whether a field has a requirement's value. It decides a name only if it has the
+// fieldIs reports whether a field has a requirement's value. It decides names only of one
 // namespace.
 func (w *Write) fieldIs(r fields.Requirement, in types.NamespacedName, all fields.Selector) (equal, known bool) {
 	switch r.Field {

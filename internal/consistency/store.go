@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// Compare returns the differences between a list of a place and the store as writes, unless the
-// store shows them.
+// Compare returns, as writes, the differences between a list of a place and the store that the
+// store does not show.
 func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
 	items := map[types.UID]*metav1.PartialObjectMetadata{}
 	for n := range list.Items {
@@ -65,7 +65,7 @@ func (c *Copy) storedAt(at types.NamespacedName) []object.Object {
 	return all
 }
 
-// Locate records in each hashed write its stored object. It hashes the names in the store once,
+// Locate records the stored object of each hashed write. It hashes the names in the store once,
 // unless all writes are shown already.
 func (c *Copy) Locate(writes []Write) {
 	at := c.version()

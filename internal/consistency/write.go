@@ -18,7 +18,7 @@ type Write struct {
 	// Host is the API server, such as https://10.0.0.1:6443, with the path of a proxy before /api
 	// and /apis. Default: any.
 	Host string
-	// Resource is the written resource. Events of the core API and of events.k8s.io are the same.
+	// Resource is the written resource. Events of both API groups are the same.
 	Resource schema.GroupResource
 	// Namespace is empty for a cluster-scoped object.
 	Namespace, Name string
@@ -34,8 +34,7 @@ type Write struct {
 	// version, as by a deletecollection or an eviction. A store shows this if it has no such
 	// object, or one with a deletion timestamp.
 	Marked bool
-	// Unknown describes why the version is unknown, such as "there was no answer", for errors.
-	// Default: none.
+	// Unknown describes for errors why the version is unknown, such as "there was no answer".
 	Unknown string
 	// Subresource is the written subresource, whose object may lack the main one's labels.
 	Subresource string

@@ -16,11 +16,10 @@ import (
 )
 
 // Broken records objects with an error: they cannot be decoded, or a user's function failed for
-// them. It takes no lock while empty, as usual. The zero value is ready for use. It is safe for
-// concurrent use.
+// them. It takes no lock while empty. The zero value is ready for use. It is safe for concurrent
+// use.
 type Broken struct {
-	// Report is called with each new error, without locks. Set it before the first Add. Default:
-	// none.
+	// Report is called with each new error, without locks. Set it before the first Add.
 	Report func(object string, err error)
 
 	n atomic.Int64 // number of objects
@@ -35,7 +34,7 @@ type breakage struct {
 	list int // the last list that had the error
 }
 
-// NameOf returns the name of an object.
+// NameOf returns an object's name.
 func NameOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
@@ -71,7 +70,6 @@ func (b *Broken) Remove(o metav1.Object) {
 	b.n.Store(int64(len(b.objects)))
 }
 
-// beginList begins a list, which delivers all objects again.
 func (b *Broken) beginList() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

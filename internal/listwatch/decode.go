@@ -40,7 +40,6 @@ type object interface {
 	runtime.Object
 }
 
-// speaksProtobuf reports whether the Go type can decode protobuf, as built-in kinds can.
 func (d *decoder) speaksProtobuf() bool {
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -140,7 +139,6 @@ func identify(raw []byte) *metav1.PartialObjectMetadata {
 	return m
 }
 
-// watchJSON returns a watch of a response body, which may begin with the initial list.
 func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
 	// 500 stands for an unknown cause, as in client-go's own watches.
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")

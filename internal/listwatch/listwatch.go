@@ -4,9 +4,8 @@
 // Package listwatch lists and watches one kind for client-go's reflector.
 //
 // A ListerWatcher repeats a failed request until it succeeds or its context ends: the reflector's
-// own backoff would sleep for up to 30 seconds through a stop. It also resumes broken watches and
-// waits for kinds that are not served. It decodes custom resources one by one, so that a broken one
-// hides no other.
+// own backoff would sleep for up to 30 seconds through a stop. It also resumes broken watches,
+// waits for kinds that are not served, and decodes custom resources one by one.
 package listwatch
 
 import (
@@ -39,7 +38,7 @@ type ListerWatcher struct {
 // arrived.
 type Counts struct{ Lists, Watches, Quiet int64 }
 
-// New returns a ListerWatcher. It starts nothing.
+// New returns a ListerWatcher.
 func New(t Target, r Reports) *ListerWatcher {
 	l := &ListerWatcher{}
 	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5), marks: make(chan object)}

@@ -58,7 +58,6 @@ func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, erro
 	return c.Resource(m.Resource).Namespace(t.Namespace), nil
 }
 
-// typedRequests are requests for Go types, in protobuf if the type supports it, else JSON.
 type typedRequests struct {
 	*decoder
 
@@ -99,14 +98,12 @@ func (r typedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.I
 }
 
 const (
-	// page is the number of objects in one request.
 	page = 500
 	// pageLimit is the time limit for a page. API servers end their requests after a minute.
 	pageLimit = 65 * time.Second
 )
 
-// ListMetadata lists the metadata of a target's objects: in pages of limit, or in one request if
-// limit is 0.
+// ListMetadata lists the metadata of a target's objects, in pages of limit unless it is 0.
 func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int64) (*metav1.PartialObjectMetadataList, error) {
 	c, err := t.metadata(m)
 	if err != nil {

@@ -34,14 +34,13 @@ const (
 	abandoned = 2 * time.Minute
 )
 
-// errUnwanted is the error of a request that was not made; see Reports.Mapping.
 var errUnwanted = errors.New("the target is no longer wanted")
 
 type asker struct {
 	target  *Target
 	reports Reports
-	// pace limits the reflector's requests. It asks again at once whenever a stream ends after its
-	// first event.
+	// pace limits the requests of the reflector, which asks again at once whenever a stream ends
+	// after its first event.
 	pace *rate.Limiter
 	// marks are delivered by a stream, see Mark.
 	marks chan object
@@ -92,7 +91,6 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 	}
 }
 
-// once makes a request, and cancels it if there is no answer.
 func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	given := fmt.Errorf("the API server has not answered for %s, so it is asked again", abandoned)
@@ -139,9 +137,9 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 	return err
 }
 
-// forReflector reports whether the reflector must handle an error with a different request. For a
-// version or page that is too old or too new, it lists again. If the API server does not stream
-// initial lists, it makes a plain list.
+// forReflector reports whether the reflector must handle an error with a different request. It
+// lists again for a version or page that is too old or too new. It makes a plain list if the API
+// server does not stream initial lists.
 func forReflector(err error, o metav1.ListOptions) bool {
 	switch {
 	case onlyListHelps(err):
@@ -164,8 +162,6 @@ func askedFor(err error) time.Duration {
 	return min(time.Duration(seconds)*time.Second, most)
 }
 
-// untilAskedAgain returns the time until the API server may be asked again for a kind that it does
-// not serve.
 func untilAskedAgain(err error) time.Duration {
 	var answer interface{ Asked() time.Time }
 	if !errors.As(err, &answer) {
@@ -192,7 +188,6 @@ func afterwards(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// onlyListHelps reports whether a watch cannot resume after an error.
 func onlyListHelps(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

@@ -56,8 +56,8 @@ func (s *stream) Stop() { s.stop() }
 
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
-// run delivers the events of w and of the watches after it. It ends when the stream is stopped, ctx
-// ends, or only a list can help.
+// run delivers the events of w and of the watches after it, until the stream is stopped, ctx ends,
+// or only a list can help.
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
 	broken := 0 // watches in a row without an event
@@ -89,7 +89,6 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 	}
 }
 
-// brokeOff ends a stream whose initial list is incomplete.
 func (s *stream) brokeOff(ctx context.Context, why error) {
 	if why == nil {
 		why = errors.New("the stream ended before the initial list did")
@@ -104,8 +103,7 @@ func (s *stream) brokeOff(ctx context.Context, why error) {
 	}
 }
 
-// relay delivers the events of one watch. ended reports that the stream was stopped. Otherwise the
-// watch has ended, perhaps with an error.
+// relay delivers the events of one watch. ended reports that the stream was stopped.
 func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ended bool) {
 	quiet := time.NewTimer(s.patience())
 	defer quiet.Stop()

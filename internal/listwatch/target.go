@@ -37,7 +37,7 @@ const (
 	Metadata                 // *metav1.PartialObjectMetadata
 )
 
-// String returns the name of the form.
+// String returns the form's name.
 func (f Form) String() string {
 	switch f {
 	case Unstructured:
@@ -54,8 +54,7 @@ type Target struct {
 	Backend Backend
 	Kind    schema.GroupVersionKind
 	Form    Form
-	// Namespace, Labels and Fields narrow the target, in the API server's syntax. Default:
-	// everything.
+	// Namespace, Labels and Fields narrow the target, in the API server's syntax.
 	Namespace, Labels, Fields string
 	// Name is the object that Fields selects, for errors. Default: none.
 	Name string

@@ -53,7 +53,7 @@ func (e *exchange) failed(err error, unsent bool) {
 	e.report()
 }
 
-// unread records why the response to a write does not contain the version.
+// unread records why the response to a write lacks the version.
 func (e *exchange) unread(why string) {
 	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
 	e.report()
@@ -120,7 +120,7 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	}
 }
 
-// answer wraps the body of the response to a write. The caller does not notice it.
+// answer wraps the body of a write's response. The caller does not notice it.
 type answer struct {
 	*exchange
 
@@ -168,8 +168,8 @@ func (a *answer) Close() error {
 	return err
 }
 
-// see collects what the caller has read. look reports that the bytes are final and must be parsed.
-// end is the reason if the body is incomplete.
+// see collects what the caller has read. look reports that it must be parsed. end is the reason if
+// the body is incomplete.
 func (a *answer) see(p []byte, err error) (look bool, end string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

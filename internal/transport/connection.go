@@ -26,7 +26,6 @@ func newConnections() *connections {
 	return c
 }
 
-// roundTrip sends a request and records its connection, if base reports it (traced).
 func (c *connections) roundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	if !traced {
 		return base.RoundTrip(req)

@@ -34,7 +34,6 @@ func judge(w *ledger.Write, obj *wire.Metadata) {
 	}
 }
 
-// judgeStatus handles a Status: the response to many deletes and some subresources.
 func judgeStatus(w *ledger.Write, obj *wire.Metadata) {
 	if w.Verb != "delete" || w.Subresource != "" || w.Status != http.StatusOK || string(obj.Status) != "Success" {
 		w.Unknown = "the answer is a Status, which does not report the state of the object"

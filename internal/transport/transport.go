@@ -41,8 +41,8 @@ type roundTripper struct {
 }
 
 // Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
-// and the connection. If cfg comes from another client.Client, there is still only one
-// transport, which inherits that Client's options.
+// and the connection. If cfg comes from another client.Client, there is still only one transport,
+// which inherits that Client's options.
 func Wrap(cfg *rest.Config, o Options) error {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -189,7 +189,6 @@ func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller
 	return event.Err
 }
 
-// neverSent reports whether an error came before there was a connection.
 func neverSent(err error) bool {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
@@ -197,7 +196,7 @@ func neverSent(err error) bool {
 }
 
 // Disconnect closes the idle connections below rt. A request leaves an HTTP/2 connection only some
-// time after its end, so Disconnect closes again until none is open, or ctx ends.
+// time after its end, so Disconnect repeats until none is open, or ctx ends.
 func Disconnect(ctx context.Context, rt http.RoundTripper) {
 	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
 	used := connectionsBelow(rt)

@@ -114,7 +114,6 @@ func (s *jsonScanner) deleteOption(obj *Metadata, key []byte) {
 	}
 }
 
-// list reads the objects of a list, or those in the rows of a Table.
 func (s *jsonScanner) list(rows bool) {
 	if s.Each == nil {
 		s.skip()
@@ -147,7 +146,8 @@ func (s *jsonScanner) item() {
 	}
 }
 
-// fields yields the keys of an object; the caller reads each value. It skips any other value.
+// fields yields the keys of an object; the caller reads each value. Like the methods below, it
+// skips any other value.
 func (s *jsonScanner) fields(yield func(key []byte) bool) {
 	if !s.is('{') {
 		s.skip()
@@ -160,7 +160,7 @@ func (s *jsonScanner) fields(yield func(key []byte) bool) {
 	}
 }
 
-// elements yields for each element of an array; the caller reads it. It skips any other value.
+// elements yields for each element of an array; the caller reads it.
 func (s *jsonScanner) elements(yield func() bool) {
 	if !s.is('[') {
 		s.skip()
@@ -217,7 +217,7 @@ func (s *jsonScanner) key() []byte {
 	return key
 }
 
-// text reads a string. It skips any other value and returns nil.
+// text reads a string, else returns nil.
 func (s *jsonScanner) text() []byte {
 	if !s.is('"') {
 		s.skip()
@@ -261,7 +261,7 @@ func (s *jsonScanner) quoted() (raw []byte, escaped bool) {
 	}
 }
 
-// integer reads a whole number. It skips any other value and returns 0.
+// integer reads a whole number, else returns 0.
 func (s *jsonScanner) integer() int64 {
 	s.is(0) // skips space
 	start := s.at
@@ -276,7 +276,6 @@ func (s *jsonScanner) integer() int64 {
 	return n
 }
 
-// notEmpty skips a value and reports whether it is an array with elements.
 func (s *jsonScanner) notEmpty() (some bool) {
 	for range s.elements {
 		some = true

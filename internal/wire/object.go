@@ -29,7 +29,7 @@ type Metadata struct {
 	Precondition []byte
 }
 
-// Stored reports that the object's UID and version were read, so that the rest can be skipped.
+// Stored reports that the UID and the version were read, so that the rest can be skipped.
 func (o *Metadata) Stored() bool {
 	return o.Metadata && len(o.UID) > 0 && len(o.ResourceVersion) > 0
 }

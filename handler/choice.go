@@ -13,8 +13,8 @@ import (
 )
 
 // Chooser is an optional interface of a Handler or a Predicate. It chooses the class and the delay
-// of an event's keys, as [InClass] and [After] do. For a choice per key, add keys to the
-// controller's Queue yourself.
+// of an event's keys, as [InClass] and [After] do. For a choice per key, use the controller's
+// Queue.
 type Chooser interface {
 	// Choose may change how.Class and how.After. The defaults are class Normal, or Background for
 	// initial lists and resyncs. The source calls it for events that all predicates keep: first for
@@ -22,8 +22,8 @@ type Chooser interface {
 	Choose(e Event, how *workqueue.AddOptions)
 }
 
-// InClass is a predicate that keeps every event. It sets the class of events that all given
-// predicates keep, or of every event without them:
+// InClass keeps every event. It sets the class of events that all given predicates keep, or of
+// every event without them:
 //
 //	source.Kind(websites, handler.Self(), handler.InClass(workqueue.Interactive, byUsers))
 func InClass(class workqueue.Class, when ...Predicate) Predicate {
@@ -74,14 +74,12 @@ func (c *choice) CheckType(example Object) error {
 	return errors.Join(wrong...)
 }
 
-// choices is a combination with choosers among its parts.
 type choices struct {
 	*combination
 
 	choosers []Chooser
 }
 
-// choosing returns the combination, as a Chooser if one of its parts is one.
 func choosing(c *combination) Predicate {
 	var choosers []Chooser
 	for _, f := range c.parts {

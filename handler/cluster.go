@@ -17,8 +17,7 @@ import (
 //	c := controller.NewWithQueue("website", r, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
 //	c.Watch(source.Kind(websites, handler.InCluster("east", handler.Self())))
 type ClusterKey struct {
-	// Cluster is the name given to InCluster. It may be empty, for example for the manager's
-	// cluster.
+	// Cluster is the name given to InCluster, perhaps "" for the manager's cluster.
 	Cluster string
 	types.NamespacedName
 }

@@ -24,7 +24,7 @@ const (
 // Object is a pointer to an API type, such as *corev1.Pod.
 type Object = object.Object
 
-// Event is one change of one object. The objects are shared: do not change them.
+// Event is one change of one object.
 type Event struct {
 	Op Op
 	// Old is the state before the event, nil for a Create.
@@ -37,7 +37,7 @@ type Event struct {
 	Stale bool
 }
 
-// Object returns the newest state in the event: New, or Old for a Delete.
+// Object returns New, or Old for a Delete.
 func (e Event) Object() Object {
 	if e.New != nil {
 		return e.New

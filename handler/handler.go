@@ -14,8 +14,8 @@ import (
 )
 
 // Handler returns the keys to reconcile because of an event. It must be safe for concurrent use,
-// and should not block: its source's other events wait. After an error the source retries the event
-// with backoff.
+// and should not block: its source's other events wait. The source retries failed events with
+// backoff.
 type Handler[K comparable] interface {
 	Keys(ctx context.Context, e Event) ([]K, error)
 }
@@ -29,13 +29,12 @@ func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx,
 // TypeChecker is an optional interface of a Handler or a Predicate. It finds a source of the wrong
 // type before anything runs.
 type TypeChecker interface {
-	// CheckType returns an error that names both types if the type of example is wrong.
+	// CheckType returns an error that names both types if example has the wrong type.
 	CheckType(example Object) error
 }
 
-// Identity is an optional interface of a Handler such as Self, whose keys name the objects
-// themselves. The controller then reads the objects' annotations, even in events that a predicate
-// drops.
+// Identity is an optional interface of a Handler such as Self, whose keys name the objects. The
+// controller then reads the objects' annotations, even in events that a predicate drops.
 type Identity[K comparable] interface {
 	// Identity returns the object's key, or false if it has none. It runs for each event: be quick.
 	Identity(o Object) (key K, ok bool)
@@ -109,8 +108,8 @@ func as[T Object](obj Object) (T, error) {
 	return t, nil
 }
 
-// Map calls f for an object and returns its keys. For an update it calls f with both states, so
-// that a target whose reference was removed is reconciled, too.
+// Map calls f for an object, and for both states of an update, so that a target whose reference was
+// removed is reconciled, too.
 func Map[T Object, K comparable](f func(ctx context.Context, obj T) ([]K, error)) Handler[K] {
 	return mapper[T, K](f)
 }

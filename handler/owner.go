@@ -23,15 +23,12 @@ type Kind interface {
 	Namespaced() (bool, error)
 }
 
-// Owner returns the key of the controlling owner if it has the given kind, in any version. It reads
-// the old and the new state: if the owner changed, both are reconciled. While it is unknown whether
-// the owner's kind is namespaced, the source retries the event.
-//
-// cache.Handle.OwnerRef makes such references. For owners that do not control the object, use
-// AnyOwner.
+// Owner returns the key of the controlling owner if it has the given kind, in any version. If the
+// owner changed, both are reconciled. While it is unknown whether the owner's kind is namespaced,
+// the source retries the event. cache.Handle.OwnerRef makes such references.
 func Owner(of Kind) Handler[types.NamespacedName] { return owner{kind: of} }
 
-// AnyOwner is Owner for all owner references, such as those of controllerutil.SetOwnerReference.
+// AnyOwner is Owner for all owner references, as of controllerutil.SetOwnerReference.
 func AnyOwner(of Kind) Handler[types.NamespacedName] { return owner{kind: of, any: true} }
 
 type owner struct {

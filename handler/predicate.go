@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Predicate keeps or drops events. It must be safe for concurrent use. Keep creates and deletes,
-// unless the predicate is about the object itself: a dropped event does not come again.
+// Predicate keeps or drops events. It must be safe for concurrent use. A dropped event does not
+// come again, so keep creates and deletes unless the predicate is about the object itself.
 type Predicate interface {
 	// Keep reports whether the event goes on to the handler.
 	Keep(e Event) bool
@@ -83,13 +83,11 @@ func (w where[T]) CheckType(example Object) error {
 
 func (w where[T]) String() string { return w.name }
 
-// And keeps an event if all predicates do. Use it inside Or and Not; a source with several
-// predicates does the same, and counts the drops of each.
+// And keeps an event if all predicates do. Use it inside Or and Not; a source's predicates work
+// like it, and count the drops of each.
 func And(predicates ...Predicate) Predicate { return choosing(combine("and", predicates)) }
 
-// Or keeps an event if at least one predicate does:
-//
-//	handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)
+// Or keeps an event if at least one predicate does.
 func Or(predicates ...Predicate) Predicate { return combine("or", predicates) }
 
 // Not keeps the events that f drops. Not(GenerationChanged) drops all creates and deletes.
@@ -102,7 +100,6 @@ func Named(name string, f Predicate) Predicate {
 	return choosing(&combination{op: "named", parts: []Predicate{f}, name: name})
 }
 
-// combination is a predicate made from others.
 type combination struct {
 	op    string // and, or, not, named
 	parts []Predicate

@@ -17,7 +17,7 @@ import (
 // call. So a blocked handler is reported after one to two intervals.
 const blockedAfter = 5 * time.Second
 
-// calls counts calls of a source's handler and predicates: two atomic operations per event.
+// calls counts calls of the handler and predicates: two atomic operations per event.
 type calls struct{ entered, left atomic.Uint64 }
 
 // stuck reports whether a call is in progress and none has ended since left was before.
@@ -26,7 +26,6 @@ func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
 	return left, c.entered.Load() > left && left == before
 }
 
-// watch reports each blocking call once, until ctx is done.
 func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	if hooks.HandlerBlocked == nil {
 		return
@@ -50,8 +49,8 @@ func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 	}
 }
 
-// findCall returns the position of a handler and its goroutine's stack. A stack does not name its
-// source, so it may be the handler of another source.
+// findCall returns the position of a handler and its goroutine's stack. It may be another source's:
+// a stack does not name the source.
 func findCall() (where, stack string) {
 	for stack := range strings.SplitSeq(run.Stacks(), "\n\n") {
 		if frame := callFrame(stack); frame != "" {

@@ -18,11 +18,10 @@ import (
 // the event. Both may be called from any goroutine, even before and after Run.
 //
 // The handler gets events one by one, in order. A failed event is retried with backoff while others
-// go on, and keeps its place in the channel. When Run ends, the remaining events are dropped and
-// counted.
+// go on, and keeps its place in the channel. When Run ends, the remaining events are dropped.
 //
-// Keys get class Normal and no delay. To choose, add keys to the controller's Queue instead.
-// RequeueAll does not send events again.
+// Keys get class Normal and no delay. To choose, use the controller's Queue. RequeueAll does not
+// send events again.
 type Channel[E any, K comparable] struct {
 	life // its mutex guards the last group of fields
 
@@ -69,8 +68,8 @@ func NewChannel[E any, K comparable](name string, size int, keys func(ctx contex
 	return c
 }
 
-// Send adds an event. It waits while the channel is full, even before Run. If ctx ends or the
-// source has stopped, it returns an error and does not take the event.
+// Send adds an event. It waits while the channel is full. If ctx ends or the source has stopped, it
+// returns an error and does not take the event.
 func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not sent: %w", c, context.Cause(ctx))
@@ -88,8 +87,7 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	return nil
 }
 
-// TrySend adds an event if there is room, and reports whether it did. It counts other events as
-// dropped.
+// TrySend adds an event if there is room, and reports whether it did. State counts the others.
 func (c *Channel[E, K]) TrySend(event E) bool {
 	select {
 	case c.room <- struct{}{}:

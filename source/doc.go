@@ -9,8 +9,7 @@
 //	source.NewChannel("orders", 100, func(ctx context.Context, o Order) …)    // events from the program
 //	source.Ticker("buckets", time.Minute, func(ctx context.Context) …)        // polls
 //
-// A controller can add and remove sources at any time. [Source.State] returns the phase, the failed
-// events, and the dropped events by reason.
+// A controller can add and remove sources at any time.
 //
 // # Guarantees
 //
@@ -33,7 +32,7 @@
 // # Concurrency
 //
 // Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, resyncs,
-// and the detection of blocked handlers. The informer's goroutines call the handler. The handler
-// sees the events of one object one after another, in order. Events of different objects may
-// overlap. Channels and tickers call their functions one after another from Run's goroutine.
+// and the detection of blocked handlers. The informer's goroutines call the handler. It sees the
+// events of one object one after another, in order. Events of different objects may overlap.
+// Channels and tickers call their functions one after another from Run's goroutine.
 package source

@@ -174,8 +174,8 @@ func (f *feed[K]) CatchUp(ctx context.Context) error {
 	})
 }
 
-// unless calls f with a context that ends when the source does. Then the error is errStopped, even
-// if f noticed the end of its informer first.
+// unless calls f with a context that ends with the source. Then the error is errStopped, even if f
+// noticed the end of its informer first.
 func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -243,7 +243,6 @@ func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
 	}
 }
 
-// observe calls the observer, unless the handler panics.
 func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 	exited := true
 	defer f.caught(&exited, &err)
@@ -254,8 +253,8 @@ func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 	return after, nil
 }
 
-// caught is deferred around the user's code. It returns a panic as an error with its stack. If the
-// code ended its goroutine, the source ends.
+// caught is deferred around the user's code. It returns a panic as an error. If the code ended its
+// goroutine, the source ends.
 func (f *feed[K]) caught(exited *bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -310,7 +309,6 @@ func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
 	return f.handler.Keys(ctx, e)
 }
 
-// chosen returns how, changed by predicates and handler.
 func (f *feed[K]) chosen(e handler.Event, how workqueue.AddOptions) workqueue.AddOptions {
 	for _, c := range f.choosers {
 		c.Choose(e, &how)

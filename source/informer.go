@@ -24,14 +24,13 @@ type EventSource interface {
 	HasSyncedChecker() toolscache.DoneChecker
 }
 
-// Informer delivers changes of the objects of type T in an informer of the host program, as Kind
-// does for a handle:
+// Informer is Kind for an informer of the host program with objects of type T:
 //
 //	source.Informer[*corev1.Pod](factory.Core().V1().Pods().Informer(), handler.Self())
 //
-// Run the informer yourself. An informer does not report why it is not synced, and workers wait
-// until it is. If it has a method IsStopped, as client-go's have, State reports that it has
-// stopped. Objects of other types are dropped and counted.
+// Run the informer yourself. It does not report why it is not synced, and workers wait until it is.
+// If it has a method IsStopped, as client-go's have, State reports that it has stopped. Objects of
+// other types are dropped.
 //
 // A key waits until a client-go SharedIndexInformer shows the key's writes, as with a handle.
 // cache.Adopt describes which writes belong to an informer. Keys do not wait for other event
@@ -52,7 +51,6 @@ type informerSource[T handler.Object, K comparable] struct {
 	watched  *cache.Handle[T] // nil unless the informer is client-go's
 }
 
-// Handle returns the handle whose writes the controller waits for.
 func (i *informerSource[T, K]) Handle() cache.Declared { return i.watched }
 
 func (i *informerSource[T, K]) release() {

@@ -43,7 +43,6 @@ func (k *kind[T, K]) Validate() error {
 	return k.validate(*new(T))
 }
 
-// Handle returns the handle, which declares the kind as readable.
 func (k *kind[T, K]) Handle() cache.Declared { return k.objects }
 
 func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {

@@ -15,21 +15,18 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Replaying is an optional interface of a Source with objects. Kind and Informer have it.
+// Replaying is an optional interface of a Source. Kind and Informer have it.
 type Replaying interface {
 	// Replay delivers every object again as a Create with Initial set and in class Background, as
 	// the initial list does. It returns nil when predicates and handler have seen these events;
 	// failed ones are retried. Objects of a source that is not synced come with its initial list.
-	//
 	// If ctx ends first, or the source has stopped, Replay returns an error. The source's handlers
 	// and predicates must not call it.
 	Replay(ctx context.Context) error
 }
 
-// Replay implements Replaying.
 func (k *kind[T, K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled) }
 
-// Replay implements Replaying, for client-go's informers.
 func (i *informerSource[T, K]) Replay(ctx context.Context) error {
 	if i.watched == nil {
 		return fmt.Errorf("%s cannot list its objects; use a client-go SharedIndexInformer or source.Kind", i)
@@ -63,7 +60,7 @@ func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) erro
 }
 
 // redeliver delivers every object again for each Replay and, unless every is 0, at that interval
-// with a jitter of 10 %, until ctx ends.
+// with a jitter of 10 %.
 func redeliver[T cache.Object, K comparable](ctx context.Context, f *feed[K], objects *cache.Handle[T], every time.Duration) {
 	var due <-chan time.Time
 	next := func() {

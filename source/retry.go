@@ -46,10 +46,9 @@ func newOrder[T comparable](name string) *workqueue.Queue[T] {
 	return q
 }
 
-// deliver tries an event now, merged with the object's pending one, or later if that fails.
-//
-// For a resync, latest returns the object's current state, or nil if it is gone: the store has each
-// change before its event comes here. latest is called under the lock and must not wait.
+// deliver tries an event now, merged with the object's pending one, or later if that fails. For a
+// resync, latest returns the object's current state, or nil if it is gone: the store has each
+// change before its event comes here. It is called under the lock and must not wait.
 func (r *retries) deliver(ctx context.Context, e unseen, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {
@@ -100,8 +99,7 @@ func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 	return u, true
 }
 
-// end records the result of a try. It reports whether the object has a pending event: a failed or a
-// new one.
+// end records the result of a try. It reports whether the object has a pending event now.
 func (r *retries) end(rest unseen, failure error) (pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,8 +165,6 @@ func (r *retries) run(ctx context.Context) {
 	}
 }
 
-// state returns the number of unhandled events, how many of them wait for a retry, and the last
-// failure.
 func (r *retries) state() (pending, retrying int, failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +175,7 @@ func (r *retries) state() (pending, retrying int, failure error) {
 	return pending, retrying, failure
 }
 
-// unseen is one object's change that the handler has not mapped, from the oldest Old to the newest
+// unseen is an object's change that the handler has not mapped, from the oldest Old to the newest
 // New.
 type unseen struct {
 	handler.Event

@@ -17,9 +17,8 @@ type Queue[K comparable] interface {
 	AddAll(keys []K, how workqueue.AddOptions)
 }
 
-// Observer is an optional interface of a Queue. It receives the events of the objects that the keys
-// name, including those that a predicate drops. A controller reads the objects' annotations with
-// it.
+// Observer is an optional interface of a Queue for the events of the objects that the keys name,
+// including those that a predicate drops. A controller reads the objects' annotations with it.
 type Observer[K comparable] interface {
 	// Observe receives an event and its object's key from a Kind or Informer whose handler is a
 	// handler.Identity, but no resyncs and retries. It runs before the predicates, and before the
@@ -37,14 +36,13 @@ type Source[K comparable] interface {
 	// Validate returns an error if the arguments are wrong.
 	Validate() error
 	// Run delivers to q until ctx is done, joins what it started, and returns. Call it once; h may
-	// be nil. It returns an error if the source could not start. State reports trouble with the API
+	// be nil. The error is that the source could not start. State reports trouble with the API
 	// server.
 	Run(ctx context.Context, q Queue[K], h *hook.Source) error
 	// WaitForSync returns nil once the handler has seen everything that existed at the start. If
-	// ctx ends first, the error has the state.
+	// ctx ends first, the error has the state, also in Settled.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil once the source is synced, or has a problem that Stale and State name. If
-	// ctx ends first, the error has the state.
+	// Settled returns nil once the source is synced, or has a problem that Stale and State name.
 	Settled(ctx context.Context) error
 	// Stale returns nil while the source delivers every change as it happens, else the reason.
 	Stale() error
@@ -54,8 +52,8 @@ type Source[K comparable] interface {
 	String() string
 }
 
-// CatchingUp is an optional interface of a Source, for tests and scripts. All sources of this
-// package have it.
+// CatchingUp is an optional interface of a Source, for tests and scripts. All of this package have
+// it.
 type CatchingUp interface {
 	// CatchUp returns nil once the source has handled everything that existed at the call:
 	//

@@ -25,17 +25,16 @@ type State struct {
 	Phase hook.Phase
 	// Err is the reason for the phases Waiting and Failing.
 	Err error
-	// Note describes broken objects, and what the source cannot know. It is usually empty.
+	// Note describes broken objects, and what the source cannot know.
 	Note string
-	// Pending counts the events that are not handled yet, including the Retrying ones. It does not
-	// include events that still wait in the informer.
+	// Pending counts the events that are not handled yet, including the Retrying ones, but not
+	// those that still wait in the informer.
 	Pending int
 	// Retrying counts the events whose handler or predicate failed.
 	Retrying int
 	// Failure is the handler's last error while Retrying is not 0.
 	Failure error
-	// Dropped counts events that were not delivered since the start, by reason, such as a
-	// predicate.
+	// Dropped counts events that were not delivered, by reason, such as a predicate.
 	Dropped map[string]int64
 }
 
@@ -93,7 +92,6 @@ func events(n int) string {
 	return fmt.Sprintf("%d events", n)
 }
 
-// drops counts dropped events by reason.
 type drops struct {
 	reasons []string
 	counts  []atomic.Int64
@@ -103,7 +101,7 @@ func newDrops(reasons ...string) *drops {
 	return &drops{reasons: reasons, counts: make([]atomic.Int64, len(reasons))}
 }
 
-// snapshot returns the counts above 0, with reasons of the same name added up.
+// snapshot adds up reasons of the same name.
 func (d *drops) snapshot() map[string]int64 {
 	dropped := map[string]int64{}
 	for i, reason := range d.reasons {
@@ -120,7 +118,6 @@ var (
 	errStopped    = errors.New("the source has stopped")
 )
 
-// life is common to all sources: each runs once, gets synced, and ends.
 type life struct {
 	name   string
 	state  func() State // of the source
@@ -162,7 +159,6 @@ func (l *life) phase() hook.Phase {
 	}
 }
 
-// Stale implements Source.
 func (l *life) Stale() error {
 	switch l.phase() {
 	case hook.Stopped:
@@ -176,10 +172,8 @@ func (l *life) Stale() error {
 	}
 }
 
-// WaitForSync implements Source.
 func (l *life) WaitForSync(ctx context.Context) error { return l.wait(ctx, l.synced) }
 
-// Settled implements Source.
 func (l *life) Settled(ctx context.Context) error { return l.wait(ctx, l.synced) }
 
 func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {

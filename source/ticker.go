@@ -17,8 +17,8 @@ import (
 
 // Ticker polls a system without events, such as a cloud's API. It calls poll at once and then every
 // interval, at least 1 ms, with a jitter of ±10 %. It delivers the keys that poll returns: in class
-// Background for the first successful poll, which syncs the source, and then Normal. To choose, add
-// keys to the controller's Queue instead. RequeueAll does not poll.
+// Background for the first successful poll, which syncs the source, and then Normal. To choose, use
+// the controller's Queue. RequeueAll does not poll.
 //
 // Polls never overlap: ticks during a poll count as dropped. After an error or a panic, poll is
 // retried after 1 second, then 2, and so on, up to the interval. Run waits for a poll in progress:
@@ -99,7 +99,6 @@ func (t *ticker[K]) ask(ctx context.Context) (keys []K, err error) {
 	return t.poll(ctx)
 }
 
-// retry records a failure and returns the delay.
 func (t *ticker[K]) retry(err error) time.Duration {
 	n := t.returned(err)
 	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(n))
@@ -119,7 +118,6 @@ func (t *ticker[K]) deliver(q Queue[K], keys []K) {
 	}
 }
 
-// returned records poll's result and returns the number of failures in a row.
 func (t *ticker[K]) returned(err error) (failed int) {
 	if !run.Closed(t.settled) {
 		defer close(t.settled)
@@ -178,7 +176,6 @@ func (t *ticker[K]) State() State {
 	return s
 }
 
-// CatchUp implements CatchingUp.
 func (t *ticker[K]) CatchUp(ctx context.Context) error {
 	if err := t.await(ctx, t.ended, t.settled); err != nil {
 		return err

@@ -13,5 +13,5 @@
 // afterwards. For apply configurations use cache.Handle.OwnerRef.
 //
 // An owner must be cluster-scoped or in the namespace of its objects, because the garbage collector
-// would delete the others. To clean up such objects, use a finalizer.
+// would delete the others. To clean these up, use a finalizer.
 package owner

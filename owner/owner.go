@@ -22,14 +22,14 @@ import (
 // Object is a pointer to an API type, such as *appsv1.Deployment.
 type Object = object.Object
 
-// Kind is the kind of the owners of type T. A *cache.Handle[T] is one.
+// Kind is the kind of the owners of type T, such as a *cache.Handle[T].
 type Kind[T Object] interface {
 	GroupVersionKind() schema.GroupVersionKind
 	OwnerRef(T) *metav1ac.OwnerReferenceApplyConfiguration
 }
 
-// Owner is an object that may own others. Of and InScheme make one. Its methods change and read
-// owner references in memory. They may be called concurrently for different objects.
+// Owner is an object that may own others. Its methods may be called concurrently for different
+// objects.
 type Owner struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName
@@ -37,8 +37,8 @@ type Owner struct {
 	err  error // a mistake, for Set and SetController
 }
 
-// Of returns obj as an owner. obj must have been read through a handle or a client. Mistakes, such
-// as an object without a UID, are errors of Set and SetController.
+// Of returns obj as an owner. obj must have been read. Mistakes, such as an object without a UID,
+// are errors of Set and SetController.
 func Of[T Object](kind Kind[T], obj T) Owner {
 	if argument.IsNil(kind) {
 		return Owner{err: errors.New("owner: the kind is nil; give the handle of the owner")}
@@ -76,8 +76,8 @@ func of(kind schema.GroupVersionKind, obj Object) Owner {
 type Option func(*metav1.OwnerReference)
 
 // BlockDeletion sets whether a foreground deletion of the owner waits until the object is gone.
-// Default: true for SetController, false for Set. With the admission plugin
-// OwnerReferencesPermissionEnforcement, true needs the right to update the owner's finalizers.
+// Default: true for SetController, false for Set. If the cluster enforces it, true needs the right
+// to update the owner's finalizers.
 func BlockDeletion(block bool) Option {
 	return func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = &block }
 }
@@ -94,13 +94,13 @@ func (o Owner) SetController(obj metav1.Object, options ...Option) error {
 	return o.set(obj, r, options)
 }
 
-// Set makes the owner one of the owners of obj, with SetController's errors for namespaces. If the
-// owner controls obj, it continues to do so.
+// Set makes the owner one of the owners of obj, with SetController's errors for namespaces. An
+// owner that controls obj continues to do so.
 func (o Owner) Set(obj metav1.Object, options ...Option) error {
 	return o.set(obj, o.reference(), options)
 }
 
-// Has reports whether the owner is an owner of obj, controlling or not.
+// Has reports whether the owner owns obj, controlling or not.
 func (o Owner) Has(obj metav1.Object) bool {
 	return o.uid != "" && !argument.IsNil(obj) && slices.ContainsFunc(obj.GetOwnerReferences(), o.is)
 }
@@ -114,8 +114,8 @@ func (o Owner) Controls(obj metav1.Object) bool {
 	return r != nil && o.is(*r)
 }
 
-// Remove removes the owner from the owners of obj, controlling or not, and reports whether obj had
-// it. The garbage collector never deletes an object without owners.
+// Remove removes the owner from obj, controlling or not, and reports whether obj had it. An object
+// without owners is not garbage-collected.
 func (o Owner) Remove(obj metav1.Object) bool {
 	if !o.Has(obj) {
 		return false

@@ -37,15 +37,14 @@ type Step[T client.Object] struct {
 	Timeout time.Duration
 }
 
-// Chain has the steps before the deletion of objects of one kind. It is safe for concurrent use,
-// but call Ensure and Finalize for one object from one goroutine at a time, such as its Reconcile.
+// Chain has the steps before the deletion of objects of one kind. It is safe for concurrent use.
+// For one object, call Ensure and Finalize from one goroutine at a time, such as its Reconcile.
 type Chain[T client.Object] struct {
 	handle   *client.Handle[T]
 	steps    []Step[T]
 	attempts *cache.LRUExpireCache // attempt, by UID
 }
 
-// attempt is the last attempt of a step of one object.
 type attempt struct {
 	step    int
 	since   time.Time // of the first attempt of this step
@@ -83,8 +82,8 @@ func NewChain[T client.Object](h *client.Handle[T], steps ...Step[T]) (*Chain[T]
 }
 
 // Ensure adds the finalizers of all steps and returns the object as stored. If obj has them, it
-// makes no request. obj must have been read, and must not be in deletion. Other errors are those of
-// client.Handle.EnsureFinalizer, such as IsNotFound.
+// makes no request. obj must have been read, and not be in deletion. Other errors are those of
+// client.Handle.EnsureFinalizer.
 func (c *Chain[T]) Ensure(ctx context.Context, obj T) (T, error) {
 	for _, s := range c.steps {
 		var err error
@@ -96,8 +95,8 @@ func (c *Chain[T]) Ensure(ctx context.Context, obj T) (T, error) {
 }
 
 // Finalize runs the steps whose finalizers obj still has, in order, and removes the finalizer after
-// each. nil means that no finalizer of the chain is left: the object is gone, or waits for
-// finalizers of others, which State names. obj must be in deletion.
+// each. nil means that the object is gone, or waits for finalizers of others, which State names.
+// obj must be in deletion.
 //
 // The error of a step is a *[StepError], and later steps do not run. If Reconcile returns it, the
 // step is tried again after the controller's backoff. For a fixed interval, use IsWaiting and
@@ -136,7 +135,6 @@ func (c *Chain[T]) step(ctx context.Context, obj T, s Step[T]) (stored T, err er
 	return stored, nil
 }
 
-// begin records that a step runs, and returns the time of its first attempt.
 func (c *Chain[T]) begin(obj T, step int) time.Time {
 	a := c.attempt(obj.GetUID())
 	if a.step != step || a.since.IsZero() {
@@ -166,8 +164,8 @@ func (s Step[T]) run(ctx context.Context, obj T) error {
 }
 
 // Waiting returns the error of a step that waits for something: "3 objects are left in the bucket".
-// The step is tried again. A controller logs and counts it as an error, also for MaxAttempts,
-// unless Reconcile returns RequeueAfter instead: see [IsWaiting].
+// A controller logs and counts it as an error, also for MaxAttempts, unless Reconcile returns
+// RequeueAfter instead: see [IsWaiting].
 func Waiting(reason string) error { return &waiting{reason} }
 
 type waiting struct{ reason string }
@@ -183,8 +181,8 @@ type StepError struct {
 	Finalizer string
 	// Step counts from 1 to Steps.
 	Step, Steps int
-	// Since is the time of the step's first attempt by this process, or of the deletion for the
-	// first step.
+	// Since is the time of the step's first attempt by this process; for the first step, of the
+	// deletion.
 	Since time.Time
 
 	err error
@@ -214,8 +212,7 @@ type State struct {
 	Err error
 }
 
-// State returns what the deletion of obj waits for, without a request. It may be called from
-// anywhere, also while a step runs.
+// State returns what the deletion of obj waits for. It may be called from anywhere.
 func (c *Chain[T]) State(obj metav1.Object) State {
 	var s State
 	if argument.IsNil(obj) {

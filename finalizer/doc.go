@@ -17,25 +17,14 @@
 //		finalizer.Step[*v1alpha1.Website]{Finalizer: "web.example.com/bucket", Run: deleteBucket},
 //	)
 //
-// In Reconcile:
-//
-//	if site.DeletionTimestamp != nil {
-//		err := chain.Finalize(ctx, site)
-//		if finalizer.IsWaiting(err) {
-//			return controller.Result{RequeueAfter: 10 * time.Second}, nil
-//		}
-//		return controller.Result{}, err
-//	}
-//	site, err = chain.Ensure(ctx, site)
-//
-// Call [Chain.Ensure] before you create anything that a step cleans up. [Chain.Finalize] runs the
-// steps in the order in which they are listed, and removes each step's finalizer after it. So the
-// finalizers in `kubectl get -o yaml` begin with the step that is next.
+// Call [Chain.Ensure] before you create anything that a step cleans up, and [Chain.Finalize] for an
+// object in deletion. Finalize runs the steps in the order in which they are listed, and removes
+// each step's finalizer after it. So the finalizers in `kubectl get -o yaml` begin with the step
+// that is next.
 //
 // A step may run again after an error or a crash, so it must succeed if its work is done already. A
 // step that waits for another system returns [Waiting]. Then, as after an error, Finalize returns a
-// [StepError] with the step and the time of its first attempt. The next Finalize begins with that
-// step.
+// [StepError], and the next Finalize begins with that step.
 //
-// [Chain.State] returns the same at any time, for a condition, an event or a debug page.
+// [Chain.State] returns what a deletion waits for, for a condition, an event or a debug page.
 package finalizer

@@ -21,8 +21,7 @@ func Has(obj metav1.Object, name string) bool {
 }
 
 // Add adds a finalizer, such as "example.com/cleanup", to obj in memory, and reports whether obj
-// changed. An invalid name is an error. So is a new finalizer for an object in deletion, which the
-// API server would refuse.
+// changed. An invalid name is an error, and so is a new finalizer for an object in deletion.
 func Add(obj metav1.Object, name string) (changed bool, err error) {
 	switch err := check(name); {
 	case argument.IsNil(obj):

@@ -14,13 +14,12 @@ import (
 type Controller interface {
 	// Name is unique among the controllers shown.
 	Name() string
-	// MarshalJSON returns the current state.
 	json.Marshaler
 }
 
-// Controllers returns a handler. GET / returns the controllers' names as a JSON list. GET /NAME
-// returns a controller's current state as JSON. An unknown name gets a 404 that lists the names.
-// The handler is safe for concurrent use.
+// Controllers returns a handler. GET / returns the controllers' names as a JSON list, GET /NAME a
+// controller's current state as JSON. An unknown name gets a 404 that lists the names. The handler
+// is safe for concurrent use.
 func Controllers(controllers ...Controller) http.Handler {
 	names := make([]string, 0, len(controllers))
 	byName := make(map[string]Controller, len(controllers))

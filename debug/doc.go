@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package debug serves the state of controllers and the program's profiles over HTTP, for a port of
-// your choice. It only reads.
+// Package debug serves the state of controllers and the program's profiles over HTTP. It only
+// reads.
 //
 //	state := http.StripPrefix("/debug/controllers", debug.Controllers(websites))
 //	mux.Handle("/debug/controllers/", state)

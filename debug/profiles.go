@@ -27,8 +27,8 @@ import (
 //	/cmdline            the command line
 //
 // Mount it under /debug/pprof/, with http.StripPrefix. A CPU profile or trace ends early with the
-// context of its request. Its answer then has what was recorded. While one runs, another one gets
-// status 409. Differences of profiles and /symbol, which a Go program does not need, are missing.
+// context of its request, and the answer has what was recorded. While one runs, another one gets
+// status 409. Differences of profiles and /symbol are missing.
 //
 // Unlike the import of net/http/pprof, Profiles does not change http.DefaultServeMux. A profile
 // costs CPU time and shows the program's inside: serve it on localhost, or to authorized users.
@@ -55,7 +55,6 @@ func listProfiles(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, strings.Join(names, "\n"))
 }
 
-// record returns a handler that records for the requested time, or until its request ends.
 func record(name string, length time.Duration, start func(io.Writer) error, stop func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		length := length
@@ -113,7 +112,6 @@ func writeProfile(w http.ResponseWriter, r *http.Request) {
 	_ = p.WriteTo(w, level) // the client has gone
 }
 
-// attach makes the answer a file.
 func attach(w http.ResponseWriter, name string) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))

@@ -19,11 +19,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// assetsVariable names the environment variable that holds the directory of prebuilt binaries.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// assets is a directory of prebuilt binaries. They do not watch our pipe, so a shell does that for
-// each.
+// assets is a directory of prebuilt binaries. A shell watches our pipe for each.
 type assets struct {
 	dir     string
 	options Options
@@ -50,9 +48,8 @@ func findAssets(o Options) (commands, error) {
 }
 
 // supervise runs "$@" until standard input ends, then removes $1 (data) and $2 (lock) unless $1 is
-// empty. A separate subshell reads the pipe, because only an otherwise idle shell can block on it.
-// It uses the read builtin, so killing it leaves no child behind. File 3 is the lock; all of these
-// processes inherit it.
+// empty. Only an otherwise idle shell can block on the pipe, so a subshell reads it, with the read
+// builtin: killing it leaves no child behind. File 3 is the lock; all these processes inherit it.
 const supervise = `exec 4<&0; data=$1; lock=$2; shift 2
 "$@" </dev/null >&2 4<&- &
 child=$!
@@ -102,7 +99,7 @@ func get(client *http.Client, url string) error {
 	return nil
 }
 
-// apiServer tries several ports. kube-apiserver cannot choose one itself, and another process may
+// apiServer tries several ports: kube-apiserver cannot choose one itself, and another process may
 // take the free port that we found.
 func (a *assets) apiServer(ctx context.Context, d *runDir, etcd, address string, k keys) (*process, error) {
 	files := map[string][]byte{"ca.crt": k.ca.pem, "server.crt": k.server.cert, "server.key": k.server.key}

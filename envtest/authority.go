@@ -17,14 +17,13 @@ import (
 	"time"
 )
 
-// authority is an in-memory certificate authority. It is immutable.
 type authority struct {
 	cert *x509.Certificate
 	pem  []byte
 	key  *ecdsa.PrivateKey
 }
 
-// keyPair is a certificate and its key, both in PEM.
+// keyPair is in PEM.
 type keyPair struct{ cert, key []byte }
 
 // lifetime exceeds any test run and any control plane in the foreground.
@@ -58,8 +57,8 @@ func (a *authority) server() (keyPair, error) {
 }
 
 // ServingCertificate returns a certificate for a server of the test, such as a webhook server, and
-// its CA in PEM. It is valid for the given host names and IP addresses, for localhost and for the
-// loopback addresses, for a year. The key exists in memory only.
+// its CA in PEM. It is valid for a year, for the given host names and IP addresses, localhost and
+// the loopback addresses. The key exists in memory only.
 func ServingCertificate(hosts ...string) (certificate tls.Certificate, caBundle []byte, err error) {
 	a, err := newAuthority()
 	if err != nil {
@@ -118,7 +117,6 @@ func newCertificate(name pkix.Name) *x509.Certificate {
 	}
 }
 
-// newSigningKey returns a key for service account tokens, in PEM.
 func newSigningKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -18,11 +18,10 @@ import (
 	"time"
 )
 
-// cost describes a build with empty caches, as measured.
+// cost is as measured, with empty caches.
 const cost = "9 minutes of CPU time, so about 5 on 2 idle cores, 90 MB of modules to download and 3 GB of disk"
 
-// build builds the program from src and publishes it atomically at path. The caller holds path's
-// lock.
+// build builds the program from src and publishes it at path. The caller holds path's lock.
 func build(ctx context.Context, src source, path string, report *progressReport) (err error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return errNoGo
@@ -82,7 +81,6 @@ func outcome(err error) string {
 	return "built the control plane"
 }
 
-// publish atomically moves a finished file to its final path.
 func publish(from, to string) error {
 	f, err := os.OpenFile(from, os.O_RDWR, 0)
 	if err != nil {
@@ -95,10 +93,9 @@ func publish(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// untilSignal returns a context that SIGINT or SIGTERM ends, for the duration of a build. The go
-// command has its own process group and does not see a Ctrl-C. The returned function calls last and
-// re-raises the signal, unless parent has ended, which means that the program handled the signal
-// itself.
+// untilSignal returns a context that SIGINT or SIGTERM ends, for the duration of a build: the go
+// command has its own process group and does not see a Ctrl-C. end calls last and re-raises the
+// signal, unless parent has ended, so that the program handled the signal itself.
 func untilSignal(parent context.Context) (ctx context.Context, end func(last func())) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -129,15 +126,13 @@ func untilSignal(parent context.Context) (ctx context.Context, end func(last fun
 	}
 }
 
-// goTool runs the go command.
 type goTool struct {
 	scratch string
 	dir     string
 	report  *progressReport
 }
 
-// download fetches a version of the program's module into the module cache and returns its
-// directory.
+// download fetches a version of the program's module and returns its directory.
 func (g goTool) download(ctx context.Context, version string) (string, error) {
 	out, err := g.run(ctx, "mod", "download", "-json", programPath+"@"+version)
 	var module struct{ Dir, Error string }
@@ -150,7 +145,6 @@ func (g goTool) download(ctx context.Context, version string) (string, error) {
 	return module.Dir, nil
 }
 
-// run returns the standard output of go.
 func (g goTool) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = g.dir
@@ -186,8 +180,8 @@ func keptFlags(variable string) string {
 	return "GOFLAGS=" + strings.Join(kept, " ")
 }
 
-// buildEnvironment returns our environment without the user's settings for other builds.
-// CGO_ENABLED=0 makes Go the only requirement.
+// buildEnvironment leaves out the user's settings for other builds. CGO_ENABLED=0 makes Go the only
+// requirement.
 func buildEnvironment(scratch string) []string {
 	var env []string
 	for _, v := range os.Environ() {

@@ -47,7 +47,6 @@ func (o *goOutput) take(line string) {
 	_, _ = o.tail.Write([]byte(line + "\n"))
 }
 
-// String returns the last lines that are not progress.
 func (o *goOutput) String() string {
 	if len(o.line) > 0 {
 		_, _ = o.tail.Write(append(o.line, '\n'))
@@ -56,11 +55,9 @@ func (o *goOutput) String() string {
 	return o.tail.String()
 }
 
-// elsewhere is the remedy for machines that cannot build.
 const elsewhere = "or set " + programVariable + " to a control plane program built elsewhere"
 
-// causes maps patterns in go's output to a cause and a remedy. The first match wins; the error
-// quotes its line.
+// The first match wins; the error quotes its line.
 var causes = []struct {
 	signs        []string
 	what, remedy string
@@ -83,8 +80,7 @@ var causes = []struct {
 		"there is not enough memory", "provide 2 GB, or set GOFLAGS=-p=1 to need less"},
 }
 
-// buildError returns an error with the cause of a failed build and its remedy. For an unknown cause
-// it includes go's output.
+// buildError returns an error with cause and remedy. For an unknown cause it includes go's output.
 func buildError(err error, output string) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return errNoGo
@@ -102,7 +98,6 @@ func buildError(err error, output string) error {
 	return &buildFailure{text: "go failed (" + err.Error() + "); fix what it reports and start again\n  " + strings.ReplaceAll(output, "\n", "\n  "), err: err}
 }
 
-// buildFailure wraps the cause for errors.Is.
 type buildFailure struct {
 	text string
 	err  error

@@ -34,7 +34,7 @@ type Cluster struct {
 	stopErr error // written in stop
 }
 
-// clients are used by the methods of a Cluster. They share one connection, which Stop closes.
+// clients share one connection, which Stop closes.
 type clients struct {
 	http      *http.Client
 	dynamic   dynamic.Interface
@@ -45,8 +45,8 @@ type clients struct {
 // bounds only the start, including a build of the program. The control plane runs until Stop, or
 // until this process ends for any reason. If Start fails, it leaves nothing running.
 //
-// The first Start on a machine builds the control plane program, which takes minutes. During the
-// build, Start catches SIGINT and SIGTERM to stop the build and clean up, and then re-raises them.
+// The first Start on a machine builds the control plane program, which takes minutes. Meanwhile,
+// Start catches SIGINT and SIGTERM to stop the build and clean up, and then re-raises them.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -76,7 +76,6 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// open makes the clients, waits for the objects that every cluster has, and installs the CRDs.
 func (c *Cluster) open(ctx context.Context, cfg *rest.Config) error {
 	var err error
 	c.config = cfg
@@ -91,7 +90,6 @@ func (c *Cluster) open(ctx context.Context, cfg *rest.Config) error {
 	return c.InstallCRDs(ctx, c.options.CRDs...)
 }
 
-// existing returns a Cluster for an existing cluster.
 func existing(ctx context.Context, o Options) (*Cluster, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -127,7 +125,7 @@ func newClients(cfg *rest.Config) (clients, error) {
 	return c, nil
 }
 
-// closeConnection may be called without a connection. http.Client.CloseIdleConnections does not see
+// closeConnection is a no-op without a connection. http.Client.CloseIdleConnections does not see
 // through client-go's wrappers.
 func (c clients) closeConnection() {
 	if c.http != nil {
@@ -135,9 +133,9 @@ func (c clients) closeConnection() {
 	}
 }
 
-// Stop ends every process, removes their data and returns when both are done. On an existing
-// cluster it deletes the namespaces that Namespace created, without waiting for their end. It
-// reports processes that had already ended by themselves. Every call returns the same error.
+// Stop ends every process and removes their data. On an existing cluster it deletes the namespaces
+// that Namespace created, without waiting for their end. It reports processes that had already
+// ended by themselves. Every call returns the same error.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		if c.plane != nil {
@@ -150,8 +148,7 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// checkAlive returns err, joined with the error of a process that has ended: err may be a
-// consequence.
+// checkAlive joins err with the error of a process that has ended: err may be a consequence.
 func (c *Cluster) checkAlive(err error) error {
 	if err == nil || c.plane == nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 )
 
-// findCommands finds the program to run. It may build it, which takes minutes.
 func findCommands(ctx context.Context, o Options) (commands, error) {
 	if o.UseKubebuilderAssets {
 		return findAssets(o)

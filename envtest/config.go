@@ -13,13 +13,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Config returns a copy of the configuration for a client with all permissions and without
-// client-side rate limiting.
+// Config returns a copy of the configuration with all permissions and without client-side rate
+// limiting.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor returns the configuration for a client that acts as the given user. The user is a
-// member of the given groups and of system:authenticated. The client uses a client certificate, or
-// impersonation on an existing cluster. Without a role, the user has no permissions.
+// ConfigFor returns the configuration of a user in the given groups and in system:authenticated.
+// The client uses a client certificate, or impersonation on an existing cluster. Without a role,
+// the user has no permissions.
 func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
 	if user == "" {
 		return nil, errors.New("envtest: ConfigFor needs the name of a user")
@@ -37,7 +37,7 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 	return cfg, nil
 }
 
-// Kubeconfig returns a kubeconfig for the client of Config, for programs that need a file.
+// Kubeconfig returns a kubeconfig for Config, for programs that need a file.
 func (c *Cluster) Kubeconfig() ([]byte, error) {
 	if c.plane == nil {
 		return os.ReadFile(c.options.Kubeconfig)

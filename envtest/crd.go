@@ -21,8 +21,7 @@ var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "
 
 // InstallCRDs applies the CustomResourceDefinitions in files or directories (*.yaml, *.yml, *.json;
 // not recursive). It returns when each CRD is established, discovery lists it and its served
-// versions can be watched, so objects and informers can be created immediately. Objects of another
-// kind are an error.
+// versions can be watched. Objects of another kind are an error.
 func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {
@@ -65,7 +64,7 @@ func (c *Cluster) installCRDs(ctx context.Context, manifests []manifest) error {
 	return c.waitWatchable(ctx, served)
 }
 
-// established reports whether a CRD's types are served, and adds them to served.
+// established adds a CRD's served types to served.
 func established(crd *unstructured.Unstructured, served map[schema.GroupVersionResource]bool) (bool, error) {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	done := false
@@ -129,7 +128,6 @@ func (c *Cluster) waitDiscovered(ctx context.Context, wanted map[schema.GroupVer
 	}
 }
 
-// missing returns the types of wanted that discovery does not list.
 func (c *Cluster) missing(wanted map[schema.GroupVersionResource]bool) ([]schema.GroupVersionResource, error) {
 	_, lists, err := c.discovery.ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
@@ -156,8 +154,7 @@ func (c *Cluster) missing(wanted map[schema.GroupVersionResource]bool) ([]schema
 
 // waitWatchable returns when each type can be watched. kube-apiserver sets up a type's storage at
 // the first request and rejects watches ("storage is (re)initializing") for a second meanwhile, but
-// answers lists immediately. So it lists each type first, and the watch is usually accepted at
-// once.
+// answers lists. So it lists each type first; then the watch is usually accepted at once.
 func (c *Cluster) waitWatchable(ctx context.Context, types map[schema.GroupVersionResource]bool) error {
 	for gvr := range types {
 		// The watch reports any error.
@@ -171,8 +168,7 @@ func (c *Cluster) waitWatchable(ctx context.Context, types map[schema.GroupVersi
 	return nil
 }
 
-// watchable returns when a watch is accepted. If this client may not watch the type, it does not
-// wait.
+// watchable returns when a watch is accepted, or forbidden.
 func (c *Cluster) watchable(ctx context.Context, gvr schema.GroupVersionResource) error {
 	for {
 		// With version 0 the watch cache must answer, as for informers' watches, streamed or not.
@@ -197,10 +193,8 @@ func (c *Cluster) watchable(ctx context.Context, gvr schema.GroupVersionResource
 	}
 }
 
-// betweenTries is the interval for polling.
 const betweenTries = 10 * time.Millisecond
 
-// pause returns after d, or earlier with the cause of ctx's end.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,10 +12,10 @@
 //	defer cluster.Stop()
 //	mgr := manager.New(cluster.Config(), ...)
 //
-// Each Start creates its own [Cluster]. Two clusters never share anything, whether in one process
-// or in two. If several tests use one cluster, give each test its own [Cluster.Namespace]. There is
-// no kubelet and no scheduler: pods stay Pending unless the test writes their status. Package
-// envtest/fault is a proxy for tests that need delayed, refused or cut requests.
+// Each Start creates its own [Cluster]. If several tests use one cluster, give each test its own
+// [Cluster.Namespace]. There is no kubelet and no scheduler: pods stay Pending unless the test
+// writes their status. Package envtest/fault is a proxy for tests that need delayed, refused or cut
+// requests.
 //
 // [InstallWebhooks] installs webhook configurations that call the manager under test, here and on
 // the server of package envtest/sim. [ServingCertificate] makes the certificate for that.
@@ -23,28 +23,27 @@
 // # Where the program comes from
 //
 // All three processes are one program, the module
-// github.com/setpoint-dev/setpoint/envtest/controlplane. Start uses the first of these that exists:
+// github.com/setpoint-dev/setpoint/envtest/controlplane. Start uses the first of these:
 //
 //   - the file that the environment variable SETPOINT_CONTROLPLANE names, for machines without
 //     network
 //   - the program in the user's cache directory
 //   - a fresh build
 //
-// A build downloads Kubernetes' published modules through the Go module proxy. The build first
-// prints its cost, and then its progress. It runs once for each combination of Kubernetes version,
-// Go version and version of the module controlplane. In CI, make the build a separate step, which
-// needs only Go:
+// A build downloads Kubernetes' published modules through the Go module proxy. It prints its cost,
+// then its progress. It runs once for each combination of Kubernetes version, Go version and
+// version of the module controlplane. In CI, make the build a separate step, which needs only Go:
 //
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch
 //
-// With fetch, the command prints the program's path. Without fetch, it runs a control plane in the
-// foreground and prints the path of a kubeconfig for it.
+// It prints the program's path. Without fetch, the command runs a control plane in the foreground
+// and prints the path of a kubeconfig.
 //
 // # Guarantees
 //
 //   - E1: it needs only Go. It uses an existing cluster ([Options.Kubeconfig]) or prebuilt binaries
 //     ([Options.UseKubebuilderAssets]) only if requested.
-//   - E2: parallel tests never share state unless they ask to.
+//   - E2: parallel tests never share state unless they ask to, in one process or in several.
 //   - E3: with [Options.Controllers], Kubernetes' own controllers delete namespaces and collect
 //     owned objects within seconds, including objects whose type was installed after the start.
 //   - E4: an error names the process, its last lines of output and what to do.
@@ -53,7 +52,7 @@
 //   - E6: when [InstallWebhooks] returns, the next request uses the webhooks. When its remove
 //     function returns, no request does.
 //
-// Every listener is on the loopback interface, or a socket in a directory of this user.
-// Certificates are created in memory. The operating system chooses the ports. etcd does not wait
-// for the disk.
+// Every listener is on the loopback interface, on a port that the operating system chooses, or a
+// socket in a directory of this user. Certificates are created in memory. etcd does not wait for
+// the disk.
 package envtest

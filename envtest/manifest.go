@@ -25,15 +25,14 @@ import (
 
 const fieldManager = "envtest"
 
-// manifest is one object of a file.
 type manifest struct {
-	where  string // the file and the document's number
+	where  string // file and document number
 	object *unstructured.Unstructured
 }
 
 // Apply applies every object in files or directories (*.yaml, *.yml, *.json; not recursive), in
 // order. It uses server-side apply and takes over fields that others own. A namespaced object
-// without a namespace goes to default. The types must exist; install CRDs first.
+// without a namespace goes to default. Install CRDs first.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {
@@ -89,7 +88,7 @@ func (c *Cluster) applyOne(ctx context.Context, r dynamic.ResourceInterface, m m
 	return nil
 }
 
-// readManifests reads files and directories; the files of a directory in order of their names.
+// readManifests reads the files of a directory in order of their names.
 func readManifests(paths ...string) ([]manifest, error) {
 	var all []manifest
 	for _, path := range paths {
@@ -134,7 +133,6 @@ func manifestFiles(path string) ([]string, error) {
 	return files, nil
 }
 
-// parseManifests reads documents separated by lines of three dashes. It skips empty ones.
 func parseManifests(name string, from io.Reader) ([]manifest, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(from))
 	var all []manifest

@@ -25,13 +25,11 @@ var (
 	serviceAccounts = corev1.SchemeGroupVersion.WithResource("serviceaccounts")
 )
 
-// Namespace creates a namespace of its own for a test and returns its name: prefix, a dash and a
-// random part. prefix has at most 57 lower-case letters, digits and dashes, and does not begin
-// with a dash. With Options.Controllers, Namespace returns when pods can be created there. Stop
-// removes the namespace.
+// Namespace creates a namespace for a test and returns its name: prefix, a dash and a random part.
+// prefix has at most 57 lower-case letters, digits and dashes, and does not begin with a dash. With
+// Options.Controllers, Namespace returns when pods can be created there. Stop removes it.
 func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) {
-	// The length of a generated name. The API server would shorten a long prefix instead of
-	// rejecting it.
+	// The API server would shorten a long prefix instead of rejecting it.
 	if wrong := validation.IsDNS1123Label(prefix + "-00000"); len(wrong) > 0 {
 		return "", fmt.Errorf("envtest: the prefix %q makes no valid namespace name; use lower-case letters, digits and dashes, at most 57, the first no dash", prefix)
 	}
@@ -55,7 +53,6 @@ func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) 
 	return name, nil
 }
 
-// deleteNamespaces deletes the namespaces that Namespace created.
 func (c *Cluster) deleteNamespaces() error {
 	c.mu.Lock()
 	names := c.namespaces
@@ -76,7 +73,6 @@ func appears(ctx context.Context, r dynamic.ResourceInterface, name string) erro
 	return until(ctx, r, name, func(*unstructured.Unstructured) (bool, error) { return true, nil })
 }
 
-// until lists and then watches one object until done returns true.
 func until(ctx context.Context, r dynamic.ResourceInterface, name string, done func(*unstructured.Unstructured) (bool, error)) error {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	list, err := r.List(ctx, metav1.ListOptions{FieldSelector: one})
@@ -105,7 +101,6 @@ func until(ctx context.Context, r dynamic.ResourceInterface, name string, done f
 	return causeOf(ctx, err)
 }
 
-// causeOf returns the cause of ctx's end if ctx has ended, else err.
 func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -17,8 +17,7 @@ const KubernetesVersion = "v1.36.3"
 // and kube-apiserver.
 type Options struct {
 	// CRDs are files with CustomResourceDefinitions, YAML or JSON, or directories of such files
-	// (*.yaml, *.yml, *.json; not recursive). Start returns when each is served and can be watched.
-	// Default: none.
+	// (*.yaml, *.yml, *.json; not recursive). Default: none.
 	CRDs []string
 
 	// Controllers also runs kube-controller-manager with the controllers for garbage collection,
@@ -27,7 +26,7 @@ type Options struct {
 	// collected, namespaces stay Terminating, and pods need no service account. Default: false.
 	Controllers bool
 
-	// Kubeconfig is the path of a kubeconfig. Start then uses its current context and starts
+	// Kubeconfig is the path of a kubeconfig, whose current context Start then uses. It starts
 	// nothing; Controllers, APIServerArgs and Output have no effect. Default: none; KUBECONFIG is
 	// ignored.
 	Kubeconfig string
@@ -41,17 +40,16 @@ type Options struct {
 	// "--feature-gates=...". They come last and override ours. Default: none.
 	APIServerArgs []string
 
-	// Output receives the logs of the processes, each line prefixed with the process's name.
-	// Several goroutines call it, one line at a time. Default: only the last lines are kept, for
-	// error messages.
+	// Output receives the logs of the processes, each line prefixed with the process's name, from
+	// several goroutines, one line at a time. Default: only the last lines are kept, for error
+	// messages.
 	Output io.Writer
 
-	// Progress receives messages during a slow Start: downloads, compiled packages and the time so
-	// far. It also receives one line when a process ends unexpectedly. Default: os.Stderr.
+	// Progress receives messages during a slow Start, and a line when a process ends unexpectedly.
+	// Default: os.Stderr.
 	Progress io.Writer
 
-	// StartTimeout bounds the start of the control plane, not counting a build of the program.
-	// Default: 60 s.
+	// StartTimeout bounds the start of the control plane, not counting a build. Default: 60 s.
 	StartTimeout time.Duration
 
 	// StopTimeout is the time that each process has to end before it is killed. Default: 10 s.

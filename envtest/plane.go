@@ -16,17 +16,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// commands starts the processes of a control plane, from our own program or from prebuilt binaries.
 type commands interface {
 	etcd(d *runDir) (*process, error)
 	// apiServer starts a server on address, whose port may be 0. It may wait until the server
 	// listens.
 	apiServer(ctx context.Context, d *runDir, etcd, address string, k keys) (*process, error)
-	// controllerManager connects to the API server at host.
 	controllerManager(d *runDir, host string, k keys) (*process, error)
 }
 
-// keys are the certificates and keys of a control plane.
 type keys struct {
 	ca       *authority
 	server   keyPair
@@ -34,14 +31,13 @@ type keys struct {
 	tokenKey string // a file
 }
 
-// Names of the processes, in start order.
+// In start order.
 const (
 	etcdName              = "etcd"
 	apiServerName         = "kube-apiserver"
 	controllerManagerName = "kube-controller-manager"
 )
 
-// plane holds the processes of one control plane.
 type plane struct {
 	commands commands
 	dir      *runDir
@@ -83,7 +79,6 @@ func (p *plane) start(ctx context.Context) error {
 	return p.serve(ctx, url, "127.0.0.1:0")
 }
 
-// serve starts kube-apiserver and returns when it is ready.
 func (p *plane) serve(ctx context.Context, etcd, listen string) error {
 	server, err := p.commands.apiServer(ctx, p.dir, etcd, listen, p.keys)
 	if err != nil {
@@ -126,7 +121,6 @@ func (p *plane) makeKeys() error {
 	return nil
 }
 
-// waitReady polls kube-apiserver's /readyz.
 func (p *plane) waitReady(ctx context.Context, server *process) error {
 	c, err := newClients(p.config)
 	if err != nil {
@@ -140,8 +134,7 @@ func (p *plane) waitReady(ctx context.Context, server *process) error {
 	return server.probed(ctx)
 }
 
-// finish starts the controllers and waits for the objects that exist only after kube-apiserver is
-// ready.
+// finish starts the controllers and waits for objects that appear after kube-apiserver is ready.
 func (p *plane) finish(ctx context.Context, c *Cluster) error {
 	if c.options.Controllers {
 		manager, err := p.commands.controllerManager(p.dir, p.config.Host, p.keys)
@@ -174,7 +167,6 @@ func (p *plane) list() []*process {
 	return slices.Clone(p.processes)
 }
 
-// dead returns an error for the first process that has ended by itself.
 func (p *plane) dead() error {
 	for _, one := range p.list() {
 		select {

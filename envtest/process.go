@@ -17,7 +17,7 @@ import (
 )
 
 // report is the single message that a process of the control plane program writes to standard
-// output: its address, or an error. The other half is pipe.go in the module controlplane.
+// output. The other half is pipe.go in the module controlplane.
 type report struct {
 	Address string `json:"address"`
 	Error   string `json:"error"`
@@ -32,12 +32,12 @@ type process struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	tail     *tail
-	reported chan report   // has at most one
+	reported chan report   // at most one
 	probe    func() error  // for a process without reports: returns nil when it serves
 	address  string        // set when it is ready, or before
-	done     chan struct{} // closed when the process has ended
-	err      error         // of cmd.Wait; written before done is closed
-	up       atomic.Bool   // it has been ready
+	done     chan struct{} // the process has ended
+	err      error         // written before done is closed
+	up       atomic.Bool   // has been ready
 	stopping atomic.Bool   // its end is requested, or already reported
 }
 
@@ -78,7 +78,6 @@ func (p *process) wait(progress io.Writer) {
 	}
 }
 
-// ready waits until the process serves and returns its address.
 func (p *process) ready(ctx context.Context) (string, error) {
 	if p.probe != nil {
 		return p.address, p.probed(ctx)
@@ -99,7 +98,7 @@ func (p *process) ready(ctx context.Context) (string, error) {
 	}
 }
 
-// probed polls until the process serves; it sends no signal to wait for.
+// probed polls until the process serves.
 func (p *process) probed(ctx context.Context) error {
 	const between = 20 * time.Millisecond
 	timer := time.NewTimer(between)
@@ -132,7 +131,6 @@ func (p *process) take(r report) (string, error) {
 	return r.Address, nil
 }
 
-// ended returns the error for an unexpected end of the process.
 func (p *process) ended() error {
 	how := "it exited with status 0"
 	if p.err != nil {
@@ -148,8 +146,8 @@ func (p *process) lastLines() string {
 	return "; it logged nothing"
 }
 
-// stop ends the process and returns when the process and our goroutine for it have ended. It
-// returns an error if the process had ended before or had to be killed.
+// stop returns when the process and our goroutine for it have ended. It returns an error if the
+// process had ended before or had to be killed.
 func (p *process) stop(timeout time.Duration) error {
 	before := p.stopping.Swap(true)
 	select {
@@ -173,8 +171,8 @@ func (p *process) stop(timeout time.Duration) error {
 	}
 }
 
-// kill kills the process and returns when the process and our goroutine for it have ended. It
-// returns an error if the process had ended before.
+// kill returns when the process and our goroutine for it have ended. It returns an error if the
+// process had ended before.
 func (p *process) kill() error {
 	before := p.stopping.Swap(true)
 	select {
@@ -191,8 +189,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// environment returns our environment without variables that change how Kubernetes behaves: a test
-// may set them for its own clients.
+// environment leaves out variables that change how Kubernetes behaves: tests set them for clients.
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -203,7 +200,6 @@ func environment() []string {
 	return env
 }
 
-// reportReader parses the first line written to it as a report.
 type reportReader struct {
 	found chan<- report // buffered
 	line  []byte

@@ -14,17 +14,16 @@ import (
 	"time"
 )
 
-// programVariable names the environment variable with the path of a control plane program built
-// elsewhere.
+// programVariable has the path of a control plane program built elsewhere.
 const programVariable = "SETPOINT_CONTROLPLANE"
 
 // keptFor is how long an unused cached program is kept. The next build removes it.
 const keptFor = 30 * 24 * time.Hour
 
-// Program returns the path of the control plane program. It is the file that SETPOINT_CONTROLPLANE
-// names, the cached build, or a fresh build, which takes minutes and reports to progress (nil:
-// os.Stderr). Start calls it; call it yourself for a separate step in CI. It is safe for concurrent
-// use, also by several processes: one builds, the others wait.
+// Program returns the path of the control plane program: the file that SETPOINT_CONTROLPLANE names,
+// the cached build, or a fresh build, which takes minutes and reports to progress (nil: os.Stderr).
+// Start calls it. It is safe for concurrent use, also by several processes: one builds, the others
+// wait.
 func Program(ctx context.Context, progress io.Writer) (string, error) {
 	if progress == nil {
 		progress = os.Stderr
@@ -60,7 +59,6 @@ func checkProgram(path string) error {
 	return nil
 }
 
-// cachedProgram returns the program built from src, from the cache in dir. It builds it if needed.
 func cachedProgram(ctx context.Context, dir string, src source, report *progressReport) (string, error) {
 	key, err := src.key()
 	if err != nil {
@@ -99,8 +97,7 @@ func useCached(program string) bool {
 	return true
 }
 
-// prune removes programs of other versions that have not been used for keptFor. A process that runs
-// one is not affected.
+// prune removes programs not used for keptFor. A process that runs one is not affected.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -111,7 +108,7 @@ func prune(dir string) {
 	}
 }
 
-// lockPath locks a file exclusively. It polls, because a blocking lock cannot be cancelled.
+// lockPath polls, because a blocking lock cannot be cancelled.
 func lockPath(ctx context.Context, path string, report *progressReport) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

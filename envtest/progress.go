@@ -16,7 +16,7 @@ import (
 const progressEvery = 10 * time.Second
 
 // progressReport prints the progress of a build. On a terminal it overwrites one line; elsewhere it
-// writes a line every progressEvery. A build that ends earlier prints no progress line.
+// writes a line every progressEvery, and none for a build that ends earlier.
 type progressReport struct {
 	out io.Writer
 
@@ -24,8 +24,8 @@ type progressReport struct {
 	began    time.Time
 	step     string // downloading or compiling
 	count    int    // packages compiled, or modules downloaded
-	total    int    // packages to compile; 0 if unknown
-	last     string // the latest module or package
+	total    int    // 0 if unknown
+	last     string // latest module or package
 	reported bool   // a progress line was printed
 }
 
@@ -45,7 +45,6 @@ func (r *progressReport) begin(step string, total int) {
 	r.step, r.count, r.total, r.last = step, 0, total, ""
 }
 
-// did counts one module or package.
 func (r *progressReport) did(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,10 +19,9 @@ type runDir struct {
 	lock *os.File
 }
 
-// maxSocketPath is the longest socket path that every system supports, in bytes.
+// maxSocketPath is the longest that every system supports, in bytes.
 const maxSocketPath = 103
 
-// runParent is the parent directory of all control planes of this user.
 func runParent() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("setpoint-envtest-%d", os.Getuid()))
 }
@@ -85,7 +84,6 @@ func (d *runDir) claim() error {
 	return os.Mkdir(d.path, 0o700)
 }
 
-// socket is the path of etcd's client socket.
 func (d *runDir) socket() string { return filepath.Join(d.path, "etcd.sock") }
 
 // remove removes the directory. All processes that use it must have ended.

@@ -19,13 +19,11 @@ import (
 	"strings"
 )
 
-// modulePath is the module of this package; the control plane program's module is below it.
 const modulePath = "github.com/setpoint-dev/setpoint"
 
 const programPath = modulePath + "/envtest/controlplane"
 
-// source is where to build the control plane program from: a directory, or a version on the module
-// proxy.
+// source is a directory, or a version on the module proxy.
 type source struct {
 	dir     string
 	version string
@@ -82,7 +80,6 @@ func sourceIn(module string) (source, bool) {
 	return source{dir: dir}, err == nil
 }
 
-// versionIn returns the published version of the setpoint module in a build, or "".
 func versionIn(info *debug.BuildInfo) string {
 	for _, m := range info.Deps {
 		if m.Path != modulePath {
@@ -102,7 +99,7 @@ func versionIn(info *debug.BuildInfo) string {
 	return ""
 }
 
-// listSource asks the go command. It runs in the current directory, a test's package.
+// listSource asks the go command, in the current directory, a test's package.
 func listSource(ctx context.Context) (source, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-json", modulePath)
 	var stderr strings.Builder

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent lets the kernel kill cmd if this process is killed during a build, in addition to
-// the broken pipe. The kernel acts when the thread that started cmd ends. The Go runtime ends only
-// locked threads before the process ends.
+// dieWithParent lets the kernel kill cmd if this process is killed during a build. The kernel acts
+// when the thread that started cmd ends; the Go runtime ends only locked threads before the
+// process.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL }

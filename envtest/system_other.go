@@ -12,8 +12,7 @@ import (
 	"os/exec"
 )
 
-// supported returns an error if no control plane can run on this system. E5 needs file locks and
-// process groups.
+// E5 needs file locks and process groups.
 func supported() error {
 	return errors.New("envtest: a control plane can be started on linux and darwin only; here, set Options.Kubeconfig to use an existing cluster")
 }

@@ -18,24 +18,21 @@ import (
 // we may still need for cleanup.
 func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// kill kills an isolated process and its children.
+// kill also kills the process's children.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// interrupt sends SIGINT to an isolated process and its children.
+// interrupt also reaches the process's children.
 func interrupt(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }
 
-// raise sends this process a signal.
 func raise(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		_ = syscall.Kill(os.Getpid(), number)
 	}
 }
 
-// supported returns an error if no control plane can run on this system.
 func supported() error { return nil }
 
-// lockFile locks an open file until it is closed, exclusively or shared. Without wait it returns
-// false if a conflicting lock exists.
+// lockFile locks an open file until it is closed. Without wait it returns false on a conflict.
 func lockFile(f *os.File, exclusive, wait bool) (bool, error) {
 	how := syscall.LOCK_SH
 	if exclusive {
@@ -58,8 +55,8 @@ func lockFile(f *os.File, exclusive, wait bool) (bool, error) {
 	}
 }
 
-// checkOwner rejects a directory of another user: in a shared temporary directory, any user may
-// have created it.
+// checkOwner rejects a directory of another user, who may have created it in a shared temporary
+// directory.
 func checkOwner(info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(stat.Uid) != os.Getuid() {

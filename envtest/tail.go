@@ -10,10 +10,9 @@ import (
 	"sync"
 )
 
-// tailLines is the number of last lines in an error message.
 const tailLines = 20
 
-// maxLine bounds the stored length of a line, in bytes.
+// maxLine is in bytes.
 const maxLine = 4096
 
 // tail keeps the last lines written to it and forwards each to out, if set.

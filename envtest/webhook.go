@@ -37,12 +37,10 @@ type Webhooks struct {
 	// "127.0.0.1:9443". The server need not run yet. Required.
 	Address string
 
-	// CABundle has the certificates that sign the server's certificate, in PEM. See
-	// ServingCertificate. Required.
+	// CABundle has the CAs of the server's certificate, in PEM. See ServingCertificate. Required.
 	CABundle []byte
 }
 
-// The resources of webhook configurations, by kind.
 var configurations = map[string]schema.GroupVersionResource{
 	"ValidatingWebhookConfiguration": {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
 	"MutatingWebhookConfiguration":   {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
@@ -60,17 +58,16 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, w Webhooks) (remove func(
 }
 
 // InstallWebhooks installs webhook configurations and conversion webhooks on the server behind cfg:
-// a real API server, or one of package envtest/sim. It replaces a clientConfig's service by a url
-// with the Address and the service's path, and by the CABundle. A clientConfig with a url stays.
+// a real API server, or one of package envtest/sim. In each clientConfig, a url with Address, the
+// service's path and CABundle replace the service. A clientConfig with a url stays.
 //
 // It returns when the API server uses the configurations, and when CustomResourceDefinitions can be
-// watched. If several API servers share the load, one of them is checked. To find out, it installs
-// a webhook that always fails, for a Lease that it tries to create in a dry run, in namespace
-// default.
+// watched. Of several API servers, it checks one. For this it installs a webhook that always fails,
+// for a Lease that it tries to create in a dry run, in namespace default.
 //
 // remove deletes what InstallWebhooks created, including the objects of CustomResourceDefinitions,
 // and returns when the API server does not use it any more. Call it at the end of the test, unless
-// the control plane ends, too. It is nil if there is an error; then nothing stays.
+// the control plane ends, too. With an error it is nil, and nothing stays.
 func InstallWebhooks(ctx context.Context, cfg *rest.Config, w Webhooks) (remove func(context.Context) error, err error) {
 	clients, err := newClients(cfg)
 	if err != nil {
@@ -102,7 +99,6 @@ func (c *Cluster) installWebhooks(ctx context.Context, w Webhooks) (*installatio
 	return i, nil
 }
 
-// manifests reads, checks and rewrites all objects.
 func (w Webhooks) manifests() ([]manifest, error) {
 	if host, port, err := net.SplitHostPort(w.Address); err != nil || host == "" || port == "" || port == "0" {
 		return nil, fmt.Errorf("envtest: Webhooks.Address is %q: it must be the host and port of the test's webhook server, such as 127.0.0.1:9443", w.Address)
@@ -129,7 +125,6 @@ func (w Webhooks) manifests() ([]manifest, error) {
 	return manifests, nil
 }
 
-// unstructuredOf returns a copy of an object with its kind.
 func unstructuredOf(o runtime.Object) (*unstructured.Unstructured, error) {
 	if o == nil {
 		return nil, errors.New("it is nil; remove it")
@@ -146,7 +141,6 @@ func unstructuredOf(o runtime.Object) (*unstructured.Unstructured, error) {
 	return u, checkObject(u)
 }
 
-// rewrite makes an object's webhooks call the test.
 func (w Webhooks) rewrite(o *unstructured.Unstructured) error {
 	gvk := o.GroupVersionKind()
 	switch {
@@ -173,7 +167,6 @@ func (w Webhooks) rewrite(o *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 }
 
-// redirect replaces a service by the test's server.
 func (w Webhooks) redirect(client map[string]any) {
 	service, ok := client["service"].(map[string]any)
 	if !ok {
@@ -185,7 +178,6 @@ func (w Webhooks) redirect(client map[string]any) {
 	client["caBundle"] = base64.StdEncoding.EncodeToString(w.CABundle)
 }
 
-// installation is what one call of InstallWebhooks has created.
 type installation struct {
 	cluster *Cluster
 	created []created
@@ -224,7 +216,6 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 	return i.settle(ctx)
 }
 
-// remove deletes everything and waits until the API server does not use it any more.
 func (i *installation) remove(ctx context.Context) error {
 	err := i.delete(ctx)
 	if err == nil {
@@ -249,8 +240,7 @@ func (i *installation) delete(ctx context.Context) error {
 	return i.cluster.checkAlive(errors.Join(errs...))
 }
 
-// settle returns when the API server uses the current configurations of the kinds that were
-// created or deleted.
+// settle returns when the API server uses the current configurations of the changed kinds.
 func (i *installation) settle(ctx context.Context) error {
 	for _, of := range configurations {
 		if !slices.ContainsFunc(i.created, func(c created) bool { return c.resource == of }) {
@@ -265,7 +255,7 @@ func (i *installation) settle(ctx context.Context) error {
 
 // waitConfigured returns when the API server uses the current configurations of a resource. An API
 // server watches them, in the order of their changes. So it creates one more and waits until that
-// one fails a request, which works only if all earlier ones are used.
+// one fails a request.
 func (c *Cluster) waitConfigured(ctx context.Context, of schema.GroupVersionResource) error {
 	id := rand.String(10)
 	hook := "probe-" + id + ".envtest.setpoint.dev"
@@ -313,7 +303,6 @@ func (c *Cluster) forgetProbe(ctx context.Context, of schema.GroupVersionResourc
 	_ = c.dynamic.Resource(of).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// waitGone returns when an object does not exist.
 func (c *Cluster) waitGone(ctx context.Context, one created) error {
 	for {
 		_, err := c.dynamic.Resource(one.resource).Get(ctx, one.name, metav1.GetOptions{})

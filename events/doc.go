@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package events records Kubernetes events, which kubectl describe shows. It writes the API
+// Package events records Kubernetes events, which kubectl describe shows, with the API
 // events.k8s.io/v1.
 //
 //	rec := mgr.Recorder() // once, at wiring time
 //	rec.Event(ctx, obj, events.Normal, "Created", "CreateConfigMap", "created ConfigMap %s", name)
 //
-// Event returns at once. It makes no request, and no error stops the caller. The operator needs the
-// right to create and patch events:
+// Event returns at once, without a request or an error. The operator needs the right to create and
+// patch events:
 //
 //	// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
@@ -18,14 +18,14 @@
 // the object and the note do not matter. The first call creates an Event. Later calls patch its
 // series.count and series.lastObservedTime.
 //
-// The API server does not let a note change. So each note of a series has an Event of its own. If
-// several calls wait to be sent, one request counts all of them, with the newest note. The name of
-// an Event follows from the series and the note. So another replica, or the same program after a
-// restart, counts on in the same Event.
+// The API server does not let a note change, so each note of a series has an Event of its own. If
+// several calls wait, one request counts all of them, with the newest note. The name of an Event
+// follows from the series and the note. So another replica, or the same program after a restart,
+// counts on in the same Event.
 //
 // # Limits
 //
-// The limits delay events. They lose none: a call that waits is counted by the next request.
+// The limits delay events and lose none: the next request counts a call that waits.
 //
 //   - For one object, 25 requests at once, then one every 5 minutes, as in client-go's older
 //     recorder. The last 5 are for new series, so that repeats do not delay a new reason.
@@ -51,22 +51,21 @@
 //   - if the namespace is gone or terminating
 //   - if the API server rejects the event, or requests fail too often
 //   - if too many series wait
-//   - if the term of leadership under which the event was recorded is lost
+//   - if their term of leadership is lost
 //   - if they are recorded after [Recorder.Close], or still wait when its context ends.
 //
 // # Requests
 //
-// Requests carry the term of leadership of the recording context, and otherwise term.Without. They
-// carry no ledger, so no key waits for them.
+// Requests carry the term of leadership of the recording context, or else term.Without. They carry
+// no ledger, so no key waits for them.
 //
 // # Guarantees
 //
-//   - N1: The requests for one object stay within the limit above, for any number of calls. There
-//     are two exceptions. The last send within the limit may exceed it by 2 requests. A flush sends
-//     each series that waits, with at most 3 requests. If another process writes the same Event, a
-//     send may take 8 requests.
-//   - N2: The counts of the Events of a series add up to the number of its calls, less those that
-//     were reported as dropped. This includes requests whose answer was lost.
+//   - N1: The requests for one object stay within the limit above, for any number of calls. The
+//     last send within the limit may exceed it by 2 requests. A flush sends each series that waits,
+//     with at most 3 requests. If another process writes the same Event, a send may take 8.
+//   - N2: The counts of the Events of a series add up to the number of its calls, less those
+//     reported as dropped. This includes requests whose answer was lost.
 //   - N3: When Flush returns nil, each call before it is stored or reported as dropped. A manager
 //     flushes before it releases a Lease, and at the end of Run.
 //   - N4: No event of a lost term is stored.

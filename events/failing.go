@@ -27,13 +27,13 @@ const ReasonFailing = "ReconcileFailing"
 //	c := controller.New("website", r, controller.Options{})
 //
 // The event is a Warning with [ReasonFailing]. Its note has the number of failures in a row and the
-// last error. It is recorded at the first failure after the time. With the default backoff that is
-// within 11 minutes for 10 minutes. After a success, an object can get another event. A new leader
-// counts from the start.
+// last error. It is recorded at the first failure after the time: with the default backoff, within
+// 11 minutes for 10 minutes. After a success, an object can get another event. A new leader counts
+// from the start.
 //
-// Conflicts count as failures, and so does a Reconcile that exceeds its deadline. Interrupted
-// Reconciles do not. A key that is not retried, because of a terminal error or MaxAttempts, counts
-// from the start at its next Reconcile.
+// Conflicts and exceeded deadlines count as failures, interrupted Reconciles do not. A key that is
+// not retried, because of a terminal error or MaxAttempts, counts from the start at its next
+// Reconcile.
 //
 // of has the objects that the keys name. The controller must watch it or declare it with Reads. An
 // object that is gone gets no event. If after is not positive, Failing returns r.
@@ -64,11 +64,10 @@ type failing struct {
 	rows map[types.NamespacedName]*row
 }
 
-// row is the failures in a row of one key.
 type row struct {
 	since    time.Time
 	failures int
-	over     bool // the event is recorded, or cannot be
+	over     bool // recorded, or impossible
 }
 
 // Reconcile implements controller.Reconciler.
@@ -91,7 +90,6 @@ func (f *failing) Reconcile(ctx context.Context, key types.NamespacedName) (resu
 // readTimeout limits the read of an object, in case its informer is not synced.
 const readTimeout = time.Second
 
-// ended counts the end of a Reconcile, and records the event if it is due.
 func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error) {
 	if err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return // interrupted

@@ -33,10 +33,10 @@ const (
 	Warning = corev1.EventTypeWarning
 )
 
-// Options configures New. Name is required.
+// Options configures New.
 type Options struct {
-	// Name is the name of the program, for reportingController. Characters that the API server does
-	// not accept there become '-', and more than 63 bytes are cut.
+	// Name is the name of the program, for reportingController. Required. Invalid characters become
+	// '-', and more than 63 bytes are cut.
 	Name string
 	// Instance identifies this process, for reportingInstance. It is cut at 128 bytes. Default: the
 	// host name.
@@ -45,7 +45,7 @@ type Options struct {
 	Hooks *hook.Events
 }
 
-// Recorder records events and sends them. [Run] sends, so run it in one goroutine. All methods are
+// Recorder records events and sends them. [Run] sends: run it in one goroutine. All methods are
 // safe for concurrent use.
 type Recorder struct {
 	name, instance string
@@ -54,18 +54,18 @@ type Recorder struct {
 	err            error // a wiring mistake, which Run returns
 	hooks          hook.Events
 	kinds          sync.Map      // schema.GroupVersionKind by reflect.Type
-	wake           chan struct{} // has an element if more may be due than at the last look
+	wake           chan struct{} // more may be due than at the last look
 	sending        chan struct{} // has an element while a goroutine sends
 
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex // guards what follows
 	schedule *schedule
-	closed   bool            // records nothing
-	over     bool            // tries nothing again
-	logged   map[string]bool // what the log has already
+	closed   bool // records nothing
+	over     bool // tries nothing again
+	logged   map[string]bool
 }
 
-// New makes a recorder. It starts nothing and makes no request. Events that are recorded before
-// [Recorder.Run] wait for it. Run returns the error if the client's configuration is invalid.
+// New makes a recorder. It starts nothing and makes no request. Events before [Recorder.Run] wait
+// for it. Run returns the error if the client's configuration is invalid.
 func New(c *client.Client, o Options) *Recorder {
 	if o.Instance == "" {
 		o.Instance, _ = os.Hostname()
@@ -87,14 +87,12 @@ func New(c *client.Client, o Options) *Recorder {
 	return r
 }
 
-// Event records that something happened to an object. It returns at once and never blocks on a
-// request. The object may be gone, but it must have a name and a kind that the client's scheme
-// knows.
+// Event records that something happened to an object. It returns at once. The object may be gone,
+// but it must have a name and a kind that the client's scheme knows.
 //
 //   - eventType is Normal or Warning.
 //   - reason is a short word in CamelCase that programs can compare, such as Created.
-//   - action is what the controller did or tried, such as CreateConfigMap. "" stands for the
-//     reason.
+//   - action is what the controller did or tried, such as CreateConfigMap. Default: the reason.
 //   - note is the text for people, formatted with args as by fmt.Sprintf. Without args it is taken
 //     as it is.
 //
@@ -139,7 +137,6 @@ func (r *Recorder) record(k key, c call) (why string, wake bool) {
 	return "", !joined
 }
 
-// key returns the series of a call and the version of the object's API.
 func (r *Recorder) key(ctx context.Context, obj object.Object, eventType, reason, action string) (k key, version string, err error) {
 	k = key{eventType: eventType, reason: reason, action: action, term: term.Of(ctx)}
 	if argument.IsNil(obj) {
@@ -179,7 +176,6 @@ func (r *Recorder) kindOf(obj object.Object) (schema.GroupVersionKind, error) {
 	return gvks[0], nil
 }
 
-// mistaken logs an invalid call, once for each kind and reason.
 func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
 	r.logOnce(ctx, "invalid "+k.kind+" "+k.reason, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)
 	r.dropped(k, "invalid", 1)
@@ -191,7 +187,6 @@ func (r *Recorder) dropped(k key, why string, calls int) {
 	}
 }
 
-// mostLogged limits the memory for what was logged.
 const mostLogged = 1000
 
 func (r *Recorder) logOnce(ctx context.Context, what, msg string, args ...any) {

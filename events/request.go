@@ -38,7 +38,6 @@ func toStored(e *eventsv1.Event) stored {
 	return s
 }
 
-// lastSeen is the time of the last call that an Event counts.
 func lastSeen(e *eventsv1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time
@@ -46,8 +45,8 @@ func lastSeen(e *eventsv1.Event) time.Time {
 	return e.EventTime.Time
 }
 
-// send sends the current batch of a series and settles the series. Only the goroutine that has
-// begun may call it.
+// send sends the current batch of a series and settles the series. The caller must have called
+// begin.
 func (r *Recorder) send(ctx context.Context, s *series) {
 	b, now := s.current, stored{}
 	err := errLostTerm
@@ -73,7 +72,6 @@ func (r *Recorder) send(ctx context.Context, s *series) {
 	r.report(ctx, s, b, err, why)
 }
 
-// backoff is the pause after a try that failed.
 func backoff(earlier int, err error) time.Duration {
 	pause := min(firstBackoff<<earlier, maxBackoff)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -106,7 +104,6 @@ func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, w
 	r.dropped(s.key, why, b.calls)
 }
 
-// The reasons to drop a batch.
 const (
 	lostTerm  = "the term of leadership is lost"
 	forbidden = "forbidden"
@@ -137,7 +134,6 @@ func (r *Recorder) verdict(err error, b *batch) (why string) {
 	return ""
 }
 
-// about returns the resource that an error of the API server is about.
 func about(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
@@ -167,8 +163,8 @@ func (r *Recorder) store(ctx context.Context, s *series) (stored, error) {
 	return toStored(created), err
 }
 
-// join adds the current batch to an Event that another process wrote, or an earlier request whose
-// answer was lost.
+// join adds the current batch to an Event of another process, or of a request whose answer was
+// lost.
 func (r *Recorder) join(ctx context.Context, s *series, name string) (now stored, err error) {
 	const attempts = 3 // in case another process joins, too
 	for range attempts {
@@ -188,7 +184,6 @@ func (r *Recorder) join(ctx context.Context, s *series, name string) (now stored
 	return stored{}, err
 }
 
-// patch adds the current batch to the Event that old describes.
 func (r *Recorder) patch(ctx context.Context, s *series, old stored) (stored, error) {
 	b := s.current
 	data, err := json.Marshal(map[string]any{
@@ -222,10 +217,8 @@ func counted(calls int64, last time.Time) *eventsv1.EventSeries {
 	}
 }
 
-// home is the namespace of the events of an object.
 func (k *key) home() string { return cmp.Or(k.namespace, metav1.NamespaceDefault) }
 
-// event returns the Event to create for the current batch.
 func (r *Recorder) event(s *series) *eventsv1.Event {
 	b := s.current
 	e := &eventsv1.Event{

@@ -12,8 +12,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Run sends events until ctx is done. It then returns nil at once: [Recorder.Close] sends what is
-// left. Run returns an error only for an invalid configuration of the client.
+// Run sends events until ctx is done, then returns nil at once: [Recorder.Close] sends what is
+// left. It returns an error only for an invalid configuration of the client.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r.err != nil {
 		return r.err
@@ -70,15 +70,14 @@ func (r *Recorder) next(f *flush) (s *series, wait time.Duration) {
 	return r.schedule.next(time.Now(), f)
 }
 
-// Flush sends all events that were recorded before the call, without regard to the limits. If ctx
-// has a term of leadership, Flush sends only the events of that term. It tries failed requests
-// again until ctx is done, and then returns an error with the number of events that still wait.
+// Flush sends all events that were recorded before the call, beyond the limits. If ctx has a term
+// of leadership, it sends only events of that term. It retries failed requests until ctx is done,
+// and then returns an error with the number of events that still wait.
 func (r *Recorder) Flush(ctx context.Context) error {
 	return r.flush(ctx, &flush{term: term.Of(ctx)})
 }
 
-// Close sends what waits, until ctx is done, and drops the rest. Later events are dropped. Call it
-// after Run has returned.
+// Close sends what waits until ctx is done, and drops later events and the rest. Call it after Run.
 func (r *Recorder) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
@@ -123,7 +122,6 @@ func (r *Recorder) flush(ctx context.Context, f *flush) error {
 	return fmt.Errorf("events: %d events were not sent in time: %w", left, context.Cause(ctx))
 }
 
-// sendAll sends all that a flush wants, until ctx is done.
 func (r *Recorder) sendAll(ctx context.Context, f *flush) {
 	r.mu.Lock()
 	r.schedule.hurry()

@@ -14,13 +14,12 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// forever is the wait if nothing waits.
 const forever = time.Duration(math.MaxInt64)
 
 // precise is the precision of times in events.
 const precise = time.Microsecond
 
-// The limits, which the package doc explains.
+// The package doc explains these limits.
 const (
 	maxSeries   = 4096
 	objectBurst = 25
@@ -30,23 +29,20 @@ const (
 	totalRate   = 50 // a second
 )
 
-// regarding identifies an object.
 type regarding struct {
 	group, kind, namespace, name string
 
 	uid types.UID
 }
 
-// key identifies a series.
 type key struct {
 	regarding
 
 	eventType, reason, action string
 
-	term *term.Term // under which it is sent, or nil
+	term *term.Term // or nil
 }
 
-// call is one call of Event.
 type call struct {
 	note    string
 	version string // of the object's API
@@ -67,7 +63,6 @@ type batch struct {
 	unsure    bool // an earlier try may have been stored
 }
 
-// series is the calls with one key.
 type series struct {
 	key
 
@@ -75,9 +70,9 @@ type series struct {
 	pending *batch // not tried yet
 	current *batch // being sent, or to be tried again
 	place   *list.Element
-	last    time.Time // of all batches
-	settled bool      // a batch was stored or dropped
-	stored  stored    // only the sending goroutine uses it
+	last    time.Time
+	settled bool   // a batch was stored or dropped
+	stored  stored // only for the sending goroutine
 }
 
 // stored is the Event that has the newest note of a series.
@@ -93,21 +88,21 @@ type budget struct {
 	series int // that share it
 }
 
-// flush selects what to send without regard to the limits: the batches up to a number that were
-// recorded under a term, or under any if term is nil.
+// flush selects what to send beyond the limits: the batches up to a number of a term, or of any if
+// term is nil.
 type flush struct {
 	term  *term.Term
 	until uint64
 }
 
-// schedule decides which series is sent next. It has no lock and no clock. A series is waiting,
-// idle, or being sent.
+// schedule decides which series is sent next, without a lock or a clock. A series is waiting, idle,
+// or being sent.
 type schedule struct {
 	all           map[key]*series
 	objects       map[regarding]*budget
 	waiting, idle *list.List // of *series, the oldest first
 	total         *rate.Limiter
-	batches       uint64 // so far
+	batches       uint64
 }
 
 func newSchedule() *schedule {
@@ -146,7 +141,7 @@ func (s *schedule) add(k key, c call) (joined, ok bool) {
 	return false, true
 }
 
-// create makes an idle series, in place of the oldest one if necessary. It returns nil if all wait.
+// create makes an idle series, in place of the oldest one if necessary, or returns nil if all wait.
 func (s *schedule) create(k key) *series {
 	if len(s.all) >= maxSeries {
 		oldest := s.idle.Front()
@@ -174,8 +169,7 @@ func (s *schedule) forget(of *series) {
 	}
 }
 
-// next takes the first series that is due and makes its batch the current one. If none is due, it
-// returns the time until one is, or forever.
+// next takes the first due series. If none is due, it returns the time until one is, or forever.
 func (s *schedule) next(now time.Time, f *flush) (due *series, wait time.Duration) {
 	var least time.Duration
 	if f == nil {
@@ -198,7 +192,6 @@ func (s *schedule) next(now time.Time, f *flush) (due *series, wait time.Duratio
 	return nil, wait
 }
 
-// wait is the time until the series is due.
 func (of *series) wait(now time.Time, f *flush) time.Duration {
 	var retry time.Duration
 	if of.current != nil {
@@ -222,7 +215,6 @@ func (f *flush) wants(of *series, b *batch) bool {
 	return b != nil && (f.term == nil || f.term == of.term) && b.number <= f.until
 }
 
-// until is the time until a limiter has the tokens.
 func until(l *rate.Limiter, tokens float64, now time.Time) time.Duration {
 	missing := tokens - l.TokensAt(now)
 	if missing < 1e-6 { // tokens are computed
@@ -231,14 +223,12 @@ func until(l *rate.Limiter, tokens float64, now time.Time) time.Duration {
 	return time.Duration(missing/float64(l.Limit())*float64(time.Second)) + time.Microsecond
 }
 
-// charge counts a request for a series that is being sent.
 func (s *schedule) charge(of *series, now time.Time) {
 	of.object.ReserveN(now, 1)
 	s.total.ReserveN(now, 1)
 }
 
-// settle puts a series back that is not being sent any more. Its batch is tried again at a time, or
-// done if retry is zero.
+// settle puts a series back. Its batch is tried again at retry, or done if that is zero.
 func (s *schedule) settle(of *series, retry time.Time) {
 	if retry.IsZero() {
 		of.current, of.settled = nil, true
@@ -262,7 +252,6 @@ func (s *schedule) hurry() {
 	}
 }
 
-// waitingCalls counts the calls that a flush wants.
 func (s *schedule) waitingCalls(f *flush) (calls int) {
 	for _, of := range s.all {
 		for _, b := range []*batch{of.current, of.pending} {
@@ -274,8 +263,7 @@ func (s *schedule) waitingCalls(f *flush) (calls int) {
 	return calls
 }
 
-// clear forgets all series and returns what waits of each. A batch that is being sent does not
-// wait.
+// clear forgets all series and returns what waits of each, without batches that are being sent.
 func (s *schedule) clear() (waiting []series) {
 	for _, of := range s.all {
 		left := *of

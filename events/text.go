@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The limits of the API server, in bytes: see pkg/apis/core/validation/events.go in
-// k8s.io/kubernetes.
+// In bytes: see pkg/apis/core/validation/events.go in k8s.io/kubernetes.
 const (
 	maxNote     = 1024
 	maxWord     = 128 // reason and action
@@ -24,7 +23,6 @@ func valid(word string) bool {
 	return word != "" && len(word) <= maxWord && utf8.ValidString(word)
 }
 
-// printable replaces bytes that are not UTF-8.
 func printable(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
 
 // cut shortens text to a number of bytes, at the boundary of a rune. A shorter text ends in "…".
@@ -61,8 +59,7 @@ func reporter(name string) string {
 	return name
 }
 
-// eventName returns the name of the Event for a note of a series. It is the same after a restart
-// and on every replica.
+// eventName is the same after a restart and on every replica.
 func eventName(reporter string, k *key, note string) string {
 	hash := sha256.New()
 	for _, part := range []string{reporter, k.group, k.kind, k.namespace, k.name, string(k.uid), k.eventType, k.reason, k.action, note} {

@@ -9,7 +9,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// caches are the metrics of informers.
 type caches struct {
 	scraped
 
@@ -18,7 +17,6 @@ type caches struct {
 	states *figures[[]hook.InformerState]
 }
 
-// phases are the values of the label phase.
 var phases = map[hook.Phase]string{
 	hook.NotStarted: "not_started", hook.Waiting: "waiting", hook.Syncing: "syncing", hook.Synced: "synced", hook.Failing: "failing",
 	hook.Stopped: "stopped",
@@ -48,7 +46,6 @@ func (c *caches) hooks() *hook.Cache {
 	}
 }
 
-// ofKind has the sums over the informers of a kind.
 type ofKind struct {
 	phases                                 map[hook.Phase]int
 	objects, broken, lists, watches, quiet int64

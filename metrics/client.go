@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// requests are the metrics of clients. The rest_client_ metrics have the names, labels and buckets
-// of k8s.io/component-base/metrics/prometheus/restclient.
+// The rest_client_ metrics have the names, labels and buckets of
+// k8s.io/component-base/metrics/prometheus/restclient.
 type requests struct {
 	collectors
 
@@ -63,7 +63,7 @@ func newRequests(mu *lock, controller func(name string) bool) *requests {
 	return r
 }
 
-// code returns the label code as in component-base: "<error>" without an answer.
+// code returns the label code as in component-base.
 func code(status int) string {
 	if status == 0 {
 		return "<error>"
@@ -73,7 +73,6 @@ func code(status int) string {
 
 func (w write) labels() []string { return []string{w.by, resource(w.group, w.resource, w.subresource)} }
 
-// resource returns a name such as deployments.apps/scale.
 func resource(group, resource, subresource string) string {
 	if group != "" {
 		resource += "." + group
@@ -115,7 +114,6 @@ func (r *requests) hooks() *hook.Client {
 	}
 }
 
-// forgetLocked deletes the series of a controller.
 func (r *requests) forgetLocked(controller string) {
 	r.made.forgetLocked(func(of request) bool { return of.controller == controller })
 	for _, writes := range []*series[write, prometheus.Counter]{r.unknown, r.skipped} {

@@ -95,7 +95,6 @@ func (c *conditions[T]) scrape(ch chan<- prometheus.Metric) {
 	}
 }
 
-// bounded moves the counts of all keys after the limit to one key.
 func bounded(counts map[conditionReason]int) map[conditionReason]int {
 	if len(counts) <= limit {
 		return counts

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// controllers are the metrics of controllers. The controller_runtime_ metrics have the names,
-// labels and classic buckets of sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics.
+// The controller_runtime_ metrics have the names, labels and classic buckets of
+// sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics.
 type controllers struct {
 	collectors
 
@@ -22,12 +22,11 @@ type controllers struct {
 	takeoverOld                                   *prometheus.CounterVec
 	workers, active                               *prometheus.Desc
 
-	goneLocked func(controller string) // called after the last controller of a name has stopped
+	goneLocked func(controller string) // after the last controller of a name has stopped
 	open       *open[string, controller]
 	stats      *figures[hook.ControllerStats]
 }
 
-// controller has the series that a Reconcile feeds.
 type controller struct {
 	results                                       map[hook.Outcome]prometheus.Counter
 	errors, terminal, panics, timeouts, slow, old prometheus.Counter
@@ -35,8 +34,8 @@ type controller struct {
 	takeoverOld                                   prometheus.Counter
 }
 
-// results are the values of the label result. "success", "requeue_after" and "error" mean the same
-// in controller-runtime. Its "requeue" has no equivalent here.
+// results are the values of the label result. controller-runtime's "requeue" has no equivalent
+// here.
 var results = map[hook.Outcome]string{
 	hook.Succeeded: "success", hook.RequeuedAfter: "requeue_after", hook.Interrupted: "interrupted", hook.Stale: "stale",
 	hook.Failed: "error", hook.FailedTerminally: "error", hook.Panicked: "error",
@@ -174,7 +173,6 @@ func (c *controllers) stopped(e hook.ControllerStopped) {
 	c.stats.stop(e.Of)
 }
 
-// scrape adds up the figures of controllers with the same name.
 func (c *controllers) scrape(ch chan<- prometheus.Metric) {
 	all := map[string]hook.ControllerStats{}
 	c.stats.each(func(name string, s hook.ControllerStats) {

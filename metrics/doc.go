@@ -12,8 +12,7 @@
 //
 // # Common metrics
 //
-// These metrics also exist in other libraries. They keep the names, labels and types that
-// dashboards and alerts use:
+// These metrics keep the names, labels, types and buckets of controller-runtime, and their meaning:
 //
 //	workqueue_depth{name,controller,priority}                     ready keys
 //	workqueue_adds_total{name,controller}                         keys that became ready
@@ -52,11 +51,10 @@
 //
 //	go_*, process_*                                   from the Prometheus library
 //
-// They have the names, labels, types and buckets of controller-runtime, and the same meaning. So
-// dashboards and alerts survive a move to Setpoint. Dashboards for k8s.io/component-base, which
-// has fewer labels, work as well. A queue has its name as name and controller. The label
-// priority is the class times 100: background keys have -100, as controller-runtime's initial lists
-// do, and normal keys 0. If both libraries run in one process, wrap the registry with
+// So dashboards and alerts survive a move to Setpoint, also those for k8s.io/component-base, which
+// has fewer labels. A queue has its name as name and controller. The label priority is the class
+// times 100: background keys have -100, as controller-runtime's initial lists do, and normal keys
+// 0. If both libraries run in one process, wrap the registry with
 // prometheus.WrapRegistererWithPrefix, or use a separate one.
 //
 // These metrics of controller-runtime do not exist here:
@@ -141,20 +139,22 @@
 // # Lifetime
 //
 // The series of a controller, its queue, its sources and its requests exist while Controller.Warm
-// runs. None is left after Manager.Remove. The series of a queue without a controller exist from
-// its constructor to its shutdown. The series of an informer exist until its last handle is
-// released.
+// The series of a controller, its queue, its sources and its requests exist while Controller.Warm
+// runs, and end with Manager.Remove. Those of a queue without a controller exist from its
+// constructor to its shutdown, those of an informer until its last handle is released.
 //
 // # In a host process
 //
 // New registers only with the given Registerer. So two managers are independent if each has its own
+// New registers only with the given Registerer, so two managers are independent if each has its own
 // registry or prefix. Next to component-base's legacyregistry, wrap it with a prefix:
 // component-base registers its workqueue_ names when its first queue is created, and panics if the
-// names are taken. The host then serves its registry as before. See examples/kubestyle.
+// names are taken. See examples/kubestyle.
 //
 // # Cost
 //
 // All hooks are safe for concurrent use. The hooks that run for each key or request allocate
-// nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue
-// and controller. It also iterates over the names of each informer's objects.
+// All hooks are safe for concurrent use. Those for each key or request allocate nothing, and cost
+// less than a microsecond per Reconcile. A scrape reads the figures of each queue and controller,
+// and iterates over the names of each informer's objects.
 package metrics

@@ -9,12 +9,11 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// events are the metrics of recorders of events.
 type events struct {
 	collectors
 
 	sent    *series[eventSent, prometheus.Counter]
-	failed  *prometheus.CounterVec // without labels; none until the first failure
+	failed  *prometheus.CounterVec // no labels; none until the first failure
 	dropped *series[string, prometheus.Counter]
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// leases are the metrics of electors. The leader_election_ metrics are as in
+// The leader_election_ metrics are as in
 // k8s.io/component-base/metrics/prometheus/clientgo/leaderelection.
 type leases struct {
 	collectors
@@ -72,7 +72,6 @@ func (l *leases) hooks() *hook.LeaderElection {
 	}
 }
 
-// begin makes the series, so that alerts see a 0.
 func (l *leases) begin(lease string) {
 	l.trouble.WithLabelValues(lease)
 	for _, event := range []string{"acquired", "lost", "released"} {

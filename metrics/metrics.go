@@ -15,23 +15,23 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Metrics counts what a program does, and serves the counts. New makes one. It serves any number of
-// managers, controllers and queues, and all methods are safe for concurrent use. The series of
-// controllers with the same name are summed, and end with the last of them.
+// Metrics counts what a program does, and serves the counts. It serves any number of managers,
+// controllers and queues, and all methods are safe for concurrent use. The series of controllers
+// with the same name are summed, and end with the last of them.
 type Metrics struct {
 	hooks    hook.Hooks
 	gatherer prometheus.Gatherer // nil: the Registerer is no Gatherer
 }
 
 // New registers the metrics of Setpoint with r. If r is also a Gatherer, as a *prometheus.Registry
-// is, New adds the Go and process metrics, unless their names are taken. Register collectors of
-// your own for Go or the process before New.
+// is, New adds the Go and process metrics, unless their names are taken: register collectors of
+// your own before New.
 //
-// Wrap r to change the names: prometheus.WrapRegistererWithPrefix("website_", registry). A wrapped
+// To change the names, wrap r: prometheus.WrapRegistererWithPrefix("website_", registry). A wrapped
 // Registerer is no Gatherer: see [Metrics.Handler].
 //
-// New returns an error if r is nil or has these metrics already, or if another collector has one of
-// their names. Nothing is registered then.
+// If r is nil or has these metrics already, or if a name is taken, New returns an error and
+// registers nothing.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	if r == nil {
 		return nil, errors.New("metrics.New: the Registerer is nil; prometheus.NewRegistry makes one")
@@ -60,16 +60,14 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// registerProcess adds the Go and process metrics, all that controller-runtime has. An error means
-// that the registry has them, in these or other variants.
+// registerProcess ignores errors: the registry then has these metrics, in these or other variants.
 func registerProcess(r prometheus.Registerer) {
 	_ = r.Register(promcollectors.NewGoCollector(promcollectors.WithGoCollectorRuntimeMetrics(promcollectors.MetricsAll)))
 	_ = r.Register(promcollectors.NewProcessCollector(promcollectors.ProcessCollectorOpts{}))
 }
 
 // Hooks returns the hooks that feed the metrics, the same at each call. manager.Options.Metrics
-// includes them. They are for programs without a manager, and for manager.Options.Hooks if another
-// handler serves the registry.
+// includes them. They are for programs without a manager, or with another handler for the registry.
 func (m *Metrics) Hooks() hook.Hooks { return m.hooks }
 
 // Handler returns a handler that serves all metrics of the registry. It returns an error if the

@@ -14,11 +14,10 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// maxTenants is the number of tenants of a queue that have a series.
+// maxTenants limits the tenants of a queue that have a series.
 const maxTenants = 100
 
-// queues are the metrics of workqueues. The workqueue_ metrics are as in
-// sigs.k8s.io/controller-runtime/pkg/internal/metrics.
+// The workqueue_ metrics are as in sigs.k8s.io/controller-runtime/pkg/internal/metrics.
 type queues struct {
 	collectors
 
@@ -34,7 +33,6 @@ type queues struct {
 	stats *figures[hook.QueueStats]
 }
 
-// queue has the series that each key feeds.
 type queue struct {
 	adds, retries, misused, panicked prometheus.Counter
 	waited, worked                   prometheus.Observer
@@ -139,7 +137,6 @@ func (q *queues) closed(e hook.QueueClosed) {
 	q.stats.stop(e.Of)
 }
 
-// scrape adds up the figures of queues with the same name.
 func (q *queues) scrape(ch chan<- prometheus.Metric) {
 	all := map[string]hook.QueueStats{}
 	q.stats.each(func(name string, s hook.QueueStats) { all[name] = sumOf(all[name], s) })
@@ -185,11 +182,9 @@ func sumsOf[K comparable](a, b map[K]int) map[K]int {
 	return sum
 }
 
-// priorityOf returns the label priority of a class, so that background keys have the priority of
-// controller-runtime's initial lists, -100.
+// priorityOf gives background keys the priority of controller-runtime's initial lists, -100.
 func priorityOf(class int) string { return strconv.Itoa(100 * class) }
 
-// classLabel returns the name of a class, as in package workqueue.
 func classLabel(class int) string {
 	switch class {
 	case -1:
@@ -202,7 +197,7 @@ func classLabel(class int) string {
 	return strconv.Itoa(class)
 }
 
-// fewTenants returns the maxTenants tenants with the most keys. The others are together as "other".
+// fewTenants returns the maxTenants tenants with the most keys, and the others as "other".
 func fewTenants(all map[string]int) map[string]int {
 	tenants := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b))

@@ -20,8 +20,7 @@ const limit = 1000
 
 const other = "other"
 
-// label returns a valid value of a label. It quotes text that is not UTF-8, so that different names
-// remain different.
+// label quotes text that is not UTF-8, so that different names remain different.
 func label(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -29,7 +28,6 @@ func label(text string) string {
 	return strconv.QuoteToASCII(text)
 }
 
-// vec is a *prometheus.CounterVec or *prometheus.HistogramVec.
 type vec[M any] interface {
 	prometheus.Collector
 	WithLabelValues(labels ...string) M
@@ -40,7 +38,7 @@ type vec[M any] interface {
 type series[K comparable, M any] struct {
 	vec[M]
 	labels func(K) []string
-	wanted func(K) bool // reports whether to make a new member
+	wanted func(K) bool
 
 	mu *lock
 	by atomic.Pointer[map[K]M] // replaced under the lock, never changed
@@ -90,7 +88,6 @@ func (s *series[K, M]) create(key K) (m M, ok bool) {
 	return by[key], true
 }
 
-// forgetLocked deletes members.
 func (s *series[K, M]) forgetLocked(gone func(K) bool) {
 	by := maps.Clone(*s.by.Load())
 	for key := range by {
@@ -102,7 +99,6 @@ func (s *series[K, M]) forgetLocked(gone func(K) bool) {
 	s.by.Store(&by)
 }
 
-// always is for series without an owner.
 func always[K any](K) bool { return true }
 
 // lock guards starts, stops and new series. Counting does not need it.
@@ -116,7 +112,7 @@ type open[K comparable, T any] struct {
 
 type running[T any] struct {
 	of   T
-	many int // running objects; guarded by the lock
+	many int // guarded by the lock
 }
 
 func newOpen[K comparable, T any](mu *lock) *open[K, T] {
@@ -125,7 +121,6 @@ func newOpen[K comparable, T any](mu *lock) *open[K, T] {
 	return o
 }
 
-// of returns the T of a name, or nil if nothing of that name runs.
 func (o *open[K, T]) of(name K) *T {
 	if r := (*o.by.Load())[name]; r != nil {
 		return &r.of
@@ -133,10 +128,8 @@ func (o *open[K, T]) of(name K) *T {
 	return nil
 }
 
-// has reports whether something of the name runs.
 func (o *open[K, T]) has(name K) bool { return o.of(name) != nil }
 
-// start records that one more object of a name runs.
 func (o *open[K, T]) start(name K, first func() T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,8 +142,7 @@ func (o *open[K, T]) start(name K, first func() T) {
 	by[name].many++
 }
 
-// stop records that one object fewer of a name runs. After the last one it removes the T and calls
-// lastLocked.
+// stop removes the T of a name after its last object, and calls lastLocked.
 func (o *open[K, T]) stop(name K, lastLocked func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -192,7 +184,7 @@ func (f *figures[S]) stop(of any) {
 	delete(f.asks, of)
 }
 
-// each calls do with all figures. It holds no lock, because the functions take locks of their own.
+// each holds no lock when it calls the functions, because they take locks of their own.
 func (f *figures[S]) each(do func(name string, stats S)) {
 	f.mu.Lock()
 	asks := maps.Clone(f.asks)
@@ -202,33 +194,27 @@ func (f *figures[S]) each(do func(name string, stats S)) {
 	}
 }
 
-// scraped are metrics whose values are determined at a scrape.
 type scraped struct {
 	descs   []*prometheus.Desc
 	collect func(ch chan<- prometheus.Metric)
 }
 
-// Describe implements prometheus.Collector.
 func (s scraped) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range s.descs {
 		ch <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (s scraped) Collect(ch chan<- prometheus.Metric) { s.collect(ch) }
 
-// collectors is a list of collectors.
 type collectors []prometheus.Collector
 
-// Describe implements prometheus.Collector.
 func (c collectors) Describe(ch chan<- *prometheus.Desc) {
 	for _, one := range c {
 		one.Describe(ch)
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c collectors) Collect(ch chan<- prometheus.Metric) {
 	for _, one := range c {
 		one.Collect(ch)

@@ -9,7 +9,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// sources are the metrics of sources.
 type sources struct {
 	collectors
 

@@ -11,8 +11,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// webhooks are the metrics of webhooks. The controller_runtime_ metrics are as in
-// sigs.k8s.io/controller-runtime/pkg/webhook.
+// The controller_runtime_ metrics are as in sigs.k8s.io/controller-runtime/pkg/webhook.
 type webhooks struct {
 	collectors
 
@@ -20,7 +19,7 @@ type webhooks struct {
 	requests     *series[webhookCode, prometheus.Counter]
 	inFlight     *series[string, prometheus.Gauge] // by path
 	panics       *prometheus.CounterVec            // without labels, of admission
-	conversion   *prometheus.CounterVec            // the panics of conversion
+	conversion   *prometheus.CounterVec
 	rejections   *series[webhookRejection, prometheus.Counter]
 	certificates *prometheus.GaugeVec
 }

@@ -18,21 +18,20 @@ import (
 )
 
 // Await returns a copy of the object when it meets all goals. It reads status.conditions of any
-// kind that has them, also of Deployments and Pods. A condition counts only if it is current:
-// neither its observedGeneration nor the one of the status, if present, is older than the object's
-// generation.
+// kind that has them, such as Deployments and Pods. A condition counts only if it is current: its
+// observedGeneration and the status's, if present, are not older than the object's generation.
 //
-// Await first lets the cache catch up ([cache.Handle.CatchUp]), so it sees every change that was
-// made before the call. This lists the metadata of all objects in the handle's scope: use a handle
-// with Names for a single object of a large kind. Then Await waits for events, without polling. The
-// cache must run.
+// Await first lets the cache catch up ([cache.Handle.CatchUp]), so it sees every change before the
+// call. This lists the metadata of all objects in the handle's scope: for a single object of a
+// large kind, use a handle with Names. Then Await waits for events, without polling. The cache must
+// run.
 //
-// If the object does not exist, Await waits until it is created. If ctx ends before the goals are
-// met, the error describes the conditions that the object has, and wraps the cause of ctx; for an
-// object that does not exist, it is also IsNotFound. If the object is deleted during the wait,
-// Await returns an IsNotFound error at once.
+// If the object does not exist, Await waits until it is created. If ctx ends first, the error
+// describes the conditions that the object has, and wraps the cause of ctx; for an object that does
+// not exist, it is also IsNotFound. If the object is deleted during the wait, Await returns an
+// IsNotFound error at once.
 //
-// Await is for programs and tests. In a Reconcile it would block a worker: return instead, the
+// Await is for programs and tests. In a Reconcile it would block a worker: return instead, and the
 // event of the change makes the key due.
 func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.NamespacedName, goals ...Goal) (T, error) {
 	w := &watcher{key: key, changed: make(chan struct{}, 1)}
@@ -91,7 +90,7 @@ func notFound[T cache.Object](h *cache.Handle[T], key types.NamespacedName) erro
 	return apierrors.NewNotFound(resource.GroupResource(), key.Name)
 }
 
-// watcher keeps the newest state of one object. It is an event handler.
+// watcher is an event handler that keeps the newest state of one object.
 type watcher struct {
 	key     types.NamespacedName
 	changed chan struct{} // receives after each change
@@ -101,13 +100,10 @@ type watcher struct {
 	deleted bool
 }
 
-// OnAdd implements toolscache.ResourceEventHandler.
 func (w *watcher) OnAdd(obj any, _ bool) { w.set(obj, false) }
 
-// OnUpdate implements toolscache.ResourceEventHandler.
 func (w *watcher) OnUpdate(_, obj any) { w.set(obj, false) }
 
-// OnDelete implements toolscache.ResourceEventHandler.
 func (w *watcher) OnDelete(obj any) {
 	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
@@ -137,7 +133,6 @@ func (w *watcher) store(o cache.Object, deleted bool) {
 	w.obj = o
 }
 
-// begin forgets deletions before the wait.
 func (w *watcher) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,16 +9,15 @@
 //	s.Summarize(status.Ready, "Available", "Published")
 //
 // [For] returns a [Set]: the conditions of one object while a Reconcile computes them. Each
-// condition that the Reconcile sets gets the generation of the object as its observedGeneration.
-// Its lastTransitionTime changes only if its status (True, False or Unknown) changes. So an
-// unchanged set has the same bytes as before. The API server then stores nothing and sends no
-// event.
+// condition that is set gets the generation of the object as its observedGeneration. Its
+// lastTransitionTime changes only if its status (True, False or Unknown) changes. So the bytes of
+// an unchanged set do not change, and the API server stores nothing and sends no event.
 //
 // # Writing
 //
-// [Apply] and [Update] write the status, but not if it was computed for an older generation of the
-// object than the API server has. Then they return an [OutdatedError]. Return it from Reconcile:
-// the controller retries it like a conflict, without an error in the log.
+// [Apply] and [Update] write the status. If it was computed for an older generation of the object
+// than the API server has, they return an [OutdatedError] instead. Return it from Reconcile: the
+// controller retries it like a conflict, without an error in the log.
 //
 //	// server-side apply: only the conditions that this Reconcile has set, summarized or kept
 //	desired := websiteac.Website(site.Name, site.Namespace).WithStatus(websiteac.WebsiteStatus().
@@ -29,9 +28,9 @@
 //	site.Status.Conditions = s.Conditions()
 //	_, err = status.Update(ctx, client.For[*v1alpha1.Website](c), s, site)
 //
-// Both also return the mistakes of the Set, and then send nothing: a type that is set twice, a
-// reason that the API server would refuse. If several controllers write conditions of an object,
-// use Apply. The CRD must have listType=map and listMapKey=type for the conditions.
+// Both also return the mistakes of the Set, such as a type that is set twice, and then send
+// nothing. If several controllers write conditions of an object, use Apply. The CRD must have
+// listType=map and listMapKey=type for the conditions.
 //
 // # kstatus
 //
@@ -47,11 +46,11 @@
 //	anything else, even no condition                           Current
 //
 // [Set.Current], [Set.InProgress] and [Set.Failed] set [Ready], [Reconciling] and [Stalled] so that
-// the tools see the state of that name. Write status.observedGeneration in the same request, if the
-// status has that field. The rules do not read the observedGeneration of conditions: without that
-// field, an object with a new spec stays Current until its next Reconcile.
+// the tools see that state. If the status has the field observedGeneration, write it in the same
+// request. The rules do not read that of conditions: without the field, an object with a new spec
+// stays Current until its next Reconcile.
 //
-// The source of these rules is pkg/kstatus/README.md in sigs.k8s.io/cli-utils.
+// The rules are from pkg/kstatus/README.md in sigs.k8s.io/cli-utils.
 //
 // # Waiting
 //

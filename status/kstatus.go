@@ -3,7 +3,6 @@
 
 package status
 
-// Types of conditions that kstatus reads.
 const (
 	// Ready is the condition that the object is as its spec asks for.
 	Ready = "Ready"

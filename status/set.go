@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// Limits and patterns of metav1.Condition, which controller-gen puts into the schemas of CRDs. The
-// API server counts characters. Types and reasons have only characters of one byte.
+// Limits and patterns of metav1.Condition, which controller-gen puts into CRDs. The API server
+// counts characters. Types and reasons have only characters of one byte.
 const (
 	maxType    = 316
 	maxReason  = 1024
@@ -38,18 +38,18 @@ type Condition interface {
 	metav1.Condition | metav1ac.ConditionApplyConfiguration
 }
 
-// Set has the conditions of one object while a Reconcile computes its status. For makes one. Decide
-// each condition at most once: set, summarize, keep or remove it. Mistakes do not panic; [Set.Err]
-// returns them, and so do [Apply] and [Update]. A Set is not safe for concurrent use.
+// Set has the conditions of one object while a Reconcile computes its status. Decide each condition
+// at most once: set, summarize, keep or remove it. Mistakes do not panic; [Set.Err], [Apply] and
+// [Update] return them. A Set is not safe for concurrent use.
 type Set struct {
-	object   metav1.ObjectMeta // its names, UID, generation and resourceVersion
+	object   metav1.ObjectMeta // names, UID, generation and resourceVersion
 	all      []metav1.Condition
-	decided  map[string]string // what was decided, by type
+	decided  map[string]string // by type
 	mistakes []error
 }
 
 // For returns the conditions of an object as it was read, for a status that is computed from it.
-// old has the conditions that the object has; For does not change it.
+// For does not change old, the conditions that the object has.
 func For[C Condition](obj metav1.Object, old []C) *Set {
 	s := &Set{decided: map[string]string{}}
 	if argument.IsNil(obj) {
@@ -107,12 +107,12 @@ func (s *Set) Unknown(conditionType, reason, message string) {
 	s.set(conditionType, metav1.ConditionUnknown, reason, message)
 }
 
-// Keep leaves a condition as it is, with its old observedGeneration. It does nothing if the object
-// does not have it. With [Apply] it is needed for conditions of your own that this Reconcile does
-// not compute: an apply removes what it does not name.
+// Keep leaves a condition, if the object has it, as it is, with its old observedGeneration. With
+// [Apply] it is needed for conditions of your own that this Reconcile does not compute: an apply
+// removes what it does not name.
 func (s *Set) Keep(conditionType string) { s.decide(conditionType, "kept") }
 
-// Remove removes a condition. It does nothing if the object does not have it.
+// Remove removes a condition, if the object has it.
 func (s *Set) Remove(conditionType string) {
 	if i := s.index(conditionType); s.decide(conditionType, "removed") && i >= 0 {
 		s.all = slices.Delete(s.all, i, i+1)
@@ -124,8 +124,7 @@ func (s *Set) Remove(conditionType string) {
 func (s *Set) Conditions() []metav1.Condition { return slices.Clone(s.all) }
 
 // ApplyConfigurations returns the conditions that were set, summarized or kept, in the order of
-// Conditions. It leaves out conditions that this Set did not decide, because they may belong to
-// another field owner.
+// Conditions. Others may belong to another field owner.
 func (s *Set) ApplyConfigurations() []*metav1ac.ConditionApplyConfiguration {
 	var applied []*metav1ac.ConditionApplyConfiguration
 	for _, c := range s.all {
@@ -142,9 +141,9 @@ func (s *Set) ApplyConfigurations() []*metav1ac.ConditionApplyConfiguration {
 	return applied
 }
 
-// Err returns the mistakes so far, or nil. Each names its condition: a type that the object has
-// twice or that was decided twice, or a type or reason that the API server would refuse. A
-// condition with a mistake keeps its old state.
+// Err returns the mistakes so far, or nil: a type that the object has twice or that was decided
+// twice, or a type or reason that the API server would refuse. A condition with a mistake keeps its
+// old state.
 func (s *Set) Err() error {
 	if len(s.mistakes) == 0 {
 		return nil
@@ -205,7 +204,6 @@ func (s *Set) index(conditionType string) int {
 	return slices.IndexFunc(s.all, func(c metav1.Condition) bool { return c.Type == conditionType })
 }
 
-// check applies the API server's rules for a condition.
 func check(conditionType, reason string) error {
 	switch {
 	case conditionType == "":

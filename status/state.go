@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-// Goal is a condition that [Await] waits for. True and False make goals.
+// Goal is a condition that [Await] waits for.
 type Goal struct {
 	conditionType string
 	status        metav1.ConditionStatus
@@ -29,11 +29,11 @@ func False(conditionType string) Goal { return Goal{conditionType, metav1.Condit
 // String returns the goal in the form Ready=True.
 func (g Goal) String() string { return g.conditionType + "=" + string(g.status) }
 
-// state is what the status of an object shows. The conditions of kinds such as Deployment have a
-// type of their own, so it is read from the fields by name.
+// state is what the status of an object shows. Kinds such as Deployment have a type of their own
+// for conditions, so fields are read by name.
 type state struct {
 	generation int64
-	observed   int64 // status.observedGeneration, or 0 if absent
+	observed   int64 // 0 if absent
 	conditions []metav1.Condition
 }
 
@@ -65,7 +65,6 @@ func stateOf(obj cache.Object) (state, error) {
 	return s, nil
 }
 
-// meets reports whether the goal's condition has the status and is current.
 func (s state) meets(g Goal) bool {
 	if s.observed != 0 && s.observed < s.generation {
 		return false
@@ -95,7 +94,6 @@ func describe(obj cache.Object, goals []Goal) string {
 	return ""
 }
 
-// String returns the conditions in one line.
 func (s state) String() string {
 	var parts []string
 	if s.observed != 0 && s.observed < s.generation {

@@ -10,15 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reasons of summaries.
 const (
 	// ReasonAsExpected is the reason of a summary that is True.
 	ReasonAsExpected = "AsExpected"
-	// ReasonMissing is the reason of a summary that is Unknown because the object does not have a
-	// condition.
+	// ReasonMissing is the reason of an Unknown summary: the object lacks a condition.
 	ReasonMissing = "ConditionMissing"
-	// ReasonOutdated is the reason of a summary that is Unknown because a condition was not yet
-	// computed for the object's generation.
+	// ReasonOutdated is the reason of an Unknown summary: a condition was not yet computed for the
+	// object's generation.
 	ReasonOutdated = "ConditionOutdated"
 )
 
@@ -29,9 +27,9 @@ const not = "!"
 func Not(conditionType string) string { return not + conditionType }
 
 // Summarize sets the condition into from other conditions, as they are at the call: to False if one
-// of them is bad, else to Unknown if the state of one is unknown, else to True. A condition is bad
-// when it is False, or True if marked with [Not]. A condition that the object does not have, or
-// that observed an older generation, is unknown.
+// of them is bad, else to Unknown if one is unknown, else to True. A condition is bad when it is
+// False, or True if marked with [Not]. It is unknown if the object does not have it, or if it
+// observed an older generation.
 //
 // The reason comes from the first condition that decides the summary. The message names each
 // condition that decides it, with its own message.
@@ -98,7 +96,6 @@ func opposite(s metav1.ConditionStatus) metav1.ConditionStatus {
 	return s
 }
 
-// worse reports whether a is worse than b: False is the worst, then Unknown.
 func worse(a, b metav1.ConditionStatus) bool {
 	rank := map[metav1.ConditionStatus]int{metav1.ConditionFalse: 2, metav1.ConditionTrue: 0}
 	of := func(s metav1.ConditionStatus) int {

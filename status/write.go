@@ -19,17 +19,14 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// tries is the number of conflicts after which Apply fails.
 const tries = 5
 
-// OutdatedError is the error of a status that was not written, because it was computed for an older
-// generation of the object, or for a deleted object with the same name. It wraps the API server's
-// conflict, so apierrors.IsConflict is true. A controller retries it without an error in the log.
+// OutdatedError is the error of a status that was not written, because it is outdated: it was
+// computed for an older generation, or for a deleted object with the same name. It wraps the API
+// server's conflict, so apierrors.IsConflict is true.
 type OutdatedError struct {
-	// Object names the object.
 	Object types.NamespacedName
-	// Computed is the generation for which the status was computed, and Newest the generation that
-	// the object has.
+	// Computed is the generation for which the status was computed, Newest that of the object.
 	Computed, Newest int64
 	// Replaced is true if the object was deleted and created again.
 	Replaced bool
@@ -37,7 +34,6 @@ type OutdatedError struct {
 	err error
 }
 
-// Error implements error.
 func (e *OutdatedError) Error() string {
 	name := nameOf(e.Object)
 	if e.Replaced {
@@ -47,19 +43,18 @@ func (e *OutdatedError) Error() string {
 		name, e.Computed, e.Newest)
 }
 
-// Unwrap returns the API server's conflict.
 func (e *OutdatedError) Unwrap() error { return e.err }
 
 // Apply applies the status of desired with server-side apply and returns the object as stored.
 // desired names the object of s, and has s.ApplyConfigurations. Apply adds the UID and
-// resourceVersion of the object of s, so that the API server refuses a status that is outdated. If
-// the object has changed in another way, for example its labels, Apply reads its version and tries
+// resourceVersion of the object of s, so that the API server refuses an outdated status. If the
+// object has changed in another way, for example its labels, Apply reads its version and tries
 // again, up to 5 times.
 //
 // The error is an *[OutdatedError] if the object's generation has changed, and IsNotFound if the
 // object is gone. Mistakes of s are errors, too; nothing is sent then.
 //
-// A retry needs the right to get the object. Without that right, the error is the conflict.
+// A retry needs the right to get the object. Without it, the error is the conflict.
 //
 // With client.UnlessAlready an unchanged status is sent once more after each change of the object,
 // because the request contains its version. Without that option, the API server recognizes a no-op.
@@ -92,8 +87,8 @@ func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, de
 // changed since it was read.
 //
 // The error is an *[OutdatedError] if the object's generation has changed or if obj has another one
-// than the object of s. After another change the error is a conflict, and IsNotFound if the object
-// is gone. Mistakes of s are errors, too; nothing is sent then.
+// than the object of s. After another change it is a conflict, and IsNotFound if the object is
+// gone. Mistakes of s are errors, too; nothing is sent then.
 func Update[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, obj T, options ...client.Option) (T, error) {
 	if err := s.writable(argument.IsNil(obj)); err != nil {
 		return *new(T), err
@@ -114,7 +109,6 @@ func Update[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, o
 	return *new(T), err
 }
 
-// writable returns an error if the status of s must not be written.
 func (s *Set) writable(nothing bool) error {
 	switch {
 	case s == nil:
@@ -129,8 +123,8 @@ func (s *Set) writable(nothing bool) error {
 	return nil
 }
 
-// newest reads the object after a conflict. It returns an error if the status is outdated. Without
-// the right to read the object, the conflict stands: the next Reconcile sees a newer object.
+// newest reads the object after a conflict. Without the right to do so, the conflict stands: the
+// next Reconcile sees a newer object.
 func newest[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, conflict error) (T, error) {
 	live, err := h.GetLive(ctx, s.key())
 	switch {
@@ -142,7 +136,6 @@ func newest[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, c
 	return live, s.outdated(live, conflict)
 }
 
-// outdated returns an OutdatedError unless s was computed for this state of the spec.
 func (s *Set) outdated(obj client.Object, conflict error) error {
 	replaced := obj.GetUID() != s.object.UID
 	if !replaced && obj.GetGeneration() == s.object.Generation {
@@ -155,7 +148,6 @@ func (s *Set) outdated(obj client.Object, conflict error) error {
 	return e
 }
 
-// configuration is an apply configuration with preconditions.
 type configuration struct {
 	client.ApplyConfiguration
 
@@ -163,7 +155,6 @@ type configuration struct {
 	version string
 }
 
-// MarshalJSON implements json.Marshaler.
 func (c configuration) MarshalJSON() ([]byte, error) {
 	data, err := json.Marshal(c.ApplyConfiguration)
 	if err != nil {
@@ -182,7 +173,6 @@ func (c configuration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// GetKind returns the kind of the configuration, if it has one. The client checks it.
 func (c configuration) GetKind() *string {
 	if k, ok := c.ApplyConfiguration.(interface{ GetKind() *string }); ok {
 		return k.GetKind()
@@ -190,7 +180,6 @@ func (c configuration) GetKind() *string {
 	return nil
 }
 
-// GetAPIVersion is GetKind for the API version.
 func (c configuration) GetAPIVersion() *string {
 	if v, ok := c.ApplyConfiguration.(interface{ GetAPIVersion() *string }); ok {
 		return v.GetAPIVersion()

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Program cluster runs a Kubernetes control plane in the foreground, to explore by hand. It can
-// also fetch the program that package envtest needs, as a separate step in CI. It needs only Go:
+// Program cluster runs a Kubernetes control plane in the foreground, to explore by hand. As a
+// separate step in CI, it fetches the program that package envtest needs. It needs only Go:
 //
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster        # prints a kubeconfig's path
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch  # prints the program's path

@@ -18,9 +18,8 @@ import (
 )
 
 type apiServerConfig struct {
-	// Etcd is the URL of etcd.
 	Etcd string `json:"etcd"`
-	// Listen is the address to listen on: 127.0.0.1:0 at first, the same port after a restart.
+	// Listen is 127.0.0.1:0 at first, the same port after a restart.
 	Listen string `json:"listen"`
 	// CA signs client certificates; Cert and Key are the server's. All are PEM.
 	CA   []byte `json:"ca"`

@@ -36,16 +36,14 @@ import (
 // defaults. It does not use the command's own package: that would compile 300 packages more.
 
 const (
-	// lookPeriod is the interval at which the garbage collector runs discovery. With the default of
-	// 30 s, it would ignore objects of a newly installed type for that long.
+	// lookPeriod is the interval of the garbage collector's discovery. With the default of 30 s, it
+	// would ignore objects of a newly installed type for that long.
 	lookPeriod = time.Second
 	// resyncPeriod is the command's default without its random part.
-	resyncPeriod = 12 * time.Hour
-	// namespacePeriod is the interval at which all namespaces are looked at again.
+	resyncPeriod    = 12 * time.Hour
 	namespacePeriod = 5 * time.Minute
 )
 
-// The workers of the controllers.
 const (
 	collectorWorkers = 20
 	namespaceWorkers = 10
@@ -53,7 +51,7 @@ const (
 )
 
 type controllerManagerConfig struct {
-	// Host is the URL of kube-apiserver. CA, Cert and Key are PEM.
+	// CA, Cert and Key are PEM.
 	Host string `json:"host"`
 	CA   []byte `json:"ca"`
 	Cert []byte `json:"cert"`
@@ -83,7 +81,6 @@ func runControllerManager(p *pipe) error {
 	return errors.New("kube-controller-manager: all controllers ended")
 }
 
-// controllerManager holds what the controllers share.
 type controllerManager struct {
 	config    *restclient.Config
 	informers informers.SharedInformerFactory
@@ -93,12 +90,10 @@ type controllerManager struct {
 	loops     []func(context.Context) // return when their context ends
 }
 
-// as returns the configuration for one user agent.
 func (m *controllerManager) as(name string) *restclient.Config {
 	return restclient.AddUserAgent(restclient.CopyConfig(m.config), "kube-controller-manager/"+name)
 }
 
-// build makes the controllers. It sends no request.
 func (m *controllerManager) build(ctx context.Context) error {
 	client, err := clientset.NewForConfig(m.as("shared-informers"))
 	if err != nil {
@@ -133,8 +128,7 @@ func (m *controllerManager) build(ctx context.Context) error {
 	return nil
 }
 
-// run starts everything, calls ready when the caches have synced, and returns when all controllers
-// have ended.
+// run calls ready when the caches have synced, and returns when all controllers have ended.
 func (m *controllerManager) run(ctx context.Context, ready func()) {
 	m.informers.Start(ctx.Done())
 	m.objects.Start(ctx.Done())

@@ -2,26 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Program controlplane is a Kubernetes control plane in one file for tests: etcd's embedded server,
-// kube-apiserver and kube-controller-manager. Package envtest builds, caches and runs it. Each
-// process is one subcommand.
+// kube-apiserver and kube-controller-manager, each a subcommand. Package envtest builds, caches and
+// runs it.
 //
 // # The pipe
 //
 // A process reads its configuration, one JSON object, from standard input and keeps reading. It
-// stops when standard input ends, which happens however its parent dies. It writes one JSON object,
-// a [Report], to standard output: its address once it serves, or an error. Logs go to standard
-// error. Secrets are not in arguments or the environment, and the only secret in a file is the key
-// that signs service account tokens.
+// stops when standard input ends, however its parent dies. It writes one JSON object, a [Report],
+// to standard output. Logs go to standard error. Secrets are not in arguments or the environment,
+// and the only secret in a file is the key that signs service account tokens.
 //
 // # The module
 //
 // It is a separate module: it needs the k8s.io modules of one Kubernetes release, and the library
-// another version. It is in no workspace: build it with GOWORK=off. Its go.mod has no replace
-// lines, so this works from anywhere:
+// another version. Build it with GOWORK=off. Its go.mod has no replace lines, so this works from
+// anywhere:
 //
 //	go install github.com/setpoint-dev/setpoint/envtest/controlplane@latest
 //
-// "go mod tidy" does need replace lines, because k8s.io/kubernetes requires its staging modules at
+// "go mod tidy" needs replace lines, because k8s.io/kubernetes requires its staging modules at
 // v0.0.0, which do not exist. To upgrade, change the versions in go.mod and run in this directory:
 //
 //	go run tidy.go

@@ -14,11 +14,10 @@ import (
 )
 
 type etcdConfig struct {
-	// Dir is the directory of this control plane. etcd outlives the other processes and removes it
-	// when it stops.
+	// Dir is the directory of this control plane. etcd outlives the other processes and removes it.
 	Dir string `json:"dir"`
-	// Lock is a file that is removed together with Dir. Every process inherits it open and locked;
-	// a lock on it means that Dir is in use.
+	// Lock is a file that is removed with Dir. Every process inherits it open and locked; a lock on
+	// it means that Dir is in use.
 	Lock string `json:"lock"`
 }
 
@@ -60,7 +59,7 @@ func embedConfig(dir string, client, peer url.URL) *embed.Config {
 	c.UnsafeNoFsync = true
 	c.ListenClientUrls = []url.URL{client}
 	c.ListenPeerUrls = []url.URL{peer}
-	// etcd requires an advertised port. It only identifies the member; nothing connects to it.
+	// etcd requires an advertised port; nothing connects to it.
 	nowhere := url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	c.AdvertiseClientUrls, c.AdvertisePeerUrls = []url.URL{nowhere}, []url.URL{nowhere}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)

@@ -12,19 +12,17 @@ import (
 	"sync"
 )
 
-// protocol is the version of the pipe's protocol. The parent rejects a program with another
-// version.
+// protocol is the version of the pipe's protocol. The parent rejects another one.
 const protocol = 1
 
 // Report is the single message of a process to its parent, one line of JSON on standard output.
 type Report struct {
 	// Address is where the process listens: a URL for etcd, host:port for kube-apiserver.
 	Address string `json:"address,omitempty"`
-	// Error is the reason why it does not serve.
+	// Error is why it does not serve.
 	Error string `json:"error,omitempty"`
 }
 
-// pipe is the connection to the parent.
 type pipe struct {
 	in     *bufio.Reader
 	out    io.Writer
@@ -35,7 +33,6 @@ func newPipe(in io.Reader, out io.Writer) *pipe {
 	return &pipe{in: bufio.NewReader(in), out: out}
 }
 
-// read decodes the configuration, which is the first line.
 func (p *pipe) read(into any) error {
 	line, err := p.in.ReadBytes('\n')
 	if err != nil {
@@ -53,7 +50,6 @@ func (p *pipe) read(into any) error {
 	return json.Unmarshal(line, into)
 }
 
-// serving reports the address of this process to the parent.
 func (p *pipe) serving(address string) { p.send(Report{Address: address}) }
 
 // fail reports err to the parent, unless a report has been sent already.

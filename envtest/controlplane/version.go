@@ -13,8 +13,7 @@ import (
 const kubernetesVersion = "v1.36.3"
 
 // Kubernetes takes its version from linker flags of its build scripts. Without them /version
-// returns "v0.0.0-master+$Format:%H$". Flags would have to be repeated for each go install of this
-// program.
+// returns "v0.0.0-master+$Format:%H$". Each go install would have to repeat the flags.
 
 //go:linkname gitVersion k8s.io/component-base/version.gitVersion
 var gitVersion string
@@ -25,7 +24,6 @@ var gitMajor string
 //go:linkname gitMinor k8s.io/component-base/version.gitMinor
 var gitMinor string
 
-// stampVersion makes /version return kubernetesVersion.
 func stampVersion() {
 	gitVersion, gitMajor, gitMinor = kubernetesVersion, "1", "36"
 	if err := version.SetDynamicVersion(kubernetesVersion); err != nil {

@@ -16,8 +16,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// client sends requests to the API server for one user. TLS ends at the proxy, so the proxy needs
-// the credentials itself.
+// client sends requests to the API server for one user: TLS ends at the proxy.
 type client struct {
 	transport http.RoundTripper
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -27,8 +26,8 @@ type client struct {
 	closed bool
 }
 
-// newClient returns a client with its own connections that sends requests as cfg would. It leaves
-// out what the caller's client has already applied.
+// newClient returns a client with its own connections that sends requests as cfg would, without
+// what the caller's client has already applied.
 func newClient(cfg *rest.Config) (*client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Impersonate, cfg.UserAgent, cfg.WrapTransport = rest.ImpersonationConfig{}, "", nil
@@ -56,8 +55,7 @@ func newClient(cfg *rest.Config) (*client, error) {
 	return c, nil
 }
 
-// connect dials for the transport, which may call it after the request that needed the connection
-// has ended.
+// connect may be called by the transport after the request that needed the connection has ended.
 func (c *client) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := c.dial(ctx, network, address)
 	if err != nil {
@@ -79,18 +77,16 @@ func (c *client) close() {
 	c.conns.CloseAll()
 }
 
-// Config returns the configuration for a client with the credentials of target, through the proxy.
-// Match.Config distinguishes the clients of separate calls. The configuration is valid until Stop.
+// Config is ConfigOf for the target of Start. The configuration is valid until Stop.
 func (p *Proxy) Config() (*rest.Config, error) { return p.ConfigOf(p.origin) }
 
 // ConfigOf returns the configuration for a client that reaches the API server through the proxy,
-// with the credentials of cfg. cfg must be a configuration for the same API server. The result
-// holds a token that only the proxy knows. The proxy replaces this token with cfg's certificate,
-// token or plugin. Except for the connection settings, the client keeps everything else in cfg:
-// impersonation, wrapped transports, user agent, rate limits. Match.Config distinguishes the
-// clients of separate calls.
+// with the credentials of cfg. cfg must be for the same API server. The result has a token that
+// only the proxy knows, and replaces with cfg's certificate, token or plugin. Except for the
+// connection settings, the client keeps everything else in cfg: impersonation, wrapped transports,
+// user agent, rate limits. Match.Config distinguishes the clients of separate calls.
 //
-// Credentials that you put into the result yourself, such as a service account token, are forwarded
+// Credentials that you put into the result, such as a service account token, are forwarded
 // unchanged.
 func (p *Proxy) ConfigOf(cfg *rest.Config) (*rest.Config, error) {
 	if cfg.Host == p.host {
@@ -120,7 +116,6 @@ func (p *Proxy) ConfigOf(cfg *rest.Config) (*rest.Config, error) {
 	return through, nil
 }
 
-// clientOf returns the client for a token, and reports whether the token is the proxy's.
 func (p *Proxy) clientOf(token string) (c *client, ours bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

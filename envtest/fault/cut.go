@@ -5,7 +5,7 @@ package fault
 
 import "time"
 
-// cut cuts a running request from outside. It reports whether it was running and not cut before.
+// cut reports whether the request was running and not cut before.
 func (x *exchange) cut() bool {
 	if !x.sever() {
 		return false

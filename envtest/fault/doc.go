@@ -3,7 +3,7 @@
 
 // Package fault is a proxy in front of an API server for tests of failures. By rules, it delays,
 // holds, refuses, changes, cuts, freezes and loses requests and answers. It works with any client,
-// HTTP/1.1 and HTTP/2, JSON and protobuf. Without a matching rule it forwards requests unchanged.
+// HTTP/1.1 and HTTP/2, JSON and protobuf. Other requests are forwarded unchanged.
 //
 //	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
 //	if err != nil { ... }
@@ -35,19 +35,19 @@
 //   - Count requests: Proxy.Counts, or a Rule without effects with Fault.Hits and Fault.WaitHits.
 //
 // Without a proxy and sockets, [Rules.Transport] applies the same rules to a client's transport.
-// The in-memory API server of package envtest/sim takes them, too.
+// Package envtest/sim takes them, too.
 //
 // # Credentials
 //
 // TLS, and with it client certificates, ends at the proxy. [Proxy.ConfigOf] therefore gives a
-// client a token that only the proxy knows. The proxy sends the client's requests with the
-// credentials passed to ConfigOf. It forwards unknown tokens, such as those for service accounts.
+// client a token that only the proxy knows, which stands for the credentials passed to ConfigOf.
+// Unknown tokens, such as those for service accounts, are forwarded.
 //
 // # Limits
 //
 //   - Upgraded connections (exec, attach, port-forward) are answered with 501.
-//   - HTTP/2 has one connection for many requests. A cut resets only the stream of a request;
-//     [Proxy.Down] and [Proxy.Stop] break connections.
+//   - With HTTP/2, a cut resets only the stream of a request; [Proxy.Down] and [Proxy.Stop] break
+//     connections.
 //   - If the API server is unreachable, the client's connection is cut.
 //   - The proxy allows 250 concurrent requests per connection, and the API server has a limit too.
 //     Go's transport opens another connection at the limit.

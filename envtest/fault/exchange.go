@@ -17,11 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// exchange is a running request and its answer.
 type exchange struct {
 	rules *Rules
 
-	// These are guarded by rules.mu.
+	// guarded by rules.mu
 	stamp   uint64        // arrival order
 	request *Request      // the log keeps it after the exchange
 	faults  []*Fault      // the matching rules
@@ -30,7 +29,7 @@ type exchange struct {
 	severed bool
 	ended   bool
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards what follows
 	hangUp func()     // breaks the client's connection; nil once the request has ended
 	cancel context.CancelCauseFunc
 }
@@ -73,7 +72,6 @@ func (x *exchange) end() {
 	r.counters.broadcastLocked()
 }
 
-// delivers reports whether the request outlives its client.
 func (x *exchange) delivers() bool {
 	return slices.ContainsFunc(x.attached(), func(f *Fault) bool { return f.rule.Deliver })
 }
@@ -85,7 +83,6 @@ func (x *exchange) attached() []*Fault {
 	return slices.Clone(x.faults)
 }
 
-// buffered returns a copy of h whose body has been read.
 func buffered(h *http.Request) (*http.Request, error) {
 	var body []byte
 	if h.Body != nil {
@@ -174,10 +171,8 @@ func (x *exchange) withheldLocked(f *Fault, stamp uint64) bool {
 	return withheld
 }
 
-// roundTripper is a func as http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(h *http.Request) (*http.Response, error) { return f(h) }
 
 // changing returns next inside of the Rule.Change of faults; the first one is the outermost.
@@ -230,7 +225,6 @@ func (x *exchange) answer(ctx context.Context, answer *http.Response) (*http.Res
 	return answer, nil
 }
 
-// refuse answers with an error in the API server's format.
 func (x *exchange) refuse(h *http.Request, refusal *apierrors.StatusError) *http.Response {
 	answer := statusAnswer(h, refusal.ErrStatus)
 	x.note(fmt.Sprintf("refuse %d", answer.StatusCode))

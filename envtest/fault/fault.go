@@ -16,7 +16,7 @@ type Fault struct {
 	rules *Rules
 	rule  Rule
 
-	// The rest is guarded by rules.mu.
+	// guarded by rules.mu
 	removed  bool
 	released uint64 // stamps up to this are released
 	hits     int
@@ -65,8 +65,8 @@ func (f *Fault) attachLocked(x *exchange) {
 	f.rules.counters.broadcastLocked()
 }
 
-// Remove deactivates the rule. Withheld requests and answers continue immediately, and no more
-// requests match. Cut connections stay cut.
+// Remove deactivates the rule. Withheld requests and answers continue immediately. Cut connections
+// stay cut.
 func (f *Fault) Remove() {
 	r := f.rules
 	r.mu.Lock()
@@ -103,8 +103,8 @@ func (f *Fault) Hits() int {
 	return f.hits
 }
 
-// WaitHits returns nil when n requests have matched since the rule was added. It returns an error
-// if ctx ends or the rules are stopped earlier.
+// WaitHits returns nil when n requests have matched since the rule was added, or an error if ctx
+// ends or the rules are stopped earlier.
 func (f *Fault) WaitHits(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "matched", func() int { return f.hits })
 }
@@ -121,7 +121,6 @@ func (f *Fault) WaitEnded(ctx context.Context, n int) error {
 	return f.wait(ctx, n, "ended", func() int { return f.ended })
 }
 
-// wait calls countLocked until it returns at least n.
 func (f *Fault) wait(ctx context.Context, n int, what string, countLocked func() int) error {
 	last, stopped := 0, false
 	err := f.rules.wait(ctx, &f.rules.counters, nil, func(time.Time) (bool, time.Time) {

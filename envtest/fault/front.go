@@ -27,7 +27,7 @@ type front struct {
 	server   *http.Server
 	listener net.Listener
 	cancel   context.CancelCauseFunc
-	serving  sync.WaitGroup // the goroutine of server
+	serving  sync.WaitGroup
 	open     sync.WaitGroup // one per connection, counted by serving
 	handlers sync.WaitGroup // one per request; none is added once closed
 
@@ -36,9 +36,8 @@ type front struct {
 	closed bool // guarded by proxy.mu
 }
 
-type connKey struct{} // of the net.Conn of a request, in its context
+type connKey struct{} // of the net.Conn of a request
 
-// serve serves listener until close. Requests end with ctx.
 func serve(ctx context.Context, listener net.Listener, cert *certificate, p *Proxy) *front {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &front{proxy: p, listener: listener, cancel: cancel, conns: map[net.Conn]struct{}{}}
@@ -102,7 +101,6 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// certificate is a self-signed certificate for the loopback interface.
 type certificate struct {
 	pair tls.Certificate
 	pem  []byte

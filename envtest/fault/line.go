@@ -17,11 +17,11 @@ import (
 type line struct {
 	x    *exchange
 	body io.ReadCloser
-	fill sync.WaitGroup // the goroutine that reads body, joined in Close
+	fill sync.WaitGroup // joined in Close
 	more chan struct{}  // holds one: parts may have grown
 	room chan struct{}  // holds one: parts may have shrunk, or the line is closed
 
-	// These are guarded by x.rules.mu.
+	// guarded by x.rules.mu
 	parts   []part
 	size    int  // bytes in parts
 	filling bool // the goroutine has been started
@@ -37,7 +37,6 @@ type part struct {
 	err   error
 }
 
-// newLine returns a line that contains the header.
 func newLine(x *exchange, body io.ReadCloser) *line {
 	l := &line{x: x, body: body, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	l.put(nil, nil)
@@ -45,7 +44,7 @@ func newLine(x *exchange, body io.ReadCloser) *line {
 }
 
 // fillLocked starts to read the body ahead of the client, if a rule needs that. If the client is
-// reading, then its Read does it afterwards.
+// reading, its Read does it afterwards.
 func (l *line) fillLocked() {
 	needed := slices.ContainsFunc(l.x.faults, func(f *Fault) bool { return (f.rule.Lag > 0 || f.rule.Freeze) && !f.removed })
 	if needed && !l.filling && !l.reading && !l.closed {
@@ -119,15 +118,15 @@ func (l *line) appendLocked(data []byte, err error) {
 	l.size += len(data)
 }
 
-// countLocked updates the counters of the rules that withhold the first part, even if the client
-// does not read.
+// countLocked updates the counters of rules that withhold the first part, even if the client does
+// not read.
 func (l *line) countLocked() {
 	if len(l.parts) > 0 {
 		l.x.passLocked(l.parts[0], time.Now())
 	}
 }
 
-// wake wakes the receiver of c, now or at its next receive. It never blocks.
+// wake never blocks.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -135,7 +134,6 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// next removes and returns the first part when it is due.
 func (l *line) next(ctx context.Context) (part, error) {
 	var first part
 	err := l.x.rules.wait(ctx, &l.x.rules.changes, l.more, func(now time.Time) (bool, time.Time) {
@@ -157,8 +155,7 @@ func (l *line) next(ctx context.Context) (part, error) {
 	return first, err
 }
 
-// passLocked reports whether the client may have a part of the answer now, and otherwise when, if
-// known.
+// passLocked reports whether the client may have a part of the answer now, else when, if known.
 func (x *exchange) passLocked(a part, now time.Time) (ready bool, at time.Time) {
 	due, frozen := a.at, false
 	for _, f := range x.faults {
@@ -177,7 +174,6 @@ func (x *exchange) passLocked(a part, now time.Time) (ready bool, at time.Time) 
 	return !now.Before(due), due
 }
 
-// reader returns the body that the client sees, until ctx ends.
 func (l *line) reader(ctx context.Context) io.ReadCloser {
 	var rest part // of what next has returned
 	return &lineReader{l, func(b []byte) (int, error) {

@@ -52,7 +52,6 @@ func (m Match) matches(r Request) bool {
 		(m.Func == nil || m.Func(&r))
 }
 
-// is reports whether the request's resource matches a pattern of Match.Resources.
 func (r *Request) is(pattern string) bool {
 	resource, subresource, _ := strings.Cut(pattern, "/")
 	return r.Resource != "" &&

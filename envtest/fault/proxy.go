@@ -27,7 +27,7 @@ type Proxy struct {
 	target    *url.URL
 	identity  *certificate
 	origin    *rest.Config
-	anonymous *client                // for requests with unknown credentials, or none
+	anonymous *client                // unknown credentials, or none
 	open      func() (*front, error) // at the address of the first call
 
 	change sync.Mutex // held by Down, Up and Stop while they work; guards front
@@ -83,7 +83,7 @@ func start(ctx context.Context, target *rest.Config, o Options, listen func(netw
 }
 
 // Stop cuts every connection and returns when everything that the proxy started has ended. Held
-// requests end and are not forwarded. Calling it again is a no-op.
+// requests are not forwarded. Calling it again is a no-op.
 func (p *Proxy) Stop() {
 	p.markStopped()
 	p.takeDown(ErrStopped)
@@ -98,8 +98,8 @@ func (p *Proxy) Stop() {
 	}
 }
 
-// Down makes the proxy's port refuse connections, as if nothing listened, and cuts the open ones.
-// It returns when their requests have ended. Rules and counters stay. Calling it again is a no-op.
+// Down makes the proxy's port refuse connections, and cuts the open ones. It returns when their
+// requests have ended. Rules and counters stay. Calling it again is a no-op.
 func (p *Proxy) Down() { p.takeDown(errDown) }
 
 func (p *Proxy) takeDown(cause error) {
@@ -175,8 +175,7 @@ func (f *front) handle(ctx context.Context, w http.ResponseWriter, h *http.Reque
 	f.proxy.serve(x, w, h)
 }
 
-// serve handles a request from start to end, and leaves nothing behind. For broken connections it
-// panics with http.ErrAbortHandler, as net/http requires.
+// serve panics with http.ErrAbortHandler for broken connections, as net/http requires.
 func (p *Proxy) serve(x *exchange, w http.ResponseWriter, h *http.Request) {
 	ctx, cancel := context.WithCancelCause(h.Context())
 	x.setCancel(cancel)
@@ -210,16 +209,13 @@ func (p *Proxy) serve(x *exchange, w http.ResponseWriter, h *http.Request) {
 	reverse.ServeHTTP(w, h)
 }
 
-// abort breaks the connection from within the handler.
 func (x *exchange) abort() {
 	x.sever()
 	panic(http.ErrAbortHandler)
 }
 
-// noUpgrade refuses requests for upgraded connections.
 type noUpgrade struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (n noUpgrade) RoundTrip(h *http.Request) (*http.Response, error) {
 	if h.Header.Get("Upgrade") != "" {
 		return statusAnswer(h, errUpgrade.ErrStatus), nil

@@ -23,7 +23,6 @@ var errUpgrade = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Message: "the fault proxy does not support upgraded connections (exec, attach, port-forward); connect to the API server directly",
 }}
 
-// statusAnswer answers h with status in the client's preferred format.
 func statusAnswer(h *http.Request, status metav1.Status) *http.Response {
 	if status.Code < 400 || status.Code > 599 {
 		status.Code = http.StatusInternalServerError

@@ -17,15 +17,14 @@ import (
 // is shared and read-only.
 type Request struct {
 	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For a path
-	// without a resource, such as /version, /apis/apps/v1 or /openapi/v3, it is the HTTP method in
-	// lower case.
+	// without a resource, such as /version or /apis/apps/v1, it is the HTTP method in lower case.
 	Verb string
 
 	// Group, Version and Resource come from the path, for example apps, v1 and deployments.
-	// Resource is empty if the path names none.
+	// Resource may be empty.
 	Group, Version, Resource string
 
-	// Subresource follows the name in the path, for example status.
+	// Subresource is, for example, status.
 	Subresource string
 
 	// Namespace is empty for cluster-scoped resources and lists of all namespaces. For namespaces
@@ -35,18 +34,16 @@ type Request struct {
 	// Name is empty for creates and lists, unless the list's field selector selects one name.
 	Name string
 
-	// Path and Query come from the URL.
 	Path  string
 	Query url.Values
 
-	// UserAgent is the User-Agent header. Proto is HTTP/1.1 or HTTP/2.0.
+	// Proto is HTTP/1.1 or HTTP/2.0.
 	UserAgent, Proto string
 
-	// Started and Ended are the times of the request's arrival and end. Ended is zero while it
-	// runs.
+	// Ended is zero while the request runs.
 	Started, Ended time.Time
 
-	// Status is the HTTP status that the client received, 0 if none yet or at all.
+	// Status is the HTTP status that the client received, or 0.
 	Status int
 
 	// Effects lists what the proxy did to the request, in order, each once: "hold", "delay 1s",
@@ -54,7 +51,7 @@ type Request struct {
 	// the API server was unreachable.
 	Effects []string
 
-	token string // of the client; see Match.Config
+	token string // see Match.Config
 }
 
 func parse(h *http.Request) Request {

@@ -12,11 +12,11 @@ import (
 
 // Rule selects requests and their effects. Without effects it only counts. All matching rules
 // apply, in the order in which they were added. Every rule is valid: negative numbers count as 0,
-// and of Refuse, Cut and Hang the first that is set applies. A rule for an unknown verb or resource
-// matches nothing, as Fault.Hits shows.
+// and of Refuse, Cut and Hang the first that is set applies. An unknown verb or resource matches
+// nothing, as Fault.Hits shows.
 //
-// CutAfter, Lag and Freeze affect the answer. They also apply to matching requests that are running
-// when the rule is added, oldest first, for the rest of their answers.
+// CutAfter, Lag and Freeze affect the answer. They also apply to running requests, oldest first,
+// for the rest of their answers.
 type Rule struct {
 	// Match selects the requests. Default: every request.
 	Match Match
@@ -37,9 +37,9 @@ type Rule struct {
 	Delay time.Duration
 
 	// Refuse answers the request instead of the API server, after Hold and Delay, with the error's
-	// status, reason and Retry-After. Create it with package k8s.io/apimachinery/pkg/api/errors,
-	// for example NewTooManyRequests("slow down", 2). A status code that is not an error counts as
-	// 500. client-go retries answers with Retry-After by itself. Default: nil.
+	// status, reason and Retry-After: for example apierrors.NewTooManyRequests("slow down", 2). A
+	// status code that is not an error counts as 500. client-go retries answers with Retry-After by
+	// itself. Default: nil.
 	Refuse *apierrors.StatusError
 
 	// Cut breaks the connection instead, like a network failure: it resets the connection with
@@ -51,9 +51,9 @@ type Rule struct {
 	Hang bool
 
 	// Change sends the request instead, after Hold and Delay, and returns the answer. It may change
-	// the request before it calls next, change the answer after, or answer without calling next. It
-	// is called concurrently; if it blocks, it must end with the request's context. A new Body
-	// needs no ContentLength. Of several rules the first added is the outermost. Default: nil.
+	// request and answer, or answer without calling next. It is called concurrently; if it blocks,
+	// it must end with the request's context. A new Body needs no ContentLength. Of several rules
+	// the first added is the outermost. Default: nil.
 	Change func(h *http.Request, next http.RoundTripper) (*http.Response, error)
 
 	// Lose breaks the connection after the API server has executed the request, when it answers.
@@ -61,18 +61,17 @@ type Rule struct {
 	Lose bool
 
 	// CutAfter breaks the connection this long after the request or the rule arrived, whichever was
-	// later, unless the request has ended. It limits the lifetime of watches. Default: 0, never.
+	// later. It limits the lifetime of watches. Default: 0, never.
 	CutAfter time.Duration
 
-	// Lag delays each part of the answer by this much: header, chunks and end. It is a delay line,
-	// so order and throughput stay the same. The lags of several rules add up. Default: 0.
+	// Lag delays each part of the answer by this much: header, chunks and end. Order and throughput
+	// stay the same. The lags of several rules add up. Default: 0.
 	Lag time.Duration
 
 	// Freeze withholds the answer, header and chunks, until Fault.Release or Fault.Remove. The API
-	// server does not notice. With Hold it simulates a connection on which nothing arrives any
-	// more. Default: false.
+	// server does not notice. With Hold it simulates a connection on which nothing arrives.
+	// Default: false.
 	Freeze bool
 }
 
-// answers reports whether the rule affects answers of running requests.
 func (r Rule) answers() bool { return r.CutAfter > 0 || r.Lag > 0 || r.Freeze }

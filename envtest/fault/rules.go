@@ -21,13 +21,13 @@ var (
 	errEnded = errors.New("fault: the request has ended")
 )
 
-// Rules apply to the requests of a Proxy, or, with Transport, of an http.RoundTripper.
-// Their methods are safe for concurrent use.
+// Rules apply to the requests of a Proxy, or, with Transport, of an http.RoundTripper. Their
+// methods are safe for concurrent use.
 type Rules struct {
 	options Options
 	lasting sync.WaitGroup // requests that may outlive their clients; none is added once stopped
 
-	mu       sync.Mutex // guards the fields below, and those that name it in other types
+	mu       sync.Mutex // guards what follows, and fields in other types that name it
 	changes  notice     // wakes running requests: their rules have changed
 	counters notice     // wakes waiters for a Fault's counters
 	stopped  bool
@@ -62,8 +62,7 @@ func (r *Rules) markStopped() (running []*exchange) {
 	return slices.Clone(r.underWay)
 }
 
-// Cut immediately breaks the connections of matching running requests (see Rule.Cut), and returns
-// their number.
+// Cut breaks the connections of matching running requests (see Rule.Cut), and returns their number.
 func (r *Rules) Cut(m Match) int {
 	r.mu.Lock()
 	candidates := slices.Clone(r.underWay)
@@ -80,7 +79,7 @@ func (r *Rules) Cut(m Match) int {
 // Kind is the key of Counts.
 type Kind struct{ Verb, Group, Resource, Subresource string }
 
-// Counts returns the number of requests so far, by kind. Requests whose path names no resource are
+// Counts returns the number of requests so far, by kind. Without a resource in the path, they are
 // counted by verb alone.
 func (r *Rules) Counts() map[Kind]int {
 	r.mu.Lock()
@@ -109,8 +108,7 @@ func (r *Rules) copyOf(request *Request) Request {
 	return request.copyLocked()
 }
 
-// begin registers a request that has arrived, with the rules that match it. It reports whether the
-// request may go on, which it may not after Stop.
+// begin registers a request that has arrived, with its rules. It returns false after Stop.
 func (r *Rules) begin(x *exchange) bool {
 	r.mu.Lock()
 	if r.stopped {
@@ -150,7 +148,6 @@ func (r *Rules) logLocked(x *exchange) {
 	}
 }
 
-// notice is closed and replaced to wake waiters.
 type notice chan struct{}
 
 func (n *notice) broadcastLocked() {
@@ -186,8 +183,7 @@ func (r *Rules) wait(ctx context.Context, news *notice, wake <-chan struct{}, re
 	}
 }
 
-// cause returns the cause of ctx's end, wrapped so that errors.Is also finds the context's own
-// error.
+// cause wraps the cause of ctx's end, so that errors.Is also finds the context's own error.
 func cause(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)

@@ -11,8 +11,8 @@ import (
 )
 
 // Transport returns an http.RoundTripper that applies the rules to its requests and sends them with
-// next. It needs neither a proxy nor sockets, so it works in a testing/synctest bubble. It fits
-// rest.Config.Wrap. A cut connection is syscall.ECONNRESET. Match.Config compares bearer tokens.
+// next. Without sockets, it works in a testing/synctest bubble. It fits rest.Config.Wrap. A cut
+// connection is syscall.ECONNRESET. Match.Config compares bearer tokens.
 func (r *Rules) Transport(next http.RoundTripper) http.RoundTripper { return &transport{r, next} }
 
 type transport struct {
@@ -20,7 +20,6 @@ type transport struct {
 	next  http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(h *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(h.Context())
 	x := newExchange(t.rules, h)
@@ -90,7 +89,6 @@ func (t *transport) deliver(client context.Context, cancel context.CancelCauseFu
 	}
 }
 
-// stop ends the request because of Rules.Stop.
 func (x *exchange) stop() {
 	x.mu.Lock()
 	if x.cancel != nil {
@@ -120,7 +118,6 @@ type body struct {
 	reason func(error) error
 }
 
-// Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
@@ -132,7 +129,6 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *body) Close() error {
 	b.x.end() // first, because it ends the request's context
 	return b.ReadCloser.Close()

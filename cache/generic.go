@@ -216,7 +216,7 @@ func singleOf(obj runtime.Object) string {
 
 // reader returns a handle that returns the stored objects.
 func (c *Cache) reader(g *group) *Handle[Object] {
-	return &Handle[Object]{cache: c, gvk: g.key.gvk, group: g, shared: true, released: &atomic.Bool{}}
+	return &Handle[Object]{handle{of: reflect.TypeFor[Object](), cache: c, gvk: g.key.gvk, group: g, shared: true, released: &atomic.Bool{}}}
 }
 
 // copyOf returns a copy of a stored object, with its kind.

@@ -76,7 +76,7 @@ var onlyIn = map[string]struct {
 	"github.com/prometheus/":            {[]string{"metrics"}, "programs without package metrics should not link Prometheus"},
 	"github.com/onsi/":                  {nil, "it is for tests"},
 	"go.uber.org/goleak":                {nil, "it is for tests"},
-	"testing":                           {[]string{"envtest", "envtest/sim", "webhook/webhooktest"}, "it is for tests"},
+	"testing":                           {[]string{"webhook/webhooktest"}, "it is for tests"},
 	"flag":                              {[]string{"envtest"}, "flags belong to the program that embeds us (M5)"},
 	"k8s.io/apiserver/":                 {nil, "a library must not bring the API server to its users"},
 	"sigs.k8s.io/controller-runtime/":   {nil, "comparisons with it live in a module of their own"},

@@ -53,13 +53,16 @@ type AdoptOptions struct {
 // T's name or, without a Go type, from the first object in the store. A write of an object that is
 // in the store, by UID, corrects the guess.
 func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptOptions) *Handle[T] {
+	return &Handle[T]{adopt(c, informer, reflect.TypeFor[T](), o)}
+}
+
+func adopt(c *Cache, informer toolscache.SharedIndexInformer, t reflect.Type, o AdoptOptions) handle {
 	only := c == nil // to be declared, not read
 	if only {
 		c = New(nil, Options{})
 	}
-	h := &Handle[T]{cache: c, released: &atomic.Bool{}}
-	t := reflect.TypeFor[T]()
-	fail := func(err error) *Handle[T] {
+	h := handle{of: t, cache: c, released: &atomic.Bool{}}
+	fail := func(err error) handle {
 		h.err = fmt.Errorf("cache.Adopt[%s]: %w", t, err)
 		c.Reject(h.err)
 		return h

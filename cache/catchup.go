@@ -24,8 +24,10 @@ const lookAgain = time.Second
 // at the call: each object at that version or later, and no object that was already deleted. A kind
 // that is not served has no objects. If ctx ends before, the error names what is missing. CatchUp
 // lists the metadata of all objects in the scope, so it is for tests and scripts.
-func (h *Handle[T]) CatchUp(ctx context.Context) error {
-	s, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{})
+func (h *Handle[T]) CatchUp(ctx context.Context) error { return h.handle.catchUp(ctx) }
+
+func (h *handle) catchUp(ctx context.Context) error {
+	s, err := h.subscribe(toolscache.ResourceEventHandlerFuncs{})
 	if err != nil {
 		return err
 	}

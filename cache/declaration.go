@@ -37,7 +37,7 @@ func (h *Handle[T]) scope() *group {
 	if h == nil {
 		return nil
 	}
-	return h.group
+	return h.handle.group
 }
 
 // Set replaces the declarations. who names their owner in errors. Handles of equal scopes count as

@@ -213,7 +213,7 @@ func singleOf(obj runtime.Object) string {
 }
 
 func (c *Cache) reader(g *group) *Handle[Object] {
-	return &Handle[Object]{cache: c, gvk: g.key.gvk, group: g, shared: true, released: &atomic.Bool{}}
+	return &Handle[Object]{handle{of: reflect.TypeFor[Object](), cache: c, gvk: g.key.gvk, group: g, shared: true, released: &atomic.Bool{}}}
 }
 
 func (g *group) copyOf(obj Object) Object {

@@ -23,7 +23,12 @@ import (
 
 // Handle reads objects of one type and scope from the cache. Its reads return copies, which you may
 // change. As in client-go informers, the TypeMeta of typed objects is empty; use GroupVersionKind.
-type Handle[T Object] struct {
+type Handle[T Object] struct{ handle handle }
+
+// handle is a Handle without the type of its objects. It is compiled once; generic code is compiled
+// in each package that uses a Handle.
+type handle struct {
+	of       reflect.Type // of the objects
 	cache    *Cache
 	gvk      schema.GroupVersionKind
 	group    *group
@@ -36,15 +41,18 @@ type Handle[T Object] struct {
 // For declares that the cache keeps all objects of type T, within the defaults of [Options]. It
 // makes no request. Handles of one scope share one informer. If the scheme lacks the type or its
 // list type, Validate, the manager's Run and every read return an error.
-func For[T Object](c *Cache) *Handle[T] { return declare[T](c, Scope{}, "cache.For") }
+func For[T Object](c *Cache) *Handle[T] {
+	return &Handle[T]{declare(c, Scope{}, reflect.TypeFor[T](), "cache.For")}
+}
 
 // ForScope is For for a part of the objects, or for unstructured objects or metadata.
-func ForScope[T Object](c *Cache, s Scope) *Handle[T] { return declare[T](c, s, "cache.ForScope") }
+func ForScope[T Object](c *Cache, s Scope) *Handle[T] {
+	return &Handle[T]{declare(c, s, reflect.TypeFor[T](), "cache.ForScope")}
+}
 
-func declare[T Object](c *Cache, s Scope, who string) *Handle[T] {
-	h := &Handle[T]{cache: c, released: &atomic.Bool{}}
-	t := reflect.TypeFor[T]()
-	fail := func(err error) *Handle[T] {
+func declare(c *Cache, s Scope, t reflect.Type, who string) handle {
+	h := handle{of: t, cache: c, released: &atomic.Bool{}}
+	fail := func(err error) handle {
 		h.err = fmt.Errorf("%s[%s]: %w", who, t, err)
 		c.Reject(h.err)
 		return h
@@ -104,13 +112,15 @@ func exampleOf(t reflect.Type) (Object, error) {
 // Release gives the handle's informers back. An informer without handles and subscriptions stops.
 // Later reads return an error, also of views that Shared returned. Subscriptions stay until they
 // are closed. A second call does nothing.
-func (h *Handle[T]) Release() {
+func (h *Handle[T]) Release() { h.handle.release() }
+
+func (h *handle) release() {
 	if h.err == nil && !h.released.Swap(true) {
 		h.group.letGo()
 	}
 }
 
-func (h *Handle[T]) usable() error {
+func (h *handle) usable() error {
 	if h.err != nil {
 		return h.err
 	}
@@ -127,13 +137,17 @@ func (h *Handle[T]) usable() error {
 // they are read concurrently.
 func (h *Handle[T]) Shared() *Handle[T] {
 	view := *h
-	view.shared = true
+	view.handle.shared = true
 	return &view
 }
 
 // OwnerRef returns a controlling owner reference to obj, which must come from the API server. An
 // object with it is garbage-collected after obj, and a foreground deletion of obj waits for it.
 func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
+	return h.handle.ownerRef(obj)
+}
+
+func (h *handle) ownerRef(obj Object) *metav1ac.OwnerReferenceApplyConfiguration {
 	return metav1ac.OwnerReference().
 		WithAPIVersion(h.gvk.GroupVersion().String()).WithKind(h.gvk.Kind).
 		WithName(obj.GetName()).WithUID(obj.GetUID()).
@@ -143,23 +157,26 @@ func (h *Handle[T]) OwnerRef(obj T) *metav1ac.OwnerReferenceApplyConfiguration {
 // WaitForSync returns nil once the initial list is in the cache. If ctx ends or the cache stops
 // before, the error describes the informer's state.
 func (h *Handle[T]) WaitForSync(ctx context.Context) error {
-	if err := h.usable(); err != nil {
-		return err
-	}
-	return h.group.await(ctx, (*informer).hasSynced)
+	return h.handle.await(ctx, (*informer).hasSynced)
 }
 
 // Settled is WaitForSync, but also returns nil once State has the reason why the list fails.
 func (h *Handle[T]) Settled(ctx context.Context) error {
+	return h.handle.await(ctx, (*informer).settled)
+}
+
+func (h *handle) await(ctx context.Context, over func(*informer) bool) error {
 	if err := h.usable(); err != nil {
 		return err
 	}
-	return h.group.await(ctx, (*informer).settled)
+	return h.group.await(ctx, over)
 }
 
 // Stale returns nil while the cache follows the API server, else the reason why reads may be old or
 // fail.
-func (h *Handle[T]) Stale() error {
+func (h *Handle[T]) Stale() error { return h.handle.stale() }
+
+func (h *handle) stale() error {
 	if err := h.usable(); err != nil {
 		return err
 	}
@@ -178,10 +195,12 @@ func (h *Handle[T]) Stale() error {
 
 // State returns the state of the informer; see hook.InformerState for a handle that has several. It
 // walks over all names to count the objects, and estimates their size from a sample.
-func (h *Handle[T]) State() hook.InformerState {
+func (h *Handle[T]) State() hook.InformerState { return h.handle.state() }
+
+func (h *handle) state() hook.InformerState {
 	switch err := h.usable(); {
 	case h.err != nil:
-		return hook.InformerState{Kind: reflect.TypeFor[T]().String(), Phase: hook.Failing, Err: h.err}
+		return hook.InformerState{Kind: h.of.String(), Phase: hook.Failing, Err: h.err}
 	case err != nil:
 		return hook.InformerState{Kind: h.group.key.kind(), Phase: hook.Stopped, Err: err}
 	}
@@ -189,14 +208,16 @@ func (h *Handle[T]) State() hook.InformerState {
 }
 
 // Resync returns how often the handle's sources deliver every object again. 0 is never.
-func (h *Handle[T]) Resync() time.Duration { return h.resync }
+func (h *Handle[T]) Resync() time.Duration { return h.handle.resync }
 
 // GroupVersionKind returns the kind of the objects.
-func (h *Handle[T]) GroupVersionKind() schema.GroupVersionKind { return h.gvk }
+func (h *Handle[T]) GroupVersionKind() schema.GroupVersionKind { return h.handle.gvk }
 
 // Namespaced reports whether the kind is namespaced. It makes no request, and returns an error
 // until the kind is first found at the API server.
-func (h *Handle[T]) Namespaced() (bool, error) {
+func (h *Handle[T]) Namespaced() (bool, error) { return h.handle.namespaced() }
+
+func (h *handle) namespaced() (bool, error) {
 	if h.err != nil {
 		return false, h.err
 	}
@@ -217,7 +238,9 @@ func (h *Handle[T]) Namespaced() (bool, error) {
 // If the scope has exactly one namespace or name, the result stays its informer even if the set
 // changes. Informer returns nil for none or several, after Release, and if the type cannot be
 // cached.
-func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
+func (h *Handle[T]) Informer() toolscache.SharedIndexInformer { return h.handle.informer() }
+
+func (h *handle) informer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {
 		return nil
 	}
@@ -232,9 +255,11 @@ func (h *Handle[T]) Informer() toolscache.SharedIndexInformer {
 }
 
 // String returns the kind, with the scope if it is narrowed.
-func (h *Handle[T]) String() string {
+func (h *Handle[T]) String() string { return h.handle.String() }
+
+func (h *handle) String() string {
 	if h.group == nil {
-		return reflect.TypeFor[T]().String()
+		return h.of.String()
 	}
 	return h.group.String()
 }

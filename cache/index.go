@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -30,18 +31,18 @@ type Index[T Object] struct {
 // function or an empty name, so do Validate, the manager's Run and every read of the handle.
 func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
 	if h == nil {
-		h = &Handle[T]{err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}
+		h = &Handle[T]{handle{of: reflect.TypeFor[T](), err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}}
 	}
 	x := &Index[T]{handle: h}
 	switch {
-	case h.err != nil:
+	case h.handle.err != nil:
 		return x
 	case values == nil:
 		return x.reject(fmt.Errorf("cache.NewIndex(%s, %q) was given no function", h, name))
 	case name == "":
 		return x.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
 	}
-	x.id = h.group.addIndex(name, func(obj any) ([]string, error) {
+	x.id = h.handle.group.addIndex(name, func(obj any) ([]string, error) {
 		o, ok := obj.(T)
 		if !ok {
 			return nil, nil
@@ -58,8 +59,8 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Ind
 }
 
 func (x *Index[T]) reject(err error) *Index[T] {
-	x.handle.cache.Reject(err)
-	x.handle.err = err
+	x.handle.handle.cache.Reject(err)
+	x.handle.handle.err = err
 	return x
 }
 

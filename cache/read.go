@@ -24,29 +24,37 @@ import (
 // forbidden, it returns the reason at once; WaitForSync waits on. After the first list it returns
 // the last known state; Stale reports whether that may be old.
 func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, error) {
-	obj, err := h.get(ctx, name)
+	obj, err := h.handle.get(ctx, name)
 	if err != nil {
-		return *new(T), fmt.Errorf("get %s %s: %w", h.what(), storeKey(name), err)
-	}
-	if obj == nil {
-		return *new(T), h.notFound(name)
+		return *new(T), err
 	}
 	o, err := h.give(obj)
 	if err != nil {
-		return o, fmt.Errorf("get %s %s: %w", h.gvk.Kind, name, err)
+		return o, fmt.Errorf("get %s %s: %w", h.handle.gvk.Kind, name, err)
 	}
 	return o, nil
 }
 
-func (h *Handle[T]) what() string {
+func (h *handle) get(ctx context.Context, name types.NamespacedName) (any, error) {
+	obj, err := h.lookUp(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("get %s %s: %w", h.what(), storeKey(name), err)
+	}
+	if obj == nil {
+		return nil, h.notFound(name)
+	}
+	return obj, nil
+}
+
+func (h *handle) what() string {
 	if h.gvk.Kind == "" {
-		return reflect.TypeFor[T]().String()
+		return h.of.String()
 	}
 	return h.gvk.Kind
 }
 
-// get returns nil for an object that does not exist.
-func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, error) {
+// lookUp returns nil for an object that does not exist.
+func (h *handle) lookUp(ctx context.Context, name types.NamespacedName) (any, error) {
 	if err := h.usable(); err != nil {
 		return nil, err
 	}
@@ -73,7 +81,7 @@ func (h *Handle[T]) get(ctx context.Context, name types.NamespacedName) (any, er
 	return obj, err
 }
 
-func (h *Handle[T]) notFound(name types.NamespacedName) error {
+func (h *handle) notFound(name types.NamespacedName) error {
 	resource, _ := meta.UnsafeGuessKindToResource(h.gvk) // for the message only
 	if m := h.group.mapping(); m != nil {
 		resource = m.Resource
@@ -114,27 +122,37 @@ func (h *Handle[T]) All(ctx context.Context, o ListOptions) iter.Seq2[T, error] 
 
 func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		found, err := h.find(ctx, o, of)
-		if err != nil {
-			yield(*new(T), fmt.Errorf("list %s: %w", h.what(), err))
-			return
-		}
-		n := 0
-		for _, objects := range found {
-			for _, obj := range objects {
-				if !o.matches(obj) {
-					continue
-				}
-				given, err := h.give(obj)
-				if n++; !yield(given, err) || n == o.Limit || err != nil {
-					return
-				}
+		h.handle.each(ctx, o, of, func(obj any, err error) (more bool) {
+			var given T
+			if err == nil {
+				given, err = h.give(obj)
+			}
+			return yield(given, err) && err == nil
+		})
+	}
+}
+
+// each calls do for the objects that o selects, while do returns true, or once with an error.
+func (h *handle) each(ctx context.Context, o ListOptions, of func(*informer) ([]any, error), do func(obj any, err error) (more bool)) {
+	found, err := h.find(ctx, o, of)
+	if err != nil {
+		do(nil, fmt.Errorf("list %s: %w", h.what(), err))
+		return
+	}
+	n := 0
+	for _, objects := range found {
+		for _, obj := range objects {
+			if !o.matches(obj) {
+				continue
+			}
+			if n++; !do(obj, nil) || n == o.Limit {
+				return
 			}
 		}
 	}
 }
 
-func (h *Handle[T]) find(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([][]any, error) {
+func (h *handle) find(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([][]any, error) {
 	if err := h.usable(); err != nil {
 		return nil, err
 	}
@@ -193,7 +211,7 @@ func (h *Handle[T]) give(obj any) (T, error) {
 	if !ok {
 		return o, misfit(reflect.TypeFor[T](), obj)
 	}
-	if h.shared {
+	if h.handle.shared {
 		return o, nil
 	}
 	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy has the same type

@@ -39,6 +39,10 @@ type Subscription struct {
 // Subscribe may be called before the cache runs. The subscription keeps the informers alive until
 // Close, even after the handle's Release.
 func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
+	return h.handle.subscribe(handler)
+}
+
+func (h *handle) subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
 	if err := h.usable(); err != nil {
 		return nil, err
 	}

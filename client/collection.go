@@ -25,13 +25,13 @@ const deletedAtOnce = 200
 // labels.Everything() deletes all. A page has o.PageSize objects, by default 200. Objects that are
 // created meanwhile may survive.
 func (h *Handle[T]) DeleteAll(ctx context.Context, o ListOptions, options ...Option) error {
-	c, err := h.call(deletingAll, options)
+	c, err := h.target.call(deletingAll, options)
 	if err != nil {
 		return err
 	}
 	if o.Namespace == "" && o.Labels == nil && o.Fields == nil {
 		return fmt.Errorf("%s: nothing is selected; give a Namespace, Labels or Fields, or labels.Everything() for all objects of a cluster-scoped kind",
-			h.doing(deletingAll, types.NamespacedName{}))
+			h.target.doing(deletingAll, types.NamespacedName{}))
 	}
 	o.PageSize = cmp.Or(o.PageSize, deletedAtOnce)
 	t := h.target

@@ -30,7 +30,7 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 			return has, nil
 		}
 		if live.GetDeletionTimestamp() != nil {
-			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.gvk.Kind, ObjectKey(live))
+			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.target.gvk.Kind, ObjectKey(live))
 		}
 		return append(slices.Clone(has), finalizer), nil
 	})
@@ -56,15 +56,15 @@ func replaced(kind schema.GroupKind, key types.NamespacedName, why error) error 
 }
 
 func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer string, options []Option, want func(T) ([]string, error)) (T, error) {
-	if err := h.check(what, obj); err != nil {
+	if err := h.target.check(what, obj); err != nil {
 		return *new(T), err
 	}
 	key, uid := ObjectKey(obj), obj.GetUID()
 	if problems := validation.IsQualifiedName(finalizer); len(problems) > 0 || !strings.Contains(finalizer, "/") {
-		return *new(T), fmt.Errorf("%s: the finalizer is %q; give a domain and a name, such as example.com/cleanup", h.doing(what, key), finalizer)
+		return *new(T), fmt.Errorf("%s: the finalizer is %q; give a domain and a name, such as example.com/cleanup", h.target.doing(what, key), finalizer)
 	}
 	if uid == "" || obj.GetResourceVersion() == "" {
-		return *new(T), fmt.Errorf("%s: the object has no UID or no resourceVersion; give one that was read", h.doing(what, key))
+		return *new(T), fmt.Errorf("%s: the object has no UID or no resourceVersion; give one that was read", h.target.doing(what, key))
 	}
 	for try := 1; ; try++ {
 		finalizers, err := want(obj)
@@ -88,7 +88,7 @@ func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer 
 			return *new(T), err
 		}
 		if obj.GetUID() != uid {
-			return *new(T), replaced(h.gvk.GroupKind(), key, fmt.Errorf("the UID is %s, not %s", obj.GetUID(), uid))
+			return *new(T), replaced(h.target.gvk.GroupKind(), key, fmt.Errorf("the UID is %s, not %s", obj.GetUID(), uid))
 		}
 	}
 }

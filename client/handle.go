@@ -27,7 +27,7 @@ import (
 // An error comes from the API server (use apierrors.IsNotFound and similar), or describes a wrong
 // argument, with which nothing is sent. If the kind, or its subresource status, is not served, it
 // is a *[NotServedError].
-type Handle[T Object] struct{ target }
+type Handle[T Object] struct{ target target }
 
 // For returns a handle for T. If the scheme lacks the type, every call returns an error.
 func For[T Object](c *Client) *Handle[T] {
@@ -84,17 +84,17 @@ func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVers
 // Served asks the API server whether it serves the kind now. It returns nil, a *[NotServedError],
 // or the reason why that is unknown.
 func (h *Handle[T]) Served(ctx context.Context) error {
-	if h.err != nil {
-		return h.err
+	if h.target.err != nil {
+		return h.target.err
 	}
-	h.client.Forget(h.gvk)
-	_, err := h.client.Mapping(ctx, h.gvk)
+	h.target.client.Forget(h.target.gvk)
+	_, err := h.target.client.Mapping(ctx, h.target.gvk)
 	return err
 }
 
 // GetLive reads one object from the API server.
 func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, error) {
-	r, err := h.request(ctx, getting, key, &metav1.GetOptions{})
+	r, err := h.target.request(ctx, getting, key, &metav1.GetOptions{})
 	if err != nil {
 		return *new(T), err
 	}
@@ -157,7 +157,7 @@ func withKind(obj Object, gvk schema.GroupVersionKind) Object {
 // For server-side apply use Apply, for subresources [SubresourceOf]. [PatchFrom] computes the
 // patch.
 func (h *Handle[T]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (T, error) {
-	c, err := h.patchCall(key, pt, options)
+	c, err := h.target.patchCall(key, pt, options)
 	if err != nil {
 		return *new(T), err
 	}
@@ -178,16 +178,16 @@ func (h *Handle[T]) PatchStatus(ctx context.Context, key types.NamespacedName, p
 // Delete returns once the API server has accepted the request. The garbage collector deletes
 // dependents later, unless [Propagation] changes that. See also [Preconditions] and [GracePeriod].
 func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, options ...Option) error {
-	c, err := h.call(deleting, options)
+	c, err := h.target.call(deleting, options)
 	if err != nil {
 		return err
 	}
-	r, err := h.request(ctx, deleting, key, &metav1.GetOptions{})
+	r, err := h.target.request(ctx, deleting, key, &metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if err := r.Body(&c.delete).Do(ctx).Error(); err != nil {
-		return h.explain(ctx, deleting, key, err)
+		return h.target.explain(ctx, deleting, key, err)
 	}
 	return nil
 }
@@ -201,14 +201,14 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, option
 // each names its object. Prune stops when ctx ends.
 func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T, keep func(T) bool, options ...Option) (deleted []T, err error) {
 	switch {
-	case h.err != nil:
-		return nil, h.err
+	case h.target.err != nil:
+		return nil, h.target.err
 	case argument.IsNil(owner) || owner.GetUID() == "":
-		return nil, fmt.Errorf("prune %s: the owner is nil, or has no UID; give one that was read", h.gvk.Kind)
+		return nil, fmt.Errorf("prune %s: the owner is nil, or has no UID; give one that was read", h.target.gvk.Kind)
 	case keep == nil:
-		return nil, fmt.Errorf("prune %s: keep is nil; to delete all, give a func that returns false", h.gvk.Kind)
+		return nil, fmt.Errorf("prune %s: keep is nil; to delete all, give a func that returns false", h.target.gvk.Kind)
 	}
-	if _, err := h.call(deleting, options); err != nil {
+	if _, err := h.target.call(deleting, options); err != nil {
 		return nil, err
 	}
 	var failed []error
@@ -217,7 +217,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 			continue
 		}
 		if ctx.Err() != nil {
-			return deleted, errors.Join(append(failed, fmt.Errorf("prune %s: %w", h.gvk.Kind, context.Cause(ctx)))...)
+			return deleted, errors.Join(append(failed, fmt.Errorf("prune %s: %w", h.target.gvk.Kind, context.Cause(ctx)))...)
 		}
 		exactly := append([]Option{}, options...)
 		err := h.Delete(ctx, ObjectKey(obj), append(exactly, Preconditions(obj.GetUID(), ""))...)
@@ -225,7 +225,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 		case err == nil:
 			deleted = append(deleted, obj)
 		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-			failed = append(failed, fmt.Errorf("prune %s %s: %w", h.gvk.Kind, ObjectKey(obj), err))
+			failed = append(failed, fmt.Errorf("prune %s %s: %w", h.target.gvk.Kind, ObjectKey(obj), err))
 		}
 	}
 	return deleted, errors.Join(failed...)

@@ -51,7 +51,7 @@ func (o ListOptions) request() metav1.ListOptions {
 // and every object that exists throughout comes. A page's objects do not keep it in memory.
 func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		if err := h.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
+		if err := h.target.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
 			return h.eachItem(page, func(obj T) bool { return yield(obj, nil) })
 		}); err != nil && !errors.Is(err, errEnough) {
 			yield(*new(T), err)
@@ -65,10 +65,10 @@ func (h *Handle[T]) eachItem(page runtime.Object, do func(T) bool) error {
 	return meta.EachListItemWithAlloc(page, func(item runtime.Object) error {
 		obj, ok := item.(T)
 		if !ok {
-			return fmt.Errorf("list %s: an item is a %T, not a %T", h.gvk.Kind, item, obj)
+			return fmt.Errorf("list %s: an item is a %T, not a %T", h.target.gvk.Kind, item, obj)
 		}
-		if h.form == inMetadata {
-			item.GetObjectKind().SetGroupVersionKind(h.gvk)
+		if h.target.form == inMetadata {
+			item.GetObjectKind().SetGroupVersionKind(h.target.gvk)
 		}
 		if !do(obj) {
 			return errEnough

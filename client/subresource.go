@@ -20,8 +20,7 @@ import (
 // own: a Scale, an Eviction, a TokenRequest. Errors, ownership and concurrency are as for a
 // [Handle]. The API server refuses methods that the subresource does not have.
 type Subresource[S Object] struct {
-	target
-
+	target target
 	object schema.GroupVersionKind // of S; empty if unstructured
 }
 
@@ -29,18 +28,18 @@ type Subresource[S Object] struct {
 // it, or *unstructured.Unstructured. For the status, [Handle] has UpdateStatus and ApplyStatus.
 func SubresourceOf[S, T Object](h *Handle[T], name string) *Subresource[S] {
 	s := &Subresource[S]{target: h.target}
-	s.subresource, s.form = name, formOf[S]()
-	if s.err != nil {
+	s.target.subresource, s.target.form = name, formOf[S]()
+	if s.target.err != nil {
 		return s
 	}
 	var err error
 	if name == "" {
 		err = errors.New("the name is empty")
-	} else if s.form != inUnstructured {
-		s.object, err = kindOf[S](h.client, schema.GroupVersionKind{})
+	} else if s.target.form != inUnstructured {
+		s.object, err = kindOf[S](h.target.client, schema.GroupVersionKind{})
 	}
 	if err != nil {
-		s.err = fmt.Errorf("client.SubresourceOf[%s]: %w", reflect.TypeFor[S](), err)
+		s.target.err = fmt.Errorf("client.SubresourceOf[%s]: %w", reflect.TypeFor[S](), err)
 	}
 	return s
 }
@@ -50,7 +49,7 @@ func (s *Subresource[S]) Get(ctx context.Context, key types.NamespacedName) (S, 
 	if _, err := s.kind(ctx); err != nil {
 		return *new(S), err
 	}
-	r, err := s.request(ctx, getting, key, &metav1.GetOptions{})
+	r, err := s.target.request(ctx, getting, key, &metav1.GetOptions{})
 	if err != nil {
 		return *new(S), err
 	}
@@ -73,20 +72,20 @@ func (s *Subresource[S]) Update(ctx context.Context, obj S, options ...Option) (
 }
 
 func (s *Subresource[S]) write(ctx context.Context, v verb, key types.NamespacedName, obj S, options []Option) (S, error) {
-	c, err := s.call(v, options)
+	c, err := s.target.call(v, options)
 	if err != nil {
 		return *new(S), err
 	}
 	if argument.IsNil(obj) {
-		return *new(S), fmt.Errorf("%s: the object is nil", s.doing(v, key))
+		return *new(S), fmt.Errorf("%s: the object is nil", s.target.doing(v, key))
 	}
 	if is := ObjectKey(obj); is.Name != "" && is.Name != key.Name || is.Namespace != "" && is.Namespace != key.Namespace {
-		return *new(S), fmt.Errorf("%s: the object is called %s", s.doing(v, key), is)
+		return *new(S), fmt.Errorf("%s: the object is called %s", s.target.doing(v, key), is)
 	}
 	if _, err := s.kind(ctx); err != nil {
 		return *new(S), err
 	}
-	r, err := s.request(ctx, v, key, &c.write)
+	r, err := s.target.request(ctx, v, key, &c.write)
 	if err != nil {
 		return *new(S), err
 	}
@@ -98,7 +97,7 @@ func (s *Subresource[S]) write(ctx context.Context, v verb, key types.Namespaced
 
 // Patch changes the subresource of one object. For server-side apply use Apply.
 func (s *Subresource[S]) Patch(ctx context.Context, key types.NamespacedName, pt types.PatchType, data []byte, options ...Option) (S, error) {
-	c, err := s.patchCall(key, pt, options)
+	c, err := s.target.patchCall(key, pt, options)
 	if err != nil {
 		return *new(S), err
 	}
@@ -110,18 +109,18 @@ func (s *Subresource[S]) Patch(ctx context.Context, key types.NamespacedName, pt
 
 // Apply sets the fields of the configuration as Handle.Apply does.
 func (s *Subresource[S]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (S, error) {
-	c, err := s.call(applying, options)
+	c, err := s.target.call(applying, options)
 	if err != nil {
 		return *new(S), err
 	}
 	if c.compare {
-		return *new(S), fmt.Errorf("%s: client.UnlessAlready is for Handle.Apply and ApplyStatus", s.doing(applying, types.NamespacedName{}))
+		return *new(S), fmt.Errorf("%s: client.UnlessAlready is for Handle.Apply and ApplyStatus", s.target.doing(applying, types.NamespacedName{}))
 	}
 	kind, err := s.kind(ctx)
 	if err != nil {
 		return *new(S), err
 	}
-	key, body, err := s.configuration(desired, kind)
+	key, body, err := s.target.configuration(desired, kind)
 	if err != nil {
 		return *new(S), err
 	}
@@ -130,27 +129,27 @@ func (s *Subresource[S]) Apply(ctx context.Context, desired ApplyConfiguration, 
 
 // kind returns the kind of the subresource. It asks twice, because a CRD may have been updated.
 func (s *Subresource[S]) kind(ctx context.Context) (schema.GroupVersionKind, error) {
-	if s.err != nil {
-		return s.object, s.err
+	if s.target.err != nil {
+		return s.object, s.target.err
 	}
 	var r *metav1.APIResource
 	for try := 0; r == nil; try++ {
 		if try == 2 {
-			return s.object, &NotServedError{Kind: s.gvk, Subresource: s.subresource, Host: s.client.config.Host}
+			return s.object, &NotServedError{Kind: s.target.gvk, Subresource: s.target.subresource, Host: s.target.client.config.Host}
 		}
-		if _, err := s.client.Mapping(ctx, s.gvk); err != nil {
+		if _, err := s.target.client.Mapping(ctx, s.target.gvk); err != nil {
 			return s.object, err
 		}
-		if r = s.client.subresource(s.gvk, s.subresource); r == nil {
-			s.client.Forget(s.gvk)
+		if r = s.target.client.subresource(s.target.gvk, s.target.subresource); r == nil {
+			s.target.client.Forget(s.target.gvk)
 		}
 	}
 	served := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 	if r.Version == "" { // the same as the list's
-		served = s.gvk.GroupVersion().WithKind(r.Kind)
+		served = s.target.gvk.GroupVersion().WithKind(r.Kind)
 	}
 	if !s.object.Empty() && served.GroupKind() != s.object.GroupKind() {
-		return served, fmt.Errorf("the %s of %s is a %s, not a %s: use client.SubresourceOf with its type", s.subresource, s.gvk.Kind, said(served), said(s.object))
+		return served, fmt.Errorf("the %s of %s is a %s, not a %s: use client.SubresourceOf with its type", s.target.subresource, s.target.gvk.Kind, said(served), said(s.object))
 	}
 	return served, nil
 }

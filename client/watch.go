@@ -59,7 +59,7 @@ const betweenWatches = time.Second
 
 func (h *Handle[T]) watch(ctx context.Context, o ListOptions, do func(watch.EventType, T) bool) error {
 	version := "" // of the last event
-	if err := h.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
+	if err := h.target.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
 		list, err := meta.ListAccessor(page)
 		if err != nil {
 			return err
@@ -104,13 +104,13 @@ func (h *Handle[T]) stream(ctx context.Context, o ListOptions, version *string, 
 	request := o.request()
 	request.Limit, request.Watch, request.AllowWatchBookmarks, request.ResourceVersion = 0, true, true, *version
 	key := types.NamespacedName{Namespace: o.Namespace}
-	r, err := h.request(ctx, watching, key, &request)
+	r, err := h.target.request(ctx, watching, key, &request)
 	if err != nil {
 		return err
 	}
 	w, err := r.Watch(ctx)
 	if err != nil {
-		return h.explain(ctx, watching, key, err)
+		return h.target.explain(ctx, watching, key, err)
 	}
 	defer func() {
 		w.Stop()
@@ -119,7 +119,7 @@ func (h *Handle[T]) stream(ctx context.Context, o ListOptions, version *string, 
 	}()
 	for event := range w.ResultChan() {
 		if event.Type == watch.Error {
-			return fmt.Errorf("watch %s: %w", h.gvk.Kind, apierrors.FromObject(event.Object))
+			return fmt.Errorf("watch %s: %w", h.target.gvk.Kind, apierrors.FromObject(event.Object))
 		}
 		obj, err := h.watched(event.Object)
 		if err != nil {
@@ -140,12 +140,12 @@ func (h *Handle[T]) watched(from runtime.Object) (T, error) {
 	}
 	obj := newObject[T]()
 	u, ok := from.(*unstructured.Unstructured)
-	if !ok || h.form != inMetadata {
-		return obj, fmt.Errorf("watch %s: an event has a %T, not a %T", h.gvk.Kind, from, obj)
+	if !ok || h.target.form != inMetadata {
+		return obj, fmt.Errorf("watch %s: an event has a %T, not a %T", h.target.gvk.Kind, from, obj)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
-		return obj, fmt.Errorf("watch %s: %w", h.gvk.Kind, err)
+		return obj, fmt.Errorf("watch %s: %w", h.target.gvk.Kind, err)
 	}
-	obj.GetObjectKind().SetGroupVersionKind(h.gvk)
+	obj.GetObjectKind().SetGroupVersionKind(h.target.gvk)
 	return obj, nil
 }

@@ -25,6 +25,14 @@ const EventRecovered = "InformerRecovered"
 // Another client may have deleted it without an event.
 const EventRelisted = "Relisted"
 
+// consistency makes keys wait until the caches show earlier writes.
+type consistency[K comparable] struct {
+	gaps
+
+	queue   *workqueue.Queue[K]
+	records *records[K]
+}
+
 // putOff parks a key while the caches lack its last Reconcile's writes, or, after Stale, while
 // anything is stale. If it does not, p.doubts describes what the next Reconcile may not see.
 func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
@@ -73,7 +81,7 @@ func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left 
 }
 
 // giveUp ends a wait, if there was one.
-func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
+func (k *gaps) giveUp(p *past, expired bool, now time.Time) {
 	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
 	if p.expired = expired; expired {
@@ -97,7 +105,7 @@ func (k *consistency[K]) giveUp(p *past, expired bool, now time.Time) {
 }
 
 // revive makes a key wait again for writes given up while their informer failed.
-func (k *consistency[K]) revive(p *past) {
+func (k *gaps) revive(p *past) {
 	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w unseen) bool {
 		if !w.failing {
 			return false
@@ -114,7 +122,7 @@ func (k *consistency[K]) revive(p *past) {
 	})
 }
 
-func (k *consistency[K]) isOver(p *past) bool {
+func (k *gaps) isOver(p *past) bool {
 	if p.failure != nil || !p.since.IsZero() || p.answers != nil {
 		return false
 	}
@@ -136,7 +144,7 @@ func (k *consistency[K]) letGo() {
 
 // outstanding returns a write that is not visible yet, or nil, and why others cannot be waited for.
 // It asks the API server about lost answers last.
-func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
+func (k *gaps) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
 	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {
 		return missing, unknown
@@ -147,7 +155,7 @@ func (k *consistency[K]) outstanding(ctx context.Context, p *past) (missing gap,
 	return k.behind(p)
 }
 
-func (k *consistency[K]) reportAwaited(a hook.Awaited) {
+func (k *gaps) reportAwaited(a hook.Awaited) {
 	if k.hooks.Controller.Awaited != nil {
 		a.Controller = k.name
 		k.hooks.Controller.Awaited(a)

@@ -68,8 +68,8 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.own = ownEvents[K]{declared: &c.inputs.declared, records: &c.records}
 	err := c.newQueue()
 	c.consistency = consistency[K]{
-		name: name, hooks: &c.o.Hooks, logger: c.logger,
-		declared: &c.inputs.declared, stale: c.inputs.stale, queue: c.queue, records: &c.records,
+		gaps:  gaps{name: name, hooks: &c.o.Hooks, logger: c.logger, declared: &c.inputs.declared, stale: c.inputs.stale},
+		queue: c.queue, records: &c.records,
 	}
 	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: c.queue}

@@ -18,7 +18,6 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/ledger"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // gap is a state that an informer does not show yet.
@@ -44,22 +43,21 @@ type inherited struct {
 	waits  atomic.Pointer[string]
 }
 
-// consistency makes keys wait until the caches show earlier writes.
-type consistency[K comparable] struct {
+// gaps compares earlier writes with the caches. It has no keys, so it is not generic: each package
+// that creates a controller compiles generic code again.
+type gaps struct {
 	name     string
 	bound    time.Duration // Options.ReadYourWrites
 	hooks    *hook.Hooks
 	logger   func(context.Context) *slog.Logger
 	declared *cache.Declarations
 	stale    func() error // why an input may be stale
-	queue    *workqueue.Queue[K]
-	records  *records[K]
 
 	resolver  resolver
 	inherited inherited
 }
 
-func (k *consistency[K]) waitAtMost() time.Duration {
+func (k *gaps) waitAtMost() time.Duration {
 	if k.bound < 0 { // then only a key that returned Stale waits
 		return defaultReadYourWrites
 	}
@@ -70,7 +68,7 @@ func (k *consistency[K]) waitAtMost() time.Duration {
 // be waited for. It moves writes with a lost answer to unsure. It checks all writes each time,
 // oldest first: a deleted object is absent before its create and after its delete, and only the
 // visible create tells these apart.
-func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
+func (k *gaps) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
 		p.awaited = append(p.awaited, p.revived...)
@@ -91,7 +89,7 @@ func (k *consistency[K]) behind(p *past) (last gap, unknown error) {
 	return last, unknown
 }
 
-func (k *consistency[K]) gapOf(w *unseen) (missing gap, unknown error) {
+func (k *gaps) gapOf(w *unseen) (missing gap, unknown error) {
 	if w.Effect == ledger.Pending {
 		return textGap(w.String() + ": there is no answer yet"), nil
 	}
@@ -111,7 +109,7 @@ func (k *consistency[K]) gapOf(w *unseen) (missing gap, unknown error) {
 
 // stillMissing names the given-up writes that are still not visible, and forgets the others. A
 // write with a lost answer counts as missing for as long as a key would wait for it.
-func (k *consistency[K]) stillMissing(p *past) error {
+func (k *gaps) stillMissing(p *past) error {
 	var all []error
 	var missing []unseen
 	for i := range p.givenUp {
@@ -173,7 +171,7 @@ func written(w *ledger.Write) cache.Written {
 
 // staleGap returns what a key waits for after its Reconcile returned Stale: a failing informer, a
 // given-up write, or a source. It returns nil if all are current.
-func (k *consistency[K]) staleGap(p *past) gap {
+func (k *gaps) staleGap(p *past) gap {
 	if failing := k.declared.Failing(); failing != nil {
 		return failing
 	}
@@ -189,12 +187,12 @@ func (k *consistency[K]) staleGap(p *past) gap {
 }
 
 // missed reports whether an object that the key wrote may have changed without an event.
-func (k *consistency[K]) missed(p *past) bool {
+func (k *gaps) missed(p *past) bool {
 	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return k.declared.Missed(written(&w.Write)) })
 }
 
 // resolve asks the API server about lost answers. It returns a gap if it cannot ask yet.
-func (k *consistency[K]) resolve(ctx context.Context, p *past) gap {
+func (k *gaps) resolve(ctx context.Context, p *past) gap {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
 	p.awaited = slices.Clone(p.awaited) // a sweep may be reading it

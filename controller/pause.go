@@ -66,7 +66,7 @@ func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) >
 
 // observed is the queue of one source, which sees the events of objects that keys name.
 type observed[K comparable] struct {
-	*workqueue.Queue[K]
+	source.Queue[K] // the controller's
 
 	pauses     *pauses[K]
 	interrupts *interrupts[K]
@@ -111,7 +111,7 @@ func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 		return
 	}
 	if before, _ := annotation(e.Old, RequeueAnnotation); value != before {
-		o.RequeueNow(key, workqueue.Reason{
+		o.pauses.queue.RequeueNow(key, workqueue.Reason{
 			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
 			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
 		})

@@ -4,10 +4,10 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -135,7 +135,7 @@ func (c crew[K]) running() (runs []*running[K]) {
 			runs = append(runs, r)
 		}
 	}
-	slices.SortFunc(runs, func(a, b *running[K]) int { return cmp.Compare(a.since, b.since) })
+	sort.Slice(runs, func(i, j int) bool { return runs[i].since < runs[j].since }) // see sortByKey
 	return runs
 }
 

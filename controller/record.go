@@ -5,6 +5,7 @@ package controller
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +91,14 @@ func (s *spin) pause() time.Duration {
 type pauser struct {
 	by   any    // the observed queue, or nil for PauseKey
 	text string // for the Snapshot
+}
+
+func textsOf(pausers []pauser) (texts []string) {
+	for _, p := range pausers {
+		texts = append(texts, p.text)
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 type record[K comparable] struct {

@@ -4,12 +4,11 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -119,12 +118,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 
 func (s *Snapshot[K]) add(key K, r *record[K]) {
 	if len(r.pausedBy) > 0 {
-		p := PausedKey[K]{Key: key}
-		for _, b := range r.pausedBy {
-			p.By = append(p.By, b.text)
-		}
-		slices.Sort(p.By)
-		s.PausedKeys = append(s.PausedKeys, p)
+		s.PausedKeys = append(s.PausedKeys, PausedKey[K]{Key: key, By: textsOf(r.pausedBy)})
 	}
 	if r.level != nil {
 		s.LogLevels = append(s.LogLevels, LogLevel[K]{key, *r.level})
@@ -152,8 +146,10 @@ func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
 // MarshalJSON encodes the Snapshot. It fails if encoding/json cannot encode a K.
 func (c *Controller[K]) MarshalJSON() ([]byte, error) { return json.Marshal(c.Snapshot()) }
 
+// sortByKey uses sort.Slice, which is compiled once. slices.SortFunc would be compiled for each T, in
+// each package that creates a controller.
 func sortByKey[T, K any](list []T, key func(T) K) {
-	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(fmt.Sprint(key(a)), fmt.Sprint(key(b))) })
+	sort.Slice(list, func(i, j int) bool { return fmt.Sprint(key(list[i])) < fmt.Sprint(key(list[j])) })
 }
 
 // Progress describes whether a controller makes progress.

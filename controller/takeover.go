@@ -19,7 +19,7 @@ import (
 
 // awaitLeader waits for the writes of the previous term, if that was released. It returns false if
 // the controller stops meanwhile.
-func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
+func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
 	leading := term.Of(work)
 	if leading == nil || leading.Inherited() == nil || k.bound < 0 {
@@ -49,7 +49,7 @@ func (k *consistency[K]) awaitLeader(take, work context.Context) (goOn bool) {
 	return true
 }
 
-func (k *consistency[K]) inherit(writes []ledger.Write) {
+func (k *gaps) inherit(writes []ledger.Write) {
 	p := &past{}
 	for _, w := range writes {
 		p.awaited = append(p.awaited, unseen{Write: w})
@@ -57,7 +57,7 @@ func (k *consistency[K]) inherit(writes []ledger.Write) {
 	k.inherited.former.Store(p)
 }
 
-func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
+func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
 	former := k.inherited.former.Load()
 	if former == nil || len(former.awaited) == 0 || k.bound < 0 {
 		return true
@@ -77,7 +77,7 @@ func (k *consistency[K]) awaitFormer(take, work context.Context) (goOn bool) {
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
 // when the controller stops. In the first two cases result gets the given-up writes. doubts
 // describes what cannot be waited for. writes may be hashed, so await locates their objects.
-func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
+func (k *gaps) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
 	defer k.inherited.waits.Store(nil)
 	p := &past{awaited: awaited}
 	bound := time.After(k.bound)
@@ -114,7 +114,7 @@ func (k *consistency[K]) await(take, work context.Context, result *atomic.Pointe
 }
 
 // missingOf names a predecessor's given-up writes that are still not visible.
-func (k *consistency[K]) missingOf(before *atomic.Pointer[past]) error {
+func (k *gaps) missingOf(before *atomic.Pointer[past]) error {
 	p := before.Load()
 	if p == nil || len(p.givenUp) == 0 {
 		return nil
@@ -122,12 +122,11 @@ func (k *consistency[K]) missingOf(before *atomic.Pointer[past]) error {
 	return k.stillMissing(&past{givenUp: slices.Clone(p.givenUp)}) // a copy, for concurrent calls
 }
 
-func (k *consistency[K]) inheritedMissing() error {
+func (k *gaps) inheritedMissing() error {
 	return errors.Join(k.missingOf(&k.inherited.leader), k.missingOf(&k.inherited.former))
 }
 
 func (k *consistency[K]) unshown() []ledger.Write {
-	var writes []ledger.Write
 	var pasts []*past
 	for _, r := range k.records.all() {
 		if r.past != nil {
@@ -137,6 +136,10 @@ func (k *consistency[K]) unshown() []ledger.Write {
 	if former := k.inherited.former.Load(); former != nil {
 		pasts = append(pasts, former)
 	}
+	return k.unshownOf(pasts)
+}
+
+func (k *gaps) unshownOf(pasts []*past) (writes []ledger.Write) {
 	for _, p := range pasts {
 		all := p.awaited
 		if p.answers != nil {

@@ -27,6 +27,7 @@ type feed[K comparable] struct {
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
 	object     func(any) handler.Object // as a T, or nil if it has another type
+	example    handler.Object           // a nil T
 	choosers   []handler.Chooser        // of predicates and handler
 	retries    *retries
 	calls      calls // of the handler and the predicates
@@ -57,7 +58,8 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 		return nil
 	}
 	f := &feed[K]{
-		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, began: make(chan struct{}), asked: make(chan chan error),
+		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, example: *new(T),
+		began: make(chan struct{}), asked: make(chan chan error),
 	}
 	for _, predicate := range predicates {
 		if c, ok := predicate.(handler.Chooser); ok {
@@ -71,11 +73,11 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	return f
 }
 
-func (f *feed[K]) validate(example handler.Object) error {
+func (f *feed[K]) validate() error {
 	var wrong []error
 	check := func(part any) {
 		if c, ok := part.(handler.TypeChecker); ok {
-			if err := c.CheckType(example); err != nil {
+			if err := c.CheckType(f.example); err != nil {
 				wrong = append(wrong, fmt.Errorf("%s: %w", f.name, err))
 			}
 		}

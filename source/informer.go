@@ -36,44 +36,47 @@ type EventSource interface {
 // cache.Adopt describes which writes belong to an informer. Keys do not wait for other event
 // sources, which have no store.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
-	i := &informerSource[T, K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
+	i := &informerSource[K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
-		i.watched = cache.Adopt[T](nil, shared, cache.AdoptOptions{})
+		watched := cache.Adopt[T](nil, shared, cache.AdoptOptions{})
+		i.watched, i.unwatch, i.all = watched, watched.Release, listOf(watched)
 	}
 	i.state = i.State
 	return i
 }
 
-type informerSource[T handler.Object, K comparable] struct {
+type informerSource[K comparable] struct {
 	*feed[K]
 
 	informer EventSource
-	watched  *cache.Handle[T] // nil unless the informer is client-go's
+	watched  cache.Declared // a handle; nil unless the informer is client-go's
+	unwatch  func()         // releases it
+	all      list           // of its objects
 }
 
-func (i *informerSource[T, K]) Handle() cache.Declared { return i.watched }
+func (i *informerSource[K]) Handle() cache.Declared { return i.watched }
 
-func (i *informerSource[T, K]) release() {
+func (i *informerSource[K]) release() {
 	if i.watched != nil {
-		i.watched.Release()
+		i.unwatch()
 	}
 }
 
-func (i *informerSource[T, K]) Validate() error {
+func (i *informerSource[K]) Validate() error {
 	if argument.IsNil(i.informer) || i.handler == nil {
 		return errors.New("source.Informer: give an informer and a handler")
 	}
-	return i.validate(*new(T))
+	return i.validate()
 }
 
-func (i *informerSource[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
+func (i *informerSource[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 	if i.watched == nil {
 		return i.run(ctx, q, h, i.subscribe, nil)
 	}
-	return i.run(ctx, q, h, i.subscribe, func(ctx context.Context) { redeliver(ctx, i.feed, i.watched, 0) })
+	return i.run(ctx, q, h, i.subscribe, func(ctx context.Context) { i.redeliver(ctx, i.all, 0) })
 }
 
-func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler) (subscription, error) {
+func (i *informerSource[K]) subscribe(events toolscache.ResourceEventHandler) (subscription, error) {
 	g := &gate{handler: events}
 	r, err := i.informer.AddEventHandlerWithOptions(g, toolscache.HandlerOptions{})
 	if err != nil {
@@ -82,19 +85,19 @@ func (i *informerSource[T, K]) subscribe(events toolscache.ResourceEventHandler)
 	return &registration{i.informer, r, g, i.release}, nil
 }
 
-func (i *informerSource[T, K]) Stale() error {
+func (i *informerSource[K]) Stale() error {
 	if i.stopped() {
 		return errors.New("the informer has stopped")
 	}
 	return i.feed.Stale()
 }
 
-func (i *informerSource[T, K]) stopped() bool {
+func (i *informerSource[K]) stopped() bool {
 	s, ok := i.informer.(interface{ IsStopped() bool })
 	return ok && s.IsStopped()
 }
 
-func (i *informerSource[T, K]) State() State {
+func (i *informerSource[K]) State() State {
 	s := State{Source: i.name, Phase: i.phase()}
 	switch {
 	case i.stopped():

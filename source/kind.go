@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -25,38 +26,55 @@ func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Hand
 	if objects != nil {
 		name = objects.String()
 	}
-	k := &kind[T, K]{objects: objects, feed: newFeed[T]("Kind("+name+")", h, predicates)}
+	k := &kind[K]{feed: newFeed[T]("Kind("+name+")", h, predicates)}
 	k.state = k.State
+	if objects != nil {
+		k.objects, k.declared, k.all = objects, objects, listOf(objects)
+		k.subscribe = func(events toolscache.ResourceEventHandler) (subscription, error) {
+			s, err := objects.Subscribe(events)
+			if err != nil {
+				return nil, err // not a subscription that is a nil pointer
+			}
+			return s, nil
+		}
+	}
 	return k
 }
 
-type kind[T cache.Object, K comparable] struct {
+// kind has no parameter for the type of its objects, so that a package compiles it once and not
+// for each type that it watches.
+type kind[K comparable] struct {
 	*feed[K]
 
-	objects *cache.Handle[T]
+	// The handle, or nil.
+	objects   objects
+	declared  cache.Declared
+	subscribe func(toolscache.ResourceEventHandler) (subscription, error)
+	all       list
 }
 
-func (k *kind[T, K]) Validate() error {
+// objects is a cache.Handle of any type.
+type objects interface {
+	Settled(ctx context.Context) error
+	Stale() error
+	State() hook.InformerState
+	Resync() time.Duration
+}
+
+func (k *kind[K]) Validate() error {
 	if k.objects == nil || k.handler == nil {
 		return errors.New("source.Kind: give a handle and a handler")
 	}
-	return k.validate(*new(T))
+	return k.validate()
 }
 
-func (k *kind[T, K]) Handle() cache.Declared { return k.objects }
+func (k *kind[K]) Handle() cache.Declared { return k.declared }
 
-func (k *kind[T, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	subscribe := func(events toolscache.ResourceEventHandler) (subscription, error) {
-		s, err := k.objects.Subscribe(events)
-		if err != nil {
-			return nil, err // not a subscription that is a nil pointer
-		}
-		return s, nil
-	}
-	return k.run(ctx, q, h, subscribe, func(ctx context.Context) { redeliver(ctx, k.feed, k.objects, k.objects.Resync()) })
+func (k *kind[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
+	return k.run(ctx, q, h, k.subscribe, func(ctx context.Context) { k.redeliver(ctx, k.all, k.objects.Resync()) })
 }
 
-func (k *kind[T, K]) Settled(ctx context.Context) error {
+func (k *kind[K]) Settled(ctx context.Context) error {
 	if err := k.objects.Settled(ctx); err != nil {
 		return err
 	}
@@ -66,14 +84,14 @@ func (k *kind[T, K]) Settled(ctx context.Context) error {
 	return k.WaitForSync(ctx) // the handler is about to see the store's objects
 }
 
-func (k *kind[T, K]) Stale() error {
+func (k *kind[K]) Stale() error {
 	if err := k.objects.Stale(); err != nil {
 		return err
 	}
 	return k.feed.Stale()
 }
 
-func (k *kind[T, K]) State() State {
+func (k *kind[K]) State() State {
 	informers := k.objects.State()
 	s := State{Source: k.name, Phase: informers.Phase, Err: informers.Err}
 	if s.Phase == hook.Synced && !run.Closed(k.synced) {

@@ -25,9 +25,9 @@ type Replaying interface {
 	Replay(ctx context.Context) error
 }
 
-func (k *kind[T, K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled) }
+func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled) }
 
-func (i *informerSource[T, K]) Replay(ctx context.Context) error {
+func (i *informerSource[K]) Replay(ctx context.Context) error {
 	if i.watched == nil {
 		return fmt.Errorf("%s cannot list its objects; use a client-go SharedIndexInformer or source.Kind", i)
 	}
@@ -61,7 +61,7 @@ func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) erro
 
 // redeliver delivers every object again for each Replay and, unless every is 0, at that interval
 // with a jitter of 10 %.
-func redeliver[T cache.Object, K comparable](ctx context.Context, f *feed[K], objects *cache.Handle[T], every time.Duration) {
+func (f *feed[K]) redeliver(ctx context.Context, all list, every time.Duration) {
 	var due <-chan time.Time
 	next := func() {
 		if every > 0 {
@@ -72,33 +72,38 @@ func redeliver[T cache.Object, K comparable](ctx context.Context, f *feed[K], ob
 	for {
 		select {
 		case <-due:
-			if err := deliverAll(ctx, f, objects, false); err != nil {
+			if err := all(ctx, f.retries, false); err != nil {
 				f.report("", fmt.Errorf("resync: %w", err)) // the next one may succeed
 			}
 			next()
 		case done := <-f.asked:
-			done <- deliverAll(ctx, f, objects, true)
+			done <- all(ctx, f.retries, true)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func deliverAll[T cache.Object, K comparable](ctx context.Context, f *feed[K], objects *cache.Handle[T], replay bool) error {
-	over, cancel := context.WithCancel(ctx)
-	cancel() // so that Get does not wait
-	for obj, err := range objects.Shared().All(ctx, cache.ListOptions{}) {
-		if err != nil || ctx.Err() != nil {
-			return err
-		}
-		e := unseen{Event: handler.Event{Op: handler.Update, Old: obj, New: obj}, replay: replay}
-		f.retries.deliver(ctx, e, func() handler.Object {
-			now, err := objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
-			if err != nil {
-				return nil // it is gone
+// list delivers all objects of a handle to r.
+type list func(ctx context.Context, r *retries, replay bool) error
+
+func listOf[T cache.Object](objects *cache.Handle[T]) list {
+	return func(ctx context.Context, r *retries, replay bool) error {
+		over, cancel := context.WithCancel(ctx)
+		cancel() // so that Get does not wait
+		for obj, err := range objects.Shared().All(ctx, cache.ListOptions{}) {
+			if err != nil || ctx.Err() != nil {
+				return err
 			}
-			return now
-		})
+			e := unseen{Event: handler.Event{Op: handler.Update, Old: obj, New: obj}, replay: replay}
+			r.deliver(ctx, e, func() handler.Object {
+				now, err := objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
+				if err != nil {
+					return nil // it is gone
+				}
+				return now
+			})
+		}
+		return nil
 	}
-	return nil
 }

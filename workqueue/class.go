@@ -5,6 +5,7 @@ package workqueue
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,6 +68,15 @@ type ClassWeight struct {
 // ThreeClasses returns weights for the named classes: interactive 16, normal 4, background 1.
 func ThreeClasses() []ClassWeight {
 	return []ClassWeight{{Interactive, 16}, {Normal, 4}, {Background, 1}}
+}
+
+// orderOf returns the classes from the lowest to the highest, and the split of their lanes (see
+// lanesOf). No classes are one class.
+func orderOf(classes []ClassWeight) (sorted []ClassWeight, split uint8) {
+	if len(classes) == 0 {
+		return []ClassWeight{{Normal, 1}}, 0
+	}
+	return slices.SortedFunc(slices.Values(classes), func(a, b ClassWeight) int { return int(a.Class) - int(b.Class) }), 1
 }
 
 const returnShare = 0.25

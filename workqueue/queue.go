@@ -128,11 +128,8 @@ func (q *Queue[K]) setUp(o Options[K]) {
 		o.Backoff = Exponential{}
 	}
 	o.MaxWait, o.Reasons = cmp.Or(o.MaxWait, o.MinInterval), cmp.Or(o.Reasons, defaultReasons)
-	o.Classes = slices.SortedFunc(slices.Values(o.Classes), func(a, b ClassWeight) int { return int(a.Class) - int(b.Class) })
-	split := uint8(1)
-	if len(o.Classes) == 0 {
-		o.Classes, split = []ClassWeight{{Normal, 1}}, 0
-	}
+	var split uint8
+	o.Classes, split = orderOf(o.Classes)
 	q.o, q.lanes = o, newLanes(o.Classes, split)
 	c := &q.core
 	c.plain = split == 0 && o.Tenant == nil

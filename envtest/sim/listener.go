@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -23,7 +22,7 @@ import (
 // path of a kubeconfig file for it. Port and file are gone when the test ends.
 //
 // Listen ends the test if it cannot listen, and in a synctest bubble, where sockets do not work.
-func (s *Server) Listen(t testing.TB) (kubeconfig string) {
+func (s *Server) Listen(t TB) (kubeconfig string) {
 	t.Helper()
 	if inBubble() {
 		t.Fatal("sim: Listen opens a socket, and sockets do not work in a synctest bubble; use the configuration of New, or call it outside of the bubble")

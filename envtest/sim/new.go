@@ -4,11 +4,19 @@
 package sim
 
 import (
-	"testing"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
+
+// TB is what the sim needs of a testing.TB, such as a *testing.T. Programs that use a [Server]
+// without a test do not compile package testing.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	TempDir() string
+}
 
 // New starts a server for one test and returns a configuration that reaches it. Every client takes
 // it: typed, dynamic, metadata and discovery clients, and controller-runtime's clients.
@@ -23,7 +31,7 @@ import (
 //
 // The server ends with the test: open watches end, and later requests fail. In a synctest bubble,
 // pass the bubble's t. New ends the test at invalid input. Of returns the server itself.
-func New(t testing.TB, scheme *runtime.Scheme, objects ...runtime.Object) *rest.Config {
+func New(t TB, scheme *runtime.Scheme, objects ...runtime.Object) *rest.Config {
 	t.Helper()
 	s := NewServer()
 	t.Cleanup(s.Close)

@@ -165,6 +165,20 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// The operator writes the status, so it could only retry.
+func TestCRDWithoutStatus(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "crd.yaml")
+	without := bytes.Replace(builtinCRD, []byte("    subresources:\n      status: {}\n"), nil, 1)
+	if err := os.WriteFile(file, without, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := execute(t.Context(), "-once", "-crd", file)
+	if code != exitFailure {
+		t.Errorf("exit status %d", code)
+	}
+	wantSentence(t, stderr, file, "does not serve the status of Website", "enable the status subresource", "kubectl apply -k config/crd")
+}
+
 // Your cluster continues to run. Everything that the program created there is gone, except the CRD.
 func TestYourCluster(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{Controllers: true})

@@ -91,11 +91,20 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	return mgr, nil
 }
 
-// Installed returns nil if the API server serves Websites, else an error with the remedy.
+// Installed returns nil if the API server serves Websites and their status, else an error with the
+// remedy.
 func Installed(ctx context.Context, c *client.Client) error {
-	err := client.For[*v1alpha1.Website](c).Served(ctx)
+	sites := client.For[*v1alpha1.Website](c)
+	err := sites.Served(ctx)
+	if err != nil && !errors.As(err, new(*client.NotServedError)) {
+		return err
+	}
+	if err == nil {
+		// The Website need not exist, nor be readable: the client looks for the subresource first.
+		_, err = client.SubresourceOf[*v1alpha1.Website](sites, "status").Get(ctx, types.NamespacedName{Namespace: "default", Name: "any"})
+	}
 	if notServed := (*client.NotServedError)(nil); errors.As(err, &notServed) {
 		return fmt.Errorf("%w: kubectl apply -k config/crd", err)
 	}
-	return err
+	return nil
 }

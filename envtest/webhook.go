@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -66,8 +68,9 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, w Webhooks) (remove func(
 // for a Lease that it tries to create in a dry run, in namespace default.
 //
 // remove deletes what InstallWebhooks created, including the objects of CustomResourceDefinitions,
-// and returns when the API server does not use it any more. Call it at the end of the test, unless
-// the control plane ends, too. With an error it is nil, and nothing stays.
+// and returns when the API server does not use it any more. A CustomResourceDefinition that existed
+// before stays, with the new conversion. Call it at the end of the test, unless the control plane
+// ends, too. With an error it is nil, and nothing stays.
 func InstallWebhooks(ctx context.Context, cfg *rest.Config, w Webhooks) (remove func(context.Context) error, err error) {
 	clients, err := newClients(cfg)
 	if err != nil {
@@ -195,9 +198,12 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 			continue
 		}
 		definitions = append(definitions, m)
-		_, err := i.cluster.dynamic.Resource(crds).Get(ctx, m.object.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		err := i.convert(ctx, m.object)
+		switch {
+		case apierrors.IsNotFound(err):
 			i.created = append(i.created, created{crds, m.object.GetName()})
+		case err != nil:
+			return i.cluster.checkAlive(fmt.Errorf("envtest: %s: cannot change the conversion of %s: %w", m.where, m.object.GetName(), err))
 		}
 	}
 	if err := i.cluster.installCRDs(ctx, definitions); err != nil {
@@ -214,6 +220,22 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 		}
 	}
 	return i.settle(ctx)
+}
+
+// convert replaces the conversion of a CustomResourceDefinition that exists. An apply alone would
+// keep the service that another client has set, beside the url.
+func (i *installation) convert(ctx context.Context, crd *unstructured.Unstructured) error {
+	conversion, found, _ := unstructured.NestedMap(crd.Object, "spec", "conversion")
+	if !found {
+		_, err := i.cluster.dynamic.Resource(crds).Get(ctx, crd.GetName(), metav1.GetOptions{})
+		return err
+	}
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec/conversion", "value": conversion}})
+	if err != nil {
+		return err
+	}
+	_, err = i.cluster.dynamic.Resource(crds).Patch(ctx, crd.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
 }
 
 func (i *installation) remove(ctx context.Context) error {

@@ -124,6 +124,62 @@ func testRemoved(ctx context.Context, t *testing.T, client dynamic.Interface) {
 	}
 }
 
+// testConversionReplaced installs webhooks when another client has applied the
+// CustomResourceDefinition, with a service. Removing them keeps it.
+func testConversionReplaced(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhooks) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := readManifests(w.Paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range manifests {
+		if m.object.GetKind() == "CustomResourceDefinition" {
+			if _, err := client.Resource(crds).Apply(ctx, m.object.GetName(), m.object, metav1.ApplyOptions{FieldManager: "kubectl"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove, err := InstallWebhooks(ctx, cfg, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remove(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stays, err := client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, _, _ := unstructured.NestedMap(stays.Object, "spec", "conversion", "webhook", "clientConfig")
+	if to["service"] != nil || to["url"] != "https://"+w.Address+"/convert" {
+		t.Errorf("the conversion calls %v", to)
+	}
+	if err := client.Resource(crds).Delete(ctx, stays.GetName(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInstallWebhooks_ReplacesAConversion(t *testing.T) {
+	c, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	testConversionReplaced(t.Context(), t, c.Config(), serveWebhooks(t))
+}
+
+func TestInstallWebhooks_ReplacesAConversion_InTheSim(t *testing.T) {
+	testConversionReplaced(t.Context(), t, sim.New(t, scheme.Scheme), serveWebhooks(t))
+}
+
 // E6 on the real API server.
 func TestE6_WebhooksAreUsedAtOnce(t *testing.T) {
 	c := sharedCluster(t)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/kubelet"
 )
 
@@ -23,12 +23,14 @@ The operator runs. In another terminal:
 
   export KUBECONFIG=%s
   kubectl apply -f - <<'END'
-  apiVersion: web.example.com/v1alpha1
+  apiVersion: web.example.com/v1
   kind: Website
   metadata: {name: hello, namespace: default}
-  spec: {replicas: 2, content: "<h1>Hello</h1>"}
+  spec: {replicas: 2, page: {content: "<h1>Hello</h1>"}}
   END
   kubectl get websites,configmaps,deployments,services
+  kubectl get websites.v1alpha1.web.example.com hello -o yaml     # spec.content, as before v1
+  kubectl patch website hello --type=merge -p '{"spec":{"page":{"content":"<script>"}}}'     # refused
   kubectl delete deployment hello     # it comes back
 %s  kubectl delete website hello        # and everything it owns
 
@@ -70,7 +72,7 @@ func (d *demo) tellStory(ctx context.Context, c *client.Client) error {
 		if err != nil && d.kubeconfig != "" {
 			d.leaveNothing(ctx, s)
 		}
-		return err
+		return d.hooks.remedy(err)
 	}, view.Run)
 }
 
@@ -80,9 +82,9 @@ func (d *demo) tellStory(ctx context.Context, c *client.Client) error {
 func (d *demo) leaveNothing(ctx context.Context, s *story) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	err := client.For[*v1alpha1.Website](s.client).Delete(ctx, s.site)
+	err := client.For[*v1.Website](s.client).Delete(ctx, s.site)
 	if err == nil {
-		err = await(ctx, s.websites, s.site, gone[*v1alpha1.Website])
+		err = await(ctx, s.websites, s.site, gone[*v1.Website])
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		d.table.row("left behind", "the Website %s: %v", s.site, err)

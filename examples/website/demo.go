@@ -16,7 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
@@ -31,9 +31,10 @@ type demo struct {
 	log     *slog.Logger
 	table   *table
 	health  *manager.HealthOptions // nil: none
-	dir     string                 // for temporary files
-	sim     *simulation            // nil: a cluster
-	cluster *envtest.Cluster       // ours, yours or the sim
+	hooks   *webhooks
+	dir     string           // for temporary files
+	sim     *simulation      // nil: a cluster
+	cluster *envtest.Cluster // ours, yours or the sim
 }
 
 // run does what the flags request, and returns when everything that it started has stopped. If the
@@ -47,6 +48,10 @@ func (d *demo) run(ctx context.Context) (err error) {
 		defer l.Close()
 		d.health = &manager.HealthOptions{Listener: l}
 	}
+	if d.hooks, err = listenForWebhooks(d.webhooks); err != nil {
+		return err
+	}
+	defer d.hooks.listener.Close()
 	if d.dir, err = os.MkdirTemp("", "website-"); err != nil {
 		return fmt.Errorf("cannot create a temporary directory: %w", err)
 	}
@@ -108,7 +113,7 @@ func (d *demo) start(ctx context.Context) error {
 // stop stops what start has started.
 func (d *demo) stop() error { return errors.Join(d.cluster.Stop(), d.sim.stop()) }
 
-// operate runs the operator and, beside it, what the flags request.
+// operate installs what the operator needs, and runs it.
 func (d *demo) operate(ctx context.Context) error {
 	scheme, err := operator.Scheme()
 	if err != nil {
@@ -122,8 +127,18 @@ func (d *demo) operate(ctx context.Context) error {
 	if err := d.installCRD(ctx, c); err != nil {
 		return err
 	}
-	d.table.row("CRD", "websites.%s is served", v1alpha1.SchemeGroupVersion.Group)
-	mgr, err := operator.New(d.cluster.Config(), operator.Options{Health: d.health, Logger: d.log})
+	d.table.row("CRD", "websites.%s is served", v1.SchemeGroupVersion.Group)
+	remove, err := d.hooks.install(ctx, d.cluster, c)
+	if err != nil {
+		return err
+	}
+	d.table.row("webhooks", "https://%s sets defaults, validates and converts", d.hooks.listener.Addr())
+	return errors.Join(d.runOperator(ctx, c), d.leaveNoWebhooks(ctx, remove))
+}
+
+// runOperator runs the operator and, beside it, what the flags request.
+func (d *demo) runOperator(ctx context.Context, c *client.Client) error {
+	mgr, err := operator.New(d.cluster.Config(), operator.Options{Webhooks: d.hooks.Webhooks, Health: d.health, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -143,6 +158,20 @@ func (d *demo) operate(ctx context.Context) error {
 		}
 		return d.keepRunning(ctx)
 	}, mgr.Run, standIn)
+}
+
+// leaveNoWebhooks removes the webhooks from your cluster: without the operator, they would refuse
+// all Websites.
+func (d *demo) leaveNoWebhooks(ctx context.Context, remove func(context.Context) error) error {
+	if d.kubeconfig == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patienceToRemove)
+	defer cancel()
+	if err := remove(ctx); err != nil {
+		return fmt.Errorf("the webhooks are left behind: %w", err)
+	}
+	return nil
 }
 
 // installCRD installs the CRD that the flags request. It never removes the CRD from your cluster,

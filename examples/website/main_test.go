@@ -15,7 +15,10 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -56,9 +59,11 @@ func masked(stdout string) string {
 const told = `    time  step           what happened
 TIME  API server     URL answers
 TIME  CRD            websites.web.example.com is served
+TIME  webhooks       URL sets defaults, validates and converts
 TIME  no kubelet     no node, so no server really runs: a stand-in reports each as ready
 TIME  operator       website-operator is ready
 TIME  create         Website NAMESPACE/hello with 2 servers and the page <h1>Hello</h1>
+TIME  defaulter      a webhook has set its host, hello.NAMESPACE.svc
 TIME  ConfigMap      hello-content has the page
 TIME  Service        hello leads to the servers
 TIME  index          website-index lists the site
@@ -70,6 +75,8 @@ TIME  Service        hello leads to the servers
 TIME  index          website-index lists the site
 TIME  Deployment     hello has 3 servers, all ready
 TIME  status         Ready is True: 3 of 3 servers are ready
+TIME  validator      a webhook refuses the page <script>alert(1)</script>: spec.page.content: Forbidden: a page must not have scripts
+TIME  conversion     a webhook moves the page to spec.content for clients of v1alpha1
 TIME  delete         the Website is asked to go; its finalizer holds it
 TIME  finalizer      website-index no longer lists the site
 TIME  gone           the Website
@@ -151,6 +158,7 @@ func TestBadInput(t *testing.T) {
 		"two places":             {[]string{"-cluster", "-kubeconfig", "testdata/dead.kubeconfig"}, exitUsage, []string{"-cluster", "-kubeconfig", "omit one"}},
 		"port taken":             {[]string{"-http", taken.Addr().String()}, exitFailure, []string{taken.Addr().String(), "is taken", "-http"}},
 		"address of no use":      {[]string{"-http", "nowhere"}, exitFailure, []string{"nowhere", "-http"}},
+		"port for webhooks":      {[]string{"-webhooks", taken.Addr().String()}, exitFailure, []string{taken.Addr().String(), "is taken", "-webhooks"}},
 		"no such kubeconfig":     {[]string{"-kubeconfig", "no/such/file"}, exitFailure, []string{"no/such/file", "-kubeconfig"}},
 		"kubeconfig is not YAML": {[]string{"-kubeconfig", write("bad", "{")}, exitFailure, []string{filepath.Join(dir, "bad")}},
 		"nobody there":           {[]string{"-kubeconfig", "testdata/dead.kubeconfig"}, exitFailure, []string{"https://127.0.0.1:1", "refused"}},
@@ -240,6 +248,7 @@ func TestYourCluster(t *testing.T) {
 		}
 		wantSentence(t, errs.String(), "interrupted by the test")
 		wantNamespacesGone(t, cluster)
+		wantNoWebhooks(t, cluster)
 	})
 	t.Run("until Ctrl-C", func(t *testing.T) {
 		ctx, interrupt := context.WithCancelCause(t.Context())
@@ -277,6 +286,32 @@ func wantNamespacesGone(t *testing.T, cluster *envtest.Cluster) {
 	}, view.Run)
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// wantNoWebhooks checks that the API server calls no webhook, and that the conversion is the one of
+// the installed CRD.
+func wantNoWebhooks(t *testing.T, cluster *envtest.Cluster) {
+	t.Helper()
+	c, err := client.New(cluster.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for w, err := range client.For[*admissionregistrationv1.MutatingWebhookConfiguration](c).ListLive(t.Context(), client.ListOptions{}) {
+		t.Errorf("%s is left: %v", w.GetName(), err)
+	}
+	for w, err := range client.For[*admissionregistrationv1.ValidatingWebhookConfiguration](c).ListLive(t.Context(), client.ListOptions{}) {
+		t.Errorf("%s is left: %v", w.GetName(), err)
+	}
+	crd, err := client.ForKind[*unstructured.Unstructured](c, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}).
+		GetLive(t.Context(), types.NamespacedName{Name: "websites.web.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, _, err := unstructured.NestedMap(crd.Object, "spec", "conversion", "webhook", "clientConfig")
+	if err != nil || to["service"] == nil || to["url"] != nil {
+		t.Errorf("the conversion calls %v, %v", to, err)
 	}
 }
 

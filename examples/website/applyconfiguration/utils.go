@@ -6,8 +6,8 @@
 package applyconfiguration
 
 import (
-	v1alpha1 "github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
-	apiv1alpha1 "github.com/setpoint-dev/setpoint/examples/website/applyconfiguration/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
+	apiv1 "github.com/setpoint-dev/setpoint/examples/website/applyconfiguration/api/v1"
 	internal "github.com/setpoint-dev/setpoint/examples/website/applyconfiguration/internal"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,13 +18,15 @@ import (
 // apply configuration type exists for the given GroupVersionKind.
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
-	// Group=web.example.com, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithKind("Website"):
-		return &apiv1alpha1.WebsiteApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("WebsiteSpec"):
-		return &apiv1alpha1.WebsiteSpecApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("WebsiteStatus"):
-		return &apiv1alpha1.WebsiteStatusApplyConfiguration{}
+	// Group=web.example.com, Version=v1
+	case v1.SchemeGroupVersion.WithKind("Page"):
+		return &apiv1.PageApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("Website"):
+		return &apiv1.WebsiteApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("WebsiteSpec"):
+		return &apiv1.WebsiteSpecApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("WebsiteStatus"):
+		return &apiv1.WebsiteStatusApplyConfiguration{}
 
 	}
 	return nil

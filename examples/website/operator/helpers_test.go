@@ -21,13 +21,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 )
 
-// manifests returns the files that the kustomization in dir lists, including nested ones and
-// excluding CRDs. `kubectl apply -k` would apply these files, since the kustomizations only list.
-func manifests(dir string) (crds, others []string) {
+// manifests returns the files that the kustomization in dir lists, including nested ones: CRDs,
+// webhook configurations and others. `kubectl apply -k` would apply these files, since the kustomizations only list.
+func manifests(dir string) (crds, hooks, others []string) {
 	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
 	Expect(err).NotTo(HaveOccurred())
@@ -40,37 +40,39 @@ func manifests(dir string) (crds, others []string) {
 		path := filepath.Join(dir, r)
 		switch {
 		case !strings.HasSuffix(r, ".yaml"):
-			c, o := manifests(path)
-			crds, others = append(crds, c...), append(others, o...)
+			c, h, o := manifests(path)
+			crds, hooks, others = append(crds, c...), append(hooks, h...), append(others, o...)
 		case filepath.Base(dir) == "crd":
 			crds = append(crds, path)
+		case r == "manifests.yaml":
+			hooks = append(hooks, path)
 		default:
 			others = append(others, path)
 		}
 	}
-	return crds, others
+	return crds, hooks, others
 }
 
 // siteIn returns a Website named hello that is not created yet.
-func siteIn(namespace string, replicas int32, content string) *v1alpha1.Website {
-	return &v1alpha1.Website{
+func siteIn(namespace string, replicas int32, content string) *v1.Website {
+	return &v1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hello"},
-		Spec:       v1alpha1.WebsiteSpec{Replicas: &replicas, Content: content},
+		Spec:       v1.WebsiteSpec{Replicas: &replicas, Page: v1.Page{Content: content}},
 	}
 }
 
-func create(ctx context.Context, site *v1alpha1.Website) *v1alpha1.Website {
+func create(ctx context.Context, site *v1.Website) *v1.Website {
 	GinkgoHelper()
-	site, err := client.For[*v1alpha1.Website](admin).Create(ctx, site)
+	site, err := client.For[*v1.Website](admin).Create(ctx, site)
 	Expect(err).NotTo(HaveOccurred())
 	return site
 }
 
-func change(ctx context.Context, site *v1alpha1.Website, replicas int32, content string) {
+func change(ctx context.Context, site *v1.Website, replicas int32, content string) {
 	GinkgoHelper()
-	patch, err := json.Marshal(map[string]any{"spec": v1alpha1.WebsiteSpec{Replicas: &replicas, Content: content}})
+	patch, err := json.Marshal(map[string]any{"spec": v1.WebsiteSpec{Replicas: &replicas, Page: v1.Page{Content: content}}})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = client.For[*v1alpha1.Website](admin).Patch(ctx, key(site), types.MergePatchType, patch)
+	_, err = client.For[*v1.Website](admin).Patch(ctx, key(site), types.MergePatchType, patch)
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -83,11 +85,11 @@ func key(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-func content(site *v1alpha1.Website) types.NamespacedName {
+func content(site *v1.Website) types.NamespacedName {
 	return types.NamespacedName{Namespace: site.Namespace, Name: site.Name + "-content"}
 }
 
-func index(site *v1alpha1.Website) types.NamespacedName {
+func index(site *v1.Website) types.NamespacedName {
 	return types.NamespacedName{Namespace: site.Namespace, Name: operator.IndexName}
 }
 
@@ -107,7 +109,7 @@ func gone[T client.Object](ctx context.Context, key types.NamespacedName) func()
 
 // expectWorld waits until the cluster matches the spec: each owned object, the index, and last the
 // status.
-func expectWorld(ctx context.Context, site *v1alpha1.Website, replicas int32, page string) {
+func expectWorld(ctx context.Context, site *v1.Website, replicas int32, page string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		cm := get[*corev1.ConfigMap](g, ctx, content(site))
@@ -123,19 +125,19 @@ func expectWorld(ctx context.Context, site *v1alpha1.Website, replicas int32, pa
 		g.Expect(get[*corev1.ConfigMap](g, ctx, index(site)).Data).
 			To(HaveKeyWithValue(site.Name, "http://"+site.Name+"."+site.Namespace+".svc"))
 
-		now := get[*v1alpha1.Website](g, ctx, key(site))
+		now := get[*v1.Website](g, ctx, key(site))
 		g.Expect(now.Status.ObservedGeneration).To(Equal(now.Generation))
 		g.Expect(now.Status.ReadyReplicas).To(Equal(replicas))
-		g.Expect(meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionReady)).To(BeTrue())
-		g.Expect(now.Finalizers).To(ConsistOf(v1alpha1.Finalizer))
+		g.Expect(meta.IsStatusConditionTrue(now.Status.Conditions, v1.ConditionReady)).To(BeTrue())
+		g.Expect(now.Finalizers).To(ConsistOf(v1.Finalizer))
 	}).Should(Succeed())
 }
 
 // expectNothing waits until nothing is left of the site: it is gone, delisted, and its objects are
 // collected.
-func expectNothing(ctx context.Context, site *v1alpha1.Website) {
+func expectNothing(ctx context.Context, site *v1.Website) {
 	GinkgoHelper()
-	Eventually(ctx, gone[*v1alpha1.Website](ctx, key(site))).Should(BeTrue(), "the Website is still there")
+	Eventually(ctx, gone[*v1.Website](ctx, key(site))).Should(BeTrue(), "the Website is still there")
 	Expect(get[*corev1.ConfigMap](NewWithT(GinkgoT()), ctx, index(site)).Data).NotTo(HaveKey(site.Name))
 	Eventually(ctx, gone[*corev1.ConfigMap](ctx, content(site))).Should(BeTrue(), "the ConfigMap is still there")
 	Eventually(ctx, gone[*corev1.Service](ctx, key(site))).Should(BeTrue(), "the Service is still there")

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/handler"
 )
 
@@ -23,12 +24,12 @@ import (
 // up. The finalizer does.
 const IndexName = "website-index"
 
-func address(site *v1alpha1.Website) string {
-	return fmt.Sprintf("http://%s.%s.svc", site.Name, site.Namespace)
+func address(site *v1.Website) string {
+	return "http://" + cmp.Or(site.Spec.Host, defaultHost(site)) // a site from before v1 may have none
 }
 
 // publish adds the site to the index.
-func (r *reconciler) publish(ctx context.Context, site *v1alpha1.Website) error {
+func (r *reconciler) publish(ctx context.Context, site *v1.Website) error {
 	key := types.NamespacedName{Namespace: site.Namespace, Name: IndexName}
 	index, err := r.configMaps.Get(ctx, key)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -46,7 +47,7 @@ func (r *reconciler) publish(ctx context.Context, site *v1alpha1.Website) error 
 }
 
 // unpublish removes the site from the index. A missing index lists no site.
-func (r *reconciler) unpublish(ctx context.Context, site *v1alpha1.Website) error {
+func (r *reconciler) unpublish(ctx context.Context, site *v1.Website) error {
 	err := r.setEntry(ctx, types.NamespacedName{Namespace: site.Namespace, Name: IndexName}, site.Name, nil)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"path/filepath"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,16 +18,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 )
 
 // All other specs show that the permissions suffice: the operator has no others.
 var _ = Describe("The manifests", func() {
 	It("are all listed by the kustomization", func() {
-		crds, others := manifests("../config/default")
+		crds, hooks, others := manifests("../config/default")
 		var found []string
-		for _, dir := range []string{"crd", "manager", "metrics", "rbac"} {
+		for _, dir := range []string{"crd", "manager", "metrics", "rbac", "webhook"} {
 			files, err := filepath.Glob(filepath.Join("../config", dir, "*.yaml"))
 			Expect(err).NotTo(HaveOccurred())
 			for _, f := range files {
@@ -35,7 +36,7 @@ var _ = Describe("The manifests", func() {
 				}
 			}
 		}
-		Expect(append(crds, others...)).To(ConsistOf(found))
+		Expect(slices.Concat(crds, hooks, others)).To(ConsistOf(found))
 	})
 
 	It("make a Deployment whose pods the namespace admits", func(ctx SpecContext) {
@@ -50,7 +51,7 @@ var _ = Describe("The manifests", func() {
 
 	It("include a sample that is accepted", func(ctx SpecContext) {
 		Expect(cluster.Apply(ctx, "../config/samples/website.yaml")).To(Succeed())
-		remove[*v1alpha1.Website](ctx, types.NamespacedName{Namespace: "default", Name: "hello"})
+		remove[*v1.Website](ctx, types.NamespacedName{Namespace: "default", Name: "hello"})
 	})
 
 	DescribeTable("do not let the operator",
@@ -75,11 +76,11 @@ var _ = Describe("The manifests", func() {
 			return cs.CoreV1().RESTClient().Verb(http.MethodPost).Namespace("default").Resource("pods").Body([]byte("{}")).Do(ctx).Error()
 		}),
 		Entry("create Websites", func(ctx context.Context, _ kubernetes.Interface, as *client.Client) error {
-			_, err := client.For[*v1alpha1.Website](as).Create(ctx, siteIn("default", 1, "x"))
+			_, err := client.For[*v1.Website](as).Create(ctx, siteIn("default", 1, "x"))
 			return err
 		}),
 		Entry("delete Websites", func(ctx context.Context, _ kubernetes.Interface, as *client.Client) error {
-			return client.For[*v1alpha1.Website](as).Delete(ctx, types.NamespacedName{Namespace: "default", Name: "hello"})
+			return client.For[*v1.Website](as).Delete(ctx, types.NamespacedName{Namespace: "default", Name: "hello"})
 		}),
 		Entry("take Leases in other namespaces", func(ctx context.Context, cs kubernetes.Interface, _ *client.Client) error {
 			_, err := cs.CoordinationV1().Leases("kube-system").Get(ctx, operator.Name, metav1.GetOptions{})

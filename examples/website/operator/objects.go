@@ -14,7 +14,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 )
 
 // This file defines the desired state of a Website in the cluster, as pure functions of its spec.
@@ -33,7 +33,7 @@ const (
 )
 
 // labels are on every object of the site.
-func labels(site *v1alpha1.Website) map[string]string {
+func labels(site *v1.Website) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/managed-by": Name,
 		"app.kubernetes.io/name":       "website",
@@ -43,16 +43,16 @@ func labels(site *v1alpha1.Website) map[string]string {
 
 // contentName is the name of the ConfigMap with the page. The suffix prevents a conflict with the
 // index for any site name.
-func contentName(site *v1alpha1.Website) string { return site.Name + "-content" }
+func contentName(site *v1.Website) string { return site.Name + "-content" }
 
-func configMap(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ConfigMapApplyConfiguration {
+func configMap(site *v1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ConfigMapApplyConfiguration {
 	return coreac.ConfigMap(contentName(site), site.Namespace).
 		WithLabels(labels(site)).
 		WithOwnerReferences(owner).
-		WithData(map[string]string{page: site.Spec.Content})
+		WithData(map[string]string{page: site.Spec.Page.Content})
 }
 
-func service(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ServiceApplyConfiguration {
+func service(site *v1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ServiceApplyConfiguration {
 	return coreac.Service(site.Name, site.Namespace).
 		WithLabels(labels(site)).
 		WithOwnerReferences(owner).
@@ -65,7 +65,7 @@ func service(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfigurat
 				WithTargetPort(intstr.FromString("http"))))
 }
 
-func deployment(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *appsac.DeploymentApplyConfiguration {
+func deployment(site *v1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *appsac.DeploymentApplyConfiguration {
 	return appsac.Deployment(site.Name, site.Namespace).
 		WithLabels(labels(site)).
 		WithOwnerReferences(owner).
@@ -75,10 +75,10 @@ func deployment(site *v1alpha1.Website, owner *metaac.OwnerReferenceApplyConfigu
 			WithTemplate(podTemplate(site)))
 }
 
-func podTemplate(site *v1alpha1.Website) *coreac.PodTemplateSpecApplyConfiguration {
+func podTemplate(site *v1.Website) *coreac.PodTemplateSpecApplyConfiguration {
 	return coreac.PodTemplateSpec().
 		WithLabels(labels(site)).
-		WithAnnotations(map[string]string{hashAnnotation: hash(site.Spec.Content)}).
+		WithAnnotations(map[string]string{hashAnnotation: hash(site.Spec.Page.Content)}).
 		WithSpec(coreac.PodSpec().
 			WithAutomountServiceAccountToken(false).
 			WithSecurityContext(coreac.PodSecurityContext().
@@ -114,7 +114,7 @@ func webServer() *coreac.ContainerApplyConfiguration {
 
 // replicas is the requested number of servers. The API server sets the default, but a site from
 // another source may lack it.
-func replicas(site *v1alpha1.Website) int32 {
+func replicas(site *v1.Website) int32 {
 	if site.Spec.Replicas == nil {
 		return 1
 	}

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 )
 
-func site(replicas *int32, content string) *v1alpha1.Website {
-	return &v1alpha1.Website{
+func site(replicas *int32, content string) *v1.Website {
+	return &v1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hello", UID: "1-2-3", Generation: 4},
-		Spec:       v1alpha1.WebsiteSpec{Replicas: replicas, Content: content},
+		Spec:       v1.WebsiteSpec{Replicas: replicas, Page: v1.Page{Content: content}},
 	}
 }
 

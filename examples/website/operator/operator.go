@@ -5,8 +5,8 @@
 // web servers and a Service. It reports their progress in the Website's status, and lists the site
 // in the index of its namespace.
 //
-// Start reading at reconciler.go. objects.go defines the objects of a Website, rbac.go the
-// operator's permissions.
+// Start reading at reconciler.go. objects.go defines the objects of a Website, webhooks.go its
+// defaults, validation and versions, and rbac.go the operator's permissions.
 package operator
 
 import (
@@ -25,12 +25,14 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/webhook"
 )
 
 // Name is the name of the operator, its Lease and its field manager for server-side apply.
@@ -41,6 +43,8 @@ type Options struct {
 	// LeaderElection makes only one of several replicas act. Default: nil, this process always
 	// acts.
 	LeaderElection *leaderelection.Options
+	// Webhooks are the result of Webhooks. Default: nil, this process answers no webhooks.
+	Webhooks *webhook.Webhooks
 	// Health is where /livez and /readyz are served. Default: nil, nowhere.
 	Health *manager.HealthOptions
 	// Metrics observes the operator, and MetricsServer serves what it counts: see manager.Options.
@@ -51,13 +55,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Scheme returns a scheme with the built-in kinds and Website.
+// Scheme returns a scheme with the built-in kinds and both versions of Website.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	if err := scheme.AddToScheme(s); err != nil {
-		return nil, err
-	}
-	return s, v1alpha1.AddToScheme(s)
+	return s, errors.Join(scheme.AddToScheme(s), v1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
 // New returns the operator. Run of the manager starts it.
@@ -66,12 +67,16 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr := manager.New(cfg, manager.Options{
+	mo := manager.Options{
 		Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Logger: o.Logger,
 		Health: o.Health, Metrics: o.Metrics, MetricsServer: o.MetricsServer,
-	})
+	}
+	if o.Webhooks != nil {
+		mo.Webhooks = o.Webhooks
+	}
+	mgr := manager.New(cfg, mo)
 	r := &reconciler{
-		websites:    cache.For[*v1alpha1.Website](mgr.Cache()),
+		websites:    cache.For[*v1.Website](mgr.Cache()),
 		configMaps:  cache.For[*corev1.ConfigMap](mgr.Cache()),
 		services:    cache.For[*corev1.Service](mgr.Cache()),
 		deployments: cache.For[*appsv1.Deployment](mgr.Cache()),
@@ -94,14 +99,14 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 // Installed returns nil if the API server serves Websites and their status, else an error with the
 // remedy.
 func Installed(ctx context.Context, c *client.Client) error {
-	sites := client.For[*v1alpha1.Website](c)
+	sites := client.For[*v1.Website](c)
 	err := sites.Served(ctx)
 	if err != nil && !errors.As(err, new(*client.NotServedError)) {
 		return err
 	}
 	if err == nil {
 		// The Website need not exist, nor be readable: the client looks for the subresource first.
-		_, err = client.SubresourceOf[*v1alpha1.Website](sites, "status").Get(ctx, types.NamespacedName{Namespace: "default", Name: "any"})
+		_, err = client.SubresourceOf[*v1.Website](sites, "status").Get(ctx, types.NamespacedName{Namespace: "default", Name: "any"})
 	}
 	if notServed := (*client.NotServedError)(nil); errors.As(err, &notServed) {
 		return fmt.Errorf("%w: kubectl apply -k config/crd", err)

@@ -24,3 +24,9 @@ package operator
 // The leader's Lease, in the operator's own namespace.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,resourceNames=website-operator,verbs=get;update;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=website-system,resources=leases,verbs=create
+//
+// The certificates of the webhooks: their CAs in a Secret, and the bundles of what calls them.
+// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,resourceNames=website-operator-webhook-ca,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=website-operator,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=get;list;watch;patch

@@ -18,20 +18,20 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/events"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/finalizer"
 )
 
 // reconciler brings one Website at a time to its spec. It keeps no state: everything that it needs
 // the next time is in the cluster. So it may be killed and restarted at any point.
 type reconciler struct {
-	websites    *cache.Handle[*v1alpha1.Website]
+	websites    *cache.Handle[*v1.Website]
 	configMaps  *cache.Handle[*corev1.ConfigMap]
 	services    *cache.Handle[*corev1.Service]
 	deployments *cache.Handle[*appsv1.Deployment]
 	client      *client.Client
 	events      *events.Recorder
-	finalizers  *finalizer.Chain[*v1alpha1.Website]
+	finalizers  *finalizer.Chain[*v1.Website]
 }
 
 // Reconcile does the same after every event: it reads the spec and applies all of it.
@@ -56,7 +56,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 }
 
 // apply creates and updates all objects, and returns the Deployment as stored.
-func (r *reconciler) apply(ctx context.Context, site *v1alpha1.Website) (*appsv1.Deployment, error) {
+func (r *reconciler) apply(ctx context.Context, site *v1.Website) (*appsv1.Deployment, error) {
 	if err := r.publish(ctx, site); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *reconciler) apply(ctx context.Context, site *v1alpha1.Website) (*appsv1
 // own applies an object of the site. It does not touch an object of that name which the site does
 // not control: a server-side apply would silently take it over. It sends nothing if the object is
 // already as desired, else it records an event.
-func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Handle[T], site *v1alpha1.Website, desired client.ApplyConfiguration) (T, error) {
+func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Handle[T], site *v1.Website, desired client.ApplyConfiguration) (T, error) {
 	kind, name := cached.GroupVersionKind().Kind, *desired.GetName()
 	current, err := cached.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: name})
 	if err != nil && !apierrors.IsNotFound(err) {

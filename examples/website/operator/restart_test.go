@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 )
 
 var _ = Describe("The operator", func() {
@@ -55,9 +55,9 @@ var _ = Describe("The operator", func() {
 		expectWorld(ctx, site, 1, "one")
 		stop()
 
-		remove[*v1alpha1.Website](ctx, key(site))
+		remove[*v1.Website](ctx, key(site))
 		Consistently(ctx, func(g Gomega) {
-			held := get[*v1alpha1.Website](g, ctx, key(site))
+			held := get[*v1.Website](g, ctx, key(site))
 			g.Expect(held.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(get[*corev1.ConfigMap](g, ctx, index(site)).Data).To(HaveKey(site.Name))
 		}).Should(Succeed())

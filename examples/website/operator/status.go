@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
-	websiteac "github.com/setpoint-dev/setpoint/examples/website/applyconfiguration/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
+	websiteac "github.com/setpoint-dev/setpoint/examples/website/applyconfiguration/api/v1"
 	"github.com/setpoint-dev/setpoint/status"
 )
 
@@ -26,7 +26,7 @@ const (
 // report writes the status: the state of the Deployment, or why it could not be applied. It is
 // refused if the spec has changed meanwhile. An unchanged status is a no-op for the API server and
 // causes no event. A comparison with the cache would trust a copy that may be stale.
-func (r *reconciler) report(ctx context.Context, site *v1alpha1.Website, deploy *appsv1.Deployment, failure error) error {
+func (r *reconciler) report(ctx context.Context, site *v1.Website, deploy *appsv1.Deployment, failure error) error {
 	conditions := conditions(site, deploy, failure)
 	ready := site.Status.ReadyReplicas // a failure does not affect the running servers
 	if deploy != nil {
@@ -34,14 +34,14 @@ func (r *reconciler) report(ctx context.Context, site *v1alpha1.Website, deploy 
 	}
 	desired := websiteac.Website(site.Name, site.Namespace).WithStatus(websiteac.WebsiteStatus().
 		WithObservedGeneration(site.Generation).WithReadyReplicas(ready).WithConditions(conditions.ApplyConfigurations()...))
-	if _, err := status.Apply(ctx, client.For[*v1alpha1.Website](r.client), conditions, desired); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := status.Apply(ctx, client.For[*v1.Website](r.client), conditions, desired); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil
 }
 
 // conditions are those that the site should have.
-func conditions(site *v1alpha1.Website, deploy *appsv1.Deployment, failure error) *status.Set {
+func conditions(site *v1.Website, deploy *appsv1.Deployment, failure error) *status.Set {
 	s := status.For(site, site.Status.Conditions)
 	switch {
 	case failure != nil:

@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 )
 
 // rollout is a Deployment of generation 2 with the given status.
@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 				t.Fatalf("conditions are %v, %v", got.Conditions(), got.Err())
 			}
 			cond := got.Conditions()[0]
-			if cond.Type != v1alpha1.ConditionReady || cond.Status != c.ready || cond.Reason != c.reason {
+			if cond.Type != v1.ConditionReady || cond.Status != c.ready || cond.Reason != c.reason {
 				t.Errorf("the condition is %s=%s, %s, want %s, %s", cond.Type, cond.Status, cond.Reason, c.ready, c.reason)
 			}
 			if c.failure != nil && cond.Message != c.failure.Error() {

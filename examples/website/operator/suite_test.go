@@ -5,7 +5,9 @@ package operator_test
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
+	"net"
 	"testing"
 	"time"
 
@@ -24,6 +26,8 @@ import (
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook"
 )
 
 // The suite runs against one real control plane. It has the manifests of config/default, applied as
@@ -71,12 +75,30 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	clientset, err = kubernetes.NewForConfigAndClient(cluster.Config(), admin.HTTPClient())
 	Expect(err).NotTo(HaveOccurred())
 
-	crds, others := manifests("../config/default")
-	Expect(cluster.InstallCRDs(ctx, crds...)).To(Succeed())
+	crds, hooks, others := manifests("../config/default")
 	Expect(cluster.Apply(ctx, others...)).To(Succeed())
 	account = serviceAccount(ctx)
+	serveWebhooks(ctx, append(crds, hooks...))
 	start(kubelet.New(cluster.Config(), logger))
 }, NodeTimeout(10*time.Minute)) // the control plane is built on first use
+
+// serveWebhooks installs CRDs and webhook configurations, and answers the API server like a replica
+// that runs all the time. No Service leads to the suite, so the API server calls its address.
+func serveWebhooks(ctx context.Context, paths []string) {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	certificate, ca, err := envtest.ServingCertificate()
+	Expect(err).NotTo(HaveOccurred())
+	hooks, err := operator.Webhooks(webhook.Options{Server: server.Options{
+		Listener:       listener,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil },
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = cluster.InstallWebhooks(ctx, envtest.Webhooks{Paths: paths, Address: listener.Addr().String(), CABundle: ca})
+	Expect(err).NotTo(HaveOccurred())
+	start(manager.New(cluster.Config(), manager.Options{Name: "webhooks", Webhooks: hooks, Logger: logger}))
+}
 
 // serviceAccount authenticates like the operator in a pod: with a token for its ServiceAccount.
 func serviceAccount(ctx context.Context) *rest.Config {

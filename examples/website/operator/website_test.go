@@ -19,7 +19,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
+	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -73,7 +73,7 @@ var _ = Describe("A Website", func() {
 		neighbour = create(ctx, neighbour)
 		expectWorld(ctx, site, 1, "one")
 		expectWorld(ctx, neighbour, 1, "two")
-		remove[*v1alpha1.Website](ctx, key(site))
+		remove[*v1.Website](ctx, key(site))
 		expectNothing(ctx, site)
 		expectWorld(ctx, neighbour, 1, "two")
 	})
@@ -82,9 +82,9 @@ var _ = Describe("A Website", func() {
 		mgr, _ := runOperator()
 		first := create(ctx, siteIn(namespace, 1, "one"))
 		expectWorld(ctx, first, 1, "one")
-		remove[*v1alpha1.Website](ctx, key(first))
+		remove[*v1.Website](ctx, key(first))
 		Expect(mgr.Idle(ctx)).To(Succeed())
-		Expect(gone[*v1alpha1.Website](ctx, key(first))()).To(BeTrue())
+		Expect(gone[*v1.Website](ctx, key(first))()).To(BeTrue())
 		// The first one's objects may still exist.
 		second := create(ctx, siteIn(namespace, 1, "two"))
 		expectWorld(ctx, second, 1, "two")
@@ -97,60 +97,60 @@ var _ = Describe("A Website", func() {
 	})
 
 	DescribeTable("is refused if it is invalid, with an error that names the problem",
-		func(ctx SpecContext, spoil func(*v1alpha1.Website), words ...string) {
+		func(ctx SpecContext, spoil func(*v1.Website), words ...string) {
 			site := siteIn(namespace, 1, "one")
 			spoil(site)
-			_, err := client.For[*v1alpha1.Website](admin).Create(ctx, site)
+			_, err := client.For[*v1.Website](admin).Create(ctx, site)
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "got %v", err)
 			for _, w := range words {
 				Expect(err).To(MatchError(ContainSubstring(w)))
 			}
 		},
-		Entry("too many servers", func(s *v1alpha1.Website) { s.Spec.Replicas = new(int32(11)) }, "spec.replicas", "less than or equal to 10"),
-		Entry("a negative number of servers", func(s *v1alpha1.Website) { s.Spec.Replicas = new(int32(-1)) }, "spec.replicas", "greater than or equal to 0"),
-		Entry("an empty page", func(s *v1alpha1.Website) { s.Spec.Content = "" }, "spec.content", "at least 1 chars"),
-		Entry("a page that is too long", func(s *v1alpha1.Website) { s.Spec.Content = strings.Repeat("x", 65537) }, "spec.content", "Too long"),
-		Entry("a name that no Service could have", func(s *v1alpha1.Website) { s.Name = "9.lives" }, "the name of a Website is also the name of its Service"),
-		Entry("a name that is too long", func(s *v1alpha1.Website) { s.Name = "a" + strings.Repeat("b", 63) }, "at most 63"),
+		Entry("too many servers", func(s *v1.Website) { s.Spec.Replicas = new(int32(11)) }, "spec.replicas", "less than or equal to 10"),
+		Entry("a negative number of servers", func(s *v1.Website) { s.Spec.Replicas = new(int32(-1)) }, "spec.replicas", "greater than or equal to 0"),
+		Entry("an empty page", func(s *v1.Website) { s.Spec.Page.Content = "" }, "spec.page.content", "at least 1 chars"),
+		Entry("a page that is too long", func(s *v1.Website) { s.Spec.Page.Content = strings.Repeat("x", 65537) }, "spec.page.content", "Too long"),
+		Entry("a name that no Service could have", func(s *v1.Website) { s.Name = "9.lives" }, "the name of a Website is also the name of its Service"),
+		Entry("a name that is too long", func(s *v1.Website) { s.Name = "a" + strings.Repeat("b", 63) }, "at most 63"),
 	)
 
 	DescribeTable("restores objects that were deleted manually",
-		func(ctx SpecContext, replaced func(context.Context, *manager.Manager, *v1alpha1.Website)) {
+		func(ctx SpecContext, replaced func(context.Context, *manager.Manager, *v1.Website)) {
 			mgr, _ := runOperator()
 			site := create(ctx, siteIn(namespace, 1, "one"))
 			expectWorld(ctx, site, 1, "one")
 			replaced(ctx, mgr, site)
 			expectWorld(ctx, site, 1, "one")
 		},
-		Entry("the ConfigMap", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+		Entry("the ConfigMap", func(ctx context.Context, m *manager.Manager, s *v1.Website) {
 			replaced[*corev1.ConfigMap](ctx, m, content(s))
 		}),
-		Entry("the Service", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+		Entry("the Service", func(ctx context.Context, m *manager.Manager, s *v1.Website) {
 			replaced[*corev1.Service](ctx, m, key(s))
 		}),
-		Entry("the Deployment", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+		Entry("the Deployment", func(ctx context.Context, m *manager.Manager, s *v1.Website) {
 			replaced[*appsv1.Deployment](ctx, m, key(s))
 		}),
-		Entry("the index", func(ctx context.Context, m *manager.Manager, s *v1alpha1.Website) {
+		Entry("the index", func(ctx context.Context, m *manager.Manager, s *v1.Website) {
 			replaced[*corev1.ConfigMap](ctx, m, index(s))
 		}),
 	)
 
 	DescribeTable("reverts manual changes",
-		func(ctx SpecContext, spoil func(context.Context, *v1alpha1.Website)) {
+		func(ctx SpecContext, spoil func(context.Context, *v1.Website)) {
 			startOperator()
 			site := create(ctx, siteIn(namespace, 1, "one"))
 			expectWorld(ctx, site, 1, "one")
 			spoil(ctx, site)
 			expectWorld(ctx, site, 1, "one")
 		},
-		Entry("the page", func(ctx context.Context, s *v1alpha1.Website) {
+		Entry("the page", func(ctx context.Context, s *v1.Website) {
 			spoil[*corev1.ConfigMap](ctx, content(s), `{"data":{"index.html":"defaced"}}`)
 		}),
-		Entry("the number of servers", func(ctx context.Context, s *v1alpha1.Website) {
+		Entry("the number of servers", func(ctx context.Context, s *v1.Website) {
 			spoil[*appsv1.Deployment](ctx, key(s), `{"spec":{"replicas":5}}`)
 		}),
-		Entry("the entry in the index", func(ctx context.Context, s *v1alpha1.Website) {
+		Entry("the entry in the index", func(ctx context.Context, s *v1.Website) {
 			spoil[*corev1.ConfigMap](ctx, index(s), fmt.Sprintf(`{"data":{%q:null}}`, s.Name))
 		}),
 	)
@@ -162,8 +162,8 @@ var _ = Describe("A Website", func() {
 		Expect(err).NotTo(HaveOccurred())
 		site := create(ctx, siteIn(namespace, 1, "ours"))
 		Expect(mgr.Idle(ctx)).To(Succeed())
-		status := get[*v1alpha1.Website](NewWithT(GinkgoT()), ctx, key(site)).Status
-		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		status := get[*v1.Website](NewWithT(GinkgoT()), ctx, key(site)).Status
+		ready := meta.FindStatusCondition(status.Conditions, v1.ConditionReady)
 		Expect(ready).NotTo(BeNil())
 		Expect(ready.Status).To(Equal(metav1.ConditionFalse))
 		Expect(ready.Message).To(ContainSubstring("the ConfigMap %s/hello-content exists and does not belong to this Website", namespace))

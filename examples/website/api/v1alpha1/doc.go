@@ -1,16 +1,11 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is version v1alpha1 of the API group web.example.com. The deep copies, apply
-// configurations, CRD and roles are generated from the types and markers here and in package
-// operator. Run `go generate ./...` after a change.
+// Package v1alpha1 is the first version of the API group web.example.com. The API server still
+// serves it, and calls the operator to convert it to v1 and back.
 // +kubebuilder:object:generate=true
-// +kubebuilder:ac:generate=true
-// +kubebuilder:ac:output:package="../../applyconfiguration"
 // +groupName=web.example.com
 package v1alpha1
-
-//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object:headerFile=../../hack/boilerplate.go.txt applyconfiguration:headerFile=../../hack/boilerplate.go.txt crd rbac:roleName=website-operator paths=.;../../operator output:crd:dir=../../config/crd output:rbac:dir=../../config/rbac
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

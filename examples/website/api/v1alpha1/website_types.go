@@ -5,13 +5,6 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConditionReady is the condition that the cluster matches the spec: every owned object is applied
-// and every replica is ready. While it is False or Unknown, its reason and message explain why.
-const ConditionReady = "Ready"
-
-// Finalizer keeps a deleted Website until its entry has left the index of its namespace.
-const Finalizer = "web.example.com/index"
-
 // WebsiteSpec is what the user asks for.
 type WebsiteSpec struct {
 	// replicas is the number of web servers. 0 takes the site down but keeps its page. Default 1.

@@ -26,7 +26,13 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
-- name: com.github.setpoint-dev.setpoint.examples.website.api.v1alpha1.Website
+- name: com.github.setpoint-dev.setpoint.examples.website.api.v1.Page
+  map:
+    fields:
+    - name: content
+      type:
+        scalar: string
+- name: com.github.setpoint-dev.setpoint.examples.website.api.v1.Website
   map:
     fields:
     - name: apiVersion
@@ -40,21 +46,24 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
     - name: spec
       type:
-        namedType: com.github.setpoint-dev.setpoint.examples.website.api.v1alpha1.WebsiteSpec
+        namedType: com.github.setpoint-dev.setpoint.examples.website.api.v1.WebsiteSpec
     - name: status
       type:
-        namedType: com.github.setpoint-dev.setpoint.examples.website.api.v1alpha1.WebsiteStatus
-- name: com.github.setpoint-dev.setpoint.examples.website.api.v1alpha1.WebsiteSpec
+        namedType: com.github.setpoint-dev.setpoint.examples.website.api.v1.WebsiteStatus
+- name: com.github.setpoint-dev.setpoint.examples.website.api.v1.WebsiteSpec
   map:
     fields:
-    - name: content
+    - name: host
       type:
         scalar: string
+    - name: page
+      type:
+        namedType: com.github.setpoint-dev.setpoint.examples.website.api.v1.Page
     - name: replicas
       type:
         scalar: numeric
       default: 1
-- name: com.github.setpoint-dev.setpoint.examples.website.api.v1alpha1.WebsiteStatus
+- name: com.github.setpoint-dev.setpoint.examples.website.api.v1.WebsiteStatus
   map:
     fields:
     - name: conditions

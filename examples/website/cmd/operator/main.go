@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook"
 )
 
 func main() {
@@ -32,6 +33,7 @@ func main() {
 	namespace := flag.String("lease-namespace", "", "`namespace` of the Lease (default: the pod's)")
 	health := flag.String("http", "", "`address` such as :8081 for /livez and /readyz (default: none)")
 	scrape := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
+	hooks := flag.String("webhooks", "", "`address` such as :9443 for the webhooks over TLS (default: none)")
 	flag.Parse()
 
 	var o operator.Options
@@ -47,13 +49,13 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process
-	if err := run(ctx, *kubeconfig, *health, o); err != nil {
+	if err := run(ctx, *kubeconfig, *health, *hooks, o); err != nil {
 		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, health string, o operator.Options) error {
+func run(ctx context.Context, kubeconfig, health, hooks string, o operator.Options) error {
 	cfg, err := client.LoadConfig(kubeconfig)
 	if err != nil {
 		return err
@@ -65,6 +67,11 @@ func run(ctx context.Context, kubeconfig, health string, o operator.Options) err
 		}
 		defer l.Close()
 		o.Health = &manager.HealthOptions{Listener: l}
+	}
+	if hooks != "" {
+		if o.Webhooks, err = operator.Webhooks(webhook.Options{Server: server.Options{Address: hooks}}); err != nil {
+			return err
+		}
 	}
 	if o.Metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		return err

@@ -31,9 +31,9 @@
 //     outlives its CA. So the old CA stays until its last leaf has expired.
 //
 // API servers do not acknowledge a bundle: each has a watch that may lag. Propagation is the time
-// that they get. An API server that lags longer still verifies the leaf, because replicas also serve
-// the new CA's certificate signed by the old CA ("new with old" in RFC 4210, section 4.4). It
-// refuses only when all CAs of its bundle have expired, by default 45 days after a rotation.
+// that they get. An API server that lags longer still verifies the leaf: replicas also serve the
+// new CA's certificate signed by the old CA ("new with old" in RFC 4210, section 4.4). It refuses
+// only when all CAs of its bundle have expired, by default 45 days after a rotation.
 //
 // A replica decides from live reads. It watches the Secret and the targets, by name, to know when
 // to read. It also reads every 10 minutes, so a failed watch only delays it.

@@ -48,10 +48,9 @@ type AdoptOptions struct {
 // manager's Run and every read. If it is still empty, the first read, or State once it is synced,
 // reports the wrong type. Adopting an informer twice, or one of the cache's own, shares it.
 //
-// With a nil cache the handle can only be declared, so that a controller waits until the informer
-// shows its writes; source.Informer does that. If the kind is unknown, the resource is guessed from
-// T's name or, without a Go type, from the first object in the store. A write of an object that is
-// in the store, by UID, corrects the guess.
+// With a nil cache the handle can only be declared; source.Informer does that. If the kind is
+// unknown, the resource is guessed from T's name or, without a Go type, from the first object in
+// the store. A write of an object that is in the store, by UID, corrects the guess.
 func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptOptions) *Handle[T] {
 	return &Handle[T]{adopt(c, informer, reflect.TypeFor[T](), o)}
 }
@@ -94,7 +93,7 @@ func adopt(c *Cache, informer toolscache.SharedIndexInformer, t reflect.Type, o 
 }
 
 // foreignKey returns the key of an informer, with the given kind or the scheme's. After an error,
-// the key is only good for messages.
+// it is only good for messages.
 func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error) {
 	k := key{gvk: kind, form: formOf(f.of), foreign: f}
 	switch {
@@ -120,8 +119,8 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	return k, nil
 }
 
-// existing returns the cache's key for the informer, or k. It compares the stores, because
-// client-go may wrap an informer to give it types.
+// existing returns the cache's key for the informer, or k. It compares the stores: client-go may
+// wrap an informer to give it types.
 func (c *Cache) existing(k key) key {
 	c.mu.Lock()
 	defer c.mu.Unlock()

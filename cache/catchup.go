@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// lookAgain is the first pause before another list. A bookmark changes the store without an event.
+// lookAgain is the first pause before another list.
 const lookAgain = time.Second
 
 // CatchUp returns nil once the cache shows everything that the API server had in the handle's scope

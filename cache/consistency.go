@@ -37,8 +37,8 @@ func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 }
 
 // Selects reports whether a scope of a resource has selectors, so that Behind needs Written.Object.
-// It considers all scopes of the declared handles' caches, because another controller may wait for
-// the same write.
+// It considers all scopes of the declared handles' caches: another controller may wait for the same
+// write.
 func (d *Declarations) Selects(r schema.GroupResource) bool {
 	var last *Cache // most controllers have one
 	for _, g := range d.groups() {
@@ -61,10 +61,9 @@ func (d *Declarations) Relisted(w Written) bool {
 	return false
 }
 
-// Missed reports whether a written object may have changed without an event. It has if a declared
-// informer has listed everything again since the write, and does not have the object: another
-// client may have deleted it before. Missed returns false for a write without a version or UID, and
-// for adopted informers.
+// Missed reports whether a written object may have changed without an event: since the write, a
+// declared informer has listed everything again, without the object, which another client may have
+// deleted. It returns false for a write without a version or UID, and for adopted informers.
 func (d *Declarations) Missed(w Written) bool {
 	if w.UID == "" || w.ResourceVersion == "" || w.Gone || w.Marked {
 		return false
@@ -85,8 +84,8 @@ func (d *Declarations) Missed(w Written) bool {
 }
 
 // Locate finds the objects of hashed writes in the stores of the declared informers, and records
-// them in the writes. Call it before each round of Behind: without it, they count as missing.
-// Locate hashes the names in each store once, unless all writes are shown already.
+// them in the writes. Call it before each round of Behind: without it, they count as missing. It
+// hashes the names in each store once, unless all writes are shown already.
 func (d *Declarations) Locate(writes []Written) {
 	walked := map[*informer]bool{}
 	for _, g := range d.groups() {
@@ -126,14 +125,12 @@ func (d *Declarations) Recovered() (last time.Time) {
 
 // Resolve asks the API server what became of a write whose answer was lost. It lists the metadata
 // of the objects that the write could have changed and that declared informers keep: one name, or
-// one namespace if the name is unknown. It returns the writes that those informers do not show yet;
-// pass them to Behind.
+// one namespace if the name is unknown. It returns the writes that those informers do not show yet,
+// for Behind.
 //
-// resolved is false if there was nothing to ask: no declared informer keeps the object, has listed,
-// and has a Backend. err is the API server's error.
-//
-// Resolve makes one request for each place that the informers keep, usually one. Call it a moment
-// after the write has failed: the API server may still be processing it.
+// resolved is false if no declared informer keeps the object, has listed, and has a Backend. err is
+// the API server's error. Call Resolve a moment after the write has failed: the API server may
+// still be processing it. It makes one request for each place that the informers keep, usually one.
 func (d *Declarations) Resolve(ctx context.Context, w Written) (unseen []Written, resolved bool, err error) {
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {
@@ -199,7 +196,7 @@ func (g *Gap) Failing() bool { return g.informer.fails() }
 // Notify calls f when the gap has closed or cannot close any more; call Behind again then. It calls
 // f at most once, without locks, perhaps before Notify returns. f must not block. Changes without
 // an event, such as bookmarks, do not call f, so also call Behind from time to time. cancel ends
-// the notification; f may still be running then. Notify and cancel may be called from anywhere.
+// the notification; f may still be running then.
 //
 // The first Notify for a write adds an event handler to the informer, for as long as it is
 // declared.

@@ -116,8 +116,8 @@ func (d *Declarations) groups() []*group {
 }
 
 // readByReconcile returns an error if a Reconcile reads an undeclared handle with a context that is
-// not its own. Only if no controller declares the handle, it looks at the stack, which takes
-// microseconds.
+// not its own. It looks at the stack, which takes microseconds, only if no controller declares the
+// handle.
 func (g *group) readByReconcile() error {
 	if g.declared.Load() {
 		return nil

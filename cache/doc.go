@@ -14,28 +14,27 @@
 // Only kinds with a handle are listed and watched. [For] returns a handle for a kind. [ForScope]
 // narrows it to names, selectors or namespaces, or keeps only metadata or unstructured objects.
 //
-// Reads such as [Handle.Get] and [Handle.List] return copies, except those of [Handle.Shared].
-// [Handle.Owned] finds objects by owner, [NewIndex] declares an index, and [Handle.Subscribe] adds
-// an event handler. [Cache.Get] and [Cache.List] read any declared kind. In a Reconcile, only the
-// handles that its controller watches or declares can be read; see [Declarations].
+// Reads such as [Handle.Get] return copies; those through [Handle.Shared] do not. [Handle.Owned]
+// finds objects by owner, [NewIndex] declares an index, [Handle.Subscribe] adds an event handler,
+// and [Cache.Get] reads any declared kind. A Reconcile can read only handles that its controller
+// watches or declares; see [Declarations].
 //
 // # Defaults
 //
-// [Options] has the namespaces, labels, transform and resync of all handles.
-//
-// With namespaces, a program needs only a Role in each of them. Cluster-scoped kinds ignore them.
-// For kinds that are not built in, the informers find out before their first list.
+// [Options] has the namespaces, labels, transform and resync of all handles. Cluster-scoped kinds
+// ignore the namespaces. For kinds that are not built in, the informers find out before their first
+// list.
 //
 // # What the cache stores
 //
 // The cache drops managedFields, unless [Scope] keeps them. An Update with an object from the cache
-// leaves those at the API server unchanged. Built-in kinds are decoded from protobuf, custom
+// does not change those at the API server. Built-in kinds are decoded from protobuf, custom
 // resources from JSON. The initial list is streamed if the API server supports that.
 //
 // # Failures
 //
-// [Handle.State] and [Cache.States] describe each informer, and [Cache.Changed] reports changes. An
-// informer recovers without a restart:
+// [Handle.State] describes an informer, and [Cache.Changed] reports changes. An informer recovers
+// without a restart:
 //
 //   - A watch that breaks, or has no event or bookmark for 3 minutes, resumes at its last version.
 //   - A list that fails is retried after at most 4 seconds, or after a Retry-After of up to 30
@@ -51,8 +50,7 @@
 // # client-go informers
 //
 // [Handle.Informer] returns a client-go SharedIndexInformer, package cache/factory a
-// SharedInformerFactory. [Adopt] makes a handle from an informer whose factory the program starts
-// and stops:
+// SharedInformerFactory. [Adopt] makes a handle from an informer of the program:
 //
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //
@@ -61,10 +59,9 @@
 //
 // # Read-your-writes
 //
-// A controller waits until its own writes appear in the caches that it declares.
-// [Declarations.Behind] reports whether the declared informers that keep an object show a write of
-// it. An informer keeps the objects in its scope, by namespace or name, of the same resource and
-// API server, in any version and form. It shows a write as follows:
+// A controller waits until its own writes appear in the caches that it declares: see
+// [Declarations.Behind]. An informer keeps the objects in its scope, by namespace or name, of the
+// same resource and API server, in any version and form. It shows a write as follows:
 //
 //   - A create or change: the store has reached the written version, or has the object at that
 //     version or later. Another object of that name at a later version also counts.
@@ -88,26 +85,24 @@
 //     served for a while. A missed delete arrives with the last known state, as client-go's
 //     DeletedFinalStateUnknown. So does an object that leaves the scope. Intermediate states may
 //     merge, and an object created and deleted within one gap may never be seen.
-//   - S4: An informer that cannot list delays no other. [Handle.State] has the reason. The informer
-//     retries until it succeeds.
+//   - S4: An informer that cannot list delays no other. [Handle.State] has the reason.
 //   - S5: A CRD that appears or returns is synced within 5 seconds. If it comes and goes more than
 //     once in 2 minutes, client-go's reflector pauses for up to 30 seconds between lists.
 //   - S6: The last release stops an informer: its watch, goroutines and memory are gone soon after.
 //   - S7: A scope has one LIST and one WATCH for all its handles. Scopes of several namespaces or
 //     names share the informers of those that they have in common.
-//   - S9: A read never answers from an unsynced store. It waits for the initial list until its
-//     context ends, and then names what it waited for. If the list fails, it returns the reason at
-//     once. After the first list, reads return the last known state.
-//   - S10: CatchUp ([Handle.CatchUp], [Subscription.CatchUp]) returns nil only after everything
-//     that the API server had at the call has been handled. Exception: the first CatchUp of an
-//     adopted informer does not wait for events that were queued for a handler before.
+//   - S9: A read never answers from an unsynced store. It waits for the initial list, or returns
+//     the reason why that fails. If its context ends first, the error names what it waited for.
+//     Later reads return the last known state.
+//   - S10: [Handle.CatchUp] and [Subscription.CatchUp] return nil only after everything that the
+//     API server had at the call has been handled. Exception: the first call for an adopted
+//     informer does not wait for events that were queued for a handler before.
 //   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
 //
 // # Concurrency
 //
 // Everything is safe for concurrent use. Callbacks may change a [Set] and release a handle.
-// [Cache.Run] starts three goroutines for each informer, and client-go starts more. Run joins all
-// of them. Informers stop without waiting for a backoff, except those that constructors made (see
-// package cache/factory).
+// [Cache.Run] joins the three goroutines of each informer, and client-go's. Informers stop without
+// waiting for a backoff, except those that constructors made (see package cache/factory).
 package cache

@@ -24,10 +24,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// Get reads an object into a variable of any declared kind, for code that handles many kinds. A
-// kind is declared while it has a handle in the same form: typed, unstructured or metadata. into is
-// a pointer such as &corev1.Pod{}. In the other two forms, its apiVersion and kind must be set. Get
-// replaces *into with a copy and sets its kind. After an error *into is unchanged.
+// Get reads an object into a variable of any declared kind. A kind is declared while it has a
+// handle in the same form: typed, unstructured or metadata. into is a pointer such as
+// &corev1.Pod{}. In the other two forms, its apiVersion and kind must be set. Get replaces *into
+// with a copy and sets its kind. After an error *into is unchanged.
 //
 // Get waits and fails like [Handle.Get]. The error for an undeclared kind names the missing line.
 // Of several handles, Get reads the one with the widest scope that covers the name, without

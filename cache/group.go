@@ -225,8 +225,7 @@ func (g *group) within(namespace string) ([]*informer, error) {
 	return list, nil
 }
 
-// await waits until done is true for every member. It returns an error when ctx ends or a member
-// stops.
+// await waits until done is true for every member, until ctx ends or a member stops.
 func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 	for {
 		changed := g.cache.changed()

@@ -27,8 +27,8 @@ type Index[T Object] struct {
 // object and not change it. The name is for errors.
 //
 // If values panics, reads of the index return an error that names the object, until values succeeds
-// for it or it is deleted. With a nil handle, every read of the index returns an error. With a nil
-// function or an empty name, so do Validate, the manager's Run and every read of the handle.
+// for it or it is deleted. A nil handle is an error of every read of the index. A nil function or
+// an empty name is also an error of Validate, the manager's Run and every read of the handle.
 func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
 	if h == nil {
 		h = &Handle[T]{handle{of: reflect.TypeFor[T](), err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}}

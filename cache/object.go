@@ -18,8 +18,8 @@ import (
 
 const mostStrings = 10_000
 
-// sharedStrings deduplicates strings that many objects of a cache have in common, such as label
-// keys. Each copy would take at least 16 bytes. Package unique forgets a string at the next garbage
+// sharedStrings deduplicates strings that many objects have in common, such as label keys. Each
+// copy would take at least 16 bytes. Package unique forgets a string at the next garbage
 // collection, unless its handle is kept.
 type sharedStrings struct {
 	mu  sync.Mutex // guards all
@@ -46,7 +46,6 @@ func (s *sharedStrings) keys(m map[string]string) {
 	}
 }
 
-// of returns the shared copy of str, or str itself if there are too many.
 func (s *sharedStrings) of(str string) string {
 	if str == "" {
 		return str

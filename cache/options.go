@@ -17,8 +17,8 @@ import (
 // Options configures New. The zero value works.
 //
 // Namespaces, Labels, Transform and Resync are defaults for all handles of For and ForScope, and
-// for package cache/factory. A field that a handle's [Scope] sets replaces the default. Adopt has
-// no defaults: the informer's constructor decides what it keeps.
+// for package cache/factory. A handle's [Scope] replaces them. Adopt has no defaults: the
+// informer's constructor decides what it keeps.
 type Options struct {
 	// Namespaces limits all namespaced kinds, as [Scope].Namespaces does. A handle with NewSet("")
 	// still keeps all namespaces, and one with Names only these. An empty set is an error of
@@ -84,7 +84,6 @@ func (o Options) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// complete fills the fields that a scope leaves empty, for a kind with this example.
 func (o Options) complete(s Scope, example Object) Scope {
 	if s.Namespaces == nil && s.Names == nil && o.Namespaces != nil {
 		s.Namespaces, s.inherited = o.Namespaces, true

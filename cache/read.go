@@ -16,9 +16,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Get returns a copy of one object. For one that does not exist, or that the scope's selectors
-// exclude, apierrors.IsNotFound is true for the error. An object outside the scope's namespaces or
-// names is another error.
+// Get returns a copy of one object. If it does not exist, or the scope's selectors exclude it,
+// apierrors.IsNotFound is true for the error. An object outside the scope's namespaces or names is
+// another error.
 //
 // Get waits for the initial list until ctx ends. If the list fails, for example because access is
 // forbidden, it returns the reason at once; WaitForSync waits on. After the first list it returns

@@ -116,7 +116,6 @@ func (k key) at(p place) key {
 	return k
 }
 
-// fieldSelector includes the place's name.
 func (k key) fieldSelector() string {
 	if k.place.Name == "" {
 		return k.fields
@@ -229,7 +228,6 @@ func selectsNothing(selector interface {
 
 func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }
 
-// tell registers f to be called after each change of places. A nil f removes it.
 func (s Scope) tell(who any, f func()) {
 	switch {
 	case s.Namespaces != nil:

@@ -11,13 +11,11 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// pinned is an informer that stops only with the cache.
+// pinned is an informer that the cache runs, and that stops only with it.
 type pinned struct{ toolscache.SharedIndexInformer }
 
-// Run waits for stop, because the cache runs the informer.
 func (p pinned) Run(stop <-chan struct{}) { <-stop }
 
-// RunWithContext waits for ctx, because the cache runs the informer.
 func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
 
 // resyncCheck is how often client-go checks which event handlers are due for a resync: its minimum.

@@ -105,7 +105,7 @@ func (s *Subscription) leaveLocked(i *informer) (retire func()) {
 }
 
 // retire calls the handler with a delete for each object of an informer that left the scope. If the
-// informer has come back, it registers the handler again.
+// informer has come back, retire registers the handler again.
 func (s *Subscription) retire(i *informer, r *registration) {
 	defer s.retiring.Done()
 	// It fails only if the informer has stopped.

@@ -20,19 +20,16 @@
 // is therefore an error of the cache's Validate; use cache.For, or WithNamespace. The first call of
 // an accessor fixes its namespace, even if the cache's set changes later.
 //
-// # Life
+// # Use
 //
 // The cache starts and stops the informers: Start, Shutdown and the informers' Run methods do
 // nothing. WaitForCacheSync waits until the cache runs, so call it in a runnable of the manager.
 //
-// # Listers
-//
 // Like client-go's, a lister answers before its informer is synced. If a controller uses a lister,
 // give a handle of all objects of the kind to its Reads: its workers then wait for that handle.
 //
-// # Unit tests
-//
-// Pass New a cache without a Backend and a fake clientset, and make handles with cache.Adopt.
+// In a unit test, pass New a cache without a Backend and a fake clientset, and make handles with
+// cache.Adopt.
 package factory
 
 import (
@@ -82,8 +79,8 @@ func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 // New returns a factory of a cache. It makes no request, and is safe for concurrent use.
 //
 // The client lists and watches the built-in kinds that the cache's scheme does not know, or all
-// kinds if the cache has no Backend. InformerFor passes it to constructors. It may be nil if none
-// of these is needed; an accessor that needs it is an error of the cache's Validate.
+// kinds if the cache has no Backend. InformerFor passes it to constructors. It may be nil if it is
+// not needed; otherwise a nil client is an error of the cache's Validate.
 //
 // The first call for a Go type makes its informer, and later calls return it. The accessors use the
 // cache's informers. InformerFor uses its constructor, with the resync period of the options, and
@@ -116,7 +113,6 @@ type product struct {
 	shared toolscache.SharedIndexInformer
 }
 
-// InformerFor returns the informer that newFunc makes. The cache runs it.
 func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) toolscache.SharedIndexInformer {
 	return f.once(obj, func() product {
 		if newFunc == nil {
@@ -227,13 +223,13 @@ func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 // InformerName returns nil. The cache has hooks instead of client-go's informer metrics.
 func (f *factory) InformerName() *toolscache.InformerName { return nil }
 
-// Start does nothing: the cache starts the informers.
+// Start does nothing.
 func (f *factory) Start(<-chan struct{}) {}
 
-// StartWithContext does nothing: the cache starts the informers.
+// StartWithContext does nothing.
 func (f *factory) StartWithContext(context.Context) {}
 
-// Shutdown does nothing: the cache stops the informers and joins them.
+// Shutdown does nothing.
 func (f *factory) Shutdown() {}
 
 // WaitForCacheSync is WaitForCacheSyncWithContext until stop is closed.

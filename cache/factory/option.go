@@ -155,8 +155,7 @@ func (f *settings) selectors() (err error) {
 	return nil
 }
 
-// clientNamespace is for informers that use the client. standard rejects those of several
-// namespaces.
+// clientNamespace is for informers that use the client. standard rejects several namespaces.
 func (f *settings) clientNamespace() string {
 	namespace, _ := f.namespaceOf(schema.GroupKind{})
 	return namespace

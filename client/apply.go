@@ -51,7 +51,6 @@ type unstructuredConfiguration struct {
 	object *unstructured.Unstructured
 }
 
-// MarshalJSON implements json.Marshaler.
 func (c *unstructuredConfiguration) MarshalJSON() ([]byte, error) {
 	if len(c.object.GetManagedFields()) > 0 {
 		return nil, errors.New("the object has managedFields; give only the fields to apply, not an object that was read")
@@ -61,7 +60,7 @@ func (c *unstructuredConfiguration) MarshalJSON() ([]byte, error) {
 
 // Apply creates the object, or sets the fields of the configuration, with server-side apply. It
 // removes fields that this field owner applied before and no longer has in the configuration. It
-// takes fields over from other owners, without [NoForce]. See also [UnlessAlready].
+// takes fields over from other owners, unless you give [NoForce]. See also [UnlessAlready].
 func (h *Handle[T]) Apply(ctx context.Context, desired ApplyConfiguration, options ...Option) (T, error) {
 	return h.apply(ctx, desired, "", options)
 }
@@ -135,13 +134,8 @@ const appliedFor = time.Hour
 // kubectl.kubernetes.io/last-applied-configuration, and except in ApplyStatus the status.
 //
 // An apply is sent if any other part of the object has changed, or if a new object has its name. It
-// is also sent:
-//
-//   - once after each start of the process
-//   - after an hour
-//   - after an error
-//   - after 100,000 other objects
-//   - always, if live comes from a cache with a Transform
+// is also sent at the first call of a process, after an hour, after an error, and after 100,000
+// other objects. It is always sent if live comes from a cache with a Transform.
 //
 // If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
 // another field owner, or this one in another process, takes or gives up a field without changing

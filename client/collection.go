@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// deletedAtOnce is the default page of a deletecollection, whose response the ledger must be able
-// to read: it has the objects' metadata.
+// deletedAtOnce limits the response to a deletecollection, which has the objects' metadata, to what
+// the ledger reads.
 const deletedAtOnce = 200
 
 // DeleteAll deletes the selected objects with deletecollection. Like Delete, it returns once the

@@ -125,7 +125,6 @@ func describe[T Object](obj T) string {
 	return kind + " " + strings.TrimPrefix(ObjectKey(obj).String(), "/")
 }
 
-// difference is the patch from one object to another. Its parts may be empty.
 type difference struct {
 	patchType    types.PatchType
 	main, status map[string]any
@@ -179,8 +178,8 @@ func content(obj Object) (main, status map[string]any, err error) {
 	return main, status, nil
 }
 
-// strategicPatch returns the strategic merge patch, or false if there is none: two ports of a
-// Service may have the same number, which is the merge key, and different protocols.
+// strategicPatch returns false if there is no strategic merge patch: two ports of a Service may
+// have the same number, which is the merge key, and different protocols.
 func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
 	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
 	if err != nil || len(patch) == 0 {
@@ -236,7 +235,6 @@ func mergePatch(was, is map[string]any) map[string]any {
 	return patch
 }
 
-// data returns the patch with the UID of before, and the version unless empty.
 func (d difference) data(patch map[string]any, before Object, version string) ([]byte, error) {
 	m, ok := patch["metadata"].(map[string]any)
 	if !ok {

@@ -77,7 +77,6 @@ func (h *Handle[T]) eachItem(page runtime.Object, do func(T) bool) error {
 	})
 }
 
-// eachPage sends requests until the last page, and calls do for each response.
 func (t target) eachPage(ctx context.Context, v verb, o ListOptions, body runtime.Object, do func(runtime.Object) error) error {
 	if o.PageSize < 0 {
 		return fmt.Errorf("client.ListOptions.PageSize is %d, it must not be negative", o.PageSize)

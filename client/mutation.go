@@ -142,7 +142,6 @@ func raced(err error, from Object) bool {
 	return gone || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// mutateError is an error that is not retried.
 type mutateError struct{ error }
 
 // step is one try. from has a resourceVersion unless the object does not exist.

@@ -38,7 +38,6 @@ func look[T any](m *restMapper, find func() (T, error)) (T, error) {
 	return find()
 }
 
-// KindFor implements meta.RESTMapper, as do the methods below.
 func (m *restMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	return look(m, func() (schema.GroupVersionKind, error) { return m.DeferredDiscoveryRESTMapper.KindFor(r) })
 }

@@ -27,8 +27,8 @@ type WatchEvent[T Object] struct {
 	Object T
 }
 
-// WatchLive lists the selected objects and then watches them, without a cache. It is for programs
-// that wait for something, and for tests. A controller uses package cache: each WatchLive is a
+// WatchLive lists the selected objects and then watches them, without a cache. It is for tests, and
+// for programs that wait for something. A controller uses package cache: each WatchLive is a
 // connection.
 //
 // It yields each object as Added, then one Bookmark, then the changes in their order. No change is

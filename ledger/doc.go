@@ -9,13 +9,10 @@
 //	for _, w := range l.Writes() { … } // object, version and effect
 //
 // The transport of a client.Client fills the ledger of the request's context, for every client
-// built from that Client's configuration. A request costs about 0.5 µs without a ledger and 2 µs
+// built from that Client's configuration. It reads the version while the caller reads the answer:
+// JSON, protobuf or CBOR, also compressed. A request costs about 0.5 µs without a ledger and 2 µs
 // with one. An answer to a write costs 1 µs more per KB of metadata (BenchmarkLedger in
 // internal/transport).
-//
-// The transport reads the version while the caller reads the answer: JSON, protobuf or CBOR, also
-// compressed. [Write.Unknown] explains missing facts. [Origin].Decode asks for the whole object
-// ([Write.Object]).
 //
 // # What a ledger cannot know
 //
@@ -25,8 +22,8 @@
 //   - The version, if the answer lacks it: for an eviction, a binding, a deletecollection, or an
 //     empty or broken answer, or if the caller stops reading in the metadata. An update that
 //     removes the last finalizer returns the previous version.
-//   - Whether a write was carried out, if the answer is a 5xx or never came: it is Uncertain.
-//     Without a connection, or if the fence refused the request, it was not sent.
+//   - Whether a write was carried out, if it is [Uncertain]. Without a connection, or if the fence
+//     refused the request, it was not sent.
 //   - Whether a patch or an apply was a no-op, unless it named the version or repeats a write in
 //     the same ledger.
 //   - That a delete or an eviction was a dry run, if http.Request.GetBody is nil. client-go sets
@@ -35,6 +32,6 @@
 // # Limits
 //
 // A ledger keeps the first 100 reads and 10000 writes, and counts the others. When the Reconcile
-// has returned, the controller closes it ([Ledger.Close]). For background work that outlives its
-// Reconcile, use [Without].
+// has returned, the controller closes it. For background work that outlives its Reconcile, use
+// [Without].
 package ledger

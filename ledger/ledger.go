@@ -40,9 +40,8 @@ func (o Origin) ReconcileID() string {
 	return o.Run + "-" + strconv.FormatUint(o.Delivery, 10)
 }
 
-// LateWriteError is the error of a write that began after its Reconcile had returned, in a
-// goroutine that still uses its context. It was not sent, because the key's next Reconcile would
-// not wait for it.
+// LateWriteError is the error of a write that began after its Reconcile had returned. It was not
+// sent, because the key's next Reconcile would not wait for it.
 type LateWriteError struct {
 	// Controller, Key and ReconcileID identify the Reconcile.
 	Controller  string
@@ -102,7 +101,7 @@ func (l *Ledger) Writes() []Write {
 	return all
 }
 
-// Requests returns the first 100 reads and 10000 other requests so far. You own the slice.
+// Requests returns the requests so far, within the limits. You own the slice.
 func (l *Ledger) Requests() []Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,16 +112,16 @@ func (l *Ledger) Requests() []Request {
 	return all
 }
 
-// LeftOut returns the numbers of reads and possible writes that exceeded the limits. A
-// deletecollection counts each object.
+// LeftOut returns the numbers of reads and possible writes beyond the limits. A deletecollection
+// counts each object.
 func (l *Ledger) LeftOut() (reads, writes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int(l.lostReads), int(l.lostWrites)
 }
 
-// Close makes later writes fail with a *[LateWriteError], but no reads, dry runs, access reviews
-// and requests in flight.
+// Close makes later writes fail with a *[LateWriteError]. Reads, dry runs, access reviews and
+// requests in flight go on.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

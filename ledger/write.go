@@ -21,8 +21,8 @@ const (
 	Pending Effect = "pending"
 	// Stored: the object is stored at the Write's version.
 	Stored Effect = "stored"
-	// Unchanged: a no-op; the version is an earlier one. It is known only if the request named the
-	// version, or an earlier write in the same ledger made it. Other no-ops are Stored.
+	// Unchanged: a no-op, at an earlier version. A no-op that is not recognized is Stored: see the
+	// package doc.
 	Unchanged Effect = "unchanged"
 	// Deleting: marked for deletion at the Write's version, waiting for finalizers or the grace
 	// period.
@@ -79,7 +79,8 @@ func (s Salt) Hash(sort, text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:hashBytes])
 }
 
-// Hashed returns the write with hashes instead of the object's identity:
+// Hashed returns the write with hashes instead of the object's identity, and only the labels of
+// Object. A hashed write is returned unchanged.
 //
 //	field      sort       hash of
 //	Namespace  namespace  the namespace
@@ -87,8 +88,6 @@ func (s Salt) Hash(sort, text string) string {
 //	UID        uid        the UID
 //	labels     label      the key
 //	           value      key=value
-//
-// Object keeps only the labels. A hashed write is returned unchanged.
 func (w *Write) Hashed(s Salt) Write {
 	h := *w
 	if w.Salt != "" {

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// Target is the object or resource of a request. Its fields are those of ledger.Request, except
-// that a namespace's Namespace is its name, and a create has no Name. Verb may also be proxy, which
-// is deprecated.
+// Target is the object or resource of a request, with the fields of ledger.Request. But a
+// namespace's Namespace is its name, and a create has no Name. Verb may also be proxy, which is
+// deprecated.
 type Target struct {
 	Verb                     string
 	Group, Version, Resource string

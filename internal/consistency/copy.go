@@ -156,9 +156,9 @@ type waiters struct {
 	ahead  []*waiter // sorted by version; not reached by the store
 }
 
-// Notify calls f once, without locks, as soon as open returns false. It calls open after each event
-// of w's object, when the store reaches w's version, and at each Look and End; with a nil w only at
-// Look and End. f may run before Notify returns. cancel ends the wait; f may still be running then.
+// Notify calls f once, without locks, as soon as open returns false. It calls open at each Look and
+// End. Unless w is nil, it also does after each event of w's object, and when the store reaches w's
+// version. f may run before Notify returns. cancel ends the wait; f may still be running then.
 func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
 	one := &waiter{write: w, open: open, f: f}
 	if c.add(one) {

@@ -135,8 +135,8 @@ func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
 	return false
 }
 
-// labelsFor returns labels that a selector matches if and only if it matches the hashed ones. It
-// cannot for comparisons of numbers.
+// labelsFor returns labels that a selector matches if and only if it matches the hashed ones. known
+// is false if it compares numbers.
 func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (set labels.Set, known bool) {
 	requirements, _ := selector.Requirements()
 	set = labels.Set{}

@@ -73,8 +73,8 @@ func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
 	}
 }
 
-// Join waits for running lists and streams, and prevents new ones. The reflector does not join the
-// goroutines of its lists.
+// Join waits for running lists and streams, and prevents new ones. The reflector does not join its
+// lists.
 func (l *ListerWatcher) Join() {
 	l.mu.Lock()
 	l.joined = true
@@ -82,7 +82,7 @@ func (l *ListerWatcher) Join() {
 	l.running.Wait()
 }
 
-// begin reports whether a list or a stream may begin. The caller must then call running.Done.
+// begin reports whether a list or a stream may begin. It must then call running.Done.
 func (l *ListerWatcher) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,14 +31,14 @@ const (
 
 // stream is a watch that resumes when its connection breaks or nothing arrives for too long. The
 // reflector would pause for up to 30 seconds, and longer with each break. A stream ends with an
-// error that makes the reflector list again. If it breaks during the initial list, the reflector
-// makes a plain list; with most other errors it would sleep through a stop.
+// error that makes the reflector list again, or make a plain list if the initial list was
+// incomplete. With most other errors it would sleep through a stop.
 type stream struct {
 	*asker
 
 	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	complete func() // called after the initial list
-	// options are those of the next watch. They ask for the initial list until it has arrived.
+	// options is for the next watch. It asks for the initial list until that has arrived.
 	options metav1.ListOptions
 	events  chan watch.Event
 	stop    func()

@@ -53,7 +53,6 @@ func (e *exchange) failed(err error, unsent bool) {
 	e.report()
 }
 
-// unread records why the response to a write lacks the version.
 func (e *exchange) unread(why string) {
 	e.entry.Update(func(w *ledger.Write) { w.Unknown, w.UID = why, e.precondition })
 	e.report()

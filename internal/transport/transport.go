@@ -167,7 +167,6 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 	return resp, neverSent(err), err
 }
 
-// closeBody closes the body of an unsent request, as a transport must.
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		req.Body.Close()
@@ -215,7 +214,6 @@ func Disconnect(ctx context.Context, rt http.RoundTripper) {
 	}
 }
 
-// connectionsBelow returns nil if rt is not from this package.
 func connectionsBelow(rt http.RoundTripper) *connections {
 	for rt != nil {
 		if own, ok := rt.(*roundTripper); ok {

@@ -8,13 +8,10 @@
 //	source.Kind(deployments, handler.Owner(websites))
 //	source.Kind(secrets, handler.Map(func(ctx context.Context, s *corev1.Secret) ([]types.NamespacedName, error) { … }))
 //
-// Handlers and predicates:
-//
-//   - [Self] returns the object's own key, [Owner] and [AnyOwner] the keys of its owners.
-//   - [Map], [Funcs] and [Func] compute keys with your function.
-//   - [GenerationChanged] and the constants next to it are predicates. [Where] makes one from a
-//     function. [And], [Or] and [Not] combine them.
-//   - [InClass] and [After] choose how urgent an event is, and when its keys are due.
+// Handlers are [Self], [Owner], [AnyOwner], and [Map], [Funcs] and [Func] with your function.
+// Predicates are [GenerationChanged] and the constants next to it, and [Where] with your function.
+// [And], [Or] and [Not] combine them. [InClass] and [After] choose how urgent an event is, and when
+// its keys are due.
 //
 // # Concurrency
 //

@@ -177,7 +177,6 @@ func (c *Channel[E, K]) handled(h *held[E], failure error) {
 	}
 }
 
-// close drops all events and makes pending Sends return.
 func (c *Channel[E, K]) close() {
 	c.order.ShutDown()
 	c.mu.Lock()

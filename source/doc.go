@@ -32,7 +32,7 @@
 // # Concurrency
 //
 // Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, resyncs,
-// and the detection of blocked handlers. The informer's goroutines call the handler. It sees the
-// events of one object one after another, in order. Events of different objects may overlap.
-// Channels and tickers call their functions one after another from Run's goroutine.
+// and the detection of blocked handlers. The informer's goroutines call the handler: for each
+// object one event after another, in order, and for different objects at once. Channels and tickers
+// call their functions one after another from Run's goroutine.
 package source

@@ -156,7 +156,6 @@ func (f *feed[K]) count(s State) State {
 	return s
 }
 
-// CatchUp waits for the subscription, then for the retries.
 func (f *feed[K]) CatchUp(ctx context.Context) error {
 	if run.Closed(f.ended) {
 		return errStopped

@@ -18,8 +18,8 @@ import (
 // firstRetry is the first backoff of a failed event. It doubles up to a minute.
 const firstRetry = 100 * time.Millisecond
 
-// retries keeps each object's events in order, and retries failed ones with backoff. Events that
-// come while an earlier one is being tried, or waits, are merged. So the handler never sees an
+// retries keeps each object's events in order, and retries failed ones with backoff. It merges
+// events that come while an earlier one is being tried, or waits. So the handler never sees an
 // earlier change after a later one.
 type retries struct {
 	tryOne  func(ctx context.Context, e handler.Event) error

@@ -143,7 +143,6 @@ func (l *life) begin(h *hook.Source) error {
 	return nil
 }
 
-// String names the source in reports.
 func (l *life) String() string { return l.name }
 
 func (l *life) phase() hook.Phase {

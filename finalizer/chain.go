@@ -82,8 +82,8 @@ func NewChain[T client.Object](h *client.Handle[T], steps ...Step[T]) (*Chain[T]
 }
 
 // Ensure adds the finalizers of all steps and returns the object as stored. If obj has them, it
-// makes no request. obj must have been read, and not be in deletion. Other errors are those of
-// client.Handle.EnsureFinalizer.
+// makes no request. obj must have been read, and not be in deletion. Errors of the API server are
+// as in client.Handle.EnsureFinalizer.
 func (c *Chain[T]) Ensure(ctx context.Context, obj T) (T, error) {
 	for _, s := range c.steps {
 		var err error

@@ -10,17 +10,10 @@
 //
 // # Chains
 //
-// A [Chain] has one finalizer for each of several steps, in order:
-//
-//	chain, err := finalizer.NewChain(client.For[*v1alpha1.Website](c),
-//		finalizer.Step[*v1alpha1.Website]{Finalizer: "web.example.com/traffic", Run: drain},
-//		finalizer.Step[*v1alpha1.Website]{Finalizer: "web.example.com/bucket", Run: deleteBucket},
-//	)
-//
-// Call [Chain.Ensure] before you create anything that a step cleans up, and [Chain.Finalize] for an
-// object in deletion. Finalize runs the steps in the order in which they are listed, and removes
-// each step's finalizer after it. So the finalizers in `kubectl get -o yaml` begin with the step
-// that is next.
+// A [Chain] has one finalizer for each of several steps. Call [Chain.Ensure] before you create
+// anything that a step cleans up, and [Chain.Finalize] for an object in deletion. Finalize runs the
+// steps in the order in which they are listed, and removes each step's finalizer after it. So the
+// finalizers in `kubectl get -o yaml` begin with the step that is next.
 //
 // A step may run again after an error or a crash, so it must succeed if its work is done already. A
 // step that waits for another system returns [Waiting]. Then, as after an error, Finalize returns a

@@ -48,9 +48,10 @@ type AdoptOptions struct {
 // manager's Run and every read. If it is still empty, the first read, or State once it is synced,
 // reports the wrong type. Adopting an informer twice, or one of the cache's own, shares it.
 //
-// With a nil cache the handle can only be declared; source.Informer does that. If the kind is
-// unknown, the resource is guessed from T's name or, without a Go type, from the first object in
-// the store. A write of an object that is in the store, by UID, corrects the guess.
+// With a nil cache the handle can only be declared, so that a controller waits for its writes;
+// source.Informer does that. If the kind is unknown, the resource is guessed from T's name or,
+// without a Go type, from the first object in the store. A write of an object that is in the store,
+// by UID, corrects the guess.
 func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptOptions) *Handle[T] {
 	return &Handle[T]{adopt(c, informer, reflect.TypeFor[T](), o)}
 }

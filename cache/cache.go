@@ -187,7 +187,7 @@ func (c *Cache) Reject(err error) {
 }
 
 // Retire makes every later use of the cache's handles return why. A manager calls it for a removed
-// cluster.
+// cluster, before it ends Run.
 func (c *Cache) Retire(why error) { c.retired.Store(&why) }
 
 // DeclaredBy returns the owners of attached [Declarations] with a handle of the cache, sorted, such

@@ -19,7 +19,7 @@ import (
 // Behind reports which declared informer does not show a write yet. It returns nil and nil if all
 // informers that keep the object show the write, which is cheap, or if none keeps it. Otherwise,
 // wait for the gap for a limited time, and call Behind again. The error names an informer that
-// cannot decide, because versions are not numbers or it does not run.
+// cannot decide, for example because versions are not numbers or it does not run.
 func (d *Declarations) Behind(w Written) (gap *Gap, unknowable error) {
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
@@ -196,7 +196,7 @@ func (g *Gap) Failing() bool { return g.informer.fails() }
 // Notify calls f when the gap has closed or cannot close any more; call Behind again then. It calls
 // f at most once, without locks, perhaps before Notify returns. f must not block. Changes without
 // an event, such as bookmarks, do not call f, so also call Behind from time to time. cancel ends
-// the notification; f may still be running then.
+// the notification; f may still be running then. Both may be called from anywhere.
 //
 // The first Notify for a write adds an event handler to the informer, for as long as it is
 // declared.

@@ -15,7 +15,8 @@ import (
 // Declarations are the handles that can be read in a context. A controller declares the handles
 // that it watches and those given to its Reads. The first Reconcile that reads another handle gets
 // an error, because no worker would wait for that handle to sync. With another context, a
-// Reconcile's goroutine and those that it started can read handles that some controller declares.
+// Reconcile's goroutine and those that it started can read only handles that some controller
+// declares.
 //
 // The zero value declares nothing. Only Resolve makes requests.
 type Declarations struct {

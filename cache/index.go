@@ -22,9 +22,9 @@ type Index[T Object] struct {
 	bad    listwatch.Broken // objects for which the function panicked
 }
 
-// NewIndex declares an index on a handle's objects, at any time, for as long as its informers live.
-// values returns the values of an object, or none to leave it out. It must depend only on the
-// object and not change it. The name is for errors.
+// NewIndex declares an index on a handle's objects, once, at any time. It lives as long as its
+// informers. values returns the values of an object, or none to leave it out. It must depend only
+// on the object and not change it. The name is for errors.
 //
 // If values panics, reads of the index return an error that names the object, until values succeeds
 // for it or it is deleted. A nil handle is an error of every read of the index. A nil function or

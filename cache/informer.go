@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
-// ErrNotSynced is in the error of a read whose initial list has failed, or is not there when the
-// read's context ends. It does not depend on the object: try again.
+// ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there
+// when the read's context ends. It does not depend on the object: try again.
 var ErrNotSynced = errors.New("not synced")
 
 type informer struct {
@@ -349,8 +349,8 @@ func (i *informer) fits(namespace string, one bool) error {
 
 const unknown = "; does not report failures"
 
-// transform is the informer's TransformFunc. client-go calls it twice for each object of an initial
-// list.
+// transform is the informer's TransformFunc. client-go may call it twice for an object of an
+// initial list.
 func (i *informer) transform(obj any) (any, error) {
 	o, ok := obj.(Object)
 	if _, mark := markOf(obj); mark || !ok {

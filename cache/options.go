@@ -21,8 +21,9 @@ import (
 // informer's constructor decides what it keeps.
 type Options struct {
 	// Namespaces limits all namespaced kinds, as [Scope].Namespaces does. A handle with NewSet("")
-	// still keeps all namespaces, and one with Names only these. An empty set is an error of
-	// Validate and Run. ParseNamespaces makes a set from a list. Default: all namespaces.
+	// still keeps all namespaces, and one with Names only these. A set that is empty when Run
+	// begins is an error of Validate and Run. ParseNamespaces makes a set from a list. Default: all
+	// namespaces.
 	Namespaces *Set[string]
 	// Labels selects objects by labels, at the API server. A handle with labels.Everything() still
 	// keeps all. Default: all objects.

@@ -100,8 +100,8 @@ type ListOptions struct {
 	Namespace string
 	// Selector selects by labels. Default: all.
 	Selector labels.Selector
-	// Limit is the maximum number of objects, in no defined choice. It must not be negative.
-	// Default 0: no limit.
+	// Limit is the maximum number of objects. Which ones are returned is not defined. It must not
+	// be negative. Default 0: no limit.
 	Limit int
 }
 
@@ -110,7 +110,7 @@ func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
 	return collect(h.All(ctx, o))
 }
 
-// All iterates over the objects of List. An error is the last element.
+// All iterates over copies of the objects, like List. An error is the last element.
 func (h *Handle[T]) All(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return h.all(ctx, o, func(i *informer) ([]any, error) {
 		if o.Namespace == "" {

@@ -217,7 +217,7 @@ func badNamespace(name string) string {
 	return ""
 }
 
-// selectsNothing recognizes labels.Nothing and fields.Nothing, whose strings are as for everything.
+// selectsNothing recognizes labels.Nothing and fields.Nothing. Their strings select everything.
 func selectsNothing(selector interface {
 	Empty() bool
 	String() string

@@ -56,8 +56,8 @@ func (f *factory) ForResource(of schema.GroupVersionResource) (informers.Generic
 	return generic{shared, of.GroupResource()}, nil
 }
 
-// builtIn returns an example object of a resource, or nil: a kind of client-go's scheme with a list
-// and the usual plural.
+// builtIn returns an example object of a resource, or nil. It looks for a kind of client-go's
+// scheme with a list and the usual plural.
 func builtIn(of schema.GroupVersionResource) runtime.Object {
 	for kind, t := range scheme.Scheme.KnownTypes(of.GroupVersion()) {
 		gvk := of.GroupVersion().WithKind(kind)

@@ -24,9 +24,10 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ApplyConfiguration has the fields that an object should have, its name, and its namespace if any.
-// Use a generated type, from k8s.io/client-go/applyconfigurations or from controller-gen, or
-// [UnstructuredConfiguration]. cache.Handle.OwnerRef returns an owner reference for it.
+// ApplyConfiguration has the fields that an object should have, its name, and the namespace of a
+// namespaced kind. Use a generated type, from k8s.io/client-go/applyconfigurations or from
+// controller-gen, or [UnstructuredConfiguration]. cache.Handle.OwnerRef returns an owner reference
+// for it.
 type ApplyConfiguration interface {
 	GetName() *string
 	GetNamespace() *string
@@ -134,8 +135,8 @@ const appliedFor = time.Hour
 // kubectl.kubernetes.io/last-applied-configuration, and except in ApplyStatus the status.
 //
 // An apply is sent if any other part of the object has changed, or if a new object has its name. It
-// is also sent at the first call of a process, after an hour, after an error, and after 100,000
-// other objects. It is always sent if live comes from a cache with a Transform.
+// is also sent once after each start of the process, after an hour, after an error, and after
+// 100,000 other objects. It is always sent if live comes from a cache with a Transform.
 //
 // If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
 // another field owner, or this one in another process, takes or gives up a field without changing

@@ -178,8 +178,8 @@ func content(obj Object) (main, status map[string]any, err error) {
 	return main, status, nil
 }
 
-// strategicPatch returns false if there is no strategic merge patch: two ports of a Service may
-// have the same number, which is the merge key, and different protocols.
+// strategicPatch returns false if there is no strategic merge patch. For example, two ports of a
+// Service may have the same number, which is the merge key, and different protocols.
 func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
 	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
 	if err != nil || len(patch) == 0 {

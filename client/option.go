@@ -15,7 +15,7 @@ import (
 )
 
 // Option changes one call of a [Handle] or a [Subresource]. A call that does not take it returns an
-// error and sends nothing. Of two equal options, the last one counts.
+// error and sends nothing. If an option is given twice, the last one counts.
 type Option struct {
 	name string
 	fits []verb

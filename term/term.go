@@ -28,8 +28,8 @@ type Token struct {
 func (t Token) String() string { return string(t.Lease) + "@" + t.ResourceVersion }
 
 // Term is one term of leadership. It is trusted for some time after the last successful renewal of
-// its Lease was sent. Requests with its context ([With]) pass the fence only until then. The
-// elector makes, extends and ends it. It is safe for concurrent use.
+// its Lease was sent. Requests with its context ([With]) pass the fence only while it is trusted.
+// The elector makes, extends and ends it. It is safe for concurrent use.
 type Term struct {
 	fence
 

@@ -136,7 +136,7 @@ func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
 }
 
 // labelsFor returns labels that a selector matches if and only if it matches the hashed ones. known
-// is false if it compares numbers.
+// is false if the selector compares numbers.
 func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (set labels.Set, known bool) {
 	requirements, _ := selector.Requirements()
 	set = labels.Set{}
@@ -160,8 +160,8 @@ func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (s
 	return set, true
 }
 
-// fieldIs reports whether a field has a requirement's value. It decides names only of one
-// namespace.
+// fieldIs reports whether a field has a requirement's value. It can decide a name only if it has
+// the namespace.
 func (w *Write) fieldIs(r fields.Requirement, in types.NamespacedName, all fields.Selector) (equal, known bool) {
 	switch r.Field {
 	case "metadata.namespace":

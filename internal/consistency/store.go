@@ -13,7 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// Compare returns, as writes, what the store does not show of a list of a place.
+// Compare returns the writes that made a list of a place differ from the store, unless the store
+// shows them.
 func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
 	items := map[types.UID]*metav1.PartialObjectMetadata{}
 	for n := range list.Items {

@@ -82,7 +82,7 @@ func (l *ListerWatcher) Join() {
 	l.running.Wait()
 }
 
-// begin reports whether a list or a stream may begin. It must then call running.Done.
+// begin reports whether a list or a stream may begin. The caller must then call running.Done.
 func (l *ListerWatcher) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

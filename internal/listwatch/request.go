@@ -128,8 +128,8 @@ func (t Target) ListMetadata(ctx context.Context, m *meta.RESTMapping, limit int
 	}
 }
 
-// AwaitMetadata lists the metadata of a target's objects, and retries until ctx ends. m is how the
-// kind is served, or nil if it is not.
+// AwaitMetadata lists the metadata of a target's objects, and retries until it succeeds or ctx
+// ends. m is how the kind is served, or nil if it is not.
 func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMetadataList, m *meta.RESTMapping, err error) {
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 10, Cap: longestWait}
 	for {
@@ -151,7 +151,8 @@ func (t Target) AwaitMetadata(ctx context.Context) (list *metav1.PartialObjectMe
 	}
 }
 
-// AwaitMapping returns how the kind is served. It retries until ctx ends, and then returns nil.
+// AwaitMapping returns how the kind is served. It retries until it succeeds, and returns nil when
+// ctx ends.
 func (t Target) AwaitMapping(ctx context.Context) *meta.RESTMapping {
 	for ctx.Err() == nil {
 		m, err := t.Backend.MappingWithin(ctx, t.Kind, askAgain)

@@ -20,8 +20,8 @@ import (
 // The handler gets events one by one, in order. A failed event is retried with backoff while others
 // go on, and keeps its place in the channel. When Run ends, the remaining events are dropped.
 //
-// Keys get class Normal and no delay. To choose, use the controller's Queue. RequeueAll does not
-// send events again.
+// Keys get class Normal and no delay. To choose, add keys to the controller's Queue. RequeueAll
+// does not send events again.
 type Channel[E any, K comparable] struct {
 	life // its mutex guards the last group of fields
 

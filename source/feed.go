@@ -175,8 +175,8 @@ func (f *feed[K]) CatchUp(ctx context.Context) error {
 	})
 }
 
-// unless calls f with a context that ends with the source. Then the error is errStopped, even if f
-// noticed the end of its informer first.
+// unless calls f with a context that ends with the source. If f fails after that, the error is
+// errStopped, even if f noticed the end of its informer first.
 func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

@@ -23,7 +23,8 @@ type Observer[K comparable] interface {
 	// Observe receives an event and its object's key from a Kind or Informer whose handler is a
 	// handler.Identity, but no resyncs and retries. It runs before the predicates, and before the
 	// event adds the key. The events of one object come in order, one after another. Events of
-	// different objects may overlap. An Update may have two objects with the same name.
+	// different objects may overlap. Old and New of an Update may be different objects with the
+	// same name.
 	//
 	// The source calls after, unless nil, once it has delivered or dropped the event, or its
 	// handler has failed. Both must be quick, because the informer waits.
@@ -35,14 +36,15 @@ type Observer[K comparable] interface {
 type Source[K comparable] interface {
 	// Validate returns an error if the arguments are wrong.
 	Validate() error
-	// Run delivers to q until ctx is done, joins what it started, and returns. Call it once; h may
-	// be nil. The error is that the source could not start. State reports trouble with the API
-	// server.
+	// Run delivers to q until ctx is done, joins what it started, and returns. It delivers nothing
+	// after that. Call it once; h may be nil. It returns an error if the source could not start.
+	// State reports trouble with the API server.
 	Run(ctx context.Context, q Queue[K], h *hook.Source) error
 	// WaitForSync returns nil once the handler has seen everything that existed at the start. If
-	// ctx ends first, the error has the state, also in Settled.
+	// ctx ends first, the error has the state.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil once the source is synced, or has a problem that Stale and State name.
+	// Settled returns nil once the source is synced, or has a problem that Stale and State name. If
+	// ctx ends first, the error has the state.
 	Settled(ctx context.Context) error
 	// Stale returns nil while the source delivers every change as it happens, else the reason.
 	Stale() error
@@ -52,8 +54,8 @@ type Source[K comparable] interface {
 	String() string
 }
 
-// CatchingUp is an optional interface of a Source, for tests and scripts. All of this package have
-// it.
+// CatchingUp is an optional interface of a Source, for tests and scripts. All sources of this
+// package have it.
 type CatchingUp interface {
 	// CatchUp returns nil once the source has handled everything that existed at the call:
 	//

@@ -17,8 +17,8 @@ import (
 
 // Ticker polls a system without events, such as a cloud's API. It calls poll at once and then every
 // interval, at least 1 ms, with a jitter of ±10 %. It delivers the keys that poll returns: in class
-// Background for the first successful poll, which syncs the source, and then Normal. To choose, use
-// the controller's Queue. RequeueAll does not poll.
+// Background for the first successful poll, which syncs the source, and then Normal. To choose, add
+// keys to the controller's Queue. RequeueAll does not poll.
 //
 // Polls never overlap: ticks during a poll count as dropped. After an error or a panic, poll is
 // retried after 1 second, then 2, and so on, up to the interval. Run waits for a poll in progress:

@@ -77,7 +77,7 @@ type Option func(*metav1.OwnerReference)
 
 // BlockDeletion sets whether a foreground deletion of the owner waits until the object is gone.
 // Default: true for SetController, false for Set. If the cluster enforces it, true needs the right
-// to update the owner's finalizers.
+// to update the owner's subresource finalizers.
 func BlockDeletion(block bool) Option {
 	return func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = &block }
 }

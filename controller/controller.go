@@ -29,9 +29,9 @@ type Controller[K comparable] struct {
 	reconciler Reconciler[K]
 	given      Options // with the defaults of Default
 	givenQueue workqueue.Options[K]
-	o          Options // given, with all defaults and added hooks
+	o          Options // with all defaults and added hooks
 	queue      *workqueue.Queue[K]
-	run        string        // prefix of each reconcile ID
+	run        string        // of each reconcile ID
 	synced     chan struct{} // closed by Warm
 	began      time.Time     // zero of c.now
 	repetition repetition
@@ -56,8 +56,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue is New for keys of any type. Fields of q win over those of Options. q.Name defaults
-// to the controller's name.
+// NewWithQueue is New for keys of any type. Fields of q win over the same fields of Options. q.Name
+// defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),
@@ -146,7 +146,6 @@ func checkName(name string) error {
 // Validate returns an error with one line for each mistake in the setup, or nil.
 func (c *Controller[K]) Validate() error { return c.named(c.inputs.validate()) }
 
-// named adds the controller's name to each error that err joins.
 func (c *Controller[K]) named(err error) error {
 	if err == nil {
 		return nil

@@ -47,8 +47,8 @@
 //	a kind that is not declared      at once
 //
 // The key also waits for an informer that fails. After [Options].ReadYourWrites the Reconcile
-// starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. When
-// the informer recovers, the next Reconcile waits for them again.
+// starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. The
+// next Reconcile waits for them again when the informer has recovered.
 //
 // An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
 // worker lists the metadata of the object, or of its namespace if the name is unknown. A write

@@ -5,10 +5,9 @@ package workqueue
 
 import "math"
 
-// never is the due time of a key without one. The latest due time is never-1.
+// never is no due time. The latest due time is never-1.
 const never = math.MaxInt64
 
-// Ids are small.
 type heapNode[N any] interface {
 	before(other N) bool
 	id() uint32
@@ -59,7 +58,6 @@ func (h *heap[N]) put(i int, n N) {
 	h.where[n.id()] = uint32(i) + 1
 }
 
-// fix stores n at its position, starting at i, which is free.
 func (h *heap[N]) fix(i int, n N) {
 	for ; i > 0 && n.before(h.nodes[(i-1)/4]); i = (i - 1) / 4 {
 		h.put(i, h.nodes[(i-1)/4])
@@ -83,7 +81,7 @@ func (h *heap[N]) fix(i int, n N) {
 	h.put(i, n)
 }
 
-// dueHeap orders the extras by due time. Equal due times keep the order in which they were set.
+// dueHeap keeps the order in which equal due times were set.
 type dueHeap struct {
 	heap[dueNode]
 	seq uint32

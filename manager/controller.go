@@ -26,7 +26,7 @@ type Controller interface {
 	Name() string
 	// Validate returns an error that names every mistake. It is called before Warm.
 	Validate() error
-	// Default fills the zero fields of the controller's options with Options.Controller. Each Add
+	// Default fills the zero fields of the controller's options from Options.Controller. Each Add
 	// calls it, before Observe. After Warm has begun it must do nothing. Validate reports options
 	// that cannot be applied.
 	Default(o controller.Options)
@@ -67,7 +67,6 @@ type Controller interface {
 	Inherit(writes []ledger.Write)
 }
 
-// checksOf returns the checks for /livez and /readyz. alive is nil without StalledAfter.
 func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, synced *server.Check) {
 	name := "controller-" + c.Name()
 	if o != nil && o.StalledAfter > 0 {
@@ -77,8 +76,7 @@ func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, syn
 	return alive, server.NewCheck(name, func(context.Context) error { return unready(c, ready) })
 }
 
-// unready fails until the manager is ready or the controller can lead; with RequiresSync, until it
-// can lead. After that it only remarks.
+// unready fails until the manager is ready or, with RequiresSync, until the controller can lead.
 func unready(c Controller, ready <-chan struct{}) error {
 	waits := strings.Join(c.Unsynced(), "; ")
 	switch {

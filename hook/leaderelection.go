@@ -16,7 +16,6 @@ type LeaderElection struct {
 	Campaigning func(lease string)
 	// TookOver is called before Acquired if another process was seen to hold the Lease.
 	TookOver func(LeaseTakeover)
-	// Acquired is called when a term begins.
 	Acquired func(lease string)
 	// Renewed is called after each attempt to renew the Lease.
 	Renewed func(LeaseRenewal)
@@ -51,6 +50,5 @@ type LeaseRenewal struct {
 	Took  time.Duration
 	// Slowpath reports that the Lease had changed, so the renewal took more than one request.
 	Slowpath bool
-	// Err is why the renewal failed, otherwise nil.
-	Err error
+	Err      error
 }

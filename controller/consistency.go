@@ -139,7 +139,8 @@ func (k *consistency[K]) letGo() {
 	}
 }
 
-// outstanding is behind, and asks the API server about lost answers when nothing else is missing.
+// outstanding returns what behind does. It asks the API server about lost answers when nothing else
+// is missing.
 func (k *gaps) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
 	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {

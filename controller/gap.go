@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
+// gap is a state that an informer does not show yet.
 type gap interface {
 	String() string
 	Notify(f func()) (cancel func())
@@ -63,7 +64,7 @@ func (k *gaps) waitAtMost() time.Duration {
 
 // behind returns the last write that an informer does not show yet, or nil, and why others cannot
 // be waited for. It moves writes with a lost answer to unsure. It checks all writes, oldest first:
-// a deleted object is absent before its create and after its delete.
+// a deleted object is absent before its create, too.
 func (k *gaps) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
@@ -221,6 +222,7 @@ const (
 	resolvePause = 2 * time.Second
 )
 
+// resolver allows one question at a time after an unanswered one, else any number.
 type resolver struct {
 	mu     sync.Mutex // guards what follows
 	asked  time.Time

@@ -37,7 +37,8 @@ func madeBy(writes []unseen) map[version]*ledger.Write {
 	return made
 }
 
-// isOwn returns false after a relist, because an event may then stand for several changes.
+// isOwn reports whether an event shows only a write in made. After a relist it returns false,
+// because an event may then stand for several changes.
 func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
 	w := made[version{r.UID, r.ResourceVersion}]
 	if w == nil && r.Event == string(handler.Delete) {

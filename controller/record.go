@@ -134,6 +134,7 @@ func (t *records[K]) look(key K) record[K] {
 	return record[K]{}
 }
 
+// edit calls change under the lock.
 func (t *records[K]) edit(key K, change func(*record[K])) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

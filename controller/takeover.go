@@ -74,8 +74,8 @@ func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
 }
 
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
-// when the controller stops. Otherwise result gets the given-up writes. writes may be hashed, so
-// await locates their objects.
+// when the controller stops. Unless it stops, result gets the given-up writes. writes may be
+// hashed, so await locates their objects.
 func (k *gaps) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
 	defer k.inherited.waits.Store(nil)
 	p := &past{awaited: awaited}

@@ -40,7 +40,8 @@ func (o *Options) limits() (report, end time.Duration) {
 	return min(report, end), end
 }
 
-// watch sets its timer to the next report or deadline.
+// watch reports slow Reconciles and ends contexts at their deadline. Its timer is set to the next
+// of these times.
 func (t *lead[K]) watch(ctx, work context.Context) {
 	timer := time.NewTimer(min(t.controller.o.limits()))
 	defer timer.Stop()

@@ -5,11 +5,7 @@ package hook
 
 import "time"
 
-// LeaderElection observes package leaderelection. The metrics of client-go's elector follow from
-// it:
-//
-//   - leader_election_master_status is 0 from Campaigning, and 1 from Acquired to Lost or Released.
-//   - leader_election_slowpath_total counts calls of Renewed with Slowpath and without Err.
+// LeaderElection observes package leaderelection.
 type LeaderElection struct {
 	// Campaigning is called when this replica begins to campaign: at the start, and after each lost
 	// term.

@@ -169,7 +169,7 @@ func (l *Lease) campaign(ctx context.Context) error {
 	return l.elector.Run(ctx, l.lead)
 }
 
-// warm waits until every controller can lead, but for warmLimit unless it requires its sync.
+// warm waits until every controller can lead, at most for warmLimit unless it requires its sync.
 func (l *Lease) warm(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()

@@ -125,8 +125,8 @@ type Webhooks interface {
 //
 // The checks of /readyz:
 //
-//	controller-NAME       for each controller: fails until the manager is Ready or, with RequireKinds,
-//	                      until the controller can lead; a standby is ready
+//	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
+//	                      manager is Ready; a standby is ready
 //	leader-election-NAME  for each Lease: fails from the first failed request until the Lease was
 //	                      read or written once: until then a replica cannot take over; later,
 //	                      ?verbose describes trouble

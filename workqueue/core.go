@@ -68,6 +68,7 @@ func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 	return i, c.entries.at(i)
 }
 
+// forget needs an entry that is in no list, as dropAtEnd and rest do.
 func (c *core[K]) forget(i uint32, e *entry[K]) {
 	c.counts[e.state]--
 	c.remove(i, e)

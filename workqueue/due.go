@@ -58,6 +58,7 @@ func (h *heap[N]) put(i int, n N) {
 	h.where[n.id()] = uint32(i) + 1
 }
 
+// fix stores n at its position, starting at i, which is free.
 func (h *heap[N]) fix(i int, n N) {
 	for ; i > 0 && n.before(h.nodes[(i-1)/4]); i = (i - 1) / 4 {
 		h.put(i, h.nodes[(i-1)/4])

@@ -180,6 +180,7 @@ func (f *fair) tagged(cl *share, tenant uint32, t *tag) {
 	cl.flows.set(flowNode{t.value, f.seq, tenant})
 }
 
+// joined counts a ready key. The caller links it.
 func (f *fair) joined(tenant uint32, c uint8) {
 	cl := &f.classes[c]
 	if !cl.flows.has(tenant) {
@@ -196,6 +197,7 @@ func (f *fair) joined(tenant uint32, c uint8) {
 	f.busy |= 1 << c
 }
 
+// left is the reverse of joined. The caller has unlinked the key.
 func (f *fair) left(tenant uint32, c uint8) {
 	cl := &f.classes[c]
 	cl.ready--

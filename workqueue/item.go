@@ -19,7 +19,6 @@ var ErrNotHeld = errors.New("workqueue: settle: the item is not held; settle eac
 // After, GiveUp, Park or Release. Until then no other worker gets the key. You may copy an Item;
 // settling one copy settles all.
 //
-// A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks.
 // After ShutDown, a key that would have to wait is dropped and counted.
 type Item[K comparable] struct {
 	q        *Queue[K]
@@ -195,6 +194,7 @@ func (i Item[K]) settle(v verdict, err error) error {
 	return nil
 }
 
+// settleLocked also unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 	settled := q.hooks.Load().Settled
 	if settled == nil {

@@ -22,8 +22,7 @@ const (
 	maxWeight      = 1e6
 )
 
-// Options configure a Queue. The zero value is a plain FIFO queue: one class, one tenant,
-// exponential backoff per key from 5 ms to 1000 s, and no overall limit.
+// Options configure a Queue. The zero value is a plain FIFO queue.
 //
 // The queue calls the functions concurrently, without its lock, and recovers their panics.
 type Options[K comparable] struct {

@@ -234,6 +234,7 @@ func (q *Queue[K]) comeLocked() (come watch) {
 	return come
 }
 
+// misusedLocked also unlocks.
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
 	q.unlock()

@@ -144,6 +144,7 @@ func (s *notes) add(l *noteList, r *Reason, now int64) {
 	s.write(n, r, now)
 }
 
+// link needs a list that has room.
 func (s *notes) link(l *noteList, i uint32, n *note) {
 	switch l.n {
 	case 0:
@@ -158,6 +159,7 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 	l.n++
 }
 
+// dropSecond needs a full list of at least two notes.
 func (s *notes) dropSecond(l *noteList) {
 	newest := s.slab.at(l.newest)
 	second := newest.next

@@ -196,7 +196,7 @@ func (x *exchange) changing(faults []*Fault, next http.RoundTripper) http.RoundT
 	return next
 }
 
-// answer returns the API server's answer when to forward it. Its body is read through a line.
+// answer returns the API server's answer when it may be forwarded. Its body is read through a line.
 func (x *exchange) answer(ctx context.Context, answer *http.Response) (*http.Response, error) {
 	if answer.Body == nil {
 		answer.Body = http.NoBody

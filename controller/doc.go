@@ -33,9 +33,9 @@
 //
 // # Read your writes
 //
-// The key of a Reconcile that wrote is parked until every informer that the controller watches or
-// Reads shows its writes. Requests must use the Reconcile's context, and a client built from the
-// configuration of a client.Client.
+// A Reconcile sees the writes of its key's previous Reconcile: the key is parked until every
+// informer that the controller watches or Reads shows them. Requests must use the Reconcile's
+// context, and a client built from the configuration of a client.Client.
 //
 //	written                          visible when
 //	an object at a version           the store, or the object in it, is at that version or newer

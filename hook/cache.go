@@ -31,8 +31,8 @@ const (
 type InformerState struct {
 	// Kind has the form Kind.version.group, such as Deployment.v1.apps.
 	Kind string
-	// Scope describes the limits (namespaces, names, selectors) and the form of the objects, or is
-	// empty.
+	// Scope describes the limits (namespaces, names, selectors) and the form of the objects. It is
+	// empty for all objects in their usual form.
 	Scope string
 	// Phase began at Since.
 	Phase Phase

@@ -63,21 +63,20 @@ type Options struct {
 	// the queue. A Limiter limits all controllers together. Grace, Logger and Hooks must be zero:
 	// the manager has its own. Default: as in package controller.
 	Controller controller.Options
-	// Health serves /livez and /readyz for the kubelet. Default: nil, no health server.
+	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions
 	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
-	// always the manager's. Default: nil, no such server.
+	// always the manager's. Default: nil.
 	Server *server.Options
 	// Metrics observes what Hooks observe: see metrics.New. MetricsServer serves it at /metrics, or
-	// without it Server does. Without both, Metrics only counts. Default: nil, no metrics.
+	// without it Server does. Without both, Metrics only counts. Default: nil.
 	Metrics Metrics
 	// MetricsServer serves only Metrics. Its Client is always the manager's. With TLS, the default
 	// Address is :8443, and a request needs the right to get /metrics: see Authorize. With Plain,
-	// the default Address is :8080, and all requests are answered. Default: nil, no such server.
+	// the default Address is :8080, and all requests are answered. Default: nil.
 	MetricsServer *server.Options
 	// Webhooks answers admission and conversion requests, on a TLS server of its own: see
-	// webhook.New. It answers on standbys, too, and before caches are synced. Default: nil, no
-	// webhooks.
+	// webhook.New. It answers on standbys, too, and before caches are synced. Default: nil.
 	Webhooks Webhooks
 	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
 	// debug.Profiles under /debug/pprof/. All requests are answered. A stop ends a CPU profile

@@ -33,7 +33,7 @@ type Snapshot[K comparable] struct {
 	Name string
 	At   time.Time
 	Len  Len
-	// Paused reports that PauseAll is in effect, ShutDown that ShutDown or Drain was called.
+	// Paused: PauseAll is in effect. ShutDown: ShutDown or Drain was called.
 	Paused, ShutDown bool
 	// Dropped counts dropped keys and adds by cause (see hook.QueueDropped).
 	Dropped map[string]int

@@ -91,8 +91,8 @@ func (c *Controller[K]) Name() string { return c.name }
 // Queue returns the queue, to add keys without a source and to look at them.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
-// Watch adds a source, until Warm ends. Workers start when the sources added before Warm are
-// settled. If a source that is added later cannot start, Warm returns its error.
+// Watch adds a source, at any time before Warm ends. Workers start when the sources added before
+// Warm are settled. If a later source cannot start, Warm returns its error.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
 		c.inputs.complain("Watch: the source is nil; pass a source")

@@ -43,7 +43,7 @@ type candidate struct {
 	leader     string
 	trouble    string
 	watchAgain time.Time // not before, after a refused watch
-	polls      bool      // logged
+	polls      bool      // logged that it polls
 }
 
 func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {

@@ -40,9 +40,9 @@ type Options struct {
 	// too. It must be in whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long the holder tries to renew before the term is lost, from one
-	// RetryPeriod after the last successful renewal. The sum of both must be less than
-	// LeaseDuration, because the work must stop in the remaining time. Default: two thirds of
-	// LeaseDuration.
+	// RetryPeriod after the last successful renewal. RetryPeriod and RenewDeadline together must be
+	// shorter than LeaseDuration, because the work must stop in the remaining time. Default: two
+	// thirds of LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals, and between two reads of a Lease that cannot
 	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of

@@ -301,7 +301,7 @@ func (t *trust) since(now instant) time.Duration {
 	return max(now.mono-t.sent.mono, now.wall-t.sent.wall)
 }
 
-// A lost term stays lost even if a clock is set back.
+// lost stays true even if a clock is set back.
 func (t *trust) lost(now instant) bool {
 	if t.since(now) >= t.lasts {
 		t.lose(now)

@@ -14,7 +14,6 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// mostGivenUp limits the writes of a key that are remembered after the bound.
 const mostGivenUp = 100
 
 // EventRecovered is the Event of a retry before the end of its backoff, because an informer has
@@ -34,7 +33,7 @@ type consistency[K comparable] struct {
 }
 
 // putOff parks a key while the caches lack its last Reconcile's writes, or, after Stale, while
-// anything is stale. If it does not, p.doubts describes what the next Reconcile may not see.
+// anything is stale. Otherwise p.doubts describes what the next Reconcile may not see.
 func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
@@ -63,7 +62,6 @@ func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *
 	return true
 }
 
-// park parks a key until the gap closes, for at most the time left.
 func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(func() { k.queue.Wake(item.Key()) })
@@ -80,7 +78,6 @@ func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left 
 	}
 }
 
-// giveUp ends a wait, if there was one.
 func (k *gaps) giveUp(p *past, expired bool, now time.Time) {
 	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
@@ -142,8 +139,8 @@ func (k *consistency[K]) letGo() {
 	}
 }
 
-// outstanding returns a write that is not visible yet, or nil, and why others cannot be waited for.
-// It asks the API server about lost answers last.
+// outstanding returns what behind does. It asks the API server about lost answers when nothing else
+// is missing.
 func (k *gaps) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
 	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {
@@ -179,13 +176,11 @@ func (k *consistency[K]) relisted() {
 	}
 }
 
-// addMissed makes a key due that may have missed a change.
 func (k *consistency[K]) addMissed(key K) {
 	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
-// recovered makes keys due that failed before an informer recovered. They may have failed before
-// the informer did, in the same outage.
+// recovered makes keys due that failed before an informer recovered, even if before its failure.
 func (k *consistency[K]) recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {

@@ -23,8 +23,8 @@ type lead[K comparable] struct {
 	over       *ledger.Ledger // marks a returned Reconcile without requests
 }
 
-// running is one Reconcile and its context. The first request creates the ledger; most Reconciles
-// make none.
+// running is one Reconcile and its context. Most make no request, so the first one creates the
+// ledger.
 type running[K comparable] struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -85,15 +85,13 @@ func (r *running[K]) newLedger() *ledger.Ledger {
 	return ledger.New(o)
 }
 
-// end closes the ledger, because no later Reconcile would wait for writes that begin now. Without a
-// ledger it costs one atomic operation.
+// end closes the ledger, because no later Reconcile would wait for writes that begin now.
 func (r *running[K]) end() {
 	if !r.ledger.CompareAndSwap(nil, r.of.over) {
 		r.ledger.Load().Close()
 	}
 }
 
-// wrote returns the ledger, or nil if it contains no write.
 func (r *running[K]) wrote() *ledger.Ledger {
 	if l := r.ledger.Load(); l != nil && l.Wrote() {
 		return l
@@ -104,7 +102,6 @@ func (r *running[K]) wrote() *ledger.Ledger {
 // String names the Reconcile in the text of derived contexts.
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
 
-// cancellable returns a Reconcile's context and its cancel function, perhaps a no-op.
 func (o *Options) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
 	if o.Deadline == 0 && o.Interrupt == 0 {
 		return work, func(error) {}

@@ -29,9 +29,9 @@ type Controller[K comparable] struct {
 	reconciler Reconciler[K]
 	given      Options // with the defaults of Default
 	givenQueue workqueue.Options[K]
-	o          Options // given, with all defaults and added hooks
+	o          Options // with all defaults and added hooks
 	queue      *workqueue.Queue[K]
-	run        string        // prefix of each reconcile ID
+	run        string        // of each reconcile ID
 	synced     chan struct{} // closed by Warm
 	began      time.Time     // zero of c.now
 	repetition repetition
@@ -56,8 +56,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue is New for keys of any type. Fields of q win over those of Options. q.Name defaults
-// to the controller's name.
+// NewWithQueue is New for keys of any type. Fields of q win over the same fields of Options. q.Name
+// defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),
@@ -91,8 +91,8 @@ func (c *Controller[K]) Name() string { return c.name }
 // Queue returns the queue, to add keys without a source and to look at them.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
 
-// Watch adds a source, until Warm ends. Workers start when the sources added before Warm are
-// settled. If a source that is added later cannot start, Warm returns its error.
+// Watch adds a source, at any time before Warm ends. Workers start when the sources added before
+// Warm are settled. If a later source cannot start, Warm returns its error.
 func (c *Controller[K]) Watch(s source.Source[K]) {
 	if s == nil {
 		c.inputs.complain("Watch: the source is nil; pass a source")
@@ -146,7 +146,6 @@ func checkName(name string) error {
 // Validate returns an error with one line for each mistake in the setup, or nil.
 func (c *Controller[K]) Validate() error { return c.named(c.inputs.validate()) }
 
-// named adds the controller's name to each error that err joins.
 func (c *Controller[K]) named(err error) error {
 	if err == nil {
 		return nil

@@ -33,9 +33,9 @@
 //
 // # Read your writes
 //
-// The key of a Reconcile that wrote is parked until every informer that the controller watches or
-// Reads shows its writes. Requests must use the Reconcile's context, and a client built from the
-// configuration of a client.Client.
+// A Reconcile sees the writes of its key's previous Reconcile: the key is parked until every
+// informer that the controller watches or Reads shows them. Requests must use the Reconcile's
+// context, and a client built from the configuration of a client.Client.
 //
 //	written                          visible when
 //	an object at a version           the store, or the object in it, is at that version or newer
@@ -47,8 +47,8 @@
 //	a kind that is not declared      at once
 //
 // The key also waits for an informer that fails. After [Options].ReadYourWrites the Reconcile
-// starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. When
-// the informer recovers, the next Reconcile waits for them again.
+// starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. The
+// next Reconcile waits for them again when the informer has recovered.
 //
 // An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
 // worker lists the metadata of the object, or of its namespace if the name is unknown. A write

@@ -28,15 +28,13 @@ type gap interface {
 	Failing() bool
 }
 
-// textGap is a gap without notification.
 type textGap string
 
 func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
 
-// inherited are the writes of predecessors that Lead waits for. A past is replaced, never changed.
-// After the wait it has givenUp.
+// inherited are writes that Lead waits for. A past is replaced, never changed; it then has givenUp.
 type inherited struct {
 	leader atomic.Pointer[past] // the previous leader's
 	former atomic.Pointer[past] // of a removed controller of this name
@@ -47,7 +45,7 @@ type inherited struct {
 // that creates a controller compiles generic code again.
 type gaps struct {
 	name     string
-	bound    time.Duration // Options.ReadYourWrites
+	bound    time.Duration
 	hooks    *hook.Hooks
 	logger   func(context.Context) *slog.Logger
 	declared *cache.Declarations
@@ -65,9 +63,8 @@ func (k *gaps) waitAtMost() time.Duration {
 }
 
 // behind returns the last write that an informer does not show yet, or nil, and why others cannot
-// be waited for. It moves writes with a lost answer to unsure. It checks all writes each time,
-// oldest first: a deleted object is absent before its create and after its delete, and only the
-// visible create tells these apart.
+// be waited for. It moves writes with a lost answer to unsure. It checks all writes, oldest first:
+// a deleted object is absent before its create, too.
 func (k *gaps) behind(p *past) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
@@ -107,8 +104,8 @@ func (k *gaps) gapOf(w *unseen) (missing gap, unknown error) {
 	return missing, unknown
 }
 
-// stillMissing names the given-up writes that are still not visible, and forgets the others. A
-// write with a lost answer counts as missing for as long as a key would wait for it.
+// stillMissing names the given-up writes that are still not visible, and forgets the others. Lost
+// answers count for as long as a key would wait for them.
 func (k *gaps) stillMissing(p *past) error {
 	var all []error
 	var missing []unseen
@@ -169,8 +166,7 @@ func written(w *ledger.Write) cache.Written {
 	return shown
 }
 
-// staleGap returns what a key waits for after its Reconcile returned Stale: a failing informer, a
-// given-up write, or a source. It returns nil if all are current.
+// staleGap returns what a key waits for after its Reconcile returned Stale, or nil.
 func (k *gaps) staleGap(p *past) gap {
 	if failing := k.declared.Failing(); failing != nil {
 		return failing
@@ -186,7 +182,6 @@ func (k *gaps) staleGap(p *past) gap {
 	return nil
 }
 
-// missed reports whether an object that the key wrote may have changed without an event.
 func (k *gaps) missed(p *past) bool {
 	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return k.declared.Missed(written(&w.Write)) })
 }
@@ -220,24 +215,22 @@ func (k *gaps) resolve(ctx context.Context, p *past) gap {
 const (
 	// resolveAfter is the delay between a lost answer and the question, for a write still in
 	// progress.
-	resolveAfter = time.Second
-	// resolveWithin limits how long a worker waits for the answer.
+	resolveAfter  = time.Second
 	resolveWithin = 2 * time.Second
-	// resolvePause is the pause after an unanswered question, unless an informer recovers: an API
-	// server that hangs must not occupy all workers.
+	// resolvePause follows an unanswered question: an API server that hangs must not occupy all
+	// workers.
 	resolvePause = 2 * time.Second
 )
 
-// resolver allows any number of questions at a time, but one after an unanswered one.
+// resolver allows one question at a time after an unanswered one, else any number.
 type resolver struct {
 	mu     sync.Mutex // guards what follows
 	asked  time.Time
 	failed bool      // no answer
-	next   time.Time // time of the next question, if failed
+	next   time.Time // of the next question, if failed
 }
 
-// begin reports whether a worker may ask now, and must then call end. recovered is when an informer
-// last began to follow the API server.
+// begin reports whether a worker may ask now, and must then call end.
 func (r *resolver) begin(now, recovered time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

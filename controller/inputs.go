@@ -92,7 +92,6 @@ func (in *inputs[K]) add(i *input[K]) {
 	}
 }
 
-// unwatch removes a source, and reports whether it was started.
 func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 	if s == nil || !reflect.TypeOf(s).Comparable() {
 		return nil, false
@@ -197,7 +196,7 @@ func (in *inputs[K]) replay(ctx context.Context) error {
 	})
 }
 
-// each calls f for all inputs at once, and joins the errors for those that were not removed.
+// each calls f for all inputs at once, and ignores errors of removed ones.
 func (in *inputs[K]) each(f func(*input[K]) error) error {
 	list := in.all()
 	wrong := make([]error, len(list))
@@ -220,7 +219,6 @@ func catchUp(ctx context.Context, r Readable) error {
 	return r.Settled(ctx)
 }
 
-// stateOf returns an input's phase, or "" if unknown, and its state in words.
 func stateOf(what Readable) (hook.Phase, string) {
 	switch s := what.(type) {
 	case interface{ State() source.State }:
@@ -237,14 +235,12 @@ func stateOf(what Readable) (hook.Phase, string) {
 	return "", "not synced"
 }
 
-// isSynced does not wait.
 func isSynced(ctx context.Context, r Readable) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return r.WaitForSync(ctx) == nil
 }
 
-// named adds the name to err, unless err is nil or contains it.
 func named(whose fmt.Stringer, err error) error {
 	if err == nil || strings.Contains(err.Error(), whose.String()) {
 		return err

@@ -34,8 +34,8 @@ type interrupts[K comparable] struct {
 	records *records[K]
 }
 
-// interrupt cancels the running Reconcile of a key when another client has changed its object. The
-// event may echo a write of this Reconcile or the one before; in doubt interrupt does nothing.
+// interrupt cancels the running Reconcile of a key, unless the event may echo a write of this
+// Reconcile or the one before.
 func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 	// A paused key's Reconcile finishes.
 	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused {

@@ -31,8 +31,7 @@ func Logger(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// itemLog is the handler of a Reconcile's logger. It formats attributes only for a line, because
-// most Reconciles log nothing.
+// itemLog formats its attributes only for a line, because most Reconciles log nothing.
 type itemLog[K comparable] struct {
 	base slog.Handler
 	item workqueue.Item[K]
@@ -93,11 +92,11 @@ type repetition struct {
 type limit struct {
 	*rate.Limiter
 
-	unlogged int // since the last line
+	unlogged int
 }
 
-// few reports whether to log a line, and returns its attributes. It allows ten lines of a cause,
-// then one in ten seconds with the number left out. Beyond mostCauses, all others share one limit.
+// few reports whether to log a line, and returns its attributes: ten lines of a cause, then one in
+// ten seconds with the number left out. Beyond mostCauses, all others share one limit.
 func (l *repetition) few(cause string, args ...any) ([]any, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +122,6 @@ func (l *repetition) few(cause string, args ...any) ([]any, bool) {
 	return args, true
 }
 
-// once reports whether words are new. Beyond mostCauses, it returns false.
 func (l *repetition) once(words ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,8 +137,7 @@ func (l *repetition) once(words ...string) bool {
 }
 
 // reasonOf returns the same text for errors of the same cause about different objects: the API
-// server's reason, or the innermost error without digits and quoted text. If the user's error
-// methods panic, it is the error's type.
+// server's reason, or the innermost error without digits and quoted text.
 func reasonOf(err error) (reason string) {
 	whole := err
 	defer func() {

@@ -90,7 +90,6 @@ func (o Options) Validate() error {
 	}.Validate())
 }
 
-// validate leaves out the fields that workqueue.New validates.
 func (o Options) validate() error {
 	var wrong []error
 	for _, field := range []struct {
@@ -129,7 +128,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// or returns the options with zero fields filled from d, but not Grace, Logger and Hooks.
 func (o Options) or(d Options) Options {
 	o.Workers, o.ReadYourWrites = cmp.Or(o.Workers, d.Workers), cmp.Or(o.ReadYourWrites, d.ReadYourWrites)
 	o.Deadline, o.SlowAfter = cmp.Or(o.Deadline, d.Deadline), cmp.Or(o.SlowAfter, d.SlowAfter)

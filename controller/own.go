@@ -18,8 +18,7 @@ type ownEvents[K comparable] struct {
 	skipped  atomic.Int64 // events that did not end a backoff
 }
 
-// madeBy returns the versions that the writes made. A no-op made none: its version is another
-// client's.
+// madeBy leaves out no-ops: their version is another client's.
 func madeBy(writes []unseen) map[version]*ledger.Write {
 	var made map[version]*ledger.Write
 	for i := range writes {
@@ -38,8 +37,8 @@ func madeBy(writes []unseen) map[version]*ledger.Write {
 	return made
 }
 
-// isOwn reports whether an event shows a write in made and nothing else. After a relist an event
-// may stand for several changes: then it returns false.
+// isOwn reports whether an event shows only a write in made. After a relist it returns false,
+// because an event may then stand for several changes.
 func (o *ownEvents[K]) isOwn(made map[version]*ledger.Write, r *workqueue.Reason) bool {
 	w := made[version{r.UID, r.ResourceVersion}]
 	if w == nil && r.Event == string(handler.Delete) {

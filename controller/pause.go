@@ -46,8 +46,8 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 	}
 }
 
-// update passes a key's state to the queue, without a lock, because the queue may call user code.
-// It repeats until the state is stable, so that the last call passes the last state.
+// update calls the queue without a lock, because the queue may call user code. It repeats until the
+// state is stable, so that the last call passes the last state.
 func (p *pauses[K]) update(key K) {
 	for {
 		paused := p.has(key)
@@ -64,14 +64,13 @@ func (p *pauses[K]) update(key K) {
 
 func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }
 
-// observed is the queue of one source, which sees the events of objects that keys name.
 type observed[K comparable] struct {
 	source.Queue[K] // the controller's
 
 	pauses     *pauses[K]
 	interrupts *interrupts[K]
 	source     source.Source[K]
-	ignore     bool // Options.IgnoreAnnotations
+	ignore     bool
 }
 
 // Observe implements source.Observer. A pause begins before the event makes the key due. A resume

@@ -33,8 +33,8 @@ type crew[K comparable] struct {
 }
 
 type slot[K comparable] struct {
-	retire  context.CancelFunc // stops it from taking keys
-	retired bool               // surplus
+	retire  context.CancelFunc
+	retired bool // surplus
 
 	goroutine string                     // prefix of its stack, set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
@@ -88,8 +88,8 @@ func (w *workers[K]) set(n int) {
 	}
 }
 
-// fillLocked starts missing workers. A retired worker counts until it has left. At least one is not
-// retired, because retired ones may never finish their Reconcile.
+// fillLocked starts missing workers. At least one is not retired, because retired ones may never
+// finish their Reconcile.
 func (w *workers[K]) fillLocked() {
 	for w.hire != nil && (len(w.slots) < w.want || !slices.ContainsFunc(w.slots, func(s *slot[K]) bool { return !s.retired })) {
 		w.slots = append(slices.Clip(w.slots), w.hire())
@@ -128,7 +128,6 @@ func (w *workers[K]) resume(now time.Duration) {
 	w.resumed = now
 }
 
-// running returns the Reconciles in progress, longest first.
 func (c crew[K]) running() (runs []*running[K]) {
 	for _, s := range c.slots {
 		if r := s.run.Load(); r != nil {

@@ -30,7 +30,6 @@ func tenantOf[K comparable]() func(key K) string {
 	return nil
 }
 
-// queueOptions returns the options given to NewWithQueue, then those in o.
 func (c *Controller[K]) queueOptions(o Options) (workqueue.Options[K], error) {
 	q := c.givenQueue
 	of := Options{Classes: q.Classes, Backoff: q.Backoff, Limiter: q.Limiter, MinInterval: q.MinInterval, MaxWait: q.MaxWait}.or(o)
@@ -53,8 +52,7 @@ func (c *Controller[K]) queueOptions(o Options) (workqueue.Options[K], error) {
 	return q, nil
 }
 
-// newQueue makes the queue. If its options are wrong, it has defaults, and Validate reports the
-// error.
+// newQueue makes a queue with defaults if the options are wrong; Validate reports the error.
 func (c *Controller[K]) newQueue() error {
 	o, err := c.queueOptions(c.given)
 	if err == nil {
@@ -97,7 +95,6 @@ func (o Options) changesQueue(before Options) bool {
 		o.MinInterval != before.MinInterval || o.MaxWait != before.MaxWait || o.NamespaceTenants != before.NamespaceTenants
 }
 
-// apply applies the given options, except the queue's, and keeps added hooks.
 func (c *Controller[K]) apply() {
 	hooks, workers := c.o.Hooks, c.o.Workers
 	c.o = c.given.withDefaults()

@@ -14,17 +14,16 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// past is what the last Reconcile of a key left behind; most leave nothing. It is not changed while
-// it is in a record.
+// past is what a key's last Reconcile left behind. It is not changed while it is in a record.
 type past struct {
 	delivery uint64
 	failure  *Failure
-	made     map[version]*ledger.Write // own writes of a failure
-	awaited  []unseen                  // writes that may not be visible yet
+	made     map[version]*ledger.Write // of a failure
+	awaited  []unseen                  // perhaps not visible yet
 	answers  *ledger.Ledger            // source of awaited, if requests are in flight
 	revived  []unseen                  // part of awaited, not from answers
-	lost     error                     // describes writes beyond the ledger's limit
-	unsure   []unseen                  // part of awaited with lost answers
+	lost     error                     // about writes beyond the ledger's limit
+	unsure   []unseen                  // with lost answers
 	givenUp  []unseen                  // not visible in time
 	wrote    []ledger.Write            // for interrupts
 	stale    bool
@@ -32,10 +31,10 @@ type past struct {
 
 	since    time.Time // start of the wait, or zero
 	checks   int       // how often parked
-	missing  string    // what it waits for
-	expired  bool      // the bound is over
-	doubts   error     // what cannot be waited for
-	unnotify func()    // cancels the notification, or nil
+	missing  string
+	expired  bool // the bound is over
+	doubts   error
+	unnotify func() // cancels the notification, or nil
 }
 
 func (p *past) empty() bool {
@@ -104,18 +103,17 @@ func textsOf(pausers []pauser) (texts []string) {
 type record[K comparable] struct {
 	past        *past
 	spin        spin
-	interrupted int         // in a row
-	level       *slog.Level // see SetLogLevel
-	pausedBy    []pauser    // replaced, never changed
+	interrupted int // in a row
+	level       *slog.Level
+	pausedBy    []pauser // replaced, never changed
 }
 
 func (r *record[K]) empty() bool {
 	return r.past == nil && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
 }
 
-// records are the keys' records. Without records, a look costs one atomic load.
 type records[K comparable] struct {
-	n atomic.Int64 // len(keys)
+	n atomic.Int64
 
 	mu      sync.Mutex // guards what follows
 	keys    map[K]*record[K]
@@ -136,7 +134,7 @@ func (t *records[K]) look(key K) record[K] {
 	return record[K]{}
 }
 
-// edit changes a key's record under the lock, and deletes it if it is empty then.
+// edit calls change under the lock.
 func (t *records[K]) edit(key K, change func(*record[K])) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,8 +191,8 @@ func (t *records[K]) all() map[K]record[K] {
 	return all
 }
 
-// sweep clears records that no longer matter, if there are many. over clears a copy of each record,
-// and runs without the lock. Parts that change meanwhile stay.
+// sweep clears records that no longer matter, if there are many. over clears a copy of each,
+// without the lock. Parts that change meanwhile stay.
 func (t *records[K]) sweep(over func(key K, r *record[K])) {
 	t.mu.Lock()
 	crowded := len(t.keys) >= t.sweepAt

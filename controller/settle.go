@@ -31,10 +31,10 @@ type ending struct {
 	result  Result
 	outcome hook.Outcome
 	err     error
-	text    string                 // of the error
-	reason  string                 // of the error, for the log
-	again   workqueue.RetryOptions // how to retry
-	normal  bool                   // level info
+	text    string
+	reason  string // for the log
+	again   workqueue.RetryOptions
+	normal  bool // level info
 	gaveUp  bool
 }
 
@@ -43,7 +43,6 @@ func (t *lead[K]) givesUp(r *running[K], end *ending) bool {
 	return most > 0 && r.item.Attempt() >= most && (end.outcome == hook.Failed || end.outcome == hook.Panicked)
 }
 
-// aborted returns the ending of a Reconcile that did not return.
 func aborted(err error) ending {
 	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: EventRetryPanic}}
 }
@@ -108,7 +107,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 }
 
 // leave records what the Reconcile leaves behind, before another worker can take the key. It
-// returns nil for nothing, but never for a key that failed or returned Stale.
+// returns nil for nothing, but never after a failure or Stale.
 func (t *lead[K]) leave(r *running[K], end ending) *past {
 	c := t.controller
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked

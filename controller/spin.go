@@ -29,7 +29,6 @@ const (
 	itself
 )
 
-// causeOf returns what made a key due, and the key's own write if that was it.
 func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.awaited) == 0) {
@@ -63,8 +62,7 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 	}
 }
 
-// slowDown puts off a key that spins, and reports whether it did. Another reason makes it due
-// earlier.
+// slowDown puts off a key that spins, and reports whether it did.
 func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
 	if by != itself || !of.spin.known {
 		return false
@@ -107,7 +105,6 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 
-// end records whether a Reconcile may make its key due again, before the key is settled.
 func (s *spins[K]) end(key K, outcome hook.Outcome, after time.Duration, wrote bool) {
 	soon := outcome == hook.RequeuedAfter && after < spinGap
 	switch {

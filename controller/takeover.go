@@ -17,8 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// awaitLeader waits for the writes of the previous term, if that was released. It returns false if
-// the controller stops meanwhile.
+// awaitLeader waits for the writes of the previous term, if that was released.
 func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
 	leading := term.Of(work)
@@ -75,8 +74,8 @@ func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
 }
 
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
-// when the controller stops. In the first two cases result gets the given-up writes. doubts
-// describes what cannot be waited for. writes may be hashed, so await locates their objects.
+// when the controller stops. Unless it stops, result gets the given-up writes. writes may be
+// hashed, so await locates their objects.
 func (k *gaps) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
 	defer k.inherited.waits.Store(nil)
 	p := &past{awaited: awaited}
@@ -113,7 +112,6 @@ func (k *gaps) await(take, work context.Context, result *atomic.Pointer[past], a
 	}
 }
 
-// missingOf names a predecessor's given-up writes that are still not visible.
 func (k *gaps) missingOf(before *atomic.Pointer[past]) error {
 	p := before.Load()
 	if p == nil || len(p.givenUp) == 0 {

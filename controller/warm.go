@@ -104,7 +104,7 @@ type warming[K comparable] struct {
 	controller *Controller[K]
 	log        *slog.Logger
 	hooks      *hook.Source
-	failed     func(error) // ends Warm
+	failed     func(error)
 	running    sync.WaitGroup
 }
 
@@ -161,10 +161,9 @@ func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], ov
 	return err
 }
 
-// patience is the delay of the first log line that names what workers wait for.
 const patience = 10 * time.Second
 
-// settle closes what.settled and logs trouble. If the input cannot be read, it ends Warm.
+// settle closes what.settled. If the input cannot be read, it ends Warm.
 func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 	log := m.log.With("source", what.String())
 	for pause := patience; ; pause = time.Minute {

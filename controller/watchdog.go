@@ -18,7 +18,6 @@ import (
 
 var errDeadline = errors.New("the Reconcile exceeded its deadline")
 
-// deadlineError is errDeadline with the deadline, and matches context.DeadlineExceeded.
 type deadlineError time.Duration
 
 func (d deadlineError) Error() string { return fmt.Sprintf("%s of %s", errDeadline, time.Duration(d)) }
@@ -41,8 +40,8 @@ func (o *Options) limits() (report, end time.Duration) {
 	return min(report, end), end
 }
 
-// watch reports slow Reconciles, ends contexts at their deadline, and reports Reconciles that
-// ignore the end of work, until ctx is done. Its timer is set to the next of these times.
+// watch reports slow Reconciles and ends contexts at their deadline. Its timer is set to the next
+// of these times.
 func (t *lead[K]) watch(ctx, work context.Context) {
 	timer := time.NewTimer(min(t.controller.o.limits()))
 	defer timer.Stop()
@@ -62,7 +61,6 @@ func (t *lead[K]) watch(ctx, work context.Context) {
 	}
 }
 
-// inspect returns the time until the next check.
 func (t *lead[K]) inspect() (again time.Duration) {
 	c := t.controller
 	report, end := c.o.limits()

@@ -40,7 +40,6 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
-// reportLate logs a late write, once for each verb and resource.
 func (t *lead[K]) reportLate(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.repetition.once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
@@ -72,7 +71,6 @@ func (t *lead[K]) employ(take, work context.Context) error {
 	return nil
 }
 
-// processNextItem returns false at the end of the term.
 func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool { //nolint:contextcheck // r is the context
 	c := t.controller
 	item, ok := c.queue.Get(take)

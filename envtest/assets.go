@@ -21,7 +21,6 @@ import (
 
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// assets is a directory of prebuilt binaries. A shell watches our pipe for each.
 type assets struct {
 	dir     string
 	options Options
@@ -100,7 +99,7 @@ func get(client *http.Client, url string) error {
 }
 
 // apiServer tries several ports: kube-apiserver cannot choose one itself, and another process may
-// take the free port that we found.
+// take the one that we found.
 func (a *assets) apiServer(ctx context.Context, d *runDir, etcd, address string, k keys) (*process, error) {
 	files := map[string][]byte{"ca.crt": k.ca.pem, "server.crt": k.server.cert, "server.key": k.server.key}
 	for name, content := range files {

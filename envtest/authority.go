@@ -23,7 +23,6 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// keyPair is in PEM.
 type keyPair struct{ cert, key []byte }
 
 // lifetime exceeds any test run and any control plane in the foreground.

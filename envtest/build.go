@@ -21,7 +21,7 @@ import (
 // cost is as measured, with empty caches.
 const cost = "9 minutes of CPU time, so about 5 on 2 idle cores, 90 MB of modules to download and 3 GB of disk"
 
-// build builds the program from src and publishes it at path. The caller holds path's lock.
+// build needs path's lock, which the caller holds.
 func build(ctx context.Context, src source, path string, report *progressReport) (err error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return errNoGo
@@ -66,7 +66,6 @@ func build(ctx context.Context, src source, path string, report *progressReport)
 	return nil
 }
 
-// insideTest returns a hint for builds within a test: go test's default limit is 10 minutes.
 func insideTest() string {
 	if limit := flag.Lookup("test.timeout"); limit != nil && limit.Value.String() != "0s" {
 		return fmt.Sprintf("; go test gives this test %s, which may be too short on a busy machine; \"go run %s/envtest/cluster fetch\" builds it beforehand", limit.Value, modulePath)
@@ -93,9 +92,8 @@ func publish(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// untilSignal returns a context that SIGINT or SIGTERM ends, for the duration of a build: the go
-// command has its own process group and does not see a Ctrl-C. end calls last and re-raises the
-// signal, unless parent has ended, so that the program handled the signal itself.
+// untilSignal returns a context that SIGINT or SIGTERM ends, because the go command has its own
+// process group. end re-raises the signal, unless parent has ended: then the program handled it.
 func untilSignal(parent context.Context) (ctx context.Context, end func(last func())) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -132,7 +130,6 @@ type goTool struct {
 	report  *progressReport
 }
 
-// download fetches a version of the program's module and returns its directory.
 func (g goTool) download(ctx context.Context, version string) (string, error) {
 	out, err := g.run(ctx, "mod", "download", "-json", programPath+"@"+version)
 	var module struct{ Dir, Error string }

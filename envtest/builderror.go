@@ -14,8 +14,7 @@ var (
 	errInterrupted = errors.New("interrupted")
 )
 
-// goOutput parses the standard error of the go command. It counts downloads and compiled packages
-// and keeps the other lines for an error message.
+// goOutput counts downloads and compiled packages and keeps the other lines for an error message.
 type goOutput struct {
 	report *progressReport
 	tail   tail
@@ -57,7 +56,7 @@ func (o *goOutput) String() string {
 
 const elsewhere = "or set " + programVariable + " to a control plane program built elsewhere"
 
-// The first match wins; the error quotes its line.
+// causes has the first match win; the error quotes its line.
 var causes = []struct {
 	signs        []string
 	what, remedy string
@@ -80,7 +79,6 @@ var causes = []struct {
 		"there is not enough memory", "provide 2 GB, or set GOFLAGS=-p=1 to need less"},
 }
 
-// buildError returns an error with cause and remedy. For an unknown cause it includes go's output.
 func buildError(err error, output string) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return errNoGo

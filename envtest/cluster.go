@@ -34,7 +34,6 @@ type Cluster struct {
 	stopErr error // written in stop
 }
 
-// clients share one connection, which Stop closes.
 type clients struct {
 	http      *http.Client
 	dynamic   dynamic.Interface
@@ -125,8 +124,7 @@ func newClients(cfg *rest.Config) (clients, error) {
 	return c, nil
 }
 
-// closeConnection is a no-op without a connection. http.Client.CloseIdleConnections does not see
-// through client-go's wrappers.
+// closeConnection sees through client-go's wrappers, unlike http.Client.CloseIdleConnections.
 func (c clients) closeConnection() {
 	if c.http != nil {
 		utilnet.CloseIdleConnectionsFor(c.http.Transport)
@@ -159,5 +157,4 @@ func (c *Cluster) checkAlive(err error) error {
 	return err
 }
 
-// requestTimeout bounds each request of Stop.
 const requestTimeout = 10 * time.Second

@@ -20,8 +20,8 @@ func findCommands(ctx context.Context, o Options) (commands, error) {
 	return &program{path: path, options: o}, nil
 }
 
-// program is the control plane program. Each process is a subcommand and reads its configuration
-// from the pipe. The other half of the protocol is in the module controlplane.
+// program is the control plane program. Each process is a subcommand. The other half of the
+// protocol is in the module controlplane.
 type program struct {
 	path    string
 	options Options

@@ -64,7 +64,6 @@ func (c *Cluster) installCRDs(ctx context.Context, manifests []manifest) error {
 	return c.waitWatchable(ctx, served)
 }
 
-// established adds a CRD's served types to served.
 func established(crd *unstructured.Unstructured, served map[schema.GroupVersionResource]bool) (bool, error) {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	done := false
@@ -152,12 +151,11 @@ func (c *Cluster) missing(wanted map[schema.GroupVersionResource]bool) ([]schema
 	return missing, nil
 }
 
-// waitWatchable returns when each type can be watched. kube-apiserver sets up a type's storage at
-// the first request and rejects watches ("storage is (re)initializing") for a second meanwhile, but
-// answers lists. So it lists each type first; then the watch is usually accepted at once.
+// waitWatchable returns when each type can be watched. At the first request, kube-apiserver rejects
+// watches ("storage is (re)initializing") for a second, but answers lists. So it lists each type
+// first.
 func (c *Cluster) waitWatchable(ctx context.Context, types map[schema.GroupVersionResource]bool) error {
 	for gvr := range types {
-		// The watch reports any error.
 		_, _ = c.dynamic.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1})
 	}
 	for gvr := range types {
@@ -168,7 +166,6 @@ func (c *Cluster) waitWatchable(ctx context.Context, types map[schema.GroupVersi
 	return nil
 }
 
-// watchable returns when a watch is accepted, or forbidden.
 func (c *Cluster) watchable(ctx context.Context, gvr schema.GroupVersionResource) error {
 	for {
 		// With version 0 the watch cache must answer, as for informers' watches, streamed or not.

@@ -30,9 +30,9 @@
 //   - the program in the user's cache directory
 //   - a fresh build
 //
-// A build downloads Kubernetes' published modules through the Go module proxy. It prints its cost,
-// then its progress. It runs once for each combination of Kubernetes version, Go version and
-// version of the module controlplane. In CI, make the build a separate step, which needs only Go:
+// A build downloads Kubernetes' published modules through the Go module proxy. It runs once for
+// each Kubernetes version, Go version and version of the module controlplane. In CI, make the build
+// a separate step, which needs only Go:
 //
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch
 //

@@ -88,7 +88,6 @@ func (c *Cluster) applyOne(ctx context.Context, r dynamic.ResourceInterface, m m
 	return nil
 }
 
-// readManifests reads the files of a directory in order of their names.
 func readManifests(paths ...string) ([]manifest, error) {
 	var all []manifest
 	for _, path := range paths {

@@ -26,9 +26,8 @@ type Options struct {
 	// collected, namespaces stay Terminating, and pods need no service account. Default: false.
 	Controllers bool
 
-	// Kubeconfig is the path of a kubeconfig, whose current context Start then uses. It starts
-	// nothing; Controllers, APIServerArgs and Output have no effect. Default: none; KUBECONFIG is
-	// ignored.
+	// Kubeconfig is the path of a kubeconfig. Start uses its current context and starts nothing;
+	// Controllers, APIServerArgs and Output have no effect. Default: none; KUBECONFIG is ignored.
 	Kubeconfig string
 
 	// UseKubebuilderAssets runs the binaries etcd and kube-apiserver (and kube-controller-manager,

@@ -50,7 +50,6 @@ type plane struct {
 	processes []*process // in start order
 }
 
-// startPlane returns when kube-apiserver is ready. If it fails, it leaves nothing behind.
 func startPlane(ctx context.Context, cmds commands, o Options) (*plane, error) {
 	p := &plane{commands: cmds}
 	var err error
@@ -134,7 +133,6 @@ func (p *plane) waitReady(ctx context.Context, server *process) error {
 	return server.probed(ctx)
 }
 
-// finish starts the controllers and waits for objects that appear after kube-apiserver is ready.
 func (p *plane) finish(ctx context.Context, c *Cluster) error {
 	if c.options.Controllers {
 		manager, err := p.commands.controllerManager(p.dir, p.config.Host, p.keys)
@@ -180,7 +178,6 @@ func (p *plane) dead() error {
 	return nil
 }
 
-// stop ends the processes in reverse start order and removes their data.
 func (p *plane) stop(timeout time.Duration) error {
 	p.change.Lock()
 	defer p.change.Unlock()

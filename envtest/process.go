@@ -16,14 +16,12 @@ import (
 	"time"
 )
 
-// report is the single message that a process of the control plane program writes to standard
-// output. The other half is pipe.go in the module controlplane.
+// report has its other half in pipe.go of the module controlplane.
 type report struct {
 	Address string `json:"address"`
 	Error   string `json:"error"`
 }
 
-// protocol is the version of the configuration and the report.
 const protocol = 1
 
 // process is a child that runs until its standard input closes, because we close it or end.
@@ -41,8 +39,7 @@ type process struct {
 	stopping atomic.Bool   // its end is requested, or already reported
 }
 
-// startProcess starts cmd and writes input to it. The process inherits the lock of d as file 3. The
-// caller must stop it.
+// startProcess passes the lock of d to the process as file 3. The caller must stop the process.
 func startProcess(name string, cmd *exec.Cmd, input []byte, d *runDir, o Options) (*process, error) {
 	p := &process{
 		name:     name,
@@ -69,7 +66,6 @@ func startProcess(name string, cmd *exec.Cmd, input []byte, d *runDir, o Options
 	return p, nil
 }
 
-// wait runs until the process has ended; stop and kill wait for it.
 func (p *process) wait(progress io.Writer) {
 	p.err = p.cmd.Wait()
 	close(p.done)
@@ -98,7 +94,6 @@ func (p *process) ready(ctx context.Context) (string, error) {
 	}
 }
 
-// probed polls until the process serves.
 func (p *process) probed(ctx context.Context) error {
 	const between = 20 * time.Millisecond
 	timer := time.NewTimer(between)
@@ -146,8 +141,7 @@ func (p *process) lastLines() string {
 	return "; it logged nothing"
 }
 
-// stop returns when the process and our goroutine for it have ended. It returns an error if the
-// process had ended before or had to be killed.
+// stop returns an error if the process had ended before or had to be killed.
 func (p *process) stop(timeout time.Duration) error {
 	before := p.stopping.Swap(true)
 	select {
@@ -171,8 +165,7 @@ func (p *process) stop(timeout time.Duration) error {
 	}
 }
 
-// kill returns when the process and our goroutine for it have ended. It returns an error if the
-// process had ended before.
+// kill returns an error if the process had ended before.
 func (p *process) kill() error {
 	before := p.stopping.Swap(true)
 	select {

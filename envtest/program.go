@@ -87,7 +87,6 @@ func cachedProgram(ctx context.Context, dir string, src source, report *progress
 	return program, nil
 }
 
-// useCached reports whether the program is in the cache, and updates its last use.
 func useCached(program string) bool {
 	if checkProgram(program) != nil {
 		return false
@@ -97,7 +96,7 @@ func useCached(program string) bool {
 	return true
 }
 
-// prune removes programs not used for keptFor. A process that runs one is not affected.
+// prune does not affect a process that runs a pruned program.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

@@ -15,8 +15,7 @@ import (
 // progressEvery is the interval between progress lines when output is not a terminal.
 const progressEvery = 10 * time.Second
 
-// progressReport prints the progress of a build. On a terminal it overwrites one line; elsewhere it
-// writes a line every progressEvery, and none for a build that ends earlier.
+// progressReport overwrites one line on a terminal; elsewhere it writes a line every progressEvery.
 type progressReport struct {
 	out io.Writer
 
@@ -89,7 +88,6 @@ func (r *progressReport) textLocked() string {
 	return text
 }
 
-// end prints the duration, unless no progress line was printed.
 func (r *progressReport) end(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,6 @@ func runParent() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("setpoint-envtest-%d", os.Getuid()))
 }
 
-// newRunDir creates a directory below parent, after removing the abandoned ones.
 func newRunDir(parent string) (*runDir, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, dataError(err)
@@ -86,7 +85,7 @@ func (d *runDir) claim() error {
 
 func (d *runDir) socket() string { return filepath.Join(d.path, "etcd.sock") }
 
-// remove removes the directory. All processes that use it must have ended.
+// remove may be called only after all processes that use the directory have ended.
 func (d *runDir) remove() error {
 	err := errors.Join(os.RemoveAll(d.path), ignoreNotExist(os.Remove(d.lock.Name())), d.lock.Close())
 	if err != nil {
@@ -95,8 +94,7 @@ func (d *runDir) remove() error {
 	return nil
 }
 
-// sweep removes the directories below parent whose processes are all dead. The next start retries
-// failed removals.
+// sweep leaves failed removals to the next start.
 func sweep(parent string) {
 	locks, _ := filepath.Glob(filepath.Join(parent, "*.lock"))
 	for _, name := range locks {

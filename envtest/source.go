@@ -57,8 +57,8 @@ func (s source) key() (string, error) {
 	return "src-" + hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-// findSource determines which setpoint module this program was compiled from: its own working tree,
-// a workspace, a replacement or a published version.
+// findSource determines which setpoint module this program was compiled from: its working tree, a
+// workspace, a replacement or a published version.
 func findSource(ctx context.Context) (source, error) {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) { // relative with -trimpath
 		if s, ok := sourceIn(filepath.Dir(filepath.Dir(file))); ok {
@@ -73,7 +73,7 @@ func findSource(ctx context.Context) (source, error) {
 	return listSource(ctx)
 }
 
-// sourceIn returns the program's directory within a module. It is absent in the module cache.
+// sourceIn finds no program in the module cache.
 func sourceIn(module string) (source, bool) {
 	dir := filepath.Join(module, "envtest", "controlplane")
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
@@ -99,7 +99,6 @@ func versionIn(info *debug.BuildInfo) string {
 	return ""
 }
 
-// listSource asks the go command, in the current directory, a test's package.
 func listSource(ctx context.Context) (source, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-json", modulePath)
 	var stderr strings.Builder

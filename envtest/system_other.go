@@ -12,7 +12,7 @@ import (
 	"os/exec"
 )
 
-// E5 needs file locks and process groups.
+// supported returns an error, because E5 needs file locks and process groups.
 func supported() error {
 	return errors.New("envtest: a control plane can be started on linux and darwin only; here, set Options.Kubeconfig to use an existing cluster")
 }

@@ -32,7 +32,6 @@ func raise(s os.Signal) {
 
 func supported() error { return nil }
 
-// lockFile locks an open file until it is closed. Without wait it returns false on a conflict.
 func lockFile(f *os.File, exclusive, wait bool) (bool, error) {
 	how := syscall.LOCK_SH
 	if exclusive {
@@ -55,8 +54,7 @@ func lockFile(f *os.File, exclusive, wait bool) (bool, error) {
 	}
 }
 
-// checkOwner rejects a directory of another user, who may have created it in a shared temporary
-// directory.
+// checkOwner protects against a directory that another user has created in a shared one.
 func checkOwner(info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(stat.Uid) != os.Getuid() {

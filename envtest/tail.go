@@ -15,7 +15,6 @@ const tailLines = 20
 // maxLine is in bytes.
 const maxLine = 4096
 
-// tail keeps the last lines written to it and forwards each to out, if set.
 type tail struct {
 	prefix string
 	out    io.Writer

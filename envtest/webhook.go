@@ -262,7 +262,6 @@ func (i *installation) delete(ctx context.Context) error {
 	return i.cluster.checkAlive(errors.Join(errs...))
 }
 
-// settle returns when the API server uses the current configurations of the changed kinds.
 func (i *installation) settle(ctx context.Context) error {
 	for _, of := range configurations {
 		if !slices.ContainsFunc(i.created, func(c created) bool { return c.resource == of }) {

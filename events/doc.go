@@ -18,10 +18,9 @@
 // the object and the note do not matter. The first call creates an Event. Later calls patch its
 // series.count and series.lastObservedTime.
 //
-// The API server does not let a note change, so each note of a series has an Event of its own. If
-// several calls wait, one request counts all of them, with the newest note. The name of an Event
-// follows from the series and the note. So another replica, or the same program after a restart,
-// counts on in the same Event.
+// The API server does not let a note change, so each note of a series has an Event of its own. One
+// request counts all calls that wait, with the newest note. The name of an Event follows from the
+// series and the note. So another replica, or the program after a restart, counts on in it.
 //
 // # Limits
 //
@@ -38,8 +37,8 @@
 //
 // # Objects that keep failing
 //
-// A controller does not record its errors as events: the first ones are often temporary. [Failing]
-// records one event for an object whose Reconciles have failed for a time, such as 10 minutes.
+// A controller does not record its errors as events: the first ones are often temporary. See
+// [Failing].
 //
 // # Dropped events
 //

@@ -109,7 +109,6 @@ func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error
 	}
 }
 
-// count returns the number of failures in a row if the event is due, or 0.
 func (f *failing) count(ctx context.Context, key types.NamespacedName, err error) (failures int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -123,7 +123,7 @@ func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reas
 	}
 }
 
-// record returns why the call is dropped, or "". wake is set if Run must look for what is due.
+// record sets wake if Run must look for what is due.
 func (r *Recorder) record(k key, c call) (why string, wake bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -45,8 +45,7 @@ func lastSeen(e *eventsv1.Event) time.Time {
 	return e.EventTime.Time
 }
 
-// send sends the current batch of a series and settles the series. The caller must have called
-// begin.
+// send may be called only after begin.
 func (r *Recorder) send(ctx context.Context, s *series) {
 	b, now := s.current, stored{}
 	err := errLostTerm
@@ -115,7 +114,6 @@ const (
 
 var errLostTerm = errors.New(lostTerm)
 
-// verdict returns why a batch is dropped after an error, or "" to try again.
 func (r *Recorder) verdict(err error, b *batch) (why string) {
 	switch {
 	case err == nil:
@@ -142,7 +140,6 @@ func about(err error) string {
 	return ""
 }
 
-// store adds the current batch to the Event with its note, and creates the Event if necessary.
 func (r *Recorder) store(ctx context.Context, s *series) (stored, error) {
 	b, e := s.current, r.event(s)
 	if s.stored.name == e.Name {

@@ -33,8 +33,6 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// sendOne sends one due event. It returns the time until another one is due, and false if ctx is
-// done.
 func (r *Recorder) sendOne(ctx context.Context) (wait time.Duration, ok bool) {
 	if !r.begin(ctx) {
 		return 0, false
@@ -48,7 +46,7 @@ func (r *Recorder) sendOne(ctx context.Context) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// begin makes the caller the only goroutine that sends. It returns false if ctx is done.
+// begin makes the caller the only goroutine that sends.
 func (r *Recorder) begin(ctx context.Context) bool {
 	select {
 	case r.sending <- struct{}{}:

@@ -16,7 +16,6 @@ import (
 
 const forever = time.Duration(math.MaxInt64)
 
-// precise is the precision of times in events.
 const precise = time.Microsecond
 
 // The package doc explains these limits.
@@ -75,28 +74,24 @@ type series struct {
 	stored  stored // only for the sending goroutine
 }
 
-// stored is the Event that has the newest note of a series.
 type stored struct {
 	name, version string
 	count         int64
 }
 
-// budget limits the requests for one object.
 type budget struct {
 	*rate.Limiter
 
 	series int // that share it
 }
 
-// flush selects what to send beyond the limits: the batches up to a number of a term, or of any if
-// term is nil.
+// flush selects batches up to a number, of a term or of any if term is nil.
 type flush struct {
 	term  *term.Term
 	until uint64
 }
 
-// schedule decides which series is sent next, without a lock or a clock. A series is waiting, idle,
-// or being sent.
+// schedule decides which series is sent next, without a lock or a clock.
 type schedule struct {
 	all           map[key]*series
 	objects       map[regarding]*budget
@@ -112,7 +107,6 @@ func newSchedule() *schedule {
 	}
 }
 
-// add records a call. joined reports that a batch waits already. ok is false if there is no room.
 func (s *schedule) add(k key, c call) (joined, ok bool) {
 	of := s.all[k]
 	if of == nil {
@@ -141,7 +135,6 @@ func (s *schedule) add(k key, c call) (joined, ok bool) {
 	return false, true
 }
 
-// create makes an idle series, in place of the oldest one if necessary, or returns nil if all wait.
 func (s *schedule) create(k key) *series {
 	if len(s.all) >= maxSeries {
 		oldest := s.idle.Front()
@@ -169,7 +162,6 @@ func (s *schedule) forget(of *series) {
 	}
 }
 
-// next takes the first due series. If none is due, it returns the time until one is, or forever.
 func (s *schedule) next(now time.Time, f *flush) (due *series, wait time.Duration) {
 	var least time.Duration
 	if f == nil {
@@ -228,7 +220,7 @@ func (s *schedule) charge(of *series, now time.Time) {
 	s.total.ReserveN(now, 1)
 }
 
-// settle puts a series back. Its batch is tried again at retry, or done if that is zero.
+// settle ends a batch, or lets it be tried again at retry.
 func (s *schedule) settle(of *series, retry time.Time) {
 	if retry.IsZero() {
 		of.current, of.settled = nil, true

@@ -26,8 +26,8 @@ const (
 	Stopped Phase = "stopped"
 )
 
-// InformerState describes one informer. For a handle with several informers it has the worst of
-// their phases and the sums of their counts.
+// InformerState describes one informer. For a handle with several it has the worst of their phases
+// and the sums of their counts.
 type InformerState struct {
 	// Kind has the form Kind.version.group, such as Deployment.v1.apps.
 	Kind string
@@ -63,7 +63,6 @@ type InformerState struct {
 	Bytes   int64
 }
 
-// String returns the state in one line.
 func (s InformerState) String() string {
 	text := s.Kind
 	if s.Scope != "" {
@@ -99,8 +98,8 @@ type Cache struct {
 type CacheStarted struct {
 	// Of is the *cache.Cache.
 	Of any
-	// Informers returns the state of each informer, without Bytes, in no particular order. Each
-	// call walks over the names of all objects. It is safe for concurrent use.
+	// Informers returns the state of each informer, without Bytes, in no particular order, and
+	// walks over the names of all objects. It is safe for concurrent use.
 	Informers func() []InformerState
 }
 

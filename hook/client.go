@@ -22,7 +22,7 @@ type APIRequest struct {
 	Err error
 	// UserAgent is set only for Unattributed.
 	UserAgent string
-	// Unknown is why the resulting version, or success, of a write is unknown, or empty.
+	// Unknown is why the version or success of a write is unknown, or empty.
 	Unknown string
 }
 
@@ -32,7 +32,7 @@ type APIAnswer struct {
 	Method, Host string
 	// Watch reports whether the answer is a stream that has only begun.
 	Watch bool
-	// Status is the HTTP status. Without an answer it is 0, and Err is the reason.
+	// Status is 0 without an answer; Err is the reason.
 	Status int
 	Err    error
 	// Took is the time until the answer began or the request failed, without the wait for a
@@ -55,7 +55,7 @@ type Client struct {
 	// Unattributed is called before each request that may write and has no ledger in its context,
 	// except after ledger.Without or term.Without.
 	Unattributed func(APIRequest)
-	// Skipped is called for each server-side apply that would change nothing and was not sent.
+	// Skipped is called for each no-op server-side apply that was not sent.
 	Skipped func(SkippedApply)
 }
 

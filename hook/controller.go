@@ -44,10 +44,8 @@ type Reconcile struct {
 
 // GaveUp describes a key that reached MaxAttempts of controller.Options.
 type GaveUp struct {
-	Controller string
-	// Key is the key as text.
-	Key string
-	// ReconcileID is that of the log.
+	Controller  string
+	Key         string
 	ReconcileID string
 	// Attempts is the number of failures in a row.
 	Attempts int
@@ -92,11 +90,9 @@ type Awaited struct {
 // the caches contain the previous leader's writes.
 type Takeover struct {
 	Controller string
-	// Took is the duration of the wait.
-	Took time.Duration
+	Took       time.Duration
 	// Writes counts the writes on the Lease, including those outside this controller's scopes.
-	Writes int
-	// Expired reports whether the wait reached its limit (ReadYourWrites).
+	Writes  int
 	Expired bool
 	// Doubts describes the writes that the Reconciles may not see, or is nil.
 	Doubts error
@@ -104,13 +100,10 @@ type Takeover struct {
 
 // Slow describes a Reconcile that has run for longer than SlowAfter of controller.Options.
 type Slow struct {
-	Controller string
-	// Key is the key as text.
-	Key string
-	// ReconcileID is that of the log.
+	Controller  string
+	Key         string
 	ReconcileID string
-	// Took is its duration so far.
-	Took time.Duration
+	Took        time.Duration
 	// Stack is the stack of its goroutine, at most 16 KiB, or a note that the Reconcile has ended.
 	Stack string
 }

@@ -4,13 +4,12 @@
 package hook
 
 // Events observes package events. The goroutine that sends calls Sent and Failed. Dropped may also
-// be called by the goroutine that records the event.
+// be called by the one that records the event.
 type Events struct {
 	// Sent is called when the API server has stored events.
 	Sent func(EventSent)
 	// Failed is called for each try that failed. The events are tried again, or Dropped follows.
-	Failed func(EventFailed)
-	// Dropped is called for events that are not sent.
+	Failed  func(EventFailed)
 	Dropped func(EventDropped)
 }
 
@@ -34,7 +33,6 @@ type EventDropped struct {
 	// These are as in EventSent, but may be invalid.
 	Kind, Type, Reason string
 	// Why is the cause in words.
-	Why string
-	// Events is the number of recorded events.
+	Why    string
 	Events int
 }

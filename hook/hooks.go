@@ -14,15 +14,12 @@ type Hooks struct {
 	Queue      *Queue
 	Controller *Controller
 	Source     *Source
-	// Cache observes informers.
-	Cache *Cache
+	Cache      *Cache
 	// Client observes requests, including those for Leases.
 	Client         *Client
 	LeaderElection *LeaderElection
-	// Events observes the recorder of events.
-	Events *Events
-	// Webhook observes admission and conversion.
-	Webhook *Webhook
+	Events         *Events
+	Webhook        *Webhook
 }
 
 // With returns Hooks that call first h and then other. If a field of both has the same pointer, its

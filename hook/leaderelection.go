@@ -5,18 +5,13 @@ package hook
 
 import "time"
 
-// LeaderElection observes package leaderelection. The metrics of client-go's elector follow from
-// it:
-//
-//   - leader_election_master_status is 0 from Campaigning, and 1 from Acquired to Lost or Released.
-//   - leader_election_slowpath_total counts calls of Renewed with Slowpath and without Err.
+// LeaderElection observes package leaderelection.
 type LeaderElection struct {
 	// Campaigning is called when this replica begins to campaign: at the start, and after each lost
 	// term.
 	Campaigning func(lease string)
 	// TookOver is called before Acquired if another process was seen to hold the Lease.
 	TookOver func(LeaseTakeover)
-	// Acquired is called when a term begins.
 	Acquired func(lease string)
 	// Renewed is called after each attempt to renew the Lease.
 	Renewed func(LeaseRenewal)
@@ -51,6 +46,5 @@ type LeaseRenewal struct {
 	Took  time.Duration
 	// Slowpath reports that the Lease had changed, so the renewal took more than one request.
 	Slowpath bool
-	// Err is why the renewal failed, otherwise nil.
-	Err error
+	Err      error
 }

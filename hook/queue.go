@@ -20,9 +20,9 @@ type Queue struct {
 	// Opened is called once, before all other functions, by the queue's constructor or Observe.
 	Opened func(QueueOpened)
 	// Closed is called once, by the first ShutDown or Drain, or by a later Observe. Stats still
-	// works afterwards.
+	// works then.
 	Closed func(QueueClosed)
-	// Added is called when keys become ready: after an add or a delay, when a worker settles a key
+	// Added is called when keys become ready: after an add or a delay, after the settle of a key
 	// that was added while held, and when a key is woken or resumed.
 	Added func(QueueAdded)
 	// Delayed is called after an add with a delay (AddOptions.After).
@@ -41,24 +41,21 @@ type Queue struct {
 type QueueOpened struct {
 	// Queue is the queue's name, here and in the other events.
 	Queue string
-	// Of is the *workqueue.Queue. It distinguishes queues with the same name: a new one may be
-	// opened before the old one is closed.
+	// Of is the *workqueue.Queue. Queues of the same name may overlap.
 	Of any
-	// Stats returns the current counts. It takes the queue's lock for a moment and is safe for
-	// concurrent use. Do not call it while you hold a lock that the functions of Queue take.
+	// Stats returns the current counts, under the queue's lock. It is safe for concurrent use. Do
+	// not call it while you hold a lock that the functions of Queue take.
 	Stats func() QueueStats
 }
 
 // QueueStats are the current counts of a queue.
 type QueueStats struct {
-	// See package workqueue.
 	Ready, Waiting, Held, Parked, Paused int
 	// ReadyByClass counts the ready keys by configured class.
 	ReadyByClass map[int]int
 	// ReadyByTenant counts the ready keys by tenant, if the queue has tenants.
 	ReadyByTenant map[string]int
-	// Unfinished is the sum of the times for which the held keys have been held, Longest the
-	// longest.
+	// Unfinished is the sum of the times since which keys are held, Longest the longest.
 	Unfinished, Longest time.Duration
 }
 

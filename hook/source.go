@@ -7,9 +7,7 @@ import "time"
 
 // Source observes package source.
 type Source struct {
-	// Started is called when a controller begins to run a source.
 	Started func(SourceRun)
-	// Stopped is called when the source has returned.
 	Stopped func(SourceRun)
 	// Dropped is called for an event that a predicate or a channel drops, or with the wrong Go
 	// type. It is also called for a tick during a poll.
@@ -51,8 +49,7 @@ type SourceBlocked struct {
 	Controller, Source string
 	// After is the least time for which it has blocked.
 	After time.Duration
-	// Where is the called function with file and line, and Stack the stack of its goroutine. Both
-	// are empty if the call has ended. While handlers of several sources run, they may be another
-	// source's.
+	// Where is the called function with file and line, Stack its goroutine's stack. Both are empty
+	// if the call has ended. While handlers of several sources run, they may be another source's.
 	Where, Stack string
 }

@@ -15,7 +15,7 @@ type Webhook struct {
 
 // WebhookRequest describes a request for admission or conversion.
 type WebhookRequest struct {
-	// Path is that of the URL, which identifies the webhook.
+	// Path is the path of the URL, which identifies the webhook.
 	Path    string
 	Webhook string
 	// Conversion reports a request for conversion. Otherwise it is for admission.
@@ -30,12 +30,11 @@ type WebhookAnswer struct {
 	Code int
 	// Allowed reports that an admission request was allowed, or that all objects were converted.
 	Allowed bool
-	// Reason is that of a rejection, such as Invalid or Forbidden, or empty.
+	// Reason is why a request was rejected, such as Invalid or Forbidden, or empty.
 	Reason string
 	// Panicked reports that the function has panicked. Code is 500 then.
 	Panicked bool
-	// Took is the time from Received to the answer.
-	Took time.Duration
+	Took     time.Duration
 }
 
 // WebhookCertificate describes a certificate that a process manages for its webhooks.

@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// campaign waits until the Lease is ours. It returns nil if ctx is done before.
 func (c *candidate) campaign(ctx context.Context) *holding {
 	for ctx.Err() == nil {
 		h, pause := c.try(ctx)
@@ -31,7 +30,7 @@ func (c *candidate) campaign(ctx context.Context) *holding {
 	return nil
 }
 
-// try takes the Lease if it is free, else follows it. It returns the pause before the next try.
+// try returns the pause before the next one.
 func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	lease, err := c.read(ctx)
 	if err != nil {
@@ -56,9 +55,8 @@ func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	return c.follow(ctx, lease, retry)
 }
 
-// follow watches the Lease and takes it when it is free. It returns when the Lease is ours or must
-// be read again. A retry other than 0 means that a free Lease could not be taken: follow then waits
-// that long for a change.
+// follow returns when the Lease is ours or must be read again. A retry other than 0 means that a
+// free Lease could not be taken: follow then waits that long for a change.
 func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, retry time.Duration) (*holding, time.Duration) {
 	began, wait := time.Now(), c.wait(retry)
 	events, stop, err := c.watch(ctx, lease.ResourceVersion, wait)
@@ -166,8 +164,7 @@ const answerLimit = time.Second
 // spread is a random delay, so that replicas do not all write when the Lease expires.
 func (c *candidate) spread() time.Duration { return rand.N(c.o.RetryPeriod/20 + 1) }
 
-// pause is a random time between two tries, at least the delay that the API server asks for, up to
-// LeaseDuration.
+// pause is at least the delay that the API server asks for, up to LeaseDuration.
 func (c *candidate) pause(err error) time.Duration {
 	pause := c.o.RetryPeriod + rand.N(c.o.RetryPeriod/5+1)
 	return max(pause, min(delayOf(err), c.o.LeaseDuration))

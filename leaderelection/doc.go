@@ -12,8 +12,7 @@
 //		return nil // then the Lease is released
 //	})
 //
-// A manager does this for you (manager.Options.LeaderElection). A program can keep client-go's
-// elector: see [Observe].
+// A manager does this for you. A program can keep client-go's elector: see [Observe].
 //
 //	campaign ──acquired──▶ lead(take, work) ──stop: take ends──▶ lead returns ──▶ release
 //	    ▲                        │
@@ -56,7 +55,7 @@
 //
 // A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
 // The next holder moves them to its own term ([term.Term.Inherited]), whose first Reconciles wait
-// until the caches show them. If that term is released within a minute, it passes them on. After a
+// until the caches show them. A term that is released within a minute passes them on. After a
 // crash, or a release by another elector, the last writes are unknown.
 //
 // # Guarantees
@@ -89,7 +88,7 @@
 //
 // # Concurrency
 //
-// [Elector.Run] starts a goroutine for each term, which calls lead, and joins it, unless lead does
-// not return in time. Run's goroutine calls the hooks, so a slow hook delays the next renewal. With
-// [Observe], client-go's elector calls the hooks, and a timer may call Lost.
+// [Elector.Run] starts a goroutine for each term, which calls lead, and joins it if lead returns in
+// time. Run's goroutine calls the hooks, so a slow hook delays the next renewal. With [Observe],
+// client-go's elector calls the hooks, and a timer may call Lost.
 package leaderelection

@@ -39,11 +39,11 @@ type candidate struct {
 	from  string        // the last holder other than this process, or empty
 	heard time.Duration // when its Lease was last seen to change
 
-	left       *term.Handover // from the last holder, or nil
-	leader     string         // as last reported
-	trouble    string         // as last logged
-	watchAgain time.Time      // not before, after a refused watch
-	polls      bool           // logged that the Lease is polled
+	left       *term.Handover // from the last holder
+	leader     string
+	trouble    string
+	watchAgain time.Time // not before, after a refused watch
+	polls      bool      // logged that it polls
 }
 
 func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
@@ -75,8 +75,8 @@ func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
 	return changed
 }
 
-// inherit records the handover in a Lease. It is kept until another process holds the Lease,
-// because our own acquisition, which removes it, may stay without an answer.
+// inherit keeps the handover until another process holds the Lease, because our acquisition may
+// stay unanswered.
 func (c *candidate) inherit(l *coordinationv1.Lease) {
 	if c.authors.mine(l) {
 		return
@@ -99,7 +99,6 @@ func (c *candidate) tookOver() {
 	c.from = ""
 }
 
-// failed logs an error once, until success or another error.
 func (c *candidate) failed(doing string, err error) {
 	if err == nil || c.trouble == err.Error() {
 		return
@@ -127,8 +126,7 @@ type holding struct {
 	*tenure                       // nil before the term begins
 }
 
-// term runs one term and releases the Lease. For a lost term, a nil error means that lead has
-// returned in time.
+// term returns a nil error for a lost term if lead has returned in time.
 func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool, err error) {
 	if ctx.Err() != nil { // stopped during the acquisition
 		c.release(ctx, h)
@@ -167,7 +165,6 @@ func (c *candidate) begin(h *holding, lost func()) {
 	c.current.Store(t)
 }
 
-// join waits until lead has returned, without Stay for the patience at most.
 func (c *candidate) join(h *holding, done <-chan error) error {
 	late := time.NewTimer(h.patience())
 	defer late.Stop()
@@ -190,7 +187,6 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 	return err
 }
 
-// keep renews the Lease until ctx is done: lead has returned, or the term is lost.
 func (c *candidate) keep(ctx context.Context, h *holding) {
 	next := time.NewTimer(time.Until(h.won.time.Add(c.o.RetryPeriod)))
 	defer next.Stop()
@@ -224,8 +220,8 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 	}
 }
 
-// untilNext is the pause before the next renewal. If the API server asks for more than RetryPeriod,
-// it gets at most half of the time until the term is lost, which leaves another try.
+// untilNext lets the API server delay the next renewal, by at most half of the time until the term
+// is lost.
 func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Duration {
 	pause := time.Until(began.Add(c.o.RetryPeriod))
 	return max(pause, min(delayOf(err), h.left()/2))
@@ -240,8 +236,8 @@ func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err err
 // maxConflicts is how often a write is tried while the Lease changes but stays ours.
 const maxConflicts = 5
 
-// overwrite updates the record that is known to be ours. After a conflict, it reads the Lease and
-// continues if it is ours, else returns errTaken. sent is when the write was sent.
+// overwrite updates the record that is known to be ours. After a conflict, it continues if the
+// Lease is ours, else it returns errTaken. sent is when the write was sent.
 func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coordinationv1.Lease, time.Time) *coordinationv1.Lease) (sent moment, err error) {
 	h.slow = false
 	for range maxConflicts {
@@ -275,7 +271,6 @@ func (c *candidate) overwrite(ctx context.Context, h *holding, change func(*coor
 	return sent, err // the last conflict: nothing was written
 }
 
-// ours reports whether a record is of our term: the same Lease, last renewed by this process.
 func (c *candidate) ours(h *holding, found *coordinationv1.Lease) bool {
 	return found != nil && found.UID == h.lease.UID && c.authors.mine(found)
 }
@@ -283,7 +278,6 @@ func (c *candidate) ours(h *holding, found *coordinationv1.Lease) bool {
 // releaseLimit is less than a manager waits on a stop.
 const releaseLimit = 2 * time.Second
 
-// release releases the Lease if it is still ours.
 func (c *candidate) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()

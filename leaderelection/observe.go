@@ -129,9 +129,9 @@ type Observed struct {
 	rival   rival                 // with our identity, which client-go would take for itself
 	last    *coordinationv1.Lease // never changed
 	left    *term.Handover        // from the last holder, or nil
-	ours    bool                  // this process holds the record as last read or written
+	ours    bool                  // as last read or written
 	read    bool                  // since the last write
-	leader  string                // as last reported
+	leader  string
 }
 
 var _ coordinationclient.LeasesGetter = (*Observed)(nil)
@@ -146,9 +146,9 @@ func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 func (o *Observed) Check(*http.Request) error { return o.current.Load().check() }
 
 // Lead calls lead in the current term: see type [Lead]. Call it from OnStartedLeading with its
-// context, from one goroutine or several. Lead returns lead's result, nil after a stop, or an
-// [ErrLost] after a lost term. RunOrDie may return before Lead, after a loss or without a release.
-// A host that exits then should wait for Lead.
+// context. It returns lead's result, nil after a stop, or an [ErrLost] after a lost term. RunOrDie
+// may return before Lead, after a loss or without a release: a host that exits then should wait for
+// Lead.
 func (o *Observed) Lead(ctx context.Context, lead Lead) error {
 	t := o.current.Load()
 	if t != nil {

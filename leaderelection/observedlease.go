@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// observedLease is the client of the Lease's namespace. The LeaseLock calls Get, Create and Update,
-// one after another, for this Lease only.
+// observedLease serves the LeaseLock, which calls Get, Create and Update, one after another, for
+// this Lease only.
 type observedLease struct {
 	coordinationclient.LeaseInterface
 
@@ -73,7 +73,6 @@ func (o *Observed) keep(l *coordinationv1.Lease) {
 	o.rival.see(o.last, o.authors.mine(l), o.now().mono)
 }
 
-// saw compares the Lease, or nil, with the term.
 func (o *Observed) saw(l *coordinationv1.Lease) {
 	o.read = true
 	t := o.current.Load()
@@ -126,7 +125,6 @@ func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func
 	return written, nil
 }
 
-// renewedAt returns when the elector renews the Lease, as the API server stores it.
 func renewedAt(l *coordinationv1.Lease) time.Time {
 	if l.Spec.RenewTime == nil {
 		return time.Time{}
@@ -134,7 +132,7 @@ func renewedAt(l *coordinationv1.Lease) time.Time {
 	return l.Spec.RenewTime.Truncate(time.Microsecond)
 }
 
-// mayHold returns the term that a write of the Lease renews, or nil if the write begins one.
+// mayHold returns the term that a write renews, or nil if it begins one.
 func (o *Observed) mayHold() (*tenure, error) {
 	if t := o.current.Load(); t != nil {
 		if renews, err := t.renews(); renews || err != nil {
@@ -144,7 +142,6 @@ func (o *Observed) mayHold() (*tenure, error) {
 	return nil, o.namesake()
 }
 
-// namesake returns an error if another process holds the Lease under our identity.
 func (o *Observed) namesake() error {
 	if o.last == nil || holderOf(o.last) != o.o.Identity || o.authors.mine(o.last) || o.rival.left(o.now().mono) <= 0 {
 		return nil

@@ -30,7 +30,7 @@ type Options struct {
 	Config *rest.Config
 	// Lease is the name of the Lease, which the elector creates if it does not exist.
 	Lease string
-	// Namespace is that of the Lease. Default: the namespace of the pod.
+	// Namespace contains the Lease. Default: the namespace of the pod.
 	Namespace string
 	// Identity is the holderIdentity of this process, at most 512 bytes. Do not reuse it in another
 	// process or after a restart. Default: the host name and a UUID.
@@ -39,10 +39,10 @@ type Options struct {
 	// leader for this time. A rival's Lease with a shorter duration is respected for this long,
 	// too. It must be in whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long the holder tries to renew before the term is lost. The first try is
-	// one RetryPeriod after the last successful renewal. The sum of both must be less than
-	// LeaseDuration, because the work must stop in the remaining time. Default: two thirds of
-	// LeaseDuration.
+	// RenewDeadline is how long the holder tries to renew before the term is lost, from one
+	// RetryPeriod after the last successful renewal. RetryPeriod and RenewDeadline together must be
+	// shorter than LeaseDuration, because the work must stop in the remaining time. Default: two
+	// thirds of LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals, and between two reads of a Lease that cannot
 	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of
@@ -90,11 +90,10 @@ func silent() *hook.LeaderElection {
 	}
 }
 
-// lasts is how long the term lasts after the last successful renewal was sent.
 func (o Options) lasts() time.Duration { return o.RetryPeriod + o.RenewDeadline }
 
-// fence is how long the term is trusted after that renewal. Half of the time for the work to stop
-// remains, for requests on the wire and for clocks with different rates.
+// fence is how long the term is trusted after the last renewal was sent. Half of the time for the
+// work to stop remains, for requests on the wire and for clocks with different rates.
 func (o Options) fence() time.Duration {
 	return o.LeaseDuration - (o.LeaseDuration-o.RenewDeadline-o.RetryPeriod)/2
 }

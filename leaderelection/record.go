@@ -71,7 +71,7 @@ type rival struct {
 	least time.Duration
 	seen  version
 	// until is when the last record with a holder expires. It stays if the record is deleted, or
-	// loses its holder other than by a release: that holder still trusts its term.
+	// loses its holder other than by a release.
 	until time.Duration
 }
 
@@ -87,8 +87,7 @@ func versionOf(l *coordinationv1.Lease) version {
 	return version{l.UID, l.ResourceVersion}
 }
 
-// see records the Lease as found at now, or nil. A record of our own does not change the wait, even
-// if it was put back by hand over a rival's.
+// see ignores a record of our own for the wait, even if it was put back by hand over a rival's.
 func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := versionOf(l)
 	changed, r.seen = v != r.seen, v
@@ -102,7 +101,7 @@ func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (chan
 	return changed
 }
 
-// left returns how long the Lease must be left alone. It is not positive if the Lease is free.
+// left is not positive if the Lease is free.
 func (r *rival) left(now time.Duration) time.Duration { return r.until - now }
 
 // authors recognizes the records of this process by the renew times that it has written, to the
@@ -119,11 +118,11 @@ func (a *authors) wrote(at time.Time) {
 	a.times = a.times[max(0, len(a.times)-maxUnanswered):]
 }
 
-// answered records a stored write. Earlier writes without an answer have an older version, so the
-// API server refuses them.
+// answered forgets earlier writes without an answer: they have an older version, so the API server
+// refuses them.
 func (a *authors) answered(at time.Time) { a.times = append(a.times[:0], at) }
 
-// refused records a write that was not stored. A record with the same time has another author.
+// refused forgets a write: a record with the same time has another author.
 func (a *authors) refused(at time.Time) {
 	a.times = slices.DeleteFunc(a.times, at.Equal)
 }

@@ -33,7 +33,6 @@ func (e *leases) String() string { return e.o.Namespace + "/" + e.o.Lease }
 
 func (e *leases) timeout() time.Duration { return max(time.Second, e.o.RenewDeadline/2) }
 
-// do makes a request once. The caller retries.
 func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
@@ -82,8 +81,7 @@ func (e *leases) update(ctx context.Context, l *coordinationv1.Lease) (*coordina
 	return e.stored(l, lease, e.explained("update", err))
 }
 
-// watch waits for the answer until limit or the timeout. A rule with the Lease in its resourceNames
-// permits it. Call stop.
+// watch needs only a rule with the Lease in its resourceNames. Call stop.
 func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (events <-chan watch.Event, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	limit = min(limit, e.timeout())
@@ -112,7 +110,6 @@ func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (
 
 const watchLimit = 5 * time.Minute
 
-// leaseOf returns the Lease after an event of the watch, or nil if it was deleted.
 func (e *leases) leaseOf(event watch.Event) (*coordinationv1.Lease, error) {
 	lease, ok := event.Object.(*coordinationv1.Lease)
 	switch {

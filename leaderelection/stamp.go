@@ -27,7 +27,7 @@ import (
 // The salts are in it, too, so a reader can confirm a guessed name.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
-// clearAnnotation is that of earlier versions, with names in clear text. It is only removed.
+// clearAnnotation is from earlier versions, with names in clear text. It is only removed.
 const clearAnnotation = "setpoint.dev/written"
 
 // maxStamp is in bytes.
@@ -57,7 +57,7 @@ type stampedWrite struct {
 	Host        string             `json:"h,omitempty"` // empty: as the Lease
 }
 
-// host is the API server of the Lease, as in a ledger.
+// stamper has the API server of the Lease as host, as in a ledger.
 type stamper struct{ identity, host string }
 
 func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
@@ -66,8 +66,8 @@ func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// stamped adds the last writes of a term to a Lease. The oldest that do not fit count as unknown:
-// they are the most likely to be in every cache.
+// stamped counts the oldest writes that do not fit as unknown: they are the most likely to be in
+// every cache.
 func (m stamper) stamped(l *coordinationv1.Lease, writes []ledger.Write, unknown int, at time.Time) *coordinationv1.Lease {
 	l = unstamped(l)
 	if len(writes) == 0 && unknown == 0 {
@@ -121,7 +121,6 @@ func placeIn[E comparable](list *[]E, e E) int {
 	return i
 }
 
-// inheritance returns the handover in a released Lease, or nil if there is none from this release.
 func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !released(l) || l.Spec.RenewTime == nil {

@@ -41,7 +41,7 @@ type tenure struct {
 
 	mu    sync.Mutex // guards what follows
 	trust trust
-	leads []*leadership     // not returned yet
+	leads []*leadership
 	runs  []<-chan struct{} // of a host's elector: all are closed when it has returned
 }
 
@@ -62,7 +62,6 @@ func (t *tenure) begin(token term.Token, sent moment, left *term.Handover) *tenu
 	return t
 }
 
-// renew extends the term from when the renewal was sent. It reports false if the term is lost.
 func (t *tenure) renew(sent moment) bool {
 	t.mu.Lock()
 	now := t.now()
@@ -75,14 +74,11 @@ func (t *tenure) renew(sent moment) bool {
 	return !t.expire()
 }
 
-// expire loses the term if the last renewal is too old, and reports whether it is lost.
 func (t *tenure) expire() bool { return t.lose(false) }
 
-// taken loses the term because the Lease is not ours any more. Its trust ends at once.
 func (t *tenure) taken() { t.lose(true) }
 
-// lose cancels the work of a lost term. The trust lasts until its time is over, so that the work
-// can still make requests to stop.
+// lose lets the trust last until its time is over, so that the work can make requests to stop.
 func (t *tenure) lose(taken bool) (lost bool) {
 	t.mu.Lock()
 	now, was := t.now(), t.trust.state
@@ -134,7 +130,6 @@ func (t *tenure) lead(ctx context.Context, lead Lead) error {
 	return err
 }
 
-// enter records a call of lead. It reports false if the term is not held.
 func (t *tenure) enter(l *leadership) (held bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,8 +151,7 @@ func (t *tenure) leave(l *leadership) {
 	close(l.returned)
 }
 
-// close stops the work and waits until it has returned, or until ctx or the trust ends. If it
-// returns nil, the term has ended, and the Lease may be released.
+// close returns nil if the term has ended, so that the Lease may be released.
 func (t *tenure) close(ctx context.Context) error {
 	t.mu.Lock()
 	if t.trust.state == isHeld {
@@ -213,15 +207,13 @@ func (t *tenure) patience() time.Duration {
 	return t.trust.patience(t.now())
 }
 
-// ranBy records the run of a host's elector. done is closed when the run ends.
 func (t *tenure) ranBy(done <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.runs = append(t.runs, done)
 }
 
-// renews reports whether a write of the Lease renews this term. If not, the write begins another
-// term, unless err forbids that.
+// renews reports whether a write of the Lease renews this term; else it begins another one.
 func (t *tenure) renews() (yes bool, err error) {
 	t.expire()
 	t.mu.Lock()
@@ -232,7 +224,6 @@ func (t *tenure) renews() (yes bool, err error) {
 	return false, t.goesOnLocked()
 }
 
-// goesOnLocked returns an error while work under the term, or the host's elector, goes on.
 func (t *tenure) goesOnLocked() error {
 	if len(t.leads) > 0 {
 		return fmt.Errorf("%w, and the work under it has not stopped", ErrLost)
@@ -243,7 +234,7 @@ func (t *tenure) goesOnLocked() error {
 	return nil
 }
 
-// check returns an error if the work of a lost term goes on after the grace time. t may be nil.
+// check accepts a nil t.
 func (t *tenure) check() error {
 	if t == nil {
 		return nil
@@ -257,8 +248,8 @@ func (t *tenure) check() error {
 	return fmt.Errorf("the Lease %s was lost %s ago, and the work under it has not stopped: this process must be replaced", t.name, since.Round(time.Second))
 }
 
-// instant is a time by both clocks of a process, counted from the same start. The monotonic clock
-// may stand still while a machine sleeps, and the wall clock may be set.
+// instant is a time by both clocks of a process. The monotonic clock may stand still while a
+// machine sleeps, and the wall clock may be set.
 type instant struct{ mono, wall time.Duration }
 
 type clock func() instant
@@ -310,7 +301,7 @@ func (t *trust) since(now instant) time.Duration {
 	return max(now.mono-t.sent.mono, now.wall-t.sent.wall)
 }
 
-// lost reports whether the term is lost. It stays lost even if a clock is set back.
+// lost stays true even if a clock is set back.
 func (t *trust) lost(now instant) bool {
 	if t.since(now) >= t.lasts {
 		t.lose(now)
@@ -326,8 +317,7 @@ func (t *trust) lose(now instant) {
 
 func (t *trust) over(now instant) bool { return t.since(now) >= t.fence }
 
-// renew reports false if the term is lost or the answer came too late. It does not record the loss:
-// lost does, and its caller also cancels the work.
+// renew does not record a loss: lost does, and its caller also cancels the work.
 func (t *trust) renew(sent, now instant) bool {
 	if t.state != isHeld || t.since(now) >= t.lasts {
 		return false
@@ -345,8 +335,8 @@ func (t *trust) left(now instant) time.Duration {
 	return t.sent.mono + limit - now.mono
 }
 
-// patience is the time for the work of a lost term to stop: until the Lease expires. After a
-// suspension the process may notice the loss later. Its work then has the usual time from there.
+// patience is the time for the work of a lost term to stop: until the Lease expires. If the process
+// was suspended and noticed the loss later, its work has the usual time from there.
 func (t *trust) patience(now instant) time.Duration {
 	return max(t.sent.mono+t.lease, t.lostAt.mono+t.lease-t.lasts) - now.mono
 }

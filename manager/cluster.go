@@ -36,20 +36,20 @@ type Cluster struct {
 	name    string
 	client  *client.Client
 	cache   *cache.Cache
-	running *phase // its cache
+	running *phase
 }
 
 type clusters struct {
 	launcher[*Cluster]
 
 	own   *cache.Cache // the manager's
-	hooks *hook.Cache  // of Options
+	hooks *hook.Cache
 }
 
 // Cluster makes the process use a further cluster, before or during Run. Its client has the
 // manager's Scheme, FieldOwner, Strict and Hooks. Its cache has the manager's Options.Cache, and
-// starts and stops with the manager's. The name appears in logs and errors, and must be unique. Run
-// returns an error for an invalid name or cfg.
+// starts and stops with the manager's. The name must be unique. Run returns an error for an invalid
+// name or cfg.
 func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
 	c := &Cluster{name: name}
 	err := m.dial(c, cfg)
@@ -72,7 +72,6 @@ func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
 	return c
 }
 
-// dial makes a cluster's client, which after an error is only good for handles.
 func (m *Manager) dial(c *Cluster, cfg *rest.Config) (err error) {
 	switch {
 	case c.name == "":
@@ -97,8 +96,8 @@ func (m *Manager) dial(c *Cluster, cfg *rest.Config) (err error) {
 // are closed; the name is then free. If ctx ends earlier, it returns an error and the stop
 // continues.
 //
-// First remove the controllers that read the cluster, or Unwatch its sources. Until then,
-// RemoveCluster returns an error that names these controllers, and the cluster stays.
+// First remove the controllers that read the cluster, or Unwatch its sources. Otherwise
+// RemoveCluster returns an error that names them, and the cluster stays.
 func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
 	if c == nil {
 		return errors.New("RemoveCluster: the cluster is nil")

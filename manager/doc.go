@@ -53,9 +53,9 @@
 //     closed, and no connection to its servers is open.
 //   - M2: Stages start in order and stop in reverse. A stage is asked to stop when the stages below
 //     it have returned or are overdue.
-//   - M3: Run ends within the grace time and 3 seconds after its context, in every phase, even with
-//     caches that never sync and an API server that refuses connections. Slow clients delay it by
-//     less than a second.
+//   - M3: Run ends within the grace time and 3 seconds after its context, in every phase, even if
+//     caches never sync or the API server refuses connections. Slow clients delay it by less than a
+//     second.
 //   - M4: Every error carries the name of what failed. A panic is an error, with its stack.
 //   - M5: No globals, no init, no os.Exit, no flags. Two managers in one process are independent.
 //   - M6: Controllers and functions can be added, and controllers removed, at any time before Run

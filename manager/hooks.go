@@ -13,7 +13,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// cacheHooks logs informers that wait, fail or recover. cluster is "" for the manager's own.
 func cacheHooks(report *report, cluster string) *hook.Cache {
 	return &hook.Cache{
 		InformerState: func(s hook.InformerState) {
@@ -40,8 +39,7 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 	}
 }
 
-// clientHooks logs writes without the context of their Reconcile and, with leader election, writes
-// without a term, once for each resource, unless Options.Strict refuses them.
+// clientHooks logs writes without a term only once for each resource.
 func clientHooks(roster *roster) *hook.Client {
 	hooks := &hook.Client{Unattributed: unattributed(roster)}
 	if roster.o.LeaderElection == nil {
@@ -61,8 +59,7 @@ func clientHooks(roster *roster) *hook.Client {
 	return hooks
 }
 
-// unattributed logs, once for each controller, verb and resource, that a Reconcile writes with
-// another context than its own. It sees only the goroutine of a Reconcile and those it started.
+// unattributed sees only the goroutine of a Reconcile and those it started.
 func unattributed(roster *roster) func(hook.APIRequest) {
 	type what struct {
 		controller, verb string

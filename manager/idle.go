@@ -36,8 +36,8 @@ import (
 //   - controllers of other programs, such as those that make Pods for a Deployment.
 //
 // If ctx ends first, the error names what is not idle: keys, objects that the caches lack, or a
-// kind that cannot be listed. A standby takes no keys, so it is idle only when no key is due. After
-// Run, Idle returns an error at once.
+// kind that cannot be listed. A standby is idle only when no key is due. After Run, Idle returns an
+// error.
 //
 // Each call lists the metadata of every kind that the controllers watch or read at least once.
 func (m *Manager) Idle(ctx context.Context) error {
@@ -74,7 +74,7 @@ func (m *Manager) Idle(ctx context.Context) error {
 	return fmt.Errorf("the manager %q is not idle: %w", m.o.Name, err)
 }
 
-// quiet waits until no key is in progress. It returns how many keys each controller has taken.
+// quiet returns how many keys each controller has taken.
 func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
 	controllers := m.roster.current()
 	counts := make([]uint64, len(controllers))
@@ -94,7 +94,7 @@ func (m *Manager) catchUp(ctx context.Context) error {
 	return each(controllers, func(i int) error { return controllers[i].CatchUp(ctx) })
 }
 
-// each calls f for all controllers concurrently and ignores errors of removed ones.
+// each ignores errors of removed controllers.
 func each(controllers []*removable, f func(i int) error) error {
 	errs := make([]error, len(controllers))
 	var all sync.WaitGroup

@@ -7,7 +7,7 @@ package manager
 type launcher[T any] struct {
 	roster *roster
 
-	// The roster's mutex guards these fields.
+	// guarded by the roster's mutex
 	all   []T
 	start func(T) // nil while closed
 }

@@ -30,7 +30,7 @@ type Lease struct {
 	elector *leaderelection.Elector // nil without leader election: leads at once
 	free    bool                    // other replicas lead at the same time, by intention
 	hooks   *hook.LeaderElection
-	name    string                // without the namespace, for the hooks
+	name    string                // without the namespace
 	leads   string                // in errors and profiles
 	seen    atomic.Bool           // read or written at least once
 	trouble atomic.Pointer[error] // why the Lease cannot be used, or nil
@@ -43,7 +43,7 @@ type leases struct {
 
 	dial func(of *rest.Config) (*client.Client, error) // of nil: the manager's
 
-	// The roster's mutex guards these fields.
+	// guarded by the roster's mutex
 	identity string           // the default: that in the first Lease
 	clients  []*client.Client // of Leases elsewhere
 }
@@ -52,8 +52,7 @@ func newLeases(dial func(*rest.Config) (*client.Client, error), r *roster) *leas
 	return &leases{launcher: launcher[*Lease]{roster: r}, dial: dial}
 }
 
-// add makes a Lease. The first one is the main Lease, of Options.LeaderElection; without options it
-// leads at once.
+// add makes a Lease. The first one is the main Lease; without options it leads at once.
 func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 	l := &Lease{group: newGroup(ls.roster), leads: "leading"}
 	if o != nil {
@@ -73,7 +72,6 @@ func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 	return l, nil
 }
 
-// addFree makes a Lease that leads at once and without a term on purpose.
 func (ls *leases) addFree() *Lease {
 	l := &Lease{group: newGroup(ls.roster), leads: "leading on every replica", free: true}
 	ls.roster.mu.Lock()
@@ -153,7 +151,6 @@ func (l *Lease) String() string {
 // not keep all replicas from leading.
 const warmLimit = 2 * time.Minute
 
-// campaign waits until this replica is warm. Without an elector it leads at once.
 func (l *Lease) campaign(ctx context.Context) error {
 	if l.free {
 		ctx = term.Without(ctx)
@@ -172,8 +169,7 @@ func (l *Lease) campaign(ctx context.Context) error {
 	return l.elector.Run(ctx, l.lead)
 }
 
-// warm waits until every controller under the Lease can lead, but at most for warmLimit, unless the
-// controller requires its sync.
+// warm waits until every controller can lead, at most for warmLimit unless it requires its sync.
 func (l *Lease) warm(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
@@ -196,13 +192,10 @@ func (l *Lease) warm(ctx context.Context) {
 	}
 }
 
-// cold returns the controllers under the Lease that cannot lead yet.
 func (l *Lease) cold(is func(*removable) bool) []*removable {
 	return slices.DeleteFunc(l.controllers(), func(c *removable) bool { return run.Closed(c.Synced()) || !is(c) })
 }
 
-// allSynced waits until each controller can lead or was removed. It returns false if ctx ends
-// first.
 func allSynced(ctx context.Context, controllers []*removable) bool {
 	for _, c := range controllers {
 		select {
@@ -215,7 +208,6 @@ func allSynced(ctx context.Context, controllers []*removable) bool {
 	return true
 }
 
-// lead runs one term and returns when all its functions have. A failure stops the whole manager.
 func (l *Lease) lead(take, work context.Context) error {
 	r := l.roster.report
 	work, cancel := run.WithGrace(take, work, l.roster.o.Grace)
@@ -236,8 +228,7 @@ func (l *Lease) lead(take, work context.Context) error {
 	return nil
 }
 
-// flushEvents sends the events of a term, as long as its work may go on. Without an elector there
-// is no term, and record sends the events later.
+// flushEvents does nothing without an elector: there is no term, and record sends the events later.
 func (l *Lease) flushEvents(work context.Context) {
 	if l.elector == nil {
 		return
@@ -283,8 +274,7 @@ func (l *Lease) found(trouble error) {
 	l.trouble.Store(&trouble)
 }
 
-// usable fails while the Lease was never usable: such a replica could not take over. Later trouble
-// is only a remark.
+// usable fails while the Lease was never usable: such a replica could not take over.
 func (l *Lease) usable() error {
 	switch trouble := l.trouble.Load(); {
 	case trouble == nil:

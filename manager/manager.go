@@ -33,8 +33,7 @@ type Manager struct {
 	server   *server.Server // has the handlers of Handle
 	probes   *probes
 	servers  []named
-	ended    chan struct{} // closed when Run returns
-
+	ended    chan struct{}
 }
 
 // New makes a manager for the API server of cfg, which it copies. It starts nothing and makes no
@@ -61,7 +60,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var err error
 	m.main, err = m.leases.add(elect)
 	m.report.failed(err)
-	identity := m.leases.sameIdentity("") // of the main Lease
+	identity := m.leases.sameIdentity("")
 	m.roster.recorder = events.New(m.client, events.Options{Name: o.Name, Instance: identity, Hooks: m.o.Hooks.Events})
 	m.free = m.leases.addFree()
 	m.makeServers()
@@ -93,7 +92,6 @@ func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
 	})
 }
 
-// leaseClient returns a client, so that its hooks see requests for Leases.
 func (m *Manager) leaseClient(of *rest.Config) (*client.Client, error) {
 	if of == nil {
 		return m.client, nil
@@ -114,8 +112,7 @@ func (m *Manager) Add(c Controller) { m.main.Add(c) }
 
 // AddLeaderOnly adds a function that runs once in each term of the Lease of Options.LeaderElection,
 // or once without leader election. It should return when its context is done; context.Cause returns
-// the reason. Otherwise the rules of AddEverywhere apply. During Run it starts at once if this
-// replica leads.
+// the reason. Otherwise the rules of AddEverywhere apply.
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	m.main.AddLeaderOnly(name, run)
 }
@@ -161,14 +158,13 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
 
-// Recorder returns the manager's recorder of Kubernetes events, always the same one. Run sends the
-// events of a term before it releases the Lease, and all others before it returns, within the grace
-// time.
+// Recorder returns the manager's recorder of Kubernetes events. Run sends the events of a term
+// before it releases the Lease, and all others before it returns, within the grace time.
 //
-// It writes to the manager's own cluster, also about an object of a further one. Events in a
-// namespace that does not exist there are dropped. For events in the cluster of the object, make a
-// recorder with events.New(cluster.Client(), …). Run it with AddEverywhere, and close it when its
-// Run has returned.
+// It writes to the manager's own cluster, also about an object of a further one; events in a
+// namespace that does not exist there are dropped. For events in the object's cluster, make a
+// recorder with events.New(cluster.Client(), …), run it with AddEverywhere, and close it after its
+// Run.
 func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:

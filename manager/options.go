@@ -61,23 +61,22 @@ type Options struct {
 	// Controller has defaults for all controllers: see controller.Controller.Default. Add a
 	// controller before you add keys to its queue, or Run returns an error if the defaults change
 	// the queue. A Limiter limits all controllers together. Grace, Logger and Hooks must be zero:
-	// the manager has its own. Default: those of package controller.
+	// the manager has its own. Default: as in package controller.
 	Controller controller.Options
-	// Health serves /livez and /readyz for the kubelet. Default: nil, no health server.
+	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions
 	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
-	// always the manager's. Default: nil, no such server.
+	// always the manager's. Default: nil.
 	Server *server.Options
 	// Metrics observes what Hooks observe: see metrics.New. MetricsServer serves it at /metrics, or
-	// without it Server does. Without both, Metrics only counts. Default: nil, no metrics.
+	// without it Server does. Without both, Metrics only counts. Default: nil.
 	Metrics Metrics
 	// MetricsServer serves only Metrics. Its Client is always the manager's. With TLS, the default
 	// Address is :8443, and a request needs the right to get /metrics: see Authorize. With Plain,
-	// the default Address is :8080, and all requests are answered. Default: nil, no such server.
+	// the default Address is :8080, and all requests are answered. Default: nil.
 	MetricsServer *server.Options
 	// Webhooks answers admission and conversion requests, on a TLS server of its own: see
-	// webhook.New. It opens with the others, so it answers on standbys and before caches are
-	// synced. Default: nil, no webhooks.
+	// webhook.New. It answers on standbys, too, and before caches are synced. Default: nil.
 	Webhooks Webhooks
 	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
 	// debug.Profiles under /debug/pprof/. All requests are answered. A stop ends a CPU profile
@@ -108,8 +107,7 @@ type Webhooks interface {
 	Server() server.Options
 	// Handler returns the server's handler, which reports to hooks. New calls it once.
 	Handler(hooks *hook.Webhook) http.Handler
-	// Run keeps certificates and registrations for the API server until ctx ends. The manager's Run
-	// calls it on every replica, and stops it with the servers.
+	// Run keeps certificates and registrations for the API server until ctx ends, on every replica.
 	Run(ctx context.Context, c *client.Client, r *events.Recorder) error
 	// Check is the check "webhooks" of /readyz. It fails until the API server's calls can succeed.
 	Check(ctx context.Context) error
@@ -121,26 +119,22 @@ type Webhooks interface {
 // The checks of /livez:
 //
 //	ping                  never fails
-//	leader-election-NAME  for each Lease: fails when work continues after its term was lost; see
-//	                      leaderelection.Elector.Check
+//	leader-election-NAME  for each Lease: fails when work continues after its term was lost
 //	controller-NAME       for each controller, if StalledAfter is set
 //
 // The checks of /readyz:
 //
-//	controller-NAME       for each controller: fails until the controller can lead or the manager is
-//	                      Ready; a standby is ready. With controller.Options.RequireKinds it fails
-//	                      until the controller can lead
+//	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
+//	                      manager is Ready; a standby is ready
 //	leader-election-NAME  for each Lease: fails from the first failed request until the Lease was
-//	                      read or written once, because without that right a replica cannot take
-//	                      over; later, ?verbose describes trouble
-//	webhooks              if Options.Webhooks is set: fails until the API server's calls can
-//	                      succeed
+//	                      read or written once: until then a replica cannot take over; later,
+//	                      ?verbose describes trouble
+//	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has
 //	                      expired; ?verbose reports a newer one that is broken, and the same
 //	                      problems of Options.MetricsServer
-//	shutdown              fails from the start of a stop, so that load balancers send no new
-//	                      requests while the servers still answer
+//	shutdown              fails from the start of a stop, while the servers still answer
 type HealthOptions struct {
 	// Address is the address to listen on: host:port, :port for all interfaces, port 0 for a free
 	// port. Default: :8081.
@@ -193,7 +187,6 @@ func (o Options) withDefaults() Options {
 
 const everyController = "*"
 
-// enabled reports whether a list enables a name.
 func enabled(list []string, name string) bool {
 	switch {
 	case len(list) == 0 || slices.Contains(list, name):

@@ -22,11 +22,10 @@ type probes struct {
 	roster                                 *roster // its lock guards live and ready
 	leases                                 *leases
 	ping, informers, certificate, shutdown *server.Check
-	webhooks                               *server.Check   // nil: there are none
+	webhooks                               *server.Check
 	live, ready                            []*server.Check // of AddLivezCheck and AddReadyzCheck
 }
 
-// newProbes makes the checks. main is nil without Options.Server, metrics without MetricsServer.
 func newProbes(w Webhooks, r *roster, l *leases, states func() []hook.InformerState, main, metrics *server.Server) *probes {
 	p := &probes{
 		roster: r, leases: l, informers: informersCheck(states),
@@ -107,8 +106,8 @@ func reserved(name string) bool {
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 
-// certificates returns the problems of both certificates. An expired one of metrics is a remark,
-// because the Pod can still serve its webhooks.
+// certificates returns an expired one of metrics as a remark, because the Pod can still serve its
+// webhooks.
 func certificates(main, metrics *server.Server) (err error) {
 	if main != nil {
 		err = main.Certificate()

@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// label is the pprof label of a manager's goroutines. Its value is MANAGER/FUNCTION.
+// label is the pprof label of a manager's goroutines, with the value MANAGER/FUNCTION.
 const label = "setpoint"
 
 const (
@@ -38,7 +38,7 @@ type report struct {
 	mu   sync.Mutex   // guards what follows
 	log  *slog.Logger // nil: slog.Default()
 	end  func()       // begins the stop; nil before Run
-	runs []*function  // in the order of their start
+	runs []*function
 	errs []error
 	none run.Barrier // opens when no function runs
 }
@@ -48,7 +48,7 @@ type function struct {
 	busy func() []string // keys in progress; may be nil
 }
 
-// begin marks the start of Run. The first failure calls end. It returns false for a second Run.
+// begin returns false for a second Run.
 func (r *report) begin(ctx context.Context, end func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +73,6 @@ func (r *report) logger() *slog.Logger {
 
 func (r *report) label(name string) string { return r.manager + "/" + name }
 
-// running records that f runs, until returned is called.
 func (r *report) running(f *function) (returned func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +87,7 @@ func (r *report) running(f *function) (returned func()) {
 	}
 }
 
-// settle waits until no function runs, at most for d: work that outlived its Lease may be
-// returning.
+// settle waits at most for d: work that outlived its Lease may be about to return.
 func (r *report) settle(d time.Duration) {
 	r.mu.Lock()
 	none := r.none.When(len(r.runs) == 0)
@@ -112,7 +110,7 @@ func (f *function) at() string {
 	return ""
 }
 
-// failed records an error, unless it is nil, and stops everything, or keeps Run from starting.
+// failed records an error and stops everything, or keeps Run from starting.
 func (r *report) failed(err error) {
 	if err == nil {
 		return
@@ -132,7 +130,6 @@ func (r *report) errors() []error {
 	return slices.Clone(r.errs)
 }
 
-// result returns the errors in order, then the functions that still run, with their stacks.
 func (r *report) result() error {
 	r.mu.Lock()
 	errs, runs := slices.Clone(r.errs), slices.Clone(r.runs)
@@ -146,7 +143,7 @@ func (r *report) result() error {
 	return errors.Join(errs...)
 }
 
-// stacks returns the stacks of all goroutines with the label. New goroutines inherit labels.
+// stacks also finds goroutines started by others with the label: they inherit it.
 func stacks(value string) string {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

@@ -23,7 +23,7 @@ type roster struct {
 	o        *Options
 	report   *report
 	recorder *events.Recorder
-	ready    chan struct{} // see Manager.Ready
+	ready    chan struct{}
 
 	mu          sync.Mutex // guards what follows, and fields that name it
 	ran         bool       // Run has begun
@@ -39,7 +39,6 @@ func newRoster(o *Options, report *report) *roster {
 	return r
 }
 
-// group has the functions that run on every replica, or under one Lease.
 type group struct {
 	launcher[runnable]
 
@@ -60,10 +59,10 @@ type runnable struct {
 type removable struct {
 	Controller
 
-	enabled       bool // by Options.Controllers
+	enabled       bool
 	under         *group
 	inherited     []ledger.Write // of a removed controller of the same name
-	removed       chan struct{}  // closed by Remove
+	removed       chan struct{}
 	warm, lead    *phase
 	alive, synced *server.Check // alive may be nil
 }
@@ -125,12 +124,10 @@ func (g *group) add(f runnable) {
 	g.addLocked(f)
 }
 
-// controllers returns the enabled controllers of the group.
 func (g *group) controllers() []*removable {
 	return slices.DeleteFunc(g.roster.current(), func(c *removable) bool { return c.under != g })
 }
 
-// claim registers a controller, or returns nil if its name is taken.
 func (r *roster) claim(c Controller, under *group) (added *removable, running bool) {
 	name := c.Name()
 	r.mu.Lock()
@@ -153,7 +150,6 @@ func (r *roster) claim(c Controller, under *group) (added *removable, running bo
 	return added, r.ran
 }
 
-// tooLate reports whether the manager stops or has stopped, and logs that.
 func (r *roster) tooLate(what string) bool {
 	late := r.stops()
 	if late {
@@ -168,7 +164,7 @@ func (r *roster) stops() bool {
 	return r.stopping
 }
 
-// begin marks the start of Run, which validates the controllers so far. Add validates later ones.
+// begin marks the start of Run. Add validates controllers that come later.
 func (r *roster) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +216,6 @@ func (r *roster) remove(ctx context.Context, c Controller) error {
 	return nil
 }
 
-// forget removes a controller from all lists. It returns nil if the controller was not added.
 func (r *roster) forget(c Controller) *removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()

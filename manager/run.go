@@ -83,7 +83,7 @@ func (m *Manager) validate() error {
 	}
 }
 
-// logStopping logs the cause of a stop. Run returns it, too, but possibly half a minute later.
+// logStopping logs the cause that Run returns, possibly half a minute later.
 func (m *Manager) logStopping(ctx context.Context) {
 	grace := m.o.Grace.String()
 	if errs := m.report.errors(); len(errs) > 0 {
@@ -100,7 +100,7 @@ func stop(limit time.Time, stages ...*stage) {
 	}
 }
 
-// disconnect closes all clients' connections, and waits a moment for requests that have just ended.
+// disconnect waits a moment for requests that have just ended.
 func (m *Manager) disconnect(limit time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(moment, time.Until(limit)))
 	defer cancel()

@@ -62,8 +62,7 @@ func (m *Manager) authorized(s *server.Server, h http.Handler) http.Handler {
 
 // AddLivezCheck adds a check to /livez, before or during Run. If a check fails, the kubelet
 // restarts the process: let it fail only where a restart helps. The name consists of letters,
-// digits, '-', '_' and '.', and must not be that of a manager's check. Run returns a mistake as an
-// error.
+// digits, '-', '_' and '.', and must not name a manager's check. Run returns a mistake as an error.
 //
 // The context of a check ends after 700 ms. A check fails if it panics or takes more than 800 ms.
 // It is not called again before it returns. Without Options.Health it is never called.
@@ -77,8 +76,8 @@ func (m *Manager) AddReadyzCheck(name string, check func(ctx context.Context) er
 	m.report.failed(m.probes.add("AddReadyzCheck", &m.probes.ready, name, check))
 }
 
-// startServers opens all addresses before anything else starts, and serves until the stage ends.
-// The grace time begins when stopping ends. Profiles end with the stage.
+// startServers opens all addresses before anything else starts. The grace time begins when stopping
+// ends. Profiles end with the stage.
 func (m *Manager) startServers(in *stage, alive, stopping context.Context) error {
 	for i, s := range m.servers {
 		if err := s.Open(alive); err != nil {
@@ -117,7 +116,7 @@ type named struct {
 	field string
 }
 
-// makeServers makes the servers. Validate has reported the errors of their options.
+// makeServers ignores errors of options, which Validate has reported.
 func (m *Manager) makeServers() {
 	m.server, _ = server.New(server.Options{Client: m.client})
 	for _, l := range m.o.listeners() {

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// The rest_client_ metrics have the names, labels and buckets of
-// k8s.io/component-base/metrics/prometheus/restclient.
+// requests has the names, labels and buckets of k8s.io/component-base/metrics/prometheus/restclient
+// for rest_client_ metrics.
 type requests struct {
 	collectors
 

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// The controller_runtime_ metrics have the names, labels and classic buckets of
-// sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics.
+// controllers has the names, labels and classic buckets of
+// sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics for controller_runtime_ metrics.
 type controllers struct {
 	collectors
 

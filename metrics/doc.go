@@ -51,11 +51,11 @@
 //
 //	go_*, process_*                                   from the Prometheus library
 //
-// So dashboards and alerts survive a move to Setpoint, also those for k8s.io/component-base, which
-// has fewer labels. A queue has its name as name and controller. The label priority is the class
-// times 100: background keys have -100, as controller-runtime's initial lists do, and normal keys
-// 0. If both libraries run in one process, wrap the registry with
-// prometheus.WrapRegistererWithPrefix, or use a separate one.
+// Dashboards and alerts survive a move to Setpoint, also those for k8s.io/component-base, which has
+// fewer labels. A queue has its name as name and controller. The label priority is the class times
+// 100: background keys have -100, as controller-runtime's initial lists do. If both libraries run
+// in one process, wrap the registry with prometheus.WrapRegistererWithPrefix, or use a separate
+// one.
 //
 // These metrics of controller-runtime do not exist here:
 //
@@ -139,21 +139,18 @@
 // # Lifetime
 //
 // The series of a controller, its queue, its sources and its requests exist while Controller.Warm
-// The series of a controller, its queue, its sources and its requests exist while Controller.Warm
-// runs, and end with Manager.Remove. Those of a queue without a controller exist from its
-// constructor to its shutdown, those of an informer until its last handle is released.
+// runs, and end with Manager.Remove. A queue without a controller has series from its constructor
+// to its shutdown. An informer has them until its last handle is released.
 //
 // # In a host process
 //
-// New registers only with the given Registerer. So two managers are independent if each has its own
-// New registers only with the given Registerer, so two managers are independent if each has its own
-// registry or prefix. Next to component-base's legacyregistry, wrap it with a prefix:
-// component-base registers its workqueue_ names when its first queue is created, and panics if the
-// names are taken. See examples/kubestyle.
+// New registers only with the given Registerer, so two managers need their own registry or prefix.
+// Next to component-base's legacyregistry, wrap it with a prefix: component-base registers its
+// workqueue_ names when its first queue is created, and panics if they are taken. See
+// examples/kubestyle.
 //
 // # Cost
 //
-// All hooks are safe for concurrent use. The hooks that run for each key or request allocate
 // All hooks are safe for concurrent use. Those for each key or request allocate nothing, and cost
 // less than a microsecond per Reconcile. A scrape reads the figures of each queue and controller,
 // and iterates over the names of each informer's objects.

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// The leader_election_ metrics are as in
+// leases has the leader_election_ metrics of
 // k8s.io/component-base/metrics/prometheus/clientgo/leaderelection.
 type leases struct {
 	collectors

@@ -14,10 +14,9 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// maxTenants limits the tenants of a queue that have a series.
 const maxTenants = 100
 
-// The workqueue_ metrics are as in sigs.k8s.io/controller-runtime/pkg/internal/metrics.
+// queues has the workqueue_ metrics of sigs.k8s.io/controller-runtime/pkg/internal/metrics.
 type queues struct {
 	collectors
 
@@ -197,7 +196,6 @@ func classLabel(class int) string {
 	return strconv.Itoa(class)
 }
 
-// fewTenants returns the maxTenants tenants with the most keys, and the others as "other".
 func fewTenants(all map[string]int) map[string]int {
 	tenants := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b))

@@ -15,7 +15,7 @@ import (
 )
 
 // limit is the maximum number of series of a metric whose labels depend on the program. Later ones
-// share one series, with "other" as the value of each label.
+// share one series, "other".
 const limit = 1000
 
 const other = "other"
@@ -104,7 +104,6 @@ func always[K any](K) bool { return true }
 // lock guards starts, stops and new series. Counting does not need it.
 type lock struct{ sync.Mutex }
 
-// open has the running objects by name, with a T for each name.
 type open[K comparable, T any] struct {
 	mu *lock
 	by atomic.Pointer[map[K]*running[T]] // replaced under the lock
@@ -142,7 +141,6 @@ func (o *open[K, T]) start(name K, first func() T) {
 	by[name].many++
 }
 
-// stop removes the T of a name after its last object, and calls lastLocked.
 func (o *open[K, T]) stop(name K, lastLocked func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +157,6 @@ func (o *open[K, T]) stop(name K, lastLocked func()) {
 	lastLocked()
 }
 
-// figures has functions that return the figures of running objects at a scrape.
 type figures[S any] struct {
 	mu   *lock
 	asks map[any]ask[S]

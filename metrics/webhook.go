@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// The controller_runtime_ metrics are as in sigs.k8s.io/controller-runtime/pkg/webhook.
+// webhooks has the controller_runtime_ metrics of sigs.k8s.io/controller-runtime/pkg/webhook.
 type webhooks struct {
 	collectors
 

@@ -154,7 +154,6 @@ func newAuthorizer(c *client.Client, audiences []string) (*authorizer, error) {
 	return a, nil
 }
 
-// judge returns the cached verdict, or has one review made for all equal questions.
 func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
 	switch why := ambiguous(r); {
@@ -275,7 +274,6 @@ func (a *authorizer) turn(ctx context.Context, r *http.Request) (done func(), er
 	return a.unproven.take(ctx, lane{from: clientOf(r.RemoteAddr), plausible: plausible(token, a.audiences)})
 }
 
-// log logs an error of reviews until it changes.
 func (a *authorizer) log(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return

@@ -33,8 +33,8 @@ type lane struct {
 	token     hash
 }
 
-// budget limits the rate of reviews. Each lane has at most one reservation at the limiter, so that
-// one client cannot use up the budget.
+// budget allows each lane at most one reservation at the limiter, so that one client cannot use up
+// the budget.
 type budget struct {
 	limiter *rate.Limiter
 	queue   int           // of questions in a lane
@@ -125,8 +125,8 @@ func (b *budget) leave(l lane) {
 	}
 }
 
-// plausible reports whether a token looks like the API server's: a JWT with an issuer and a
-// subject, valid now, for one of the audiences. It does not check the signature.
+// plausible reports whether a token looks like the API server's, for one of the audiences and now.
+// It does not check the signature.
 func plausible(token string, audiences []string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || parts[2] == "" {

@@ -58,7 +58,6 @@ func newCertificate(o *Options, log *slog.Logger, reads *sync.WaitGroup) *certif
 	return c
 }
 
-// config has GetConfigForClient, so each connection has its own from look.
 func (c *certificate) config() *tls.Config {
 	config := c.base.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -76,7 +75,7 @@ func baseOf(o *Options) *tls.Config {
 	return base
 }
 
-// look returns the current pair, after a read if one is due. It waits for a read at most readLimit.
+// look waits for a read at most readLimit.
 func (c *certificate) look() (*pair, *call) {
 	read := c.read.begin(c.reads, lookAgain, c.refresh)
 	read.returned(readLimit)
@@ -101,7 +100,6 @@ func (c *certificate) check() error {
 	}
 }
 
-// refresh uses the files if they are valid. It logs a new certificate, and each new error once.
 func (c *certificate) refresh() error {
 	was := c.current.Load()
 	if c.certFile == "" && was.config != nil && time.Now().Before(halfOf(was.leaf())) {
@@ -152,7 +150,7 @@ func (c *certificate) readFiles() (files [3]string, err error) {
 	return files, nil
 }
 
-// readFile reads a regular file. Opening a named pipe, for example, would block.
+// readFile refuses a named pipe, for example, because opening it would block.
 func readFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {
@@ -190,8 +188,7 @@ func (c *certificate) parse(files [3]string, replaces bool) (*tls.Config, error)
 	return config, nil
 }
 
-// selfSigned makes a certificate for the host's name and localhost. The key is ECDSA P-256, because
-// an RSA key may take seconds.
+// selfSigned makes an ECDSA P-256 key, because an RSA key may take seconds.
 func selfSigned() (certificate, key string, err error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// checkLimit ends the context of a check. At checkTimeout the check fails. Both are below a
-	// probe's default timeout of a second, so that the kubelet gets the name of a check that hangs.
+	// checkLimit ends the context of a check, checkTimeout fails it. Both are below a probe's
+	// default timeout of a second, so that the kubelet gets the name of a check that hangs.
 	checkLimit   = 700 * time.Millisecond
 	checkTimeout = 800 * time.Millisecond
 )
@@ -45,8 +45,7 @@ type Remark string
 
 func (r Remark) Error() string { return string(r) }
 
-// call outlives the context of its request, because later requests may wait for it. A panic is an
-// error; the log gets its stack.
+// call outlives the context of its request, because later requests may wait for it.
 func (c *Check) call(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit)
 	defer cancel()
@@ -78,13 +77,12 @@ func (c *Check) log(ctx context.Context, path string, err error) {
 type call struct {
 	began time.Time
 	done  chan struct{}
-	err   error
+	err   error // set before done is closed
 }
 
 type caller struct{ last atomic.Pointer[call] }
 
-// begin calls f in a new goroutine that all counts. If the last call still runs, or began less than
-// pause ago, begin returns that call instead.
+// begin returns the last call if that still runs, or began less than pause ago.
 func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error) *call {
 	last := c.last.Load()
 	if last != nil && (!run.Closed(last.done) || time.Since(last.began) < pause) {

@@ -9,7 +9,7 @@
 //	err = s.Open(ctx)
 //	err = s.Serve(ctx, work) // accepts until ctx ends; requests in flight may run until work ends
 //
-// A manager has its own servers: see Server, Health, MetricsServer and Pprof of manager.Options.
+// A manager has its own servers: see manager.Options.
 //
 // # Limits
 //

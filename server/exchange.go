@@ -103,8 +103,7 @@ func (x *exchange) hurryLocked() {
 	}
 }
 
-// finish limits the time of the client after the handler has returned. It aborts an answer that a
-// stop cut short.
+// finish aborts an answer that a stop cut short.
 func (x *exchange) finish() {
 	x.traffic.mu.Lock()
 	defer x.traffic.mu.Unlock()

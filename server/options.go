@@ -45,8 +45,8 @@ type Options struct {
 	ClientCAFile string
 	// MinTLSVersion is the lowest version of TLS, such as tls.VersionTLS13. Default: TLS 1.2.
 	MinTLSVersion uint16
-	// CipherSuites are the allowed cipher suites of TLS 1.2: see tls.CipherSuites. Those of TLS 1.3
-	// cannot be chosen. Default: Go's.
+	// CipherSuites are the allowed cipher suites of TLS 1.2: see tls.CipherSuites. TLS 1.3 has
+	// suites that cannot be chosen. Default: Go's.
 	CipherSuites []uint16
 	// DisableHTTP2 serves only HTTP/1.1. Default: false.
 	DisableHTTP2 bool

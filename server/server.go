@@ -185,7 +185,6 @@ func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
 	return srv
 }
 
-// drain stops accepting, and closes each connection when its requests are answered.
 func (s *Server) drain(alive, work context.Context, srv *http.Server) {
 	limited, cancel := run.WithGrace(work, alive, moment)
 	defer cancel()

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// maxConns limits the open connections of a server, to a fraction of the smallest common limit of
-// file descriptors, 1024.
+// maxConns is a fraction of the smallest common limit of file descriptors, 1024.
 const maxConns = 250
 
 // traffic has a server's connections and running handlers. http.Server.Shutdown waits for slow
@@ -56,7 +55,7 @@ func (t *traffic) Accept() (net.Conn, error) {
 	}
 }
 
-// admit registers a connection, or returns nil if there is no room. The caller closes displaced.
+// admit leaves it to the caller to close displaced.
 func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +120,6 @@ func (t *traffic) newExchange(w http.ResponseWriter, r *http.Request) *exchange 
 	return &exchange{traffic: t, conn: c, http2: r.ProtoMajor > 1, control: http.NewResponseController(w)}
 }
 
-// answered logs the stack of a panic and answers with 500.
 func answered(h http.Handler, w answer, r *http.Request) {
 	defer func() {
 		p := recover()
@@ -173,8 +171,7 @@ func (t *traffic) end(x *exchange) {
 	t.changed.Broadcast()
 }
 
-// stop limits waits for slow clients from now on. It calls done when no handler has run for a
-// moment.
+// stop calls done when no handler has run for a moment.
 func (t *traffic) stop(done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,7 +194,6 @@ func (t *traffic) stop(done func()) {
 	}
 }
 
-// finish prevents further calls of handlers and returns true, unless a handler runs.
 func (t *traffic) finish() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,7 +214,7 @@ func (t *traffic) cut() {
 	}
 }
 
-// wait waits until no connection is open and no handler runs. After that, no handler is called.
+// wait returns when no handler will be called any more.
 func (t *traffic) wait() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

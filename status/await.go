@@ -26,13 +26,12 @@ import (
 // large kind, use a handle with Names. Then Await waits for events, without polling. The cache must
 // run.
 //
-// If the object does not exist, Await waits until it is created. If ctx ends first, the error
-// describes the conditions that the object has, and wraps the cause of ctx; for an object that does
-// not exist, it is also IsNotFound. If the object is deleted during the wait, Await returns an
-// IsNotFound error at once.
+// If the object does not exist, Await waits until it is created; if it is deleted during the wait,
+// Await returns an IsNotFound error at once. If ctx ends first, the error describes the conditions
+// and wraps the cause of ctx; without an object, it is also IsNotFound.
 //
-// Await is for programs and tests. In a Reconcile it would block a worker: return instead, and the
-// event of the change makes the key due.
+// Do not use Await in a Reconcile, which it would block: return, and the event of the change makes
+// the key due.
 func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.NamespacedName, goals ...Goal) (T, error) {
 	w := &watcher{key: key, changed: make(chan struct{}, 1)}
 	fail := func(err error) (T, error) {

@@ -28,9 +28,9 @@
 //	site.Status.Conditions = s.Conditions()
 //	_, err = status.Update(ctx, client.For[*v1alpha1.Website](c), s, site)
 //
-// Both also return the mistakes of the Set, such as a type that is set twice, and then send
-// nothing. If several controllers write conditions of an object, use Apply. The CRD must have
-// listType=map and listMapKey=type for the conditions.
+// Both also return the mistakes of the Set, and then send nothing. If several controllers write
+// conditions of an object, use Apply. The CRD must have listType=map and listMapKey=type for the
+// conditions.
 //
 // # kstatus
 //
@@ -47,8 +47,7 @@
 //
 // [Set.Current], [Set.InProgress] and [Set.Failed] set [Ready], [Reconciling] and [Stalled] so that
 // the tools see that state. If the status has the field observedGeneration, write it in the same
-// request. The rules do not read that of conditions: without the field, an object with a new spec
-// stays Current until its next Reconcile.
+// request: without it, an object with a new spec stays Current until its next Reconcile.
 //
 // The rules are from pkg/kstatus/README.md in sigs.k8s.io/cli-utils.
 //

@@ -107,9 +107,9 @@ func (s *Set) Unknown(conditionType, reason, message string) {
 	s.set(conditionType, metav1.ConditionUnknown, reason, message)
 }
 
-// Keep leaves a condition, if the object has it, as it is, with its old observedGeneration. With
-// [Apply] it is needed for conditions of your own that this Reconcile does not compute: an apply
-// removes what it does not name.
+// Keep leaves a condition as it is, with its old observedGeneration. [Apply] needs it for
+// conditions of your own that this Reconcile does not compute: an apply removes what it does not
+// name.
 func (s *Set) Keep(conditionType string) { s.decide(conditionType, "kept") }
 
 // Remove removes a condition, if the object has it.
@@ -119,8 +119,8 @@ func (s *Set) Remove(conditionType string) {
 	}
 }
 
-// Conditions returns all conditions of the object: those that were set, and the others as they are.
-// Old conditions keep their order, new ones follow. The result is a new slice.
+// Conditions returns a new slice of all conditions of the object: those that were set, and the
+// others as they are. Old conditions keep their order, new ones follow.
 func (s *Set) Conditions() []metav1.Condition { return slices.Clone(s.all) }
 
 // ApplyConfigurations returns the conditions that were set, summarized or kept, in the order of
@@ -186,7 +186,6 @@ func (s *Set) set(conditionType string, status metav1.ConditionStatus, reason, m
 	s.all[i] = c
 }
 
-// decide reports whether the type was not decided before.
 func (s *Set) decide(conditionType, what string) bool {
 	if before := s.decided[conditionType]; before != "" {
 		s.reject("the condition %s is %s and then %s; decide each condition once", conditionType, before, what)
@@ -222,7 +221,6 @@ func check(conditionType, reason string) error {
 	return nil
 }
 
-// cut returns a message that the API server accepts and stores as it is.
 func cut(message string) string {
 	message = strings.ToValidUTF8(message, "\uFFFD")
 	if len(message) <= maxMessage {

@@ -77,7 +77,6 @@ func (s state) meets(g Goal) bool {
 	return false
 }
 
-// describe returns "" if the object meets the goals, and else what it shows.
 func describe(obj cache.Object, goals []Goal) string {
 	if obj == nil {
 		return "it does not exist"

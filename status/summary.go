@@ -31,8 +31,7 @@ func Not(conditionType string) string { return not + conditionType }
 // False, or True if marked with [Not]. It is unknown if the object does not have it, or if it
 // observed an older generation.
 //
-// The reason comes from the first condition that decides the summary. The message names each
-// condition that decides it, with its own message.
+// The reason is from the first condition that decides the summary, the message from all of them.
 //
 //	s.Summarize(status.Ready, "Available", "Published", status.Not(status.Stalled))
 func (s *Set) Summarize(into string, of ...string) {

@@ -26,7 +26,7 @@ const tries = 5
 // server's conflict, so apierrors.IsConflict is true.
 type OutdatedError struct {
 	Object types.NamespacedName
-	// Computed is the generation for which the status was computed, Newest that of the object.
+	// Computed is the generation for which the status was computed, Newest the object's.
 	Computed, Newest int64
 	// Replaced is true if the object was deleted and created again.
 	Replaced bool
@@ -47,9 +47,9 @@ func (e *OutdatedError) Unwrap() error { return e.err }
 
 // Apply applies the status of desired with server-side apply and returns the object as stored.
 // desired names the object of s, and has s.ApplyConfigurations. Apply adds the UID and
-// resourceVersion of the object of s, so that the API server refuses an outdated status. If the
-// object has changed in another way, for example its labels, Apply reads its version and tries
-// again, up to 5 times.
+// resourceVersion of that object, so that the API server refuses an outdated status. If the object
+// has changed in another way, such as its labels, Apply tries again with its new version, up to 5
+// times.
 //
 // The error is an *[OutdatedError] if the object's generation has changed, and IsNotFound if the
 // object is gone. Mistakes of s are errors, too; nothing is sent then.
@@ -83,8 +83,7 @@ func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, de
 }
 
 // Update replaces the status of obj and returns the object as stored. obj is the object of s with
-// the new status, including s.Conditions. The API server refuses the update if the object has
-// changed since it was read.
+// the new status, including s.Conditions.
 //
 // The error is an *[OutdatedError] if the object's generation has changed or if obj has another one
 // than the object of s. After another change it is a conflict, and IsNotFound if the object is

@@ -93,8 +93,7 @@ func (q *Queue[K]) tellDelayed(lane uint8, how *AddOptions) {
 	}
 }
 
-// ownLocked reports whether an add of a key in backoff is its own. It calls Own without the lock,
-// and again if the key was delivered meanwhile.
+// ownLocked calls Own without the lock, and again if the key was delivered meanwhile.
 func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 	for asked := uint64(0); ; {
 		delivery, in := q.core.inBackoff(w)
@@ -115,8 +114,8 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 	}
 }
 
-// AddAll adds many keys under one lock, as AddWith does. Keys that need a call of Options.Own come
-// last, one at a time.
+// AddAll adds many keys under one lock. Keys that need a call of Options.Own come last, one at a
+// time.
 func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 	q.use()
 	ws := make([]who[K], 0, len(keys))
@@ -149,7 +148,7 @@ func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
 }
 
 // Wake makes a parked key ready. If the key is held, the next Park of this delivery ends at once.
-// Wake reports whether the key was parked or held; else it does nothing.
+// Wake returns false for other keys.
 func (q *Queue[K]) Wake(key K) bool {
 	w := who[K]{key: key}
 	if !q.identify(&w) {
@@ -160,8 +159,8 @@ func (q *Queue[K]) Wake(key K) bool {
 	return q.core.wake(&w)
 }
 
-// Pause holds back a key, known or not, until Resume. Adds and due times are recorded until then. A
-// held key stays with its worker. After ShutDown, Pause has no effect.
+// Pause holds back a key, known or not, until Resume. Adds and due times are recorded. A held key
+// stays with its worker. After ShutDown, Pause has no effect.
 func (q *Queue[K]) Pause(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.lock()
@@ -195,9 +194,9 @@ func (q *Queue[K]) pauseAll(to bool) {
 	}
 }
 
-// RequeueNow makes a key ready in class Interactive. It ends any wait: a delay, a backoff,
-// MinInterval or a Park. A held key is delivered once more right after any settle, and a paused key
-// after Resume. The failures still count. The reason defaults to one with EventRequeueNow.
+// RequeueNow makes a key ready in class Interactive and ends any wait, also of a Park. A held key
+// is delivered once more right after any settle, and a paused key after Resume. The failures still
+// count. The reason defaults to one with EventRequeueNow.
 func (q *Queue[K]) RequeueNow(key K, why Reason) {
 	if why.empty() {
 		why = Reason{Source: sourceQueue, Event: EventRequeueNow}

@@ -17,8 +17,8 @@ type Backoff interface {
 	Delay(n int) time.Duration
 }
 
-// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. Its defaults are
-// those of client-go's ItemExponentialFailureRateLimiter in kube-controller-manager.
+// Exponential is a Backoff that doubles: Base, 2 Base, 4 Base, ... up to Max. It has the defaults
+// of client-go's ItemExponentialFailureRateLimiter in kube-controller-manager.
 type Exponential struct {
 	// Base is the delay after the first failure. Default 5 ms.
 	Base time.Duration

@@ -11,7 +11,7 @@ import (
 )
 
 // Class is how urgent a key is. A higher class is served more often, not first: classes with ready
-// keys share the deliveries by weight. See the package documentation.
+// keys share the deliveries by weight.
 type Class int8
 
 // You may use any other value, too.
@@ -56,9 +56,8 @@ func (c *Class) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ClassWeight is a class with its weight: a class with weight 4 is served four times as often as
-// one with weight 1, while both have ready keys. Its retries have a quarter of its weight in
-// addition.
+// ClassWeight is a class with its weight: weight 4 is served four times as often as weight 1, while
+// both have ready keys. Retries of the class have a quarter of its weight in addition.
 type ClassWeight struct {
 	Class Class
 	// Weight is between 0.000001 and 1000000.
@@ -82,10 +81,8 @@ func orderOf(classes []ClassWeight) (sorted []ClassWeight, split uint8) {
 const returnShare = 0.25
 
 // lanesOf returns the lanes of sorted classes. If Options.Classes is set, class i has lane 2i for
-// retries and lane 2i+1 for adds. Otherwise all keys share one lane.
-//
-// In the core, a class is a lane: it has a weight, and a key only moves up. So a retry that is
-// added again in its class moves to the lane for adds.
+// retries and lane 2i+1 for adds, else all keys share one lane. In the core, a class is a lane: a
+// key only moves up, so a retry that is added again in its class moves to the lane for adds.
 func lanesOf(classes []ClassWeight, split uint8) []share {
 	var shares []share
 	for _, s := range classes {
@@ -97,7 +94,6 @@ func lanesOf(classes []ClassWeight, split uint8) []share {
 	return shares
 }
 
-// lanes finds the lanes of keys that are added. It does not change.
 type lanes struct {
 	added   [256]uint8 // by class
 	classes []ClassWeight

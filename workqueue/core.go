@@ -27,15 +27,15 @@ type core[K comparable] struct {
 	split          uint8 // 1 if each class has a lane for retries, else 0
 	minInterval    int64
 	maxWait        int64
-	asks           bool                // Own is set
+	asks           bool
 	adds           map[uint32][]Reason // if asks: immediate adds of held entries
 
 	pausedAll bool
 	shut      bool
-	observed  bool // there are hooks
+	observed  bool
 	stamped   bool // entries need since, for hooks or reasons
 
-	fresh   int // keys that became ready since the last unlock
+	fresh   int // since the last unlock
 	dropped [numDrops]int
 	news    news // since the last unlock
 }
@@ -68,7 +68,7 @@ func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 	return i, c.entries.at(i)
 }
 
-// forget removes an entry that is in no list and has no content.
+// forget needs an entry that is in no list, as dropAtEnd and rest do.
 func (c *core[K]) forget(i uint32, e *entry[K]) {
 	c.counts[e.state]--
 	c.remove(i, e)
@@ -84,7 +84,6 @@ func (c *core[K]) turn(e *entry[K], to State) {
 	}
 }
 
-// urgentMost returns the higher class. Either may be noClass.
 func urgentMost(a, b uint8) uint8 {
 	if a == noClass || b != noClass && b > a {
 		return b
@@ -162,7 +161,6 @@ func (c *core[K]) cancelOwn(e *entry[K]) {
 	}
 }
 
-// rest moves an entry that is in no list and has nothing to deliver now to its next state.
 func (c *core[K]) rest(i uint32, e *entry[K]) {
 	x := c.extra(e)
 	switch {

@@ -47,8 +47,7 @@
 // # Classes
 //
 // Classes share the deliveries by weight. Of several adds before a delivery, the highest class
-// counts. A key that is delivered again without an add keeps its class; an add in a higher class
-// raises it:
+// counts. Later deliveries:
 //
 //	what happened                    class of the next delivery
 //	Done                             the class of the next add
@@ -110,8 +109,8 @@
 // All methods except Configure may be called from any goroutine. One lock guards all state. The
 // queue never holds it while it calls your functions (hooks, Tenant, Backoff and so on).
 //
-// Goroutines in Get share one timer, set to the earliest due time. While none is in Get, the next
-// call makes the due keys ready, in the order of their due times.
+// Goroutines in Get share one timer, set to the earliest due time. While none is in Get, due keys
+// become ready in the next call.
 //
 // # Bad input
 //
@@ -125,8 +124,8 @@
 //
 // # Memory
 //
-// The queue forgets a key without a queued delivery, timer or failures, and reuses its memory. When
-// it becomes empty after a peak, it frees the memory.
+// The queue forgets a key without a queued delivery, timer or failures. When it becomes empty after
+// a peak, it frees the memory.
 //
 // # Testing
 //

@@ -5,10 +5,9 @@ package workqueue
 
 import "math"
 
-// never is the due time of a key without one. The latest due time is never-1.
+// never is no due time. The latest due time is never-1.
 const never = math.MaxInt64
 
-// Ids are small.
 type heapNode[N any] interface {
 	before(other N) bool
 	id() uint32
@@ -83,7 +82,7 @@ func (h *heap[N]) fix(i int, n N) {
 	h.put(i, n)
 }
 
-// dueHeap orders the extras by due time. Equal due times keep the order in which they were set.
+// dueHeap keeps the order in which equal due times were set.
 type dueHeap struct {
 	heap[dueNode]
 	seq uint32

@@ -36,14 +36,14 @@ func (s State) String() string {
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 const (
-	flagUsed    = 1 << iota // not free
-	flagOwed                // owed a delivery, whatever Own reports
-	flagPaused              // Pause was called
-	flagWoken               // Wake was called, so Park does not park
-	flagBackoff             // waiting after Retry
-	flagOnly                // has a note instead of an extra
-	flagAdded               // added while held; MinInterval may delay and Own drop it
-	flagGivenUp             // not retried after its last failure
+	flagUsed = 1 << iota // not free
+	flagOwed             // owed a delivery, whatever Own reports
+	flagPaused
+	flagWoken   // Wake was called, so Park does not park
+	flagBackoff // waiting after Retry
+	flagOnly    // has a note instead of an extra
+	flagAdded   // added while held; MinInterval may delay and Own drop it
+	flagGivenUp // not retried after its last failure
 )
 
 const noClass = 0xff
@@ -64,19 +64,18 @@ type entry[K comparable] struct {
 
 func (e *entry[K]) is(flag uint8) bool { return e.flags&flag != 0 }
 
-// list is a linked list of entries, oldest first.
 type list struct{ head, tail uint32 }
 
-// extra holds what few entries need. Most queued entries have only one reason, and the index of its
-// note instead of an extra (flagOnly), which saves 112 bytes. The note belongs to the delivery in
+// extra holds what few entries need. Most queued entries have only one reason, and its note's index
+// instead of an extra (flagOnly), which saves 112 bytes. The note belongs to the delivery in
 // progress if the entry is held, else to the next one.
 type extra struct {
 	entry    uint32
 	attempts uint32 // in a row
-	outside  int64  // due time from AddOptions.After, or never
-	own      int64  // due time of the key's own Retry, After or Park, or never
-	calm     int64  // MinInterval: due time of the adds, or never
-	latest   int64  // MaxWait: limit of calm, or never
+	outside  int64  // from AddOptions.After, or never
+	own      int64  // from the key's own Retry, After or Park, or never
+	calm     int64  // from MinInterval, or never
+	latest   int64  // from MaxWait: limit of calm, or never
 
 	why          string   // parked: ParkReason; in backoff: RetryOptions.Event
 	taken        noteList // of the delivery in progress
@@ -87,7 +86,7 @@ type extra struct {
 
 func (x *extra) due() int64 { return min(x.outside, x.own, x.calm) }
 
-// who is a key with what the Queue has computed for it outside the lock.
+// who is a key with what the Queue has computed outside the lock.
 type who[K comparable] struct {
 	key    K
 	hash   uint32
@@ -95,8 +94,8 @@ type who[K comparable] struct {
 	weight float64
 }
 
-// clock is the time of one use of the queue, in nanoseconds since start. It is read on first use,
-// because reading it takes as long as adding a key.
+// clock is the time of one use of the queue, in nanoseconds since start. Reading it takes as long
+// as adding a key, so it is read on first use.
 type clock struct {
 	start time.Time
 	at    int64 // 0: not read yet
@@ -111,7 +110,6 @@ func (c *clock) now() int64 {
 
 func (c *clock) time(at int64) time.Time { return c.start.Add(time.Duration(at)) }
 
-// store holds the entries with their reasons, due times and order.
 type store[K comparable] struct {
 	clock
 	entries slab[entry[K]]
@@ -155,8 +153,8 @@ func (s *store[K]) create(w *who[K]) uint32 {
 // keptEntries limits the memory of an empty queue: an initial list does not come back.
 const keptEntries = 64 * chunkLen
 
-// remove removes an entry that is in no list. An empty queue frees its memory if that is large, or
-// was mostly unused since the queue was last empty.
+// remove frees the memory of an empty queue if that is large, or was mostly unused since the queue
+// was last empty.
 func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.index.remove(e.hash, i)
 	s.dropExtra(e)
@@ -314,7 +312,6 @@ func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	}
 }
 
-// lists returns the reasons of the delivery in progress, the next one, and the one at outside.
 func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 	if x := s.extra(e); x != nil {
 		return x.taken, x.pending, x.later

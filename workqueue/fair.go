@@ -25,13 +25,12 @@ type fair struct {
 	tenantFree []uint32
 	byName     map[string]uint32
 	recent     [256]uint32 // index plus one of tenants used last
-	idle       int         // tenants without keys
+	idle       int         // without keys
 	sweepAt    int         // sweep at this many idle tenants
 	flows      []flow      // by tenant*len(classes) + class
 	seq        uint64
 }
 
-// share is one lane.
 type share struct {
 	class  Class
 	weight float64
@@ -70,8 +69,8 @@ type flow struct {
 }
 
 type flowNode struct {
-	value  float64 // tag.value
-	seq    uint64  // equal tags: the flow served longest ago comes first
+	value  float64
+	seq    uint64 // equal tags: the flow served longest ago comes first
 	tenant uint32
 }
 
@@ -108,8 +107,7 @@ func (f *fair) tenant(name string, weight float64) uint32 {
 	return i
 }
 
-// recentOf returns the slot of recent for a name. It avoids the map, which takes a tenth of the
-// time of an add with tenants. Names mostly differ in their lengths and last letters.
+// recentOf avoids the map, which takes a tenth of an add. Names differ in lengths and last letters.
 func (f *fair) recentOf(name string) *uint32 {
 	h := len(name)
 	if h > 1 {
@@ -146,7 +144,6 @@ func (f *fair) reweigh(i uint32, weight float64) {
 	}
 }
 
-// minIdle is the number of tenants without keys that are always kept.
 const minIdle = 1024
 
 func (f *fair) leave(i uint32) {
@@ -183,7 +180,7 @@ func (f *fair) tagged(cl *share, tenant uint32, t *tag) {
 	cl.flows.set(flowNode{t.value, f.seq, tenant})
 }
 
-// joined counts a new ready key of a tenant in class c. The caller links it.
+// joined counts a ready key. The caller links it.
 func (f *fair) joined(tenant uint32, c uint8) {
 	cl := &f.classes[c]
 	if !cl.flows.has(tenant) {
@@ -200,7 +197,7 @@ func (f *fair) joined(tenant uint32, c uint8) {
 	f.busy |= 1 << c
 }
 
-// left is the reverse of joined.
+// left is the reverse of joined. The caller has unlinked the key.
 func (f *fair) left(tenant uint32, c uint8) {
 	cl := &f.classes[c]
 	cl.ready--

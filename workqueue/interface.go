@@ -15,7 +15,7 @@ import (
 // used at the same time, from any goroutine: a key still has one holder.
 //
 // It behaves as client-go documents: after ShutDown, Get returns the queued keys until none is
-// left. Add does not cancel AddAfter. Of several AddAfter the earliest counts. Failures count until
+// left. Add does not cancel AddAfter. The earliest of several AddAfter counts. Failures count until
 // Forget. It does not have these defects of client-go:
 //
 //   - ShutDownWithDrain ignores queued keys and wakes only one of its callers.
@@ -30,7 +30,7 @@ func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
 func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, AddOptions{After: d}) }
 
 // AddRateLimited counts a failure of the key and adds it after its backoff, as a retry. A held key
-// keeps its class; any other key gets class Normal.
+// keeps its class; another one gets Normal.
 func (r *RateLimiting[K]) AddRateLimited(key K) {
 	w := who[K]{key: key}
 	if !r.prepare(&w) {

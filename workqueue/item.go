@@ -19,7 +19,6 @@ var ErrNotHeld = errors.New("workqueue: settle: the item is not held; settle eac
 // After, GiveUp, Park or Release. Until then no other worker gets the key. You may copy an Item;
 // settling one copy settles all.
 //
-// A second settle has no effect, returns ErrNotHeld, and is counted and reported to the hooks.
 // After ShutDown, a key that would have to wait is dropped and counted.
 type Item[K comparable] struct {
 	q        *Queue[K]
@@ -97,9 +96,8 @@ func (i Item[K]) Done() error {
 }
 
 // Retry settles the key as failed. It returns the delay until the next delivery, in the same class:
-// Options.Backoff, or longer if Options.Limiter requires it. If the key was added while it was
-// held, and not only by itself (Options.Own), it is ready at once. The hooks get the error, which
-// may be nil.
+// Options.Backoff, or longer if Options.Limiter requires it. If the key was added while held, and
+// not only by itself (Options.Own), it is ready at once. The hooks get the error, which may be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, RetryOptions{}) }
 
 // RetryOptions describe when a failed key is retried. The zero value is what Retry uses.
@@ -131,30 +129,28 @@ func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }
 
-// GiveUp settles the key as failed, without a retry. The key is idle and keeps its failures until
-// an add that is not its own (Options.Own) delivers it again, as Attempt 1. Such an add while it
-// was held makes it ready at once. The hooks get the error, which may be nil.
+// GiveUp settles the key as failed, without a retry. It is idle and keeps its failures until an add
+// that is not its own (Options.Own), before the settle or after, delivers it again, as Attempt 1.
+// The hooks get the error, which may be nil.
 func (i Item[K]) GiveUp(err error) error {
 	return i.settle(verdict{outcome: hook.QueueGiveUp}, err)
 }
 
 // Park settles the key as unfinished. It is ready again after Wake, RequeueNow or atMost (zero or
-// negative: no limit), with the reasons, class and attempt of this delivery. Adds to a parked key
-// are recorded but do not make it ready. If Wake was called while the key was held, it is ready at
-// once, so no wake is lost. KeyState.ParkReason shows the reason.
+// negative: no limit), with the reasons, class and attempt of this delivery. Adds are recorded but
+// do not make it ready. If Wake was called while the key was held, it is ready at once, so no wake
+// is lost.
 func (i Item[K]) Park(reason string, atMost time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueuePark, delay: int64(atMost), why: reason}, nil)
 }
 
-// Release settles the key as unfinished, because its worker was interrupted. It is ready at once,
-// at the end of the queue, with the reasons, class and attempt of this delivery. After ShutDown it
-// is dropped.
+// Release settles the key as unfinished: it is ready at once, at the end of the queue, with the
+// reasons, class and attempt of this delivery. After ShutDown it is dropped.
 func (i Item[K]) Release() error {
 	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
 }
 
-// dropOwnLocked drops the immediate adds of a held key if all are its own. It calls Own without the
-// lock, and once more for adds that arrive meanwhile.
+// dropOwnLocked calls Own without the lock, and once more for adds that arrive meanwhile.
 func (q *Queue[K]) dropOwnLocked(item *Item[K]) {
 	for asked := 0; ; {
 		e, ok := q.core.heldBy(item.index, item.delivery)
@@ -198,6 +194,7 @@ func (i Item[K]) settle(v verdict, err error) error {
 	return nil
 }
 
+// settleLocked also unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 	settled := q.hooks.Load().Settled
 	if settled == nil {
@@ -215,7 +212,7 @@ func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 }
 
 // Get waits until a key is ready and takes it. The caller must settle the item. Get returns false
-// when ctx is done, without taking a key, and when the queue is shut down and no key is ready.
+// when ctx is done, and when the queue is shut down and no key is ready.
 func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 	if ctx.Err() != nil {
 		return item, false

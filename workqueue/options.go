@@ -22,8 +22,7 @@ const (
 	maxWeight      = 1e6
 )
 
-// Options configure a Queue. The zero value is a plain FIFO queue: one class, one tenant,
-// exponential backoff per key from 5 ms to 1000 s, and no overall limit.
+// Options configure a Queue. The zero value is a plain FIFO queue.
 //
 // The queue calls the functions concurrently, without its lock, and recovers their panics.
 type Options[K comparable] struct {
@@ -35,10 +34,9 @@ type Options[K comparable] struct {
 	// effect.
 	Classes []ClassWeight
 
-	// Tenant returns the tenant of a key, for example its namespace or cluster. Tenants with ready
-	// keys share the deliveries of a class by weight, however many keys each has. It must always
-	// return the same for a key, because not every add calls it. Default nil: all keys share the
-	// tenant "".
+	// Tenant returns the tenant of a key, always the same, for example its namespace or cluster.
+	// Tenants with ready keys share the deliveries of a class by weight, however many keys each
+	// has. Default nil: all keys share the tenant "".
 	Tenant func(key K) string
 
 	// TenantWeight returns a tenant's weight. A value that is not between 0.000001 and 1000000
@@ -56,7 +54,7 @@ type Options[K comparable] struct {
 	Limiter *rate.Limiter
 
 	// MinInterval is how long an added key waits before it is ready, so that many adds become one
-	// delivery. It is also the least time between deliveries caused by adds. Retry, After, Wake and
+	// delivery. It is also the least time between such deliveries. Retry, After, Wake and
 	// RequeueNow are not delayed. Default 0.
 	MinInterval time.Duration
 
@@ -82,7 +80,8 @@ type Options[K comparable] struct {
 	//
 	// When Retry or GiveUp settles a key, Own is called for the adds that arrived while it was
 	// held. If all are own and nothing else requested a delivery, they are dropped with their
-	// reasons. During the backoff and after GiveUp, paused or not, each own add is dropped.
+	// reasons. During the backoff and after GiveUp, paused or not, each own add is dropped. If a
+	// held key gets more than 10,000 adds (equal reasons in a row count once), no add is own.
 	Own func(key K, delivery uint64, reason Reason) bool
 }
 

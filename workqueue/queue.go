@@ -78,7 +78,7 @@ func (q *Queue[K]) use() {
 
 // Observe adds hooks to Options.Hooks, once, at any time. It calls h.Opened, then h.Added for keys
 // that are ready already, and h.Closed if the queue is shut down. Times that were not recorded
-// count from the call: since when keys are held and, if Options.Reasons is negative, ready.
+// count from the call.
 func (q *Queue[K]) Observe(h *hook.Queue) {
 	if h == nil {
 		return
@@ -147,8 +147,7 @@ func (q *Queue[K]) setUp(o Options[K]) {
 	}
 }
 
-// identify computes what find needs. It returns false, and counts a drop, if the key is not equal
-// to itself.
+// identify returns false, and counts a drop, if the key is not equal to itself.
 func (q *Queue[K]) identify(w *who[K]) bool {
 	if q.unsure && !sound(w.key) {
 		q.lock()
@@ -160,8 +159,7 @@ func (q *Queue[K]) identify(w *who[K]) bool {
 	return true
 }
 
-// lockEntry locks and returns a key's entry, or 0. Workers mostly ask for the key that was taken
-// last, which needs no hash.
+// lockEntry locks. Workers mostly ask for the key that was taken last, which needs no hash.
 func (q *Queue[K]) lockEntry(key K) uint32 {
 	q.lock()
 	if q.unsure && !sound(key) {
@@ -176,7 +174,7 @@ func (q *Queue[K]) lockEntry(key K) uint32 {
 	return q.core.find(key, uint32(maphash.Comparable(q.seed, key)))
 }
 
-// prepare computes what create needs. It calls the host's functions: never under the lock.
+// prepare calls the host's functions: never under the lock.
 func (q *Queue[K]) prepare(w *who[K]) bool {
 	q.use()
 	if !q.identify(w) {
@@ -191,8 +189,8 @@ func (q *Queue[K]) lock() {
 	q.core.at = 0
 }
 
-// unlock ends a use of the core. It wakes one waiter for each key that became ready, sets the timer
-// if any goroutine still waits, unlocks, and calls the hooks.
+// unlock wakes one waiter for each key that became ready, sets the timer, unlocks, and calls the
+// hooks.
 func (q *Queue[K]) unlock() {
 	if q.waiters.n == 0 && q.watch == nil && !q.core.news.any {
 		q.core.fresh = 0
@@ -221,7 +219,6 @@ func (q *Queue[K]) unlock() {
 	}
 }
 
-// comeLocked returns the waits, other than for keys, that are over.
 func (q *Queue[K]) comeLocked() (come watch) {
 	w := q.watch
 	if w.drained != nil && q.core.drained() {
@@ -237,6 +234,7 @@ func (q *Queue[K]) comeLocked() (come watch) {
 	return come
 }
 
+// misusedLocked also unlocks.
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
 	q.unlock()

@@ -12,8 +12,7 @@ import (
 )
 
 // ShutDown shuts the queue down and does not wait. Waiting, parked and paused keys, and later adds,
-// are dropped and counted. Get returns the ready keys until none is left, then false. You may call
-// it any number of times.
+// are dropped and counted. Get returns the ready keys until none is left, then false.
 func (q *Queue[K]) ShutDown() { q.shutDown(true) }
 
 func (q *Queue[K]) shutDown(force bool) {

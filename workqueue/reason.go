@@ -51,8 +51,8 @@ const (
 	EventRequeueNow  = "RequeueNow"  // RequeueNow was called
 )
 
-// noteList holds a key's reasons: the first, the newest few, and the number of those between. The
-// notes after the first are a ring: in a full list, the next note replaces the oldest.
+// noteList holds the first reason, the newest few, and the number of those between. The notes after
+// the first are a ring: in a full list, the next note replaces the oldest.
 type noteList struct {
 	first, newest uint32
 	n, dropped    uint32
@@ -67,7 +67,6 @@ type note struct {
 	repeats              uint32
 }
 
-// cause holds the fields in which few reasons differ.
 type cause struct{ source, event string }
 
 type notes struct {
@@ -113,7 +112,6 @@ func (s *notes) read(n *note) Reason {
 	}
 }
 
-// repeats counts a repetition and returns true if a reason equals newest, which may be 0.
 func (s *notes) repeats(newest uint32, r *Reason) bool {
 	if newest == 0 {
 		return false
@@ -146,7 +144,7 @@ func (s *notes) add(l *noteList, r *Reason, now int64) {
 	s.write(n, r, now)
 }
 
-// link appends a note to a list that has room.
+// link needs a list that has room.
 func (s *notes) link(l *noteList, i uint32, n *note) {
 	switch l.n {
 	case 0:
@@ -161,7 +159,7 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 	l.n++
 }
 
-// dropSecond drops the oldest note but the first, in a full list of at least two.
+// dropSecond needs a full list of at least two notes.
 func (s *notes) dropSecond(l *noteList) {
 	newest := s.slab.at(l.newest)
 	second := newest.next
@@ -171,7 +169,7 @@ func (s *notes) dropSecond(l *noteList) {
 	l.dropped++
 }
 
-// all yields the notes of a list, oldest first. The loop body may free a note or link it elsewhere.
+// all lets the loop body free a note or link it elsewhere.
 func (s *notes) all(l noteList) iter.Seq2[uint32, *note] {
 	return func(yield func(uint32, *note) bool) {
 		if l.n == 0 {

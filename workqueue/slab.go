@@ -8,8 +8,8 @@ const (
 	chunkLen  = 1 << chunkBits
 )
 
-// slab allocates values of T in chunks that never move, and addresses them by index. 0 means none.
-// It grows to the peak of values in use; reset frees all of it.
+// slab allocates values in chunks that never move, and addresses them by index. 0 means none. It
+// grows to the peak of values in use; reset frees all of it.
 type slab[T any] struct {
 	chunks []*[chunkLen]T
 	used   uint32 // lower indexes are in use or in free

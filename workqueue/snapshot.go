@@ -23,7 +23,7 @@ type KeyState[K comparable] struct {
 	// Again reports that a held key will be delivered once more, or a paused one after Resume.
 	Again      bool
 	ParkReason string
-	// Reasons are those of the delivery in progress, if any, then of the next one.
+	// Reasons belong to the delivery in progress, if any, then to the next one.
 	Reasons        []Reason
 	ReasonsDropped int
 }
@@ -33,7 +33,7 @@ type Snapshot[K comparable] struct {
 	Name string
 	At   time.Time
 	Len  Len
-	// Paused reports that PauseAll is in effect, ShutDown that ShutDown or Drain was called.
+	// Paused: PauseAll is in effect. ShutDown: ShutDown or Drain was called.
 	Paused, ShutDown bool
 	// Dropped counts dropped keys and adds by cause (see hook.QueueDropped).
 	Dropped map[string]int
@@ -43,8 +43,8 @@ type Snapshot[K comparable] struct {
 	Keys []KeyState[K]
 }
 
-// Snapshot returns a copy of the whole state at one moment. It locks the queue while it copies,
-// about 0.3 s for a million keys: use it for debugging and tests.
+// Snapshot returns a copy of the whole state at one moment. It locks the queue, about 0.3 s for a
+// million keys: use it for debugging and tests.
 func (q *Queue[K]) Snapshot() Snapshot[K] {
 	q.lock()
 	defer q.unlock()

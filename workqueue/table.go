@@ -3,9 +3,8 @@
 
 package workqueue
 
-// table is a hash table from a key's hash to the index of its entry, with open addressing and
-// linear probing. A slot holds the hash in its upper half and the index in its lower half; 0 is
-// free. The caller compares the keys.
+// table maps a key's hash to the index of its entry, with open addressing and linear probing. A
+// slot holds the hash in its upper half and the index in its lower half; 0 is free.
 type table struct {
 	slots []uint64
 	n     int
@@ -18,7 +17,7 @@ func (t *table) probe(hash uint32) (slot, mask uint32) {
 	return hash & mask, mask
 }
 
-// insert adds an index that is not in the table. It keeps at least a quarter of the slots free.
+// insert keeps at least a quarter of the slots free.
 func (t *table) insert(hash, index uint32) {
 	if 4*(t.n+1) > 3*len(t.slots) {
 		t.grow()
@@ -45,7 +44,7 @@ func (t *table) grow() {
 	}
 }
 
-// remove removes an index and moves later ones up, so that no probe ends too early.
+// remove moves later indexes up, so that no probe ends too early.
 func (t *table) remove(hash, index uint32) {
 	i, mask := t.probe(hash)
 	for uint32(t.slots[i]) != index {

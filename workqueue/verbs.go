@@ -9,7 +9,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// merges reports whether an add of an entry changes nothing but its reasons.
 func (c *core[K]) merges(i uint32, class uint8) bool {
 	if i == 0 {
 		return false
@@ -55,7 +54,6 @@ func (c *core[K]) keepAdd(i uint32, r *Reason) {
 	c.adds[i] = append(adds, *r)
 }
 
-// debounce postpones the delivery for an add by MinInterval, within MaxWait.
 func (c *core[K]) debounce(i uint32, e *entry[K]) {
 	if c.minInterval == 0 {
 		return
@@ -103,7 +101,6 @@ func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	return e.delivery, resting && e.flags&(flagBackoff|flagGivenUp) != 0
 }
 
-// fail counts a failure of a key and returns their number in a row and the lane for a retry.
 func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 	if c.shut {
 		c.drop(dropLate)
@@ -259,8 +256,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	}
 }
 
-// count drops the reasons of a finished delivery and counts its failure. A timed key then has an
-// extra.
+// count leaves a timed key with an extra.
 func (c *core[K]) count(i uint32, e *entry[K], v verdict, timed bool) {
 	if e.is(flagOnly) {
 		c.dropExtra(e)

@@ -64,7 +64,7 @@ func (l *waiters) pop(n int) *waiter {
 	return out
 }
 
-// wake sends a token to each waiter, without the lock. A waiter with its token may be reused.
+// wake runs without the lock. A waiter with its token may be reused.
 func wake(w *waiter) {
 	for w != nil {
 		next := w.next
@@ -108,10 +108,9 @@ func (l *waiters) arm(c *clock, next int64) {
 	}
 }
 
-// watch holds the waits of Drain and Quiet.
 type watch struct {
 	drained chan struct{} // nil if no call waits
-	lull    *lull         // nil if no call waits
+	lull    *lull
 }
 
 type lull struct {
@@ -119,7 +118,7 @@ type lull struct {
 	deliveries uint64
 }
 
-// tell ends the waits. It is called without the lock.
+// tell is called without the lock.
 func (w watch) tell() {
 	if w.drained != nil {
 		close(w.drained)

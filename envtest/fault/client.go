@@ -26,8 +26,7 @@ type client struct {
 	closed bool
 }
 
-// newClient returns a client with its own connections that sends requests as cfg would, without
-// what the caller's client has already applied.
+// newClient leaves out what the caller's client has already applied.
 func newClient(cfg *rest.Config) (*client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Impersonate, cfg.UserAgent, cfg.WrapTransport = rest.ImpersonationConfig{}, "", nil
@@ -82,9 +81,9 @@ func (p *Proxy) Config() (*rest.Config, error) { return p.ConfigOf(p.origin) }
 
 // ConfigOf returns the configuration for a client that reaches the API server through the proxy,
 // with the credentials of cfg. cfg must be for the same API server. The result has a token that
-// only the proxy knows, and replaces with cfg's certificate, token or plugin. Except for the
-// connection settings, the client keeps everything else in cfg: impersonation, wrapped transports,
-// user agent, rate limits. Match.Config distinguishes the clients of separate calls.
+// only the proxy knows, and replaces with cfg's certificate, token or plugin. Everything else in
+// cfg stays, except for the connection settings. Match.Config distinguishes the clients of separate
+// calls.
 //
 // Credentials that you put into the result, such as a service account token, are forwarded
 // unchanged.

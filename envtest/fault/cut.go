@@ -5,7 +5,6 @@ package fault
 
 import "time"
 
-// cut reports whether the request was running and not cut before.
 func (x *exchange) cut() bool {
 	if !x.sever() {
 		return false
@@ -14,7 +13,6 @@ func (x *exchange) cut() bool {
 	return true
 }
 
-// sever breaks the client's connection, whatever the request is doing. The request ends soon after.
 func (x *exchange) sever() bool {
 	delivers := x.delivers()
 	x.rules.mu.Lock()
@@ -33,7 +31,6 @@ func (x *exchange) sever() bool {
 	return true
 }
 
-// cutInTimeLocked cuts the request when f's Rule.CutAfter has elapsed, unless it ends earlier.
 func (x *exchange) cutInTimeLocked(f *Fault) {
 	if f.rule.CutAfter == 0 {
 		return

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fault is a proxy in front of an API server for tests of failures. By rules, it delays,
-// holds, refuses, changes, cuts, freezes and loses requests and answers. It works with any client,
+// holds, refuses, changes, cuts, freezes and loses requests and answers, of any client, with
 // HTTP/1.1 and HTTP/2, JSON and protobuf. Other requests are forwarded unchanged.
 //
 //	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})

@@ -45,7 +45,7 @@ func (x *exchange) setCancel(cancel context.CancelCauseFunc) {
 	x.cancel = cancel
 }
 
-// end publishes the result of the request. Calling it again is a no-op.
+// end may be called again, as a no-op.
 func (x *exchange) end() {
 	x.mu.Lock()
 	x.hangUp = nil
@@ -100,7 +100,6 @@ func buffered(h *http.Request) (*http.Request, error) {
 	return h, nil
 }
 
-// roundTrip sends the request to next, and returns its answer, as the rules want.
 func (x *exchange) roundTrip(h *http.Request, next http.RoundTripper) (*http.Response, error) {
 	faults := x.attached()
 	err := x.before(h.Context(), faults)
@@ -118,8 +117,8 @@ func (x *exchange) roundTrip(h *http.Request, next http.RoundTripper) (*http.Res
 	return x.answer(h.Context(), answer)
 }
 
-// before applies the effects that precede the API server. It returns an errors.StatusError to
-// refuse the request, and another error to break its connection.
+// before returns an errors.StatusError to refuse the request, and another error to break its
+// connection.
 func (x *exchange) before(ctx context.Context, faults []*Fault) error {
 	for _, f := range faults {
 		if err := x.holdAndDelay(ctx, f); err != nil {
@@ -197,8 +196,7 @@ func (x *exchange) changing(faults []*Fault, next http.RoundTripper) http.RoundT
 	return next
 }
 
-// answer receives the header of the API server's answer and returns when to forward it. The body is
-// read through a line from then on.
+// answer returns the API server's answer when it may be forwarded. Its body is read through a line.
 func (x *exchange) answer(ctx context.Context, answer *http.Response) (*http.Response, error) {
 	if answer.Body == nil {
 		answer.Body = http.NoBody

@@ -50,7 +50,6 @@ func (r *Rules) Add(rule Rule) *Fault {
 	return f
 }
 
-// attachLocked counts a matching request and applies f to it, unless f is used up.
 func (f *Fault) attachLocked(x *exchange) {
 	if f.removed || f.rule.Times > 0 && f.hits >= f.rule.Times {
 		return
@@ -86,7 +85,6 @@ func (f *Fault) Release() {
 	f.changedLocked()
 }
 
-// changedLocked lets go of what f no longer withholds.
 func (f *Fault) changedLocked() {
 	for x := range f.held {
 		if x.line != nil {

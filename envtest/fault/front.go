@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// front accepts clients' connections, from one Up to the next Down.
+// front accepts connections from one Up to the next Down.
 type front struct {
 	proxy    *Proxy
 	server   *http.Server
@@ -70,8 +70,6 @@ func (f *front) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// close refuses new connections, resets the open ones, and returns when all their requests have
-// ended.
 func (f *front) close(cause error) {
 	f.proxy.mu.Lock()
 	f.closed = true
@@ -89,8 +87,7 @@ func (f *front) close(cause error) {
 	f.handlers.Wait()
 }
 
-// reset breaks a connection like a network failure: data in flight is dropped, and the peer gets no
-// orderly close.
+// reset breaks a connection like a network failure, without an orderly close.
 func reset(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// line is a delay line between the API server's answer and the client. Parts enter as they arrive
-// and leave in order, when the rules of their request allow it. Until a rule affects the answer,
-// the client reads past the line.
+// line is a delay line between the API server's answer and the client. Parts leave in order, when
+// the rules allow it. Until a rule affects the answer, the client reads past the line.
 type line struct {
 	x    *exchange
 	body io.ReadCloser
@@ -43,8 +42,7 @@ func newLine(x *exchange, body io.ReadCloser) *line {
 	return l
 }
 
-// fillLocked starts to read the body ahead of the client, if a rule needs that. If the client is
-// reading, its Read does it afterwards.
+// fillLocked leaves the start of the goroutine to the client's Read, if one is running.
 func (l *line) fillLocked() {
 	needed := slices.ContainsFunc(l.x.faults, func(f *Fault) bool { return (f.rule.Lag > 0 || f.rule.Freeze) && !f.removed })
 	if needed && !l.filling && !l.reading && !l.closed {
@@ -53,7 +51,6 @@ func (l *line) fillLocked() {
 	}
 }
 
-// direct reads past the line. It reports whether it did.
 func (l *line) direct(b []byte) (n int, err error, ok bool) {
 	mu := &l.x.rules.mu
 	mu.Lock()
@@ -96,7 +93,6 @@ func (l *line) read() {
 	}
 }
 
-// put adds a part, once there is room for it. It reports whether the line is still open.
 func (l *line) put(data []byte, err error) bool {
 	r := l.x.rules
 	defer wake(l.more)
@@ -126,7 +122,6 @@ func (l *line) countLocked() {
 	}
 }
 
-// wake never blocks.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -155,7 +150,6 @@ func (l *line) next(ctx context.Context) (part, error) {
 	return first, err
 }
 
-// passLocked reports whether the client may have a part of the answer now, else when, if known.
 func (x *exchange) passLocked(a part, now time.Time) (ready bool, at time.Time) {
 	due, frozen := a.at, false
 	for _, f := range x.faults {

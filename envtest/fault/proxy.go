@@ -129,7 +129,7 @@ func (p *Proxy) Up() error {
 	return err
 }
 
-// begin registers a request that has arrived. It returns nil after f.close.
+// begin returns nil after f.close.
 func (f *front) begin(w http.ResponseWriter, h *http.Request) *exchange {
 	p := f.proxy
 	p.mu.Lock()
@@ -157,8 +157,6 @@ func (f *front) begin(w http.ResponseWriter, h *http.Request) *exchange {
 	return x
 }
 
-// handle handles a request until ctx ends. A panic with http.ErrAbortHandler makes the server break
-// the connection.
 func (f *front) handle(ctx context.Context, w http.ResponseWriter, h *http.Request) {
 	x := f.begin(w, h)
 	if x == nil {

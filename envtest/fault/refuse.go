@@ -50,7 +50,6 @@ func statusAnswer(h *http.Request, status metav1.Status) *http.Response {
 	}
 }
 
-// negotiate returns the first known format in the Accept header, else JSON.
 func negotiate(accept string, formats []runtime.SerializerInfo) runtime.SerializerInfo {
 	for _, wanted := range strings.Split(accept, ",") {
 		mediaType, _, err := mime.ParseMediaType(wanted)

@@ -17,7 +17,7 @@ import (
 // is shared and read-only.
 type Request struct {
 	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For a path
-	// without a resource, such as /version or /apis/apps/v1, it is the HTTP method in lower case.
+	// without a resource, such as /version, it is the HTTP method in lower case.
 	Verb string
 
 	// Group, Version and Resource come from the path, for example apps, v1 and deployments.
@@ -69,7 +69,6 @@ func (r *Request) copyLocked() Request {
 	return c
 }
 
-// noteLocked records an effect once.
 func (r *Request) noteLocked(effect string) {
 	if !slices.Contains(r.Effects, effect) {
 		r.Effects = append(r.Effects, effect)

@@ -28,9 +28,9 @@ type Rule struct {
 	// false.
 	Hold bool
 
-	// Deliver sends the request to the API server even if its client is cut off, timed out or
-	// killed by then, like a packet that is already in the network. Only Proxy.Down, Proxy.Stop and
-	// the end of the proxy's context prevent that. Default: false, a request ends with its client.
+	// Deliver sends the request to the API server even if its client is cut off or killed by then.
+	// Only Proxy.Down, Proxy.Stop and the end of the proxy's context prevent that. Default: false,
+	// a request ends with its client.
 	Deliver bool
 
 	// Delay withholds the request from the API server for this long, after Hold. Default: 0.
@@ -51,9 +51,9 @@ type Rule struct {
 	Hang bool
 
 	// Change sends the request instead, after Hold and Delay, and returns the answer. It may change
-	// request and answer, or answer without calling next. It is called concurrently; if it blocks,
-	// it must end with the request's context. A new Body needs no ContentLength. Of several rules
-	// the first added is the outermost. Default: nil.
+	// both, or answer without calling next. It is called concurrently; if it blocks, it must end
+	// with the request's context. A new Body needs no ContentLength. The first of several rules is
+	// the outermost. Default: nil.
 	Change func(h *http.Request, next http.RoundTripper) (*http.Response, error)
 
 	// Lose breaks the connection after the API server has executed the request, when it answers.

@@ -108,7 +108,7 @@ func (r *Rules) copyOf(request *Request) Request {
 	return request.copyLocked()
 }
 
-// begin registers a request that has arrived, with its rules. It returns false after Stop.
+// begin returns false after Stop.
 func (r *Rules) begin(x *exchange) bool {
 	r.mu.Lock()
 	if r.stopped {
@@ -155,9 +155,8 @@ func (n *notice) broadcastLocked() {
 	*n = make(notice)
 }
 
-// wait returns nil when readyLocked, which it calls with r.mu held, returns ready. It calls it
-// again after a broadcast on news, a receive from wake, or at the returned time, if any. If ctx
-// ends first, it returns the cause.
+// wait returns nil when readyLocked returns ready, with r.mu held. It calls it again after a
+// broadcast on news, a receive from wake, or at the returned time, if any.
 func (r *Rules) wait(ctx context.Context, news *notice, wake <-chan struct{}, readyLocked func(now time.Time) (ready bool, at time.Time)) error {
 	for {
 		r.mu.Lock()

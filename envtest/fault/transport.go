@@ -36,7 +36,7 @@ func (t *transport) RoundTrip(h *http.Request) (*http.Response, error) {
 	return t.send(ctx, x, h)
 }
 
-// send sends the request until ctx ends. The request ends with the answer's body.
+// send lets the request end with the answer's body.
 func (t *transport) send(ctx context.Context, x *exchange, h *http.Request) (answer *http.Response, err error) {
 	if h = h.WithContext(ctx); len(x.attached()) > 0 {
 		h, err = buffered(h)
@@ -103,7 +103,6 @@ func (x *exchange) stop() {
 	}
 }
 
-// broken returns the rules' reason if they have ended ctx, and otherwise err.
 func broken(ctx context.Context, err error) error {
 	if reason := context.Cause(ctx); errors.Is(reason, errCut) || errors.Is(reason, ErrStopped) {
 		return reason
@@ -111,7 +110,6 @@ func broken(ctx context.Context, err error) error {
 	return err
 }
 
-// body is an answer's body; the request ends with it.
 type body struct {
 	io.ReadCloser
 	x      *exchange

@@ -96,7 +96,11 @@ func unknownFormat(more ...string) error {
 // unrecognized is the error for a body that does not decode.
 func (r *Request) unrecognized(c codec, got *schema.GroupVersionKind, err error) error {
 	if got != nil && got.Kind != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, c.kind.Kind, err))
+		into := c.kind.Kind
+		if !c.typed && runtime.IsStrictDecodingError(err) {
+			into = got.Kind // the body has been read into an object without a Go type, with its kind
+		}
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, into, err))
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", c.kind.Kind, err, summary(r.body)))
 }

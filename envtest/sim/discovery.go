@@ -37,6 +37,8 @@ func (s *Server) discoverLocked(r *Request) (*http.Response, error) {
 	switch {
 	case len(parts) >= 2 && parts[0] == "openapi" && parts[1] == "v3":
 		return s.openAPILocked(r)
+	case len(parts) == 2 && parts[0] == "openapi" && parts[1] == "v2":
+		return r.answerOpenAPIV2(), nil
 	case len(parts) == 1 && parts[0] == "version":
 		return r.answer(http.StatusOK, serverVersion())
 	case len(parts) == 1 && slices.Contains([]string{"healthz", "livez", "readyz"}, parts[0]):

@@ -121,7 +121,7 @@
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
 //   - autoscaling/v1 is not supported; use autoscaling/v2.
 //   - Discovery lists the custom kinds of a group by name. The real server has no fixed order.
-//   - OpenAPI v2, /metrics, /logs and the list of paths are not supported.
+//   - /metrics, /logs and the list of paths are not supported. OpenAPI v2 has no paths.
 //   - OpenAPI v3 describes group versions only. The schemas of built-in kinds come from Go types:
 //     they have no enums and unions, a field is required if its JSON tag has no omitempty, and
 //     CustomResourceDefinition and APIService have no fields. Operations have no descriptions.

@@ -65,10 +65,12 @@ func (s *Server) openAPILocked(r *Request) (*http.Response, error) {
 		}
 	}
 	if asked != "" {
-		return r.noPage(), nil
+		resp := r.respond(http.StatusNotFound, "", nil)
+		resp.Header.Del("Content-Type")
+		return resp, nil
 	}
 	data, err := json.Marshal(list)
-	return r.respond(http.StatusOK, runtime.ContentTypeJSON, data), err
+	return r.respond(http.StatusOK, "text/plain; charset=utf-8", data), err // as the real server guesses
 }
 
 // answerOpenAPI answers with a document, whose current address is url.
@@ -104,34 +106,53 @@ func (r *Request) answerOpenAPI(data []byte, hash, url string) (*http.Response, 
 	return r.respond(http.StatusNotAcceptable, "text/plain; charset=utf-8", nil), nil
 }
 
+// answerOpenAPIV2 answers with a document without paths. kubectl reads it about a kind that is not
+// served, and then says so.
+func (r *Request) answerOpenAPIV2() *http.Response {
+	if strings.Contains(r.Header.Get("Accept"), "protobuf") {
+		return r.respond(http.StatusOK, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", nil)
+	}
+	info := fmt.Sprintf(`{"swagger":"2.0","info":{"title":"Kubernetes","version":%q},"paths":{}}`, serverVersion().GitVersion)
+	return r.respond(http.StatusOK, runtime.ContentTypeJSON, []byte(info))
+}
+
 // document returns the OpenAPI document of a group version as JSON.
 func document(gv schema.GroupVersion, tables []*table) ([]byte, error) {
 	book := &pathBook{gv: gv, paths: map[string]*spec3.Path{}, models: map[string]bool{}}
-	schemas := map[string]*spec.Schema{}
-	doc := &spec3.OpenAPI{Version: "3.0.0", Info: &spec.Info{}}
-	doc.Info.Title, doc.Info.Version = "Kubernetes", serverVersion().GitVersion
+	schemas, native := map[string]*spec.Schema{}, false
+	doc := &spec3.OpenAPI{Version: "3.0.0", Info: &spec.Info{}, Components: &spec3.Components{Schemas: schemas}}
+	doc.Info.Title, doc.Info.Version = "Kubernetes CRD Swagger", "v0.1.0"
 	for _, t := range tables {
-		own, ok := t.schema.(OpenAPI)
-		if !ok {
-			if t.native {
-				book.index()
+		if own, ok := t.schema.(OpenAPI); ok {
+			described, err := own.OpenAPI()
+			if err != nil {
+				return nil, err
 			}
-			book.resource(t)
-			t.describe(schemas)
+			doc.Info = described.Info
+			maps.Copy(book.paths, described.Paths.Paths)
+			maps.Copy(schemas, described.Components.Schemas)
 			continue
 		}
-		described, err := own.OpenAPI()
-		if err != nil {
-			return nil, err
+		if t.native {
+			native = true
+			book.index()
+			version := serverVersion()
+			doc.Info.Title, doc.Info.Version = "Kubernetes", version.Major+"."+version.Minor
+			doc.Components.SecuritySchemes = bearerToken()
 		}
-		doc.Info = described.Info
-		maps.Copy(book.paths, described.Paths.Paths)
-		maps.Copy(schemas, described.Components.Schemas)
+		book.resource(t)
+		t.describe(schemas)
 	}
-	complete(schemas, gv, slices.Collect(maps.Keys(book.models))...)
+	complete(schemas, gv, native, slices.Collect(maps.Keys(book.models))...)
 	doc.Paths = &spec3.Paths{Paths: book.paths}
-	doc.Components = &spec3.Components{Schemas: schemas}
 	return json.Marshal(doc)
+}
+
+// bearerToken describes how clients of built-in kinds authenticate.
+func bearerToken() spec3.SecuritySchemes {
+	s := &spec3.SecurityScheme{}
+	s.Type, s.Name, s.In, s.Description = "apiKey", "authorization", "header", "Bearer Token authentication"
+	return spec3.SecuritySchemes{"BearerToken": s}
 }
 
 // kindModel returns the name of the schema of a kind.
@@ -189,7 +210,7 @@ func kindList(kinds ...schema.GroupVersionKind) []any {
 
 // complete adds the schemas of Go types by name, and those to which they and the given schemas
 // refer.
-func complete(schemas map[string]*spec.Schema, gv schema.GroupVersion, names ...string) {
+func complete(schemas map[string]*spec.Schema, gv schema.GroupVersion, native bool, names ...string) {
 	known := builtinTypes()
 	var add func(name string)
 	walker := schemamutation.Walker{
@@ -201,7 +222,7 @@ func complete(schemas map[string]*spec.Schema, gv schema.GroupVersion, names ...
 	}
 	add = func(name string) {
 		if s := known.schemas[name]; s != nil && schemas[name] == nil {
-			schemas[name] = known.withKinds(name, gv)
+			schemas[name] = known.withKinds(name, gv, native)
 			walker.WalkSchema(s)
 		}
 	}
@@ -214,14 +235,18 @@ func complete(schemas map[string]*spec.Schema, gv schema.GroupVersion, names ...
 }
 
 // withKinds returns the schema of a Go type with its kinds. A type of many groups, such as
-// DeleteOptions, has the kinds of the core group and of the document's.
-func (g *goTypes) withKinds(name string, gv schema.GroupVersion) *spec.Schema {
+// DeleteOptions, has the kinds of the core group and of the document's, or of all groups in the
+// document of custom kinds.
+func (g *goTypes) withKinds(name string, gv schema.GroupVersion, native bool) *spec.Schema {
 	t := g.of[name]
 	kinds := g.kinds[t]
-	if t.PkgPath() == reflect.TypeFor[metav1.Status]().PkgPath() {
+	if t.PkgPath() == reflect.TypeFor[metav1.Status]().PkgPath() && native {
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k schema.GroupVersionKind) bool {
 			return k.GroupVersion() != gv && k.GroupVersion() != schema.GroupVersion{Version: "v1"}
 		})
+		if (name == optionsModel || name == eventModel) && !slices.Contains(kinds, gv.WithKind(t.Name())) {
+			kinds = append(kinds, gv.WithKind(t.Name())) // client-go's scheme does not have the group
+		}
 	}
 	if len(kinds) == 0 {
 		return g.schemas[name]

@@ -87,3 +87,19 @@ func TestV1_OpenAPIFormats(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAPIV2_HasNoKinds: kubectl asks for it about a kind that is not served.
+func TestOpenAPIV2_HasNoKinds(t *testing.T) {
+	c, err := discovery.NewDiscoveryClientForConfig(sim.New(t, runtime.NewScheme()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := c.OpenAPISchema()
+	if err != nil || len(doc.GetPaths().GetPath()) > 0 {
+		t.Errorf("%v, %v", doc, err)
+	}
+	data, err := c.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(data), `"paths":{}`) {
+		t.Errorf("%s, %v", data, err)
+	}
+}

@@ -35,6 +35,8 @@ var (
 	optionsModel = modelName(reflect.TypeFor[metav1.DeleteOptions]())
 	patchModel   = modelName(reflect.TypeFor[metav1.Patch]())
 	eventModel   = modelName(reflect.TypeFor[metav1.WatchEvent]())
+
+	scaleSpecModel = modelName(reflect.TypeFor[autoscalingv1.ScaleSpec]())
 )
 
 // endpoints are the operations on collections, objects and subresources.
@@ -49,6 +51,23 @@ var endpoints = []endpoint{
 	{"patch", "patch", http.MethodPatch, "patch", []any{metav1.PatchOptions{}}, patchModel, "object", []int{200, 201}},
 	{"watchlist", "watch", http.MethodGet, "watch", []any{metav1.ListOptions{}}, "", eventModel, []int{200}},
 	{"watch", "watch", http.MethodGet, "watch", []any{metav1.ListOptions{}}, "", eventModel, []int{200}},
+}
+
+// of returns the endpoint as the real server describes it for a kind. It describes custom kinds with
+// code of its own.
+func (e endpoint) of(t *table) endpoint {
+	if t.native {
+		return e
+	}
+	switch e.action {
+	case "deletecollection":
+		e.options, e.body = []any{metav1.ListOptions{}}, ""
+	case "get":
+		e.options = []any{metav1.GetOptions{}}
+	case "patch":
+		e.codes = []int{http.StatusOK}
+	}
+	return e
 }
 
 // pathBook collects the paths of a group version.
@@ -135,8 +154,9 @@ func (b *pathBook) add(path string, of subject, actions ...string) {
 	}
 	subresource := strings.Contains(path, "{name}/")
 	for _, e := range endpoints {
-		if slices.Contains(actions, e.action) && (subresource || of.takes(e.verb)) {
-			*fields[e.method] = b.operation(e, of)
+		described := of.native || !strings.HasPrefix(e.action, "watch")
+		if slices.Contains(actions, e.action) && described && (subresource || of.takes(e.verb)) {
+			*fields[e.method] = b.operation(e.of(of.table), of)
 			b.paths[path] = p
 		}
 	}
@@ -154,11 +174,15 @@ func (b *pathBook) operation(e endpoint, of subject) *spec3.Operation {
 	o.Tags = b.tags()
 	o.OperationId = operationID(e, b.gv, of.scope+of.Kind+of.suffix)
 	o.AddExtension("x-kubernetes-action", e.action)
-	o.AddExtension(kindExtension, kindList(of.kind)[0])
+	kind := of.kind
+	if !of.native {
+		kind = of.gvk() // also of its scale
+	}
+	o.AddExtension(kindExtension, kindList(kind)[0])
 	for _, options := range e.options {
 		o.Parameters = append(o.Parameters, parameters(reflect.TypeOf(options))...)
 	}
-	if e.action == "deletecollection" {
+	if e.action == "deletecollection" && of.native {
 		o.Parameters = slices.DeleteFunc(o.Parameters, func(p *spec3.Parameter) bool { return strings.Contains(strings.ToLower(p.Name), "watch") })
 	}
 	slices.SortFunc(o.Parameters, func(a, b *spec3.Parameter) int { return strings.Compare(a.Name, b.Name) })

@@ -198,6 +198,9 @@ func (g *goTypes) reference(t reflect.Type) *spec.Schema {
 // structured adds what server-side apply needs to know of a field: the kinds of its lists and maps,
 // and its default.
 func (g *goTypes) structured(property *spec.Schema, t reflect.Type, name, field string) {
+	if name == scaleSpecModel && field == "replicas" { // an apply of a scale has no structure
+		property.Default = 0
+	}
 	of, ok := g.structure.FindNamedType(name)
 	// Types that nothing applies have atomic lists.
 	if !ok && t.Kind() == reflect.Slice && t.Name() == "" && field != "items" {

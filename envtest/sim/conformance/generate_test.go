@@ -40,6 +40,10 @@ func generate(seed uint64) script {
 	if watched != "" {
 		g.add("POST", watched, valid(watched, "end"))
 	}
+	if seed%100 == 0 { // a document is large
+		group := strings.TrimSuffix(kinds[g.kinds[0]], "namespaces/{ns}/")
+		g.add("GET", "/openapi/v3"+strings.TrimSuffix(group, "/"), "")
+	}
 	return script{name: fmt.Sprintf("seed %d", seed), steps: g.steps}
 }
 

@@ -25,6 +25,9 @@ var (
 // what scripts leave behind does not slow it down.
 const perCluster = 200_000
 
+// endStates is how often a script on owners that differs is repeated. See steady.
+const endStates = 10
+
 // maxFailures is the number of scripts that may fail to run before the search ends.
 const maxFailures = 10
 
@@ -42,6 +45,7 @@ type search struct {
 	generate func(seed uint64) script
 	host     string
 	client   *http.Client
+	repeats  int // of a script that differs, before it counts
 
 	mu       sync.Mutex // guards what follows
 	next     uint64
@@ -60,7 +64,7 @@ func TestV1_GeneratedOperationsHaveTheSameResponses(t *testing.T) {
 // TestV1_GeneratedOwnersHaveTheSameEndStates is the same for owners and dependents. It compares the
 // states after the garbage collector has done its work.
 func TestV1_GeneratedOwnersHaveTheSameEndStates(t *testing.T) {
-	(&search{cluster: controlled, generate: generateOwners}).all(t, *ownerOps)
+	(&search{cluster: controlled, generate: generateOwners, repeats: endStates}).all(t, *ownerOps)
 }
 
 // all runs scripts of n operations.
@@ -116,6 +120,9 @@ func (s *search) run(t *testing.T) {
 			return
 		}
 		found, err := compare(t.Context(), s.host, s.client, one)
+		if err == nil && len(found) > 0 && s.repeats > 0 {
+			found = s.steady(t, one, found)
+		}
 		s.mu.Lock()
 		if err != nil {
 			s.failures = append(s.failures, fmt.Errorf("%s: %w", one.name, err))
@@ -124,11 +131,25 @@ func (s *search) run(t *testing.T) {
 			name := d.class(one)
 			if s.classes[name] == nil {
 				s.classes[name] = &class{seed: seed, example: one, lines: d.in(one)}
+				t.Logf("seed %d differs, before it is shrunk: %s", seed, d.in(one))
 			}
 			s.classes[name].count++
 		}
 		s.mu.Unlock()
 	}
+}
+
+// steady returns no differences if the real server also reaches the sim's end states: its garbage
+// collector attempts several objects at once, so some scripts have more than one end state.
+func (s *search) steady(t *testing.T, one script, found []difference) []difference {
+	for range s.repeats {
+		again, err := compare(t.Context(), s.host, s.client, one)
+		if err == nil && len(again) == 0 {
+			t.Logf("%s has several end states on the real server, one of them the sim's: %s", one.name, found[0].in(one))
+			return nil
+		}
+	}
+	return found
 }
 
 // class returns what similar differences have in common.

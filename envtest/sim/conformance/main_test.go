@@ -72,6 +72,7 @@ func (c *cluster) start(t testing.TB) (host string, client *http.Client) {
 	return c.started.Config().Host, c.client
 }
 
+// stop ends the cluster. The next start begins a new one.
 func (c *cluster) stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,5 +85,7 @@ func (c *cluster) stop() error {
 	} else {
 		c.client.CloseIdleConnections()
 	}
-	return errors.Join(closed, c.started.Stop())
+	started := c.started
+	c.started, c.client = nil, nil
+	return errors.Join(closed, started.Stop())
 }

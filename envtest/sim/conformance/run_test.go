@@ -96,7 +96,7 @@ func compare(ctx context.Context, host string, client *http.Client, s script) ([
 		if err != nil {
 			return append(found, difference{i, []string{"sim: " + err.Error()}}), nil
 		}
-		lines := diffResponses(want, has)
+		lines := diffResponses(step, want, has)
 		if len(lines) > 0 && isDocumented(step, want, has) {
 			return found, nil
 		}

@@ -160,7 +160,12 @@ func (s *side) do(ctx context.Context, one step) (*response, error) {
 			one.target += map[bool]string{true: "&watch=1", false: "?watch=1"}[strings.Contains(one.target, "?")]
 		}
 	}
-	if s.real && strings.Contains(one.target, "resourceVersion=0") {
+	if s.real && isOpenAPI(one) {
+		if err := s.described(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if s.real && strings.Contains(one.target, "resourceVersion=") {
 		if err := s.refresh(ctx, one); err != nil {
 			return nil, err
 		}
@@ -197,7 +202,8 @@ func (s *side) do(ctx context.Context, one step) (*response, error) {
 	return r, nil
 }
 
-// refresh waits until the real server's watch cache is current: reads of version 0 may be stale.
+// refresh waits until the real server's watch cache is current. Reads of version 0 or of at least a
+// version may be older than the newest write.
 func (s *side) refresh(ctx context.Context, one step) error {
 	p := plural(one.target)
 	if p == "" {
@@ -209,6 +215,25 @@ func (s *side) refresh(ctx context.Context, one step) error {
 		resp.Body.Close()
 	}
 	return err
+}
+
+// described waits until the real server has published the suite's kinds in OpenAPI. It does so a
+// while after it serves them, and has no event for it.
+func (s *side) described(ctx context.Context) error {
+	for {
+		resp, err := s.request(ctx, step{method: http.MethodGet, target: "/openapi/v3/apis/conformance.setpoint.dev/v1"})
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(data, []byte("v1.Widget\"")) && bytes.Contains(data, []byte("v1.Gadget\"")) && bytes.Contains(data, []byte("v1.Beacon\"")) {
+			return nil
+		}
+	}
 }
 
 // learn records versions and uids for expand.

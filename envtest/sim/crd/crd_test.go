@@ -201,6 +201,17 @@ func TestLoad_RejectsWhatTheSchemaRejects(t *testing.T) {
 	}
 }
 
+func TestLoad_RejectsAnInvalidSchema(t *testing.T) {
+	s := sim.NewServer()
+	s.UseSchemas(crd.Schemas())
+	err := s.Load(runtime.NewScheme(), manifest(t, strings.Replace(lamps, "lit: {type: boolean}", "lit: {type: bit}", 1)))
+	const want = `sim: CustomResourceDefinition "lamps.crd.dev" is invalid: ` +
+		`spec.validation.openAPIV3Schema.properties[status].properties[lit].type: Unsupported value: "bit": `
+	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "; correct it") {
+		t.Errorf("Load returned %v", err)
+	}
+}
+
 // compare sends a request to both servers. What the real one does in the background may take a
 // while to be seen.
 func compare(t *testing.T, real, fake side, name, method, path, body string) {

@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"internal/wire":        {},
 	"internal/transport":   {"hook", "ledger", "term", "internal/apipath", "internal/wire"},
 	"internal/scenario":    {}, "internal/scenario/election": {}, // they have tests only
-	"internal/scenario/rotation": {"client", "server", "webhook/certs", "internal/run"},
+	"internal/scenario/rotation": {"client", "hook", "manager", "server", "webhook", "webhook/certs", "internal/run"},
 	"internal/scenario/ha":       {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
 }
 

@@ -39,6 +39,12 @@
 // The cost of a typed validator on an object of 10 KB:
 //
 //	GOWORK=off go run . -only webhooks [-rounds 7]
+//
+// Requests that the API server refuses while webhook certificates rotate, beside cert-controller
+// and knative (about 4 minutes each):
+//
+//	GOWORK=off go run . -only rotation [-rotations 50] [-kill-every 10] [-hard] [-failures]
+//		[-certificates setpoint,cert-controller,knative]
 package main
 
 import (
@@ -51,19 +57,19 @@ import (
 )
 
 func main() {
-	if os.Getenv(asReplica) != "" {
-		if err := replicaMain(); err != nil {
+	if replica := ofEnvironment(); replica != nil {
+		if err := replica(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	rounds := flag.Int("rounds", 7, "`number` of times that each measurement is made")
-	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, webhooks")
+	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, webhooks, rotation")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
-	failover, fair, heap := newFailover(), newFairness(informers), newHeap()
+	failover, fair, heap, certificates := newFailover(), newFairness(informers), newHeap(), newRotations()
 	flag.Parse()
 	if heap.holder != "" {
 		heap.main()
@@ -83,7 +89,7 @@ func main() {
 	}{
 		{"time", times}, {"everybody", everybody}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
-		{"fairness", fair.run}, {"heap", heap.run}, {"webhooks", webhooks},
+		{"fairness", fair.run}, {"heap", heap.run}, {"webhooks", webhooks}, {"rotation", certificates.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 6 || *only == p.name {
@@ -93,6 +99,17 @@ func main() {
 			w.Flush()
 		}
 	}
+}
+
+// ofEnvironment returns the replica that this process is, or nil.
+func ofEnvironment() func() error {
+	switch contestant := os.Getenv(rotationContestant); {
+	case contestant != "":
+		return func() error { return rotationReplica(contestant) }
+	case os.Getenv(asReplica) != "":
+		return replicaMain
+	}
+	return nil
 }
 
 // times prints the time per operation of all measurements in all modes.

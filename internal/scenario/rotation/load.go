@@ -29,6 +29,15 @@ type load struct {
 	running sync.WaitGroup
 	mu      sync.Mutex // guards what follows
 	result  Result
+	success [2]time.Time  // the last one of reads and updates
+	answer  chan struct{} // closed and replaced after an answer
+}
+
+func newLoad(c *client.Client, namespace string, rate int) *load {
+	return &load{
+		lamps: client.ForKind[*unstructured.Unstructured](c, lamps), namespace: namespace, rate: rate,
+		result: Result{Classes: map[string]int{}}, answer: make(chan struct{}),
+	}
 }
 
 // run returns when ctx has ended and all requests have their answers.
@@ -43,13 +52,16 @@ func (l *load) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 			l.running.Go(func() {
-				limited, cancel := context.WithTimeout(limited, 30*time.Second)
+				limited, cancel := context.WithTimeout(limited, longestRequest)
 				defer cancel()
 				l.request(limited, n)
 			})
 		}
 	}
 }
+
+// longestRequest is more than the timeouts of both webhooks, whose errors are more precise.
+const longestRequest = 90 * time.Second
 
 func (l *load) request(ctx context.Context, n int) {
 	name, begun := fmt.Sprint("lamp-", n/2%10), time.Now()
@@ -61,16 +73,48 @@ func (l *load) request(ctx context.Context, n int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer func() {
+		close(l.answer)
+		l.answer = make(chan struct{})
+	}()
+	now := time.Now()
 	l.result.Requests++
-	l.result.Slowest = max(l.result.Slowest, time.Since(begun))
-	switch {
-	case err == nil:
-	case strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:"):
-		l.result.Refused++
-		l.result.note(begun, err)
-	default:
-		l.result.Failed++
-		l.result.note(begun, err)
+	l.result.Slowest = max(l.result.Slowest, now.Sub(begun))
+	if err != nil {
+		l.result.add(begun, err)
+		return
+	}
+	if last := &l.success[n%2]; begun.After(*last) || last.IsZero() {
+		l.result.Gap = max(l.result.Gap, gap(*last, begun))
+		*last = begun
+	}
+}
+
+// gap is the time between two requests that succeeded.
+func gap(last, next time.Time) time.Duration {
+	if last.IsZero() {
+		return 0
+	}
+	return next.Sub(last)
+}
+
+// await waits for a number of further answers.
+func (l *load) await(ctx context.Context, number int) error {
+	for before := -1; ; {
+		l.mu.Lock()
+		now, answer := l.result.Requests, l.answer
+		l.mu.Unlock()
+		if before < 0 {
+			before = now
+		}
+		if now-before >= number {
+			return nil
+		}
+		select {
+		case <-answer:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -92,32 +136,4 @@ func (l *load) first(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Result is what a contestant's users have seen.
-type Result struct {
-	Contestant string
-	Rotations  int // new certificates in the bundles
-	Kills      int
-	Requests   int // updates and reads
-	Refused    int // because of a certificate
-	Failed     int // for another reason
-	Slowest    time.Duration
-	Took       time.Duration
-	Errors     []string // the first 20
-}
-
-func (r *Result) note(at time.Time, err error) {
-	if len(r.Errors) < 20 {
-		r.Errors = append(r.Errors, at.UTC().Format("15:04:05.000 ")+err.Error())
-	}
-}
-
-// Table returns results as Markdown.
-func Table(results ...Result) string {
-	text := "| certificates | rotations | kills | requests | refused | failed | slowest |\n|---|---|---|---|---|---|---|\n"
-	for _, r := range results {
-		text += fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %s |\n", r.Contestant, r.Rotations, r.Kills, r.Requests, r.Refused, r.Failed, r.Slowest.Round(time.Millisecond))
-	}
-	return text
 }

@@ -11,81 +11,88 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// The names of the objects whose bundles a contestant writes.
+// The names that contestants need.
 const (
-	Configuration = "lamps.rotation.example.com" // a ValidatingWebhookConfiguration
-	Definition    = "lamps.rotation.example.com" // a CustomResourceDefinition
+	// Name is the ValidatingWebhookConfiguration, its webhook and the CustomResourceDefinition.
+	Name = "lamps.rotation.example.com"
+	// Service is the Service in front of the replicas.
+	Service = "lamps"
+	// Secret is an empty Secret, for contestants that do not create their own.
+	Secret = "lamps-certificates"
+	// ValidatePath is the path of the validating webhook, and ConvertPath of the conversion.
+	ValidatePath, ConvertPath = "/" + Name, "/convert"
 )
 
-const definition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "lamps.rotation.example.com"},
+// longestCall is the timeout of the validating webhook, so that a slow machine is not a failure.
+const longestCall = 30 * time.Second
+
+// manifests returns the objects in JSON. A Service of type ExternalName leads to the balancer
+// without a proxy on the node.
+func manifests() []string {
+	return []string{
+		`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "NAMESPACE-load"}}`,
+		`{"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "NAMESPACE", "name": "lamps"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}}`,
+		`{"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "NAMESPACE", "name": "lamps-certificates"}}`,
+		`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "lamps.rotation.example.com"},
 "spec": {"group": "rotation.example.com", "scope": "Namespaced", "names": {"plural": "lamps", "singular": "lamp", "kind": "Lamp", "listKind": "LampList"},
 "versions": [
 {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
 {"name": "v1alpha1", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-"conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "URL/convert"}}}}}`
-
-const configuration = `{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "lamps.rotation.example.com"},
-"webhooks": [{"name": "lamps.rotation.example.com", "clientConfig": {"url": "URL/validate"}, "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 10,
-"rules": [{"apiGroups": ["rotation.example.com"], "apiVersions": ["*"], "resources": ["lamps"], "operations": ["CREATE", "UPDATE"]}]}]}`
-
-func kind(group, version, name string) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: group, Version: version, Kind: name}
+"conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+"clientConfig": {"service": {"namespace": "NAMESPACE", "name": "lamps", "path": "/convert", "port": PORT}}}}}}`,
+		`{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "lamps.rotation.example.com"},
+"webhooks": [{"name": "lamps.rotation.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 30,
+"clientConfig": {"service": {"namespace": "NAMESPACE", "name": "lamps", "path": "/lamps.rotation.example.com", "port": PORT}},
+"rules": [{"apiGroups": ["rotation.example.com"], "apiVersions": ["v1"], "resources": ["lamps"], "operations": ["CREATE", "UPDATE"]}]}]}`,
+	}
 }
 
 var (
-	definitions    = kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
-	configurations = kind("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration")
-	lamps          = kind("rotation.example.com", "v1alpha1", "Lamp")
+	configurations = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"}
+	lamps          = schema.GroupVersionKind{Group: "rotation.example.com", Version: "v1alpha1", Kind: "Lamp"}
 )
 
-// install creates the objects. url leads to the balancer.
-func install(ctx context.Context, c *client.Client, url string) error {
-	for kind, text := range map[schema.GroupVersionKind]string{definitions: definition, configurations: configuration} {
+// install creates the objects.
+func install(ctx context.Context, c *client.Client, r Replica) error {
+	fill := strings.NewReplacer("NAMESPACE", r.Namespace, "PORT", fmt.Sprint(r.Port))
+	for _, text := range manifests() {
 		u := &unstructured.Unstructured{}
-		if err := u.UnmarshalJSON([]byte(strings.ReplaceAll(text, "URL", url))); err != nil {
+		if err := u.UnmarshalJSON([]byte(fill.Replace(text))); err != nil {
 			return err
 		}
-		if _, err := client.ForKind[*unstructured.Unstructured](c, kind).Create(ctx, u); err != nil {
+		if _, err := client.ForKind[*unstructured.Unstructured](c, u.GroupVersionKind()).Create(ctx, u); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// uninstall deletes the objects. The webhooks may be gone by then.
-func uninstall(ctx context.Context, c *client.Client) {
-	for _, kind := range []schema.GroupVersionKind{configurations, definitions} {
-		_ = client.ForKind[*unstructured.Unstructured](c, kind).Delete(ctx, types.NamespacedName{Name: Definition})
-	}
-}
-
-// bundles returns the certificates of both bundles.
-func certificates(u *unstructured.Unstructured) (all []string) {
-	text, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
-	webhooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+// bundle returns the certificates in the bundle of a configuration.
+func bundle(configuration *unstructured.Unstructured) (all []string) {
+	webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
 	for _, each := range webhooks {
 		webhook, _ := each.(map[string]any)
-		text, _, _ = unstructured.NestedString(webhook, "clientConfig", "caBundle")
-	}
-	data, _ := base64.StdEncoding.DecodeString(text) // the API server sends base64
-	for each := range bytes.SplitAfterSeq(data, []byte("-----END CERTIFICATE-----")) {
-		if each = bytes.TrimSpace(each); len(each) > 0 {
-			all = append(all, string(each))
+		text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
+		data, _ := base64.StdEncoding.DecodeString(text) // the API server sends base64
+		for each := range bytes.SplitAfterSeq(data, []byte("-----END CERTIFICATE-----")) {
+			if each = bytes.TrimSpace(each); len(each) > 0 {
+				all = append(all, string(each))
+			}
 		}
 	}
 	return all
 }
 
 // Handler answers the calls of both webhooks: it allows everything, and converts by the apiVersion
-// alone. Each answer closes its connection.
+// alone.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review map[string]any
@@ -95,7 +102,7 @@ func Handler() http.Handler {
 		}
 		uid, _, _ := unstructured.NestedString(review, "request", "uid")
 		response := map[string]any{"uid": uid, "allowed": true}
-		if r.URL.Path == "/convert" {
+		if r.URL.Path == ConvertPath {
 			to, _, _ := unstructured.NestedString(review, "request", "desiredAPIVersion")
 			objects, _, _ := unstructured.NestedSlice(review, "request", "objects")
 			for _, each := range objects {
@@ -105,9 +112,16 @@ func Handler() http.Handler {
 			}
 			response = map[string]any{"uid": uid, "convertedObjects": objects, "result": map[string]any{"status": "Success"}}
 		}
-		w.Header().Set("Connection", "close")
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
+	})
+}
+
+// Closing closes the connection after each answer of h, so that every call begins with a handshake.
+func Closing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -5,63 +5,98 @@ package rotation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook"
 	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
-// Certificates returns Setpoint's options for certificates that rotate every 4 seconds.
-func Certificates(namespace string) certs.Options {
-	return certs.Options{
-		Secret: types.NamespacedName{Namespace: namespace, Name: "lamps-ca"}, DNSNames: []string{"127.0.0.1"},
-		Targets: func() []certs.Target {
-			return []certs.Target{{Kind: certs.Validating, Name: Configuration}, {Kind: certs.CustomResourceDefinition, Name: Definition}}
-		},
-		CALifetime: 8 * time.Second, LeafLifetime: 8 * time.Second, Skew: 100 * time.Millisecond, Propagation: 1500 * time.Millisecond,
-	}
+// Certificates returns Setpoint's options for certificates that rotate every 3 to 4 seconds.
+func Certificates() certs.Options {
+	return certs.Options{CALifetime: 8 * time.Second, LeafLifetime: 8 * time.Second, Skew: 100 * time.Millisecond, Propagation: 1500 * time.Millisecond}
 }
 
-// Setpoint is a replica with the certificates of package certs, until ctx ends. It prints its
-// address to out when it is ready.
-func Setpoint(ctx context.Context, c *client.Client, o certs.Options, out io.Writer) error {
-	managed := certs.New(o)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// Setpoint is a replica of an operator with webhooks, until ctx ends. It prints its address to out
+// when it is ready, and each CA that it uses.
+func Setpoint(ctx context.Context, r Replica, o certs.Options, out io.Writer) error {
+	cfg, err := client.LoadConfig(r.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	s, err := server.New(server.Options{Name: "webhook server", Listener: l, GetCertificate: managed.GetCertificate, DisableHTTP2: true})
-	if err == nil {
-		err = s.Handle("/", Handler())
-	}
-	if err == nil {
-		err = s.Open(ctx)
-	}
+	scheme, err := lampScheme()
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
+	var open net.ListenConfig
+	l, err := open.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	health, err := open.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	o.Hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
+		if c.CA {
+			_, _ = fmt.Fprintln(out, "ca", c.NotBefore.UTC().Format(time.RFC3339), c.NotAfter.UTC().Format(time.RFC3339))
+		}
+	}}
+	hooks := webhook.New(webhook.Options{
+		Name: Name, Scheme: scheme, Service: types.NamespacedName{Namespace: r.Namespace, Name: Service}, ServicePort: r.Port,
+		Server: server.Options{Listener: l}, Certificates: o, Register: true,
+	})
+	webhook.Validate(hooks, webhook.Validator[*Lamp]{
+		Create: validate, Update: func(ctx context.Context, _, l *Lamp) error { return validate(ctx, l) },
+	}, webhook.Registration{Name: Name, Timeout: longestCall})
+	webhook.Convert(hooks, fromAlpha, toAlpha)
+	m := manager.New(cfg, manager.Options{
+		Name: "lamps", Scheme: scheme, Webhooks: closing{hooks}, Health: &manager.HealthOptions{Listener: health},
+	})
+	var printing sync.WaitGroup
+	defer printing.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	running.Go(func() { _ = s.Serve(ctx, ctx) })
-	running.Go(func() { _ = managed.Run(ctx, c, nil) })
-	for managed.Check(ctx) != nil { // as the kubelet does
-		select {
-		case <-ctx.Done():
-			return managed.Check(context.WithoutCancel(ctx))
-		case <-time.After(50 * time.Millisecond):
+	printing.Go(func() {
+		if awaitReady(ctx, "http://"+health.Addr().String()+"/readyz") == nil {
+			_, _ = fmt.Fprintln(out, "ready", l.Addr())
+		}
+	})
+	return m.Run(ctx)
+}
+
+// awaitReady waits for the status 200, as the kubelet does.
+func awaitReady(ctx context.Context, url string) error {
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		if err := run.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
-	_, err = fmt.Fprintln(out, "ready", l.Addr())
-	<-ctx.Done()
-	return err
 }
+
+// closing are webhooks whose answers close their connections.
+type closing struct{ *webhook.Webhooks }
+
+func (c closing) Handler(hooks *hook.Webhook) http.Handler { return Closing(c.Webhooks.Handler(hooks)) }

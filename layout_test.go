@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"manager":             {"leaderelection", "controller", "cache", "client", "events", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/run"},
 	"webhook":             {"cache", "client", "events", "hook", "server", "term", "webhook/certs", "internal/argument", "internal/run"},
 	"webhook/certs":       {"client", "events", "hook", "server", "term", "internal/run"},
-	"webhook/webhooktest": {"client", "webhook"},
+	"webhook/webhooktest": {"client", "envtest", "webhook"},
 	"metrics":             {"cache", "hook"},
 	"debug":               {},
 	"envtest":             {},

@@ -81,7 +81,7 @@ func (a *admission) answer(ctx context.Context, body []byte) (*reply, error) {
 	response.UID = request.UID
 	response.Warnings = append(response.Warnings[:len(response.Warnings):len(response.Warnings)], c.warned()...)
 	re := &reply{allowed: response.Allowed, review: &admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Response: response,
+		TypeMeta: metav1.TypeMeta{APIVersion: reviewVersion, Kind: reviewKind}, Response: response,
 	}}
 	if !response.Allowed && response.Result != nil {
 		re.reason = string(response.Result.Reason)
@@ -110,6 +110,9 @@ func (a *admission) respond(ctx context.Context, request *admissionv1.AdmissionR
 	}
 	return &copied, nil
 }
+
+// The type of an AdmissionReview.
+const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
 
 // review is an AdmissionReview whose objects share the memory of its body.
 type review struct {
@@ -140,10 +143,10 @@ func requestIn(body []byte) (*admissionv1.AdmissionRequest, error) {
 	if err := json.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
 		return nil, failuref(http.StatusBadRequest, "the body is not an AdmissionReview: %v", err)
 	}
-	switch want := admissionv1.SchemeGroupVersion.String(); {
-	case review.Kind != "AdmissionReview" || review.APIVersion != want:
+	switch {
+	case review.Kind != reviewKind || review.APIVersion != reviewVersion:
 		return nil, failuref(http.StatusBadRequest,
-			"the body is a %q of %q, not an AdmissionReview of %s; check the path and admissionReviewVersions in the webhook configuration", review.Kind, review.APIVersion, want)
+			"the body is a %q of %q, not an AdmissionReview of %s; check the path and admissionReviewVersions in the webhook configuration", review.Kind, review.APIVersion, reviewVersion)
 	case review.Request == nil:
 		return nil, failuref(http.StatusBadRequest, "the AdmissionReview has no request")
 	case review.Request.UID == "":

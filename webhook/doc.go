@@ -42,6 +42,19 @@
 // the deployment. With Options.Register the manager applies them. A configuration never applies to
 // the operator's own namespace, and none to Leases.
 //
+// Policy adds ValidatingAdmissionPolicies and MutatingAdmissionPolicies with their bindings, which
+// the API server evaluates itself.
+//
+// # Rights
+//
+// With Options.Register, the operator needs the following rights, besides those of package certs.
+// The names restrict all verbs, because an apply names the object that it creates. The last line is
+// for policies. To apply one with a paramKind, the operator also needs get for all such parameters.
+//
+//	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=website-operator,verbs=create;list;watch;patch
+//	// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=list;watch;patch
+//	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings;mutatingadmissionpolicies;mutatingadmissionpolicybindings,resourceNames=website-policy,verbs=create;list;watch;patch
+//
 // # Certificates
 //
 // Without files in Options.Server, the process manages its certificates: see package

@@ -460,6 +460,32 @@ func TestAWebhookThatIsAddedTooLateStopsTheManager(t *testing.T) {
 	})
 }
 
+func TestAPortInUseIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir, _ := certDir(t)
+	hooks := webhook.New(webhook.Options{
+		Name: "test", Scheme: runtime.NewScheme(), Service: types.NamespacedName{Namespace: "test-system", Name: "test"},
+		Server: server.Options{CertDir: dir, Address: l.Addr().String()},
+	})
+	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+	want := fmt.Sprintf("manager.Options.Webhooks: the address %s is taken: stop what listens there, or choose another one", l.Addr())
+	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+}
+
+func TestANilPointerInTheManagersOptionsIsNamed(t *testing.T) {
+	var none *webhook.Webhooks
+	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{Name: "test", Webhooks: none, Logger: slog.New(slog.DiscardHandler)})
+	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "manager.Options.Webhooks: it is a nil pointer; use the result of webhook.New") {
+		t.Error(err)
+	}
+}
+
 func TestHooks_SeeEachRequestOnce(t *testing.T) {
 	w := newHooks()
 	var received []hook.WebhookRequest

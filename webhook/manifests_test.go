@@ -285,10 +285,14 @@ func TestPolicy_MistakesAreNamed(t *testing.T) {
 	w := hooks()
 	named := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	w.Policy(named, named, &admissionregistrationv1.ValidatingAdmissionPolicy{}, &corev1.Pod{}, nil)
+	w.Policy(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
 	const want = `webhook.Policy: MutatingAdmissionPolicy a has been added before; give each a name of its own
 webhook.Policy: the ValidatingAdmissionPolicy has no name
 webhook.Policy: a *v1.Pod is not an admission policy or its binding; give the types of admissionregistration.k8s.io/v1
-webhook.Policy: the object is nil`
+webhook.Policy: the object is nil
+webhook.Policy: ValidatingAdmissionPolicyBinding b has no spec.policyName; set the name of its policy
+webhook.Policy: ValidatingAdmissionPolicyBinding b has no spec.validationActions; set Deny
+webhook.Policy: MutatingAdmissionPolicy a has no binding, so the API server would never evaluate it; add a MutatingAdmissionPolicyBinding with spec.policyName "a"`
 	if err := w.Validate(); err == nil || err.Error() != want {
 		t.Errorf("got\n%v", err)
 	}

@@ -89,7 +89,7 @@ func (p *patch) object(path string, raw, before, after map[string]any) any {
 		object, isObject := r.(map[string]any)
 		switch {
 		case !has:
-			result[k] = p.set("add", at, a)
+			result[k] = p.set("add", at, changed(b, a))
 		case had:
 			result[k] = p.value(at, r, b, a)
 		case isObject: // the Go type omits its zero value
@@ -106,6 +106,23 @@ func (p *patch) object(path string, raw, before, after map[string]any) any {
 		}
 	}
 	return result
+}
+
+// changed returns what after has changed of before, if both are objects, or after. So a new object
+// has no zero values that only the Go type encodes.
+func changed(before, after any) any {
+	b, wasObject := before.(map[string]any)
+	a, isObject := after.(map[string]any)
+	if !wasObject || !isObject {
+		return after
+	}
+	part := map[string]any{}
+	for k, v := range a {
+		if old, had := b[k]; !had || !reflect.DeepEqual(old, v) {
+			part[k] = changed(b[k], v)
+		}
+	}
+	return part
 }
 
 // list patches a list by element. If that would be longer, or needs another order, it replaces the

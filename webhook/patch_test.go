@@ -293,6 +293,15 @@ func TestDefault_ListsKeepTheFieldsOfEachElement(t *testing.T) {
 	}
 }
 
+// TestDefault_AddsOnlyWhatTheFunctionHasSet: the Go type encodes spec.size although it is zero.
+func TestDefault_AddsOnlyWhatTheFunctionHasSet(t *testing.T) {
+	raw := []byte(`{"apiVersion":"test.example.com/v1","kind":"Thing","metadata":{"name":"a"}}`)
+	patched, _ := defaulted(t, raw, func(o *Thing) { o.Spec.Name = "n" })
+	if !strings.Contains(string(patched), `"spec":{"name":"n"}`) {
+		t.Errorf("it is %s", patched)
+	}
+}
+
 func TestDefault_NoChangeIsNoPatch(t *testing.T) {
 	raw := []byte(`{"apiVersion":"test.example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"unknown":1e400,"size":1}}`)
 	if patched, _ := defaulted(t, raw, func(*Thing) {}); string(patched) != string(raw) {

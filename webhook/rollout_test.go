@@ -61,13 +61,18 @@ func (l *shopList) DeepCopyObject() runtime.Object { return copyOf(l) }
 // realServer starts a control plane with the CRD of shops.
 func realServer(t *testing.T) (context.Context, *client.Client) {
 	t.Helper()
+	return realServerWith(t, shopCRD)
+}
+
+func realServerWith(t *testing.T, crd string) (context.Context, *client.Client) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: it needs a control plane")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	file := filepath.Join(t.TempDir(), "shops.yaml")
-	if err := os.WriteFile(file, []byte(shopCRD), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(crd), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cluster, err := envtest.Start(ctx, envtest.Options{CRDs: []string{file}})

@@ -109,6 +109,7 @@ func (w *Webhooks) Validate() error {
 	for _, a := range w.admissions {
 		wrong = append(wrong, a.validate())
 	}
+	wrong = append(wrong, w.validatePoliciesLocked())
 	return errors.Join(wrong...)
 }
 

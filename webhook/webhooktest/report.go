@@ -13,7 +13,9 @@ import (
 
 // report collects the fields that differ.
 type report struct {
+	format  string // of a line, for the path and both values
 	mayLose []string
+	mayAdd  string // fields below it may be new
 	lost    []string
 }
 
@@ -42,12 +44,12 @@ func (r *report) compare(path string, before, after any) {
 			return
 		}
 	}
-	r.lost = append(r.lost, fmt.Sprintf("%s: %s became %s", path, text(before), text(after)))
+	r.lost = append(r.lost, fmt.Sprintf(r.format, path, text(before), text(after)))
 }
 
-// allowed reports whether a field may differ: an added annotation, or one of Options.HubOnly.
+// allowed reports whether a field may differ.
 func (r *report) allowed(path string, before any) bool {
-	if before == (absent{}) && (path == "metadata.annotations" || strings.HasPrefix(path, "metadata.annotations.")) {
+	if r.mayAdd != "" && before == (absent{}) && (path == r.mayAdd || strings.HasPrefix(path, r.mayAdd+".")) {
 		return true
 	}
 	return slices.ContainsFunc(r.mayLose, func(p string) bool {

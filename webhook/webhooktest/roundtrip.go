@@ -108,7 +108,7 @@ func (d direction) check(t testing.TB, hooks *webhook.Webhooks, o Options) error
 
 // lost returns what differs.
 func (d direction) lost(before, after []byte) []string {
-	r := &report{mayLose: d.mayLose}
+	r := &report{format: "%s: %s became %s", mayLose: d.mayLose, mayAdd: "metadata.annotations"}
 	r.compare("", decode(before), decode(after))
 	return r.lost
 }

@@ -33,7 +33,7 @@ type EventSource interface {
 // other types are dropped.
 //
 // A key waits until a client-go SharedIndexInformer shows the key's writes, as with a handle.
-// cache.Adopt describes which writes belong to an informer. Keys do not wait for other event
+// Package cache describes which writes belong to an informer. Keys do not wait for other event
 // sources, which have no store.
 func Informer[T handler.Object, K comparable](informer EventSource, h handler.Handler[K], predicates ...handler.Predicate) Source[K] {
 	i := &informerSource[K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}

@@ -4,10 +4,6 @@
 // Package ledger records requests and the effects of their writes. A controller gives each
 // Reconcile a [Ledger], and reads the Reconcile's own writes from it.
 //
-//	l := ledger.New(ledger.Origin{Controller: "website", Key: key, Run: run, Delivery: n})
-//	err := reconcile(ledger.With(ctx, l))
-//	for _, w := range l.Writes() { … } // object, version and effect
-//
 // The transport of a client.Client fills the ledger of the request's context, for every client
 // built from that Client's configuration. It reads the version while the caller reads the answer:
 // JSON, protobuf or CBOR, also compressed. A request costs about 0.5 µs without a ledger and 2 µs

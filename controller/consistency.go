@@ -180,7 +180,8 @@ func (k *consistency[K]) addMissed(key K) {
 	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
-// recovered makes keys due that failed before an informer recovered, even if before its failure.
+// recovered makes keys due that failed before an informer recovered. They may have failed before
+// the informer did, in the same outage.
 func (k *consistency[K]) recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {

@@ -34,7 +34,8 @@ func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
 
-// inherited are writes that Lead waits for. A past is replaced, never changed; it then has givenUp.
+// inherited are writes that Lead waits for. After the wait, a past with givenUp replaces the first
+// one.
 type inherited struct {
 	leader atomic.Pointer[past] // the previous leader's
 	former atomic.Pointer[past] // of a removed controller of this name
@@ -230,7 +231,8 @@ type resolver struct {
 	next   time.Time // of the next question, if failed
 }
 
-// begin reports whether a worker may ask now, and must then call end.
+// begin reports whether a worker may ask now, and must then call end. recovered is when an informer
+// last began to follow the API server.
 func (r *resolver) begin(now, recovered time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

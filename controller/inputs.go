@@ -235,6 +235,7 @@ func stateOf(what Readable) (hook.Phase, string) {
 	return "", "not synced"
 }
 
+// isSynced does not wait.
 func isSynced(ctx context.Context, r Readable) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

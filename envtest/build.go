@@ -21,7 +21,7 @@ import (
 // cost is as measured, with empty caches.
 const cost = "9 minutes of CPU time, so about 5 on 2 idle cores, 90 MB of modules to download and 3 GB of disk"
 
-// build needs path's lock, which the caller holds.
+// build requires that the caller holds path's lock.
 func build(ctx context.Context, src source, path string, report *progressReport) (err error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return errNoGo

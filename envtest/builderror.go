@@ -56,7 +56,7 @@ func (o *goOutput) String() string {
 
 const elsewhere = "or set " + programVariable + " to a control plane program built elsewhere"
 
-// causes has the first match win; the error quotes its line.
+// causes are tried in order. The error quotes the line that matches.
 var causes = []struct {
 	signs        []string
 	what, remedy string

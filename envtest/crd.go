@@ -19,9 +19,9 @@ import (
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// InstallCRDs applies the CustomResourceDefinitions in files or directories (*.yaml, *.yml, *.json;
-// not recursive). It returns when each CRD is established, discovery lists it and its served
-// versions can be watched. Objects of another kind are an error.
+// InstallCRDs applies the CustomResourceDefinitions in files, YAML or JSON, or directories (*.yaml,
+// *.yml, *.json; not recursive). It returns when each CRD is established, discovery lists it and
+// its served versions can be watched. Objects of another kind are an error.
 func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {

@@ -30,9 +30,9 @@ type manifest struct {
 	object *unstructured.Unstructured
 }
 
-// Apply applies every object in files or directories (*.yaml, *.yml, *.json; not recursive), in
-// order. It uses server-side apply and takes over fields that others own. A namespaced object
-// without a namespace goes to default. Install CRDs first.
+// Apply applies every object in files or directories, as for InstallCRDs, in order. It uses
+// server-side apply and takes over fields that others own. A namespaced object without a namespace
+// goes to default. Install CRDs first.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	manifests, err := readManifests(paths...)
 	if err != nil {

@@ -16,8 +16,7 @@ const KubernetesVersion = "v1.36.3"
 // Options configure Start. The zero value finds or builds the control plane program and runs etcd
 // and kube-apiserver.
 type Options struct {
-	// CRDs are files with CustomResourceDefinitions, YAML or JSON, or directories of such files
-	// (*.yaml, *.yml, *.json; not recursive). Default: none.
+	// CRDs are files or directories for InstallCRDs. Default: none.
 	CRDs []string
 
 	// Controllers also runs kube-controller-manager with the controllers for garbage collection,

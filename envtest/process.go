@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// report has its other half in pipe.go of the module controlplane.
+// report is the only message of a process. pipe.go in the module controlplane sends it.
 type report struct {
 	Address string `json:"address"`
 	Error   string `json:"error"`

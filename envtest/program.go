@@ -96,7 +96,7 @@ func useCached(program string) bool {
 	return true
 }
 
-// prune does not affect a process that runs a pruned program.
+// prune does not affect a process that runs a removed program.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

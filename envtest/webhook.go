@@ -27,9 +27,8 @@ import (
 
 // Webhooks describes webhooks that the test itself serves, for example in the manager under test.
 type Webhooks struct {
-	// Paths are files with ValidatingWebhookConfigurations, MutatingWebhookConfigurations and
-	// CustomResourceDefinitions, YAML or JSON, or directories of such files (*.yaml, *.yml, *.json;
-	// not recursive). Default: none.
+	// Paths are files or directories, as for InstallCRDs, with ValidatingWebhookConfigurations,
+	// MutatingWebhookConfigurations and CustomResourceDefinitions. Default: none.
 	Paths []string
 
 	// Objects are more of them, typed or unstructured. Default: none.

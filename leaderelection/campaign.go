@@ -30,7 +30,7 @@ func (c *candidate) campaign(ctx context.Context) *holding {
 	return nil
 }
 
-// try returns the pause before the next one.
+// try takes the Lease if it is free, else follows it. It returns the pause before the next try.
 func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
 	lease, err := c.read(ctx)
 	if err != nil {

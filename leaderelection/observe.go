@@ -22,16 +22,16 @@ import (
 
 // ObserveOptions configures Observe. Set the durations of the host's elector (client-go's
 // LeaderElectionConfig or component-base's LeaderElectionConfiguration), whose defaults these are.
-// An elector with a shorter LeaseDuration cannot acquire the Lease.
+// They mean the same as in [Options]. An elector with a shorter LeaseDuration cannot acquire the
+// Lease.
 type ObserveOptions struct {
-	// LeaseDuration is how long the Lease is held after its last renewal. Default: 15 s.
+	// Default: 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long the host tries to renew before it gives up. The term is lost
-	// RetryPeriod and RenewDeadline after the last successful renewal was sent. Default: 10 s.
+	// Default: 10 s.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between two renewals. Default: 2 s.
+	// Default: 2 s.
 	RetryPeriod time.Duration
-	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s.
+	// Default: 20 s.
 	Grace time.Duration
 	// Hooks observes the terms, without Campaigning, TookOver, Cold and Trouble. Default: none.
 	Hooks *hook.LeaderElection
@@ -88,8 +88,6 @@ type HostLock interface {
 //     The work is cancelled with the cause ErrLost, and further renewals fail.
 //   - A release (ReleaseOnCancel) waits until the work has returned, while the elector's request
 //     lasts and the term is trusted. Otherwise it fails, and the Lease expires.
-//   - A Lease of another process is not released.
-//   - A release stores the last writes on the Lease, for the next term.
 //
 // The error names an option, a lock without an identity, or a missing client.
 func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOptions) (*Observed, error) {

@@ -32,8 +32,8 @@ type Options struct {
 	Lease string
 	// Namespace contains the Lease. Default: the namespace of the pod.
 	Namespace string
-	// Identity is the holderIdentity of this process, at most 512 bytes. Do not reuse it in another
-	// process or after a restart. Default: the host name and a UUID.
+	// Identity is the holderIdentity of this process, at most 512 bytes. It must be unique: do not
+	// reuse it in another process or after a restart. Default: the host name and a UUID.
 	Identity string
 	// LeaseDuration is how long a Lease is held after its last renewal. After a crash, there is no
 	// leader for this time. A rival's Lease with a shorter duration is respected for this long,

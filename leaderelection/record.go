@@ -87,7 +87,8 @@ func versionOf(l *coordinationv1.Lease) version {
 	return version{l.UID, l.ResourceVersion}
 }
 
-// see ignores a record of our own for the wait, even if it was put back by hand over a rival's.
+// see does not change the wait for a record of our own, even if it was put back by hand over a
+// rival's.
 func (r *rival) see(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := versionOf(l)
 	changed, r.seen = v != r.seen, v

@@ -57,7 +57,7 @@ type stampedWrite struct {
 	Host        string             `json:"h,omitempty"` // empty: as the Lease
 }
 
-// stamper has the API server of the Lease as host, as in a ledger.
+// stamper reads and writes the annotation. host is the API server of the Lease, as in a ledger.
 type stamper struct{ identity, host string }
 
 func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {

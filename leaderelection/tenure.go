@@ -76,6 +76,7 @@ func (t *tenure) renew(sent moment) bool {
 
 func (t *tenure) expire() bool { return t.lose(false) }
 
+// taken loses the term because the Lease is not ours any more. Its trust ends at once.
 func (t *tenure) taken() { t.lose(true) }
 
 // lose lets the trust last until its time is over, so that the work can make requests to stop.
@@ -207,6 +208,7 @@ func (t *tenure) patience() time.Duration {
 	return t.trust.patience(t.now())
 }
 
+// ranBy records the run of a host's elector. done is closed when the run ends.
 func (t *tenure) ranBy(done <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -136,8 +136,7 @@ type Webhooks interface {
 //	                      problems of Options.MetricsServer
 //	shutdown              fails from the start of a stop, while the servers still answer
 type HealthOptions struct {
-	// Address is the address to listen on: host:port, :port for all interfaces, port 0 for a free
-	// port. Default: :8081.
+	// Address is the address to listen on, as in server.Options. Default: :8081.
 	Address string
 	// Listener replaces Address, for tests or an open socket. Run closes it. Default: none.
 	Listener net.Listener

@@ -106,8 +106,8 @@ func reserved(name string) bool {
 		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 
-// certificates returns an expired one of metrics as a remark, because the Pod can still serve its
-// webhooks.
+// certificates reports an expired certificate of the metrics server as a remark, because the Pod
+// can still serve its webhooks.
 func certificates(main, metrics *server.Server) (err error) {
 	if main != nil {
 		err = main.Certificate()

@@ -143,7 +143,7 @@ func (r *report) result() error {
 	return errors.Join(errs...)
 }
 
-// stacks also finds goroutines started by others with the label: they inherit it.
+// stacks returns the stacks of all goroutines with the label, which new goroutines inherit.
 func stacks(value string) string {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// requests has the names, labels and buckets of k8s.io/component-base/metrics/prometheus/restclient
-// for rest_client_ metrics.
+// requests are the metrics of clients. The rest_client_ ones are as in
+// k8s.io/component-base/metrics/prometheus/restclient.
 type requests struct {
 	collectors
 

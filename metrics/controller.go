@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// controllers has the names, labels and classic buckets of
-// sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics for controller_runtime_ metrics.
+// controllers are the metrics of controllers. The controller_runtime_ ones are as in
+// sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics.
 type controllers struct {
 	collectors
 

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// leases has the leader_election_ metrics of
+// leases are the metrics of electors. The leader_election_ ones are as in
 // k8s.io/component-base/metrics/prometheus/clientgo/leaderelection.
 type leases struct {
 	collectors

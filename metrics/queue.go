@@ -16,7 +16,8 @@ import (
 
 const maxTenants = 100
 
-// queues has the workqueue_ metrics of sigs.k8s.io/controller-runtime/pkg/internal/metrics.
+// queues are the metrics of workqueues. The workqueue_ ones are as in
+// sigs.k8s.io/controller-runtime/pkg/internal/metrics.
 type queues struct {
 	collectors
 

@@ -104,6 +104,7 @@ func always[K any](K) bool { return true }
 // lock guards starts, stops and new series. Counting does not need it.
 type lock struct{ sync.Mutex }
 
+// open has the running objects by name, with a T for each name.
 type open[K comparable, T any] struct {
 	mu *lock
 	by atomic.Pointer[map[K]*running[T]] // replaced under the lock
@@ -157,6 +158,7 @@ func (o *open[K, T]) stop(name K, lastLocked func()) {
 	lastLocked()
 }
 
+// figures has functions that return the figures of running objects at a scrape.
 type figures[S any] struct {
 	mu   *lock
 	asks map[any]ask[S]

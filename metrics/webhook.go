@@ -11,7 +11,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// webhooks has the controller_runtime_ metrics of sigs.k8s.io/controller-runtime/pkg/webhook.
+// webhooks are the metrics of webhooks. The controller_runtime_ ones are as in
+// sigs.k8s.io/controller-runtime/pkg/webhook.
 type webhooks struct {
 	collectors
 

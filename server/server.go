@@ -48,8 +48,7 @@ func New(o Options) (*Server, error) {
 	return &Server{o: o.withDefaults()}, o.Validate()
 }
 
-// Listen opens a TCP address: host:port, :port for all interfaces, port 0 for a free port. If it is
-// in use, the error names a remedy.
+// Listen opens a TCP address, as in Options.Address. If it is in use, the error names a remedy.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -84,6 +84,7 @@ func (c *core[K]) turn(e *entry[K], to State) {
 	}
 }
 
+// urgentMost accepts noClass, which is the lowest.
 func urgentMost(a, b uint8) uint8 {
 	if a == noClass || b != noClass && b > a {
 		return b

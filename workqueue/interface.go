@@ -14,9 +14,7 @@ import (
 // workqueue.TypedRateLimitingInterface[K], and all other methods of Queue. View and Queue may be
 // used at the same time, from any goroutine: a key still has one holder.
 //
-// It behaves as client-go documents: after ShutDown, Get returns the queued keys until none is
-// left. Add does not cancel AddAfter. The earliest of several AddAfter counts. Failures count until
-// Forget. It does not have these defects of client-go:
+// It behaves as client-go documents, without these defects of client-go:
 //
 //   - ShutDownWithDrain ignores queued keys and wakes only one of its callers.
 //   - Done without Get queues a key twice.

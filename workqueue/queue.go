@@ -219,6 +219,7 @@ func (q *Queue[K]) unlock() {
 	}
 }
 
+// comeLocked returns the waits, other than for keys, that are over.
 func (q *Queue[K]) comeLocked() (come watch) {
 	w := q.watch
 	if w.drained != nil && q.core.drained() {

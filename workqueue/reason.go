@@ -67,6 +67,7 @@ type note struct {
 	repeats              uint32
 }
 
+// cause holds the fields in which few reasons differ.
 type cause struct{ source, event string }
 
 type notes struct {
@@ -112,6 +113,7 @@ func (s *notes) read(n *note) Reason {
 	}
 }
 
+// repeats counts a repetition and returns true if a reason equals newest, which may be 0.
 func (s *notes) repeats(newest uint32, r *Reason) bool {
 	if newest == 0 {
 		return false

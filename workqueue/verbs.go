@@ -9,6 +9,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
+// merges reports whether an add of an entry changes nothing but its reasons.
 func (c *core[K]) merges(i uint32, class uint8) bool {
 	if i == 0 {
 		return false
@@ -256,7 +257,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 	}
 }
 
-// count leaves a timed key with an extra.
+// count ensures that a timed key has an extra.
 func (c *core[K]) count(i uint32, e *entry[K], v verdict, timed bool) {
 	if e.is(flagOnly) {
 		c.dropExtra(e)

@@ -36,7 +36,7 @@ func (t *transport) RoundTrip(h *http.Request) (*http.Response, error) {
 	return t.send(ctx, x, h)
 }
 
-// send lets the request end with the answer's body.
+// send sends the request, which ends with the answer's body.
 func (t *transport) send(ctx context.Context, x *exchange, h *http.Request) (answer *http.Response, err error) {
 	if h = h.WithContext(ctx); len(x.attached()) > 0 {
 		h, err = buffered(h)

@@ -146,7 +146,7 @@ func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
 // MarshalJSON encodes the Snapshot. It fails if encoding/json cannot encode a K.
 func (c *Controller[K]) MarshalJSON() ([]byte, error) { return json.Marshal(c.Snapshot()) }
 
-// sortByKey uses sort.Slice, which is compiled once. slices.SortFunc would be compiled for each T, in
+// sortByKey uses sort.Slice, which is compiled once. slices.SortFunc is compiled for each T, in
 // each package that creates a controller.
 func sortByKey[T, K any](list []T, key func(T) K) {
 	sort.Slice(list, func(i, j int) bool { return fmt.Sprint(key(list[i])) < fmt.Sprint(key(list[j])) })

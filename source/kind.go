@@ -53,7 +53,8 @@ type kind[K comparable] struct {
 	all       list
 }
 
-// objects is a cache.Handle of any type.
+// objects is a cache.Handle of any type. It names no type of package cache: this package would then
+// compile the generic types behind it.
 type objects interface {
 	Settled(ctx context.Context) error
 	Stale() error

@@ -25,7 +25,7 @@ import (
 const IndexName = "website-index"
 
 func address(site *v1.Website) string {
-	return "http://" + cmp.Or(site.Spec.Host, defaultHost(site)) // a site from before v1 may have none
+	return "http://" + cmp.Or(site.Spec.Host, defaultHost(site)) // no host before v1
 }
 
 // publish adds the site to the index.

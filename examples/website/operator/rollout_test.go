@@ -36,12 +36,12 @@ var _ = Describe("A rollout", func() {
 	It("refuses no request", func(ctx SpecContext) {
 		service := newService()
 		world, account := newWorld(ctx, service.address())
-		site, err := client.For[*v1.Website](world).Create(ctx, siteIn("default", 1, "one")) // no webhook is registered yet
+		site, err := client.For[*v1.Website](world).Create(ctx, siteIn("default", 1, "one")) // not yet registered
 		Expect(err).NotTo(HaveOccurred())
 		register(ctx, world, service.address())
 
 		stop := service.replica(account)
-		Eventually(ctx, func() error { return use(ctx, world, key(site)) }).Should(Succeed()) // the API server has the bundles
+		Eventually(ctx, func() error { return use(ctx, world, key(site)) }).Should(Succeed())
 		var requests, refused atomic.Int32
 		loadCtx, endLoad := context.WithCancel(ctx)
 		var load sync.WaitGroup
@@ -200,7 +200,7 @@ func (s *service) replica(account *rest.Config) (stop func()) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	stop = start(mgr)
-	Eventually(hooks.Check).WithContext(context.Background()).Should(Succeed()) // as the readinessProbe
+	Eventually(hooks.Check).WithContext(context.Background()).Should(Succeed())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endpoints = append(s.endpoints, l.Addr().String())

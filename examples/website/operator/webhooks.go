@@ -12,8 +12,8 @@ import (
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
-// Webhooks returns the webhooks for Websites. The default of Name is Name, and that of Service is
-// the one in config/webhook. It sets the scheme.
+// Webhooks returns the webhooks for Websites. It sets the scheme. By default, the options have the
+// operator's name, and the Service of config/webhook.
 func Webhooks(o webhook.Options) (*webhook.Webhooks, error) {
 	var err error
 	if o.Scheme, err = Scheme(); err != nil {

@@ -73,8 +73,8 @@ type Backend interface {
 	// Scheme returns the Go types of the kinds.
 	Scheme() *runtime.Scheme
 	// MappingWithin returns how a kind is served. If it is not served, meta.IsNoMatchError is true
-	// for the error, which may be cached for up to age. Its optional method Asked() time.Time
-	// returns when the API server was asked.
+	// for the error, which may be cached for up to age. If the error has a method Asked()
+	// time.Time, that returns when the API server was asked.
 	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
 	// Known is MappingWithin without a request. It returns nil if the mapping is unknown.
 	Known(gvk schema.GroupVersionKind) *meta.RESTMapping

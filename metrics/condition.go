@@ -27,7 +27,7 @@ import (
 //	})
 //
 // Before the initial list and after the handle's release there are no series. Conditions returns an
-// error if an argument is nil, or if r refuses the collector: it takes one handle of a kind.
+// error if an argument is nil, or if r refuses the collector. Register one handle of a kind.
 func Conditions[T cache.Object](r prometheus.Registerer, h *cache.Handle[T], of func(T) []metav1.Condition) error {
 	if r == nil || h == nil || of == nil {
 		return errors.New("metrics.Conditions: the Registerer, the handle or the function is nil")

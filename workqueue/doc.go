@@ -51,9 +51,9 @@
 //
 //	what happened                    class of the next delivery
 //	Done                             the class of the next add
-//	Retry, After, AddRateLimited     as taken or Item.InClass, in the retry lane
+//	Retry, After, AddRateLimited     the class of this delivery or Item.InClass, in the retry lane
 //	GiveUp                           the class of the next add
-//	Park or Release                  as taken, in the lane that it was taken from
+//	Park or Release                  the class and lane of this delivery
 //	RequeueNow                       Interactive
 //
 // If Options.Classes is set, each class has a lane for adds and a lane for retries (Retry, After

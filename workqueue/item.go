@@ -129,9 +129,9 @@ func (i Item[K]) After(d time.Duration) error {
 	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }
 
-// GiveUp settles the key as failed, without a retry. It is idle and keeps its failures until an add
-// that is not its own (Options.Own), before the settle or after, delivers it again, as Attempt 1.
-// The hooks get the error, which may be nil.
+// GiveUp settles the key as failed, without a retry. The key stays idle and keeps its failures. The
+// next add by others (see Options.Own) delivers it as Attempt 1, also one made while the key was
+// held. The hooks get the error, which may be nil.
 func (i Item[K]) GiveUp(err error) error {
 	return i.settle(verdict{outcome: hook.QueueGiveUp}, err)
 }

@@ -24,8 +24,8 @@ type Write struct {
 	Namespace, Name string
 	// UID is the object's UID. Default: any.
 	UID types.UID
-	// ResourceVersion is the version that the write made, or the last known one before it. Default:
-	// unknown, which suffices only if Gone or Marked.
+	// ResourceVersion is the version that the write made, or the last known one before it. It may
+	// be unknown only if Gone or Marked. Default: unknown.
 	ResourceVersion string
 	// Gone reports that the object was deleted. A store shows this if it has no object with that
 	// name and UID, and has reached ResourceVersion, if set.

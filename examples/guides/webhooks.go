@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -40,13 +41,6 @@ func newWebhooks(scheme *runtime.Scheme) *webhook.Webhooks {
 		}},
 		FailurePolicy: admissionregistrationv1.Ignore,
 	})
-	hooks.Policy(noScripts(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "no-scripts.web.example.com"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName:        "no-scripts.web.example.com",
-			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	})
 	return hooks
 }
 
@@ -62,6 +56,31 @@ func keep(_ context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.Admi
 	return &admissionv1.AdmissionResponse{Allowed: true}, nil
 }
 
+// newPolicy makes a policy, and a validator with the same rule to compare it with.
+func newPolicy(scheme *runtime.Scheme) *webhook.Webhooks {
+	hooks := webhook.New(webhook.Options{
+		Name: "pages", Scheme: scheme, Service: types.NamespacedName{Namespace: "website-system", Name: "pages"},
+	})
+	hooks.Policy(noScripts(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-scripts.web.example.com"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        "no-scripts.web.example.com",
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	})
+	check := func(_ context.Context, m *corev1.ConfigMap) error {
+		if strings.Contains(m.Data["page"], "<script") {
+			return errors.New("a page must not have scripts")
+		}
+		return nil
+	}
+	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{
+		Create: check,
+		Update: func(ctx context.Context, _, m *corev1.ConfigMap) error { return check(ctx, m) },
+	}, webhook.Registration{})
+	return hooks
+}
+
 func noScripts() *admissionregistrationv1.ValidatingAdmissionPolicy {
 	return &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-scripts.web.example.com"},
@@ -70,12 +89,12 @@ func noScripts() *admissionregistrationv1.ValidatingAdmissionPolicy {
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-						Rule:       admissionregistrationv1.Rule{APIGroups: []string{"web.example.com"}, APIVersions: []string{"v1"}, Resources: []string{"websites"}},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 					},
 				}},
 			},
 			Validations: []admissionregistrationv1.Validation{{
-				Expression: "!object.spec.page.content.lowerAscii().contains('<script')",
+				Expression: "!has(object.data) || !('page' in object.data) || !object.data['page'].contains('<script')",
 				Message:    "a page must not have scripts",
 			}},
 		},

@@ -26,7 +26,8 @@ import (
 )
 
 // manifests returns the files that the kustomization in dir lists, including nested ones: CRDs,
-// webhook configurations and others. `kubectl apply -k` would apply these files, since the kustomizations only list.
+// webhook configurations and others. `kubectl apply -k` would apply these files, since the
+// kustomizations only list.
 func manifests(dir string) (crds, hooks, others []string) {
 	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))

@@ -36,7 +36,7 @@ var _ = Describe("A rollout", func() {
 	It("refuses no request", func(ctx SpecContext) {
 		service := newService()
 		world, account := newWorld(ctx, service.address())
-		site, err := client.For[*v1.Website](world).Create(ctx, siteIn("default", 1, "one")) // not yet registered
+		site, err := client.For[*v1.Website](world).Create(ctx, siteIn("default", 1, "one"))
 		Expect(err).NotTo(HaveOccurred())
 		register(ctx, world, service.address())
 

@@ -43,11 +43,29 @@ func differing(want, live any, at fieldpath.Path) fieldpath.Path {
 		if len(at) == 1 { // webhooks, by name
 			return differingWebhook(want, live, at)
 		}
+		if has, ok := live.([]any); ok && sameElements(want, has, at) {
+			return nil
+		}
+		return at // most lists have one owner
 	}
 	if value.Equals(value.NewValueInterface(want), value.NewValueInterface(live)) {
 		return nil
 	}
 	return at
+}
+
+// sameElements reports whether the elements of a list have the wanted fields. They may have more,
+// which are the API server's defaults.
+func sameElements(want, has []any, at fieldpath.Path) bool {
+	if len(want) != len(has) {
+		return false
+	}
+	for i := range want {
+		if differing(want[i], has[i], at) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func differingWebhook(want []any, live any, at fieldpath.Path) fieldpath.Path {
@@ -80,7 +98,7 @@ func takenBy(live *unstructured.Unstructured, path fieldpath.Path, owner string)
 	for i := range all {
 		e := &all[i]
 		set := fieldsOf(e)
-		switch has := set.Has(path) || !set.WithPrefixOf(path).Empty(); {
+		switch has := set.Has(path) || !set.WithPrefixOf(path).Empty() || set.whole(path); {
 		case e.Manager == owner && has:
 			return ""
 		case e.Manager == owner:
@@ -124,6 +142,16 @@ func (s *fieldSet) WithPrefixOf(path fieldpath.Path) *fieldpath.Set {
 		set = set.WithPrefix(element)
 	}
 	return set
+}
+
+// whole reports whether the set has a field above the path as a whole, so that it has one owner.
+func (s *fieldSet) whole(path fieldpath.Path) bool {
+	for n := 1; n < len(path); n++ {
+		if s.Has(path[:n]) && s.WithPrefixOf(path[:n]).Empty() {
+			return true
+		}
+	}
+	return false
 }
 
 // oldWebhook returns the index of a webhook that owner has applied and no longer wants, or -1.

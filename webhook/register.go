@@ -110,8 +110,9 @@ func (r *registration) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, reread)
 		err := r.keep(limited)
+		ended := limited.Err() != nil
 		cancel()
-		if limited.Err() != nil {
+		if ended {
 			continue // read again, or the end
 		}
 		r.say(err)

@@ -6,8 +6,11 @@ package webhook_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,6 +171,52 @@ func TestRegister_DoesNotFightAtFullSpeed(t *testing.T) {
 		}
 		if fights := w.mutating().Generation - before; fights < 4 || fights > 40 {
 			t.Errorf("%d writes in 10 minutes", fights)
+		}
+	})
+}
+
+// refusing is an API server that refuses patches.
+type refusing struct {
+	http.RoundTripper
+
+	patches *atomic.Int32
+}
+
+func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodPatch {
+		return r.RoundTripper.RoundTrip(request)
+	}
+	r.patches.Add(1)
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"patches are refused","reason":"Forbidden","code":403}`
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+		Body: io.NopCloser(strings.NewReader(status)),
+	}, nil
+}
+
+// TestRegister_AFailureIsNamedAndRetriedSlowly: in Check, and once in the log.
+func TestRegister_AFailureIsNamedAndRetriedSlowly(t *testing.T) {
+	inWorld(t, func(w *world) {
+		t := w.t
+		var patches atomic.Int32
+		cfg := rest.CopyConfig(w.cfg)
+		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return refusing{to, &patches} })
+		c, err := client.New(cfg, client.Options{Scheme: w.c.Scheme(), Strict: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.c = c
+		hooks, stop := w.register(one)
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		if err := hooks.Check(t.Context()); err == nil || err.Error() != "MutatingWebhookConfiguration shop-operator is not in place: patches are refused" {
+			t.Errorf("Check returns %v", err)
+		}
+		if n := patches.Load(); n < 10 || n > 20 {
+			t.Errorf("%d requests in 10 minutes", n)
+		}
+		if n := strings.Count(w.log.String(), "a webhook registration is not in place"); n != 1 {
+			t.Errorf("%d log lines:\n%s", n, w.log.String())
 		}
 	})
 }

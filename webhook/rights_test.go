@@ -102,12 +102,19 @@ func without(all []right, verb, resource string) (rest []right) {
 	return rest
 }
 
-// cluster is a real API server and its administrator.
+// realCluster is an API server and its administrator.
 type realCluster struct {
 	t     *testing.T
-	ctx   context.Context //nolint:containedctx // of the test
 	admin *client.Client
 	users int
+}
+
+// eventually repeats a check until it succeeds, for two minutes at most.
+func (c *realCluster) eventually(do func() error) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	defer cancel()
+	eventually(ctx, c.t, do)
 }
 
 // user makes a user that has rights, and may record events.
@@ -130,15 +137,15 @@ func (c *realCluster) user(rights []right) *rest.Config {
 			continue
 		}
 		meta := metav1.ObjectMeta{Name: fmt.Sprint(name, "-", i), Namespace: r.namespace}
-		_, err := rbac.Roles(r.namespace).Create(c.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{r.PolicyRule}}, metav1.CreateOptions{})
+		_, err := rbac.Roles(r.namespace).Create(c.t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{r.PolicyRule}}, metav1.CreateOptions{})
 		must(err)
-		_, err = rbac.RoleBindings(r.namespace).Create(c.ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
+		_, err = rbac.RoleBindings(r.namespace).Create(c.t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: meta.Name}}, metav1.CreateOptions{})
 		must(err)
 	}
 	meta := metav1.ObjectMeta{Name: name}
-	_, err := rbac.ClusterRoles().Create(c.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: inCluster}, metav1.CreateOptions{})
+	_, err := rbac.ClusterRoles().Create(c.t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: inCluster}, metav1.CreateOptions{})
 	must(err)
-	_, err = rbac.ClusterRoleBindings().Create(c.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
+	_, err = rbac.ClusterRoleBindings().Create(c.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
 	must(err)
 	cfg := rest.CopyConfig(c.admin.Config())
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: name}
@@ -187,8 +194,8 @@ func websitePolicies(expression string) []client.Object {
 		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: match, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: `Object{data: Object.data{"by": "the policy"}}`},
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: `[JSONPatch{op: "add", path: "/data", value: {"by": "the policy"}}]`},
 			}},
 		}},
 		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name}},
@@ -224,7 +231,7 @@ func (c *realCluster) run(hooks *webhook.Webhooks, cfg *rest.Config) (log *lines
 		c.t.Fatal(err)
 	}
 	log = &lines{}
-	ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(c.ctx, slog.New(slog.NewTextHandler(log, nil))))
+	ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(c.t.Context(), slog.New(slog.NewTextHandler(log, nil))))
 	rec := events.New(cl, events.Options{Name: "website-operator"})
 	recorded, done := make(chan error, 1), make(chan error, 1)
 	go func() { recorded <- rec.Run(ctx) }()
@@ -252,14 +259,14 @@ func (c *realCluster) reset() {
 	c.delete(corev1.SchemeGroupVersion.WithKind("Secret"), types.NamespacedName{Namespace: "website-system", Name: "website-webhook-ca"})
 	crd := client.ForKind[*unstructured.Unstructured](c.admin, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	none := []byte(`[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]`)
-	if _, err := crd.Patch(c.ctx, types.NamespacedName{Name: "websites.web.example.com"}, types.JSONPatchType, none); err != nil {
+	if _, err := crd.Patch(c.t.Context(), types.NamespacedName{Name: "websites.web.example.com"}, types.JSONPatchType, none); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 func (c *realCluster) delete(kind schema.GroupVersionKind, key types.NamespacedName) {
 	c.t.Helper()
-	if err := client.ForKind[*unstructured.Unstructured](c.admin, kind).Delete(c.ctx, key); err != nil && !apierrors.IsNotFound(err) {
+	if err := client.ForKind[*unstructured.Unstructured](c.admin, kind).Delete(c.t.Context(), key); err != nil && !apierrors.IsNotFound(err) {
 		c.t.Fatal(err)
 	}
 }
@@ -267,13 +274,13 @@ func (c *realCluster) delete(kind schema.GroupVersionKind, key types.NamespacedN
 // ready waits until everything is in place.
 func (c *realCluster) ready(hooks *webhook.Webhooks) {
 	c.t.Helper()
-	eventually(c.ctx, c.t, func() error { return hooks.Check(c.ctx) })
+	c.eventually(func() error { return hooks.Check(c.t.Context()) })
 }
 
 // TestRealServer_Registers: kube-apiserver, with authorization.
 func TestRealServer_Registers(t *testing.T) {
 	ctx, admin := realServerWith(t, websiteCRD)
-	c := &realCluster{t: t, ctx: ctx, admin: admin}
+	c := &realCluster{t: t, admin: admin}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "website-system"}}
 	if _, err := client.For[*corev1.Namespace](admin).Create(ctx, system); err != nil {
 		t.Fatal(err)
@@ -300,12 +307,12 @@ func testDocumentedRights(c *realCluster) {
 	defer stop()
 	c.ready(hooks)
 	maps := client.For[*corev1.ConfigMap](c.admin)
-	eventually(c.ctx, c.t, func() error {
-		_, err := maps.Create(c.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "forbidden"}}, client.DryRun())
+	c.eventually(func() error {
+		_, err := maps.Create(c.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "forbidden"}}, client.DryRun())
 		if err == nil || !strings.Contains(err.Error(), "by the policy") {
 			return fmt.Errorf("the validating policy is not used: %w", err)
 		}
-		got, err := maps.Create(c.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}, client.DryRun())
+		got, err := maps.Create(c.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}, client.DryRun())
 		if err == nil && got.Data["by"] != "the policy" {
 			err = fmt.Errorf("the mutating policy is not used: %v", got.Data)
 		}
@@ -326,7 +333,7 @@ func testRightsOfCerts(c *realCluster) {
 	}
 	for _, obj := range objects {
 		h := client.ForKind[*unstructured.Unstructured](c.admin, obj.GroupVersionKind())
-		if _, err := h.Apply(c.ctx, client.UnstructuredConfiguration(obj)); err != nil {
+		if _, err := h.Apply(c.t.Context(), client.UnstructuredConfiguration(obj)); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -359,12 +366,12 @@ func testMissingRights(c *realCluster) {
 			hooks := everything(websites(true, "default.websites"))
 			log, stop := c.run(hooks, c.user(without(all, verb, resource)))
 			want := fmt.Sprintf("cannot %s resource %q", verb, resource)
-			ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
+			ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 			for ctx.Err() == nil && !strings.Contains(fmt.Sprint(hooks.Check(ctx), strings.ReplaceAll(log.String(), `\"`, `"`)), want) {
 				select {
 				case <-time.After(50 * time.Millisecond):
 				case <-ctx.Done():
-					c.t.Errorf("nothing says %q: %v\n%s", want, hooks.Check(c.ctx), log.String())
+					c.t.Errorf("nothing says %q: %v\n%s", want, hooks.Check(c.t.Context()), log.String())
 				}
 			}
 			cancel()
@@ -378,13 +385,16 @@ func testPolicies(c *realCluster) {
 	hooks := everything(websites(true))
 	log, stop := c.run(hooks, admin)
 	c.ready(hooks)
+	if n := strings.Count(log.String(), `applied a webhook registration" object="ValidatingAdmissionPolicy website-policy"`); n != 1 {
+		c.t.Errorf("the policy is applied %d times\n%s", n, log)
+	}
 	h := client.For[*admissionregistrationv1.ValidatingAdmissionPolicy](c.admin)
 	change := []byte(`[{"op":"replace","path":"/spec/validations/0/message","value":"by some tool"}]`)
-	if _, err := h.Patch(c.ctx, types.NamespacedName{Name: "website-policy"}, types.JSONPatchType, change, client.FieldOwner("some-tool")); err != nil {
+	if _, err := h.Patch(c.t.Context(), types.NamespacedName{Name: "website-policy"}, types.JSONPatchType, change, client.FieldOwner("some-tool")); err != nil {
 		c.t.Fatal(err)
 	}
-	eventually(c.ctx, c.t, func() error {
-		got, err := h.GetLive(c.ctx, types.NamespacedName{Name: "website-policy"})
+	c.eventually(func() error {
+		got, err := h.GetLive(c.t.Context(), types.NamespacedName{Name: "website-policy"})
 		if err == nil && got.Spec.Validations[0].Message != "by the policy" {
 			err = fmt.Errorf("the policy is not restored: %v\n%s", got.Spec, log)
 		}
@@ -399,10 +409,10 @@ func testPolicies(c *realCluster) {
 	hooks.Policy(websitePolicies("object.name ==")...)
 	_, stop = c.run(hooks, admin)
 	defer stop()
-	eventually(c.ctx, c.t, func() error {
+	c.eventually(func() error {
 		const want = `ValidatingAdmissionPolicy website-policy is not in place: ValidatingAdmissionPolicy.admissionregistration.k8s.io "website-policy" is invalid: ` +
 			`spec.validations[0].expression: Invalid value: "object.name ==": compilation failed`
-		if err := hooks.Check(c.ctx); err == nil || !strings.Contains(err.Error(), want) {
+		if err := hooks.Check(c.t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("a mistake in CEL is not named: %w", err)
 		}
 		return nil
@@ -414,8 +424,8 @@ func testRemovedWebhooks(c *realCluster) {
 	for _, names := range [][]string{{"one", "two", "three"}, {"two"}, {"two", "four"}, nil} {
 		hooks := websites(true, names...)
 		log, stop := c.run(hooks, rest.CopyConfig(c.admin.Config()))
-		eventually(c.ctx, c.t, func() error {
-			got, err := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](c.admin).GetLive(c.ctx, types.NamespacedName{Name: "website-operator"})
+		c.eventually(func() error {
+			got, err := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](c.admin).GetLive(c.t.Context(), types.NamespacedName{Name: "website-operator"})
 			if err != nil {
 				return err
 			}
@@ -429,7 +439,7 @@ func testRemovedWebhooks(c *realCluster) {
 			if !slices.Equal(has, names) {
 				return fmt.Errorf("there are %q, and %q are wanted\n%s", has, names, log)
 			}
-			return hooks.Check(c.ctx)
+			return hooks.Check(c.t.Context())
 		})
 		stop()
 	}
@@ -446,8 +456,8 @@ func testMissingService(c *realCluster) {
 	site.SetNamespace("default")
 	site.SetName("a")
 	h := client.ForKind[*unstructured.Unstructured](c.admin, site.GroupVersionKind())
-	eventually(c.ctx, c.t, func() error {
-		_, err := h.Create(c.ctx, site, client.DryRun())
+	c.eventually(func() error {
+		_, err := h.Create(c.t.Context(), site, client.DryRun())
 		if err == nil || !strings.Contains(err.Error(), `failed calling webhook "default.websites.web.example.com"`) || !strings.Contains(err.Error(), `service "website-webhook" not found`) {
 			return fmt.Errorf("the error is %w", err)
 		}

@@ -18,9 +18,6 @@ import (
 // conversionPath is the path of all conversions.
 const conversionPath = "/convert"
 
-// maxConversion is the limit of a request's body. A request has all objects of a list.
-const maxConversion = 256 << 20
-
 const (
 	conversionVersion = "apiextensions.k8s.io/v1"
 	conversionKind    = "ConversionReview"

@@ -43,8 +43,8 @@ type registration struct {
 }
 
 // register applies the manifests and restores them until ctx ends.
-func (w *Webhooks) register(ctx context.Context, c *client.Client, rec *events.Recorder) {
-	objects := w.registered()
+func register(ctx context.Context, w *Webhooks, c *client.Client, rec *events.Recorder) {
+	objects := registered(w)
 	ctx = term.Without(ctx) // any replica may write
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -52,7 +52,7 @@ func (w *Webhooks) register(ctx context.Context, c *client.Client, rec *events.R
 		r := &registration{
 			want: obj, owner: w.o.Name + "-webhooks", rec: rec, pause: firstPause,
 			h:   client.ForKind[*unstructured.Unstructured](c, obj.GroupVersionKind()),
-			say: func(err error) { w.noteRegistration(target(obj), err) },
+			say: func(err error) { noteRegistration(w, target(obj), err) },
 		}
 		wg.Go(func() { r.run(ctx) })
 	}
@@ -60,7 +60,7 @@ func (w *Webhooks) register(ctx context.Context, c *client.Client, rec *events.R
 
 // registered returns the manifests. A configuration without webhooks is among them, so that the
 // webhooks of an older version of the operator are removed.
-func (w *Webhooks) registered() []*unstructured.Unstructured {
+func registered(w *Webhooks) []*unstructured.Unstructured {
 	objects := w.manifests()
 	for _, kind := range []string{mutatingKind.Kind, validatingKind.Kind} {
 		empty := &unstructured.Unstructured{}
@@ -78,7 +78,7 @@ func (w *Webhooks) registered() []*unstructured.Unstructured {
 }
 
 // noteRegistration records the state of a registration for Check. nil is in place.
-func (w *Webhooks) noteRegistration(name string, err error) {
+func noteRegistration(w *Webhooks, name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.missing == nil {
@@ -88,7 +88,7 @@ func (w *Webhooks) noteRegistration(name string, err error) {
 }
 
 // checkRegistrations returns an error that names a registration that is not in place.
-func (w *Webhooks) checkRegistrations() error {
+func checkRegistrations(w *Webhooks) error {
 	if !w.o.Register {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,32 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
-
-// Validate names each field that is wrong.
-func (o Options) Validate() error {
-	var wrong []error
-	if o.Scheme == nil {
-		wrong = append(wrong, errors.New("webhook.Options.Scheme: it is nil; set the scheme that has the types of the webhooks"))
-	}
-	if len(validation.IsDNS1123Subdomain(o.Name)) > 0 {
-		wrong = append(wrong, fmt.Errorf("webhook.Options.Name: %q is not a name for an object; use lower case letters, digits, '-' and '.'", o.Name))
-	}
-	if o.ServicePort < 0 || o.ServicePort > 65535 {
-		wrong = append(wrong, fmt.Errorf("webhook.Options.ServicePort: %d is not a port; use 1 to 65535", o.ServicePort))
-	}
-	switch to, err := url.Parse(o.URL); {
-	case o.URL == "" && (o.Service.Namespace == "" || o.Service.Name == ""):
-		wrong = append(wrong, errors.New("webhook.Options.Service: the namespace or the name is empty; set both, or set URL for a process outside the cluster"))
-	case o.URL != "" && (err != nil || to.Scheme != "https" || to.Host == "" || to.RawQuery != "" || to.Fragment != "" || to.User != nil):
-		wrong = append(wrong, fmt.Errorf("webhook.Options.URL: %q is not like https://HOST:PORT", o.URL))
-	}
-	if len(wrong) == 0 && o.managed() {
-		if err := o.certificates().Validate(); err != nil {
-			wrong = append(wrong, fmt.Errorf("webhook.Options.Certificates: %w", err))
-		}
-	}
-	return errors.Join(wrong...)
-}
 
 // validate names each mistake of a webhook.
 func (a *admission) validate() error {

@@ -18,6 +18,8 @@ const (
 	// maxBody is the limit of a request's body, in bytes. The API server accepts objects of 3 MB,
 	// and a request has at most two of them.
 	maxBody = 7 << 20
+	// maxConversion is that limit for a conversion, whose request has all objects of a list.
+	maxConversion = 256 << 20
 	// trusted is the number of bytes that are allocated because a header announces them.
 	trusted = 1 << 20
 

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook/certs"
+)
+
+// New makes webhooks. It starts nothing. Validate returns the mistakes of the options.
+func New(o Options) *Webhooks {
+	w := &Webhooks{o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{}}
+	w.certs = w.newCertificates()
+	return w
+}
+
+// Validate returns the mistakes of the options and of the calls that added webhooks.
+func (w *Webhooks) Validate() error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	wrong := append([]error{w.o.Validate()}, w.wrong...)
+	for _, a := range w.admissions {
+		wrong = append(wrong, a.validate())
+	}
+	wrong = append(wrong, w.validatePoliciesLocked())
+	return errors.Join(wrong...)
+}
+
+// Server implements manager.Webhooks.
+func (w *Webhooks) Server() server.Options {
+	o := w.o.Server
+	o.DisableHTTP2 = true // CVE-2023-44487: a client without a certificate could open many streams
+	if w.certs != nil {
+		o.GetCertificate = w.certs.GetCertificate
+	}
+	return o
+}
+
+// Handler implements manager.Webhooks. The handler serves each webhook at a path that is its name,
+// such as /validate.websites.web.example.com. It answers also for webhooks that are added later.
+func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
+	w.mu.Lock()
+	w.hooks = hooks
+	w.mu.Unlock()
+	return newHandler(w, hooks)
+}
+
+// Run implements manager.Webhooks. It returns an error if a webhook is added while it runs.
+func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
+	w.mu.Lock()
+	w.running = true
+	err := errors.Join(w.wrong...)
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	if w.o.Register {
+		running.Go(func() { register(ctx, w, c, r) })
+	}
+	if w.certs != nil {
+		running.Go(func() { _ = w.certs.Run(ctx, c, r) }) // Validate has reported its errors
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-w.added:
+		return w.Validate()
+	}
+}
+
+// Check implements manager.Webhooks. It names each registration and each bundle that is not in
+// place.
+func (w *Webhooks) Check(ctx context.Context) error {
+	var err error
+	if w.certs != nil {
+		err = w.certs.Check(ctx)
+	}
+	if err != nil && !errors.As(err, new(server.Remark)) {
+		return err
+	}
+	return cmp.Or(checkRegistrations(w), err) // joined with a remark, an error would pass
+}
+
+// newCertificates returns nil if the server has certificates of its own.
+func (w *Webhooks) newCertificates() *certs.Certs {
+	if !w.o.managed() {
+		return nil
+	}
+	o := w.o.certificates()
+	if o.Targets == nil {
+		o.Targets = w.targets
+	}
+	given := o.Hooks
+	o.Hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
+		w.mu.RLock()
+		hooks := w.hooks
+		w.mu.RUnlock()
+		for _, h := range []*hook.Webhook{given, hooks} {
+			if h != nil && h.Certificate != nil {
+				h.Certificate(c)
+			}
+		}
+	}}
+	return certs.New(o)
+}
+
+// targets returns the objects whose bundles have the CAs. Validate has reported errors.
+func (w *Webhooks) targets() (all []certs.Target) {
+	objects, _ := w.Manifests()
+	for _, obj := range objects {
+		switch kind := certs.Kind(obj.GetKind()); kind {
+		case certs.Validating, certs.Mutating, certs.CustomResourceDefinition:
+			all = append(all, certs.Target{Kind: kind, Name: obj.GetName()})
+		}
+	}
+	return all
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/webhook/certs"
+)
+
+// Options configures New. Name, Scheme and one of Service and URL are required.
+type Options struct {
+	// Name is the name of the webhook configurations, and the start of the field owner.
+	Name string
+	// Scheme maps kinds to Go types.
+	Scheme *runtime.Scheme
+	// Service is the Service in front of the replicas. Its namespace is the operator's own.
+	Service types.NamespacedName
+	// ServicePort is the port of the Service. Default: 443.
+	ServicePort int32
+	// URL replaces Service for a process outside the cluster: https://HOST:PORT. Default: none.
+	URL string
+	// Server configures the server. Default: port 9443, HTTP/1.1 only as in other operators, and
+	// certificates of our own unless it has files.
+	Server server.Options
+	// Certificates configures the certificates that the process manages, see package webhook/certs.
+	// Defaults: the Secret NAME-webhook-ca in the namespace of Service, or in the namespace default
+	// with URL; the host of Service or URL; the objects of Manifests. Not used if Server has a
+	// certificate.
+	Certificates certs.Options
+	// Register applies the registrations at the start and restores them. Default: false, apply
+	// Manifests with the deployment.
+	Register bool
+}
+
+// Registration describes when the API server calls a webhook. The zero value works for Default and
+// Validate.
+type Registration struct {
+	// Name is the name of the webhook. Default: VERB.RESOURCE.GROUP, such as
+	// validate.websites.web.example.com.
+	Name string
+	// Rules are the operations and resources. Default: the resource of the Go type, with the
+	// operations of the Validator's functions; create and update for Default.
+	Rules []admissionregistrationv1.RuleWithOperations
+	// FailurePolicy applies if the call fails. Default: Fail.
+	FailurePolicy admissionregistrationv1.FailurePolicyType
+	// Timeout is how long the API server waits, 1 s to 30 s in whole seconds. Default: 10 s.
+	Timeout time.Duration
+	// MatchPolicy is Exact or Equivalent. Default: Equivalent.
+	MatchPolicy admissionregistrationv1.MatchPolicyType
+	// NamespaceSelector and ObjectSelector narrow the rules. Default: everything outside the
+	// operator's namespace.
+	NamespaceSelector, ObjectSelector *metav1.LabelSelector
+	// MatchConditions are CEL expressions that narrow the rules. Default: none.
+	MatchConditions []admissionregistrationv1.MatchCondition
+	// SideEffects reports that the function changes something, except in a dry run. Default: false.
+	SideEffects bool
+	// Reinvocation is Never or IfNeeded, for mutating webhooks. Default: Never.
+	Reinvocation admissionregistrationv1.ReinvocationPolicyType
+}
+
+// Validate names each field that is wrong.
+func (o Options) Validate() error {
+	var wrong []error
+	if o.Scheme == nil {
+		wrong = append(wrong, errors.New("webhook.Options.Scheme: it is nil; set the scheme that has the types of the webhooks"))
+	}
+	if len(validation.IsDNS1123Subdomain(o.Name)) > 0 {
+		wrong = append(wrong, fmt.Errorf("webhook.Options.Name: %q is not a name for an object; use lower case letters, digits, '-' and '.'", o.Name))
+	}
+	if o.ServicePort < 0 || o.ServicePort > 65535 {
+		wrong = append(wrong, fmt.Errorf("webhook.Options.ServicePort: %d is not a port; use 1 to 65535", o.ServicePort))
+	}
+	switch to, err := url.Parse(o.URL); {
+	case o.URL == "" && (o.Service.Namespace == "" || o.Service.Name == ""):
+		wrong = append(wrong, errors.New("webhook.Options.Service: the namespace or the name is empty; set both, or set URL for a process outside the cluster"))
+	case o.URL != "" && (err != nil || to.Scheme != "https" || to.Host == "" || to.RawQuery != "" || to.Fragment != "" || to.User != nil):
+		wrong = append(wrong, fmt.Errorf("webhook.Options.URL: %q is not like https://HOST:PORT", o.URL))
+	}
+	if len(wrong) == 0 && o.managed() {
+		if err := o.certificates().Validate(); err != nil {
+			wrong = append(wrong, fmt.Errorf("webhook.Options.Certificates: %w", err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// managed reports whether the process manages its certificates.
+func (o *Options) managed() bool {
+	s := o.Server
+	return s.CertDir == "" && s.CertFile == "" && s.KeyFile == "" && s.GetCertificate == nil && !s.Plain
+}
+
+// certificates returns Options.Certificates with its defaults.
+func (o *Options) certificates() certs.Options {
+	c := o.Certificates
+	c.Secret.Name = cmp.Or(c.Secret.Name, o.Name+"-webhook-ca")
+	c.Secret.Namespace = cmp.Or(c.Secret.Namespace, o.Service.Namespace, "default")
+	c.FieldOwner = cmp.Or(c.FieldOwner, o.Name+"-certificates")
+	if len(c.DNSNames) == 0 {
+		c.DNSNames = []string{o.Service.Name + "." + o.Service.Namespace + ".svc"}
+		if to, err := url.Parse(o.URL); err == nil && o.URL != "" {
+			c.DNSNames = []string{to.Hostname()}
+		}
+	}
+	return c
+}

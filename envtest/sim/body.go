@@ -98,7 +98,7 @@ func (r *Request) unrecognized(c codec, got *schema.GroupVersionKind, err error)
 	if got != nil && got.Kind != "" {
 		into := c.kind.Kind
 		if !c.typed && runtime.IsStrictDecodingError(err) {
-			into = got.Kind // the body has been read into an object without a Go type, with its kind
+			into = got.Kind // the object that was read has no Go type, and its kind
 		}
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, into, err))
 	}

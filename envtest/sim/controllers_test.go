@@ -289,6 +289,15 @@ var collections = map[string]func(f family, then func(want string)){
 		f.delete("a", foreground)
 		then("b of:z!; z")
 	},
+	"a dependent that has waited before": func(f family, then func(string)) {
+		f.create("a", nil)
+		f.create("b", nil, f.ref("a", true))
+		f.create("c", hold, f.ref("b", true))
+		f.delete("c", foreground)
+		then("a; b of:a!; c deleting example.com/hold of:b!")
+		f.delete("a", foreground)
+		then("c deleting example.com/hold of:b!")
+	},
 	"an owner in another namespace": func(f family, then func(string)) {
 		ref := family{f.side, f.name + "-other"}
 		f.namespace(ref.name)
@@ -374,6 +383,10 @@ var collections = map[string]func(f family, then func(want string)){
 	},
 }
 
+// severalEnds are the cases in which the real collector's workers race, so that it has one of two
+// end states. The sim always has the same one.
+var severalEnds = map[string]bool{"a dependent that has waited before": true}
+
 // TestV1_GarbageCollection compares the end states of garbage collection, and where the order is
 // fixed, the order of watch events.
 func TestV1_GarbageCollection(t *testing.T) {
@@ -387,6 +400,9 @@ func TestV1_GarbageCollection(t *testing.T) {
 			}
 		}) {
 			n++
+			if s.real && severalEnds[name] {
+				continue
+			}
 			f := family{s, fmt.Sprintf("gc-%d", n)}
 			s.namespace(f.name)
 			collections[name](f, func(want string) {

@@ -21,6 +21,7 @@ type graph struct {
 	objects    map[types.UID]*node
 	dependents map[types.UID][]*node // by the uid of the owner, which may not exist
 	attempts   []*node               // may have to be deleted, or may have waited long enough
+	retries    []*node               // attempted again when there are no other attempts
 	orphaners  []*node               // their dependents lose them
 }
 
@@ -30,6 +31,7 @@ type node struct {
 	key   key
 	uid   types.UID
 	refs  []metav1.OwnerReference
+	waits bool // its foreground deletion has begun; the real collector does not notice its end
 }
 
 func newGraph() *graph {
@@ -43,6 +45,12 @@ func (g *graph) attempt(nodes ...*node) {
 			g.attempts = append(g.attempts, n)
 		}
 	}
+}
+
+// retry enqueues a node behind all others.
+func (g *graph) retry(n *node) {
+	g.attempts = slices.DeleteFunc(g.attempts, func(o *node) bool { return o == n })
+	g.retries = append(g.retries, n)
 }
 
 // observe updates the graph after a write, and enqueues what may have to change because of it.
@@ -66,6 +74,7 @@ func (g *graph) observe(t *table, kind watch.EventType, before, after *unstructu
 	case starts(before, after, metav1.FinalizerOrphanDependents):
 		g.orphaners = append(g.orphaners, n)
 	case starts(before, after, metav1.FinalizerDeleteDependents):
+		n.waits = true
 		g.attempt(g.dependents[uid]...)
 		g.attempt(n)
 	}
@@ -142,19 +151,32 @@ func blocks(ref metav1.OwnerReference) bool {
 	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 }
 
-// collectLocked does everything that the garbage collector would do now.
+// collectLocked does everything that the garbage collector would do now. The real collector's
+// workers attempt several objects at the same time: each reads its owners before another's write
+// is stored. So a round of attempts decides on the state before the round.
 func (s *Server) collectLocked() {
 	g := s.graph
-	for len(g.attempts)+len(g.orphaners) > 0 {
+	for len(g.attempts)+len(g.orphaners)+len(g.retries) > 0 {
 		if len(g.orphaners) > 0 {
 			n := g.orphaners[0]
 			g.orphaners = g.orphaners[1:]
 			s.orphanLocked(n)
 			continue
 		}
-		n := g.attempts[0]
-		g.attempts = g.attempts[1:]
-		s.attemptLocked(n)
+		if len(g.attempts) == 0 {
+			g.attempts, g.retries = g.retries, nil
+		}
+		round := g.attempts
+		g.attempts = nil
+		var writes []func()
+		for _, n := range round {
+			if write := s.attemptLocked(n); write != nil {
+				writes = append(writes, write)
+			}
+		}
+		for _, write := range writes {
+			write()
+		}
 	}
 }
 
@@ -191,44 +213,49 @@ func (s *Server) unholdLocked(n *node, finalizer string) {
 	})
 }
 
-// attemptLocked deletes the object of n if it has lost all owners, removes owners that are gone, or
-// ends its wait for its dependents.
-func (s *Server) attemptLocked(n *node) {
+// attemptLocked returns the write that n needs now, or nil: the deletion of an object that has lost
+// all owners, the removal of owners that are gone, or the end of the wait for dependents.
+func (s *Server) attemptLocked(n *node) (write func()) {
 	live := s.liveLocked(n)
 	if live == nil {
-		return
+		return nil
 	}
-	waits := deleting(live, metav1.FinalizerDeleteDependents)
 	if live.GetDeletionTimestamp() != nil {
-		if waits {
-			s.awaitDependentsLocked(n)
+		if !deleting(live, metav1.FinalizerDeleteDependents) || s.awaitsDependentsLocked(n) {
+			return nil
 		}
-		return
+		return func() { s.unholdLocked(n, metav1.FinalizerDeleteDependents) }
 	}
 	owners, ok := s.ownersLocked(live)
+	policy := metav1.DeletePropagationBackground
 	switch {
 	case !ok || len(n.refs) == 0:
+		return nil
 	case owners.solid > 0:
-		if lost := append(owners.gone, owners.waiting...); len(lost) > 0 {
-			s.disownLocked(n, lost)
+		lost := append(owners.gone, owners.waiting...)
+		if len(lost) == 0 {
+			return nil
 		}
+		return func() { s.disownLocked(n, lost) }
 	case len(owners.waiting) > 0 && len(s.graph.dependents[n.uid]) > 0:
-		if s.unblockCycleLocked(n) { // its owner may now go without it
-			s.graph.attempt(n)
-			return
+		waits := func(d *node) bool { return d.waits } // n and d may own each other
+		if slices.ContainsFunc(s.graph.dependents[n.uid], waits) && slices.ContainsFunc(live.GetOwnerReferences(), n.table.unblocks) {
+			return func() {
+				s.unblockLocked(n) // its owner may now go without it
+				s.graph.retry(n)
+			}
 		}
-		s.collectObjectLocked(n, metav1.DeletePropagationForeground)
+		policy = metav1.DeletePropagationForeground
 	case slices.Contains(live.GetFinalizers(), metav1.FinalizerOrphanDependents):
-		s.collectObjectLocked(n, metav1.DeletePropagationOrphan)
+		policy = metav1.DeletePropagationOrphan
 	case slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents):
-		s.collectObjectLocked(n, metav1.DeletePropagationForeground)
-	default:
-		s.collectObjectLocked(n, metav1.DeletePropagationBackground)
+		policy = metav1.DeletePropagationForeground
 	}
+	return func() { s.collectObjectLocked(n, policy) }
 }
 
-// awaitDependentsLocked ends a foreground deletion when no dependent blocks it any more.
-func (s *Server) awaitDependentsLocked(n *node) {
+// awaitsDependentsLocked reports whether a dependent blocks the foreground deletion of n.
+func (s *Server) awaitsDependentsLocked(n *node) bool {
 	blocked := false
 	for _, d := range s.graph.dependents[n.uid] {
 		if !slices.ContainsFunc(d.refs, func(r metav1.OwnerReference) bool { return r.UID == n.uid && blocks(r) }) {
@@ -239,31 +266,26 @@ func (s *Server) awaitDependentsLocked(n *node) {
 			s.graph.attempt(d)
 		}
 	}
-	if !blocked {
-		s.unholdLocked(n, metav1.FinalizerDeleteDependents)
-	}
+	return blocked
 }
 
-// unblockCycleLocked makes n's references non-blocking if one of its dependents waits, too: the two
-// may own each other. It reports whether a reference changed.
-func (s *Server) unblockCycleLocked(n *node) bool {
-	if !slices.ContainsFunc(s.graph.dependents[n.uid], func(d *node) bool {
-		live := s.liveLocked(d)
-		return live != nil && deleting(live, metav1.FinalizerDeleteDependents)
-	}) {
-		return false
-	}
-	version := s.version
+// unblockLocked makes n's references non-blocking.
+func (s *Server) unblockLocked(n *node) {
 	s.editLocked(n, func(u *unstructured.Unstructured) {
 		refs := u.GetOwnerReferences()
 		for i := range refs {
-			if blocks(refs[i]) {
+			if n.table.unblocks(refs[i]) {
 				refs[i].BlockOwnerDeletion = new(bool)
 			}
 		}
 		u.SetOwnerReferences(refs)
 	})
-	return s.version != version
+}
+
+// unblocks reports whether the collector changes a reference to make it non-blocking. Custom kinds
+// have no strategic merge patch, so it replaces all their references.
+func (t *table) unblocks(ref metav1.OwnerReference) bool {
+	return blocks(ref) || !t.builtIn && ref.BlockOwnerDeletion == nil
 }
 
 // owners are an object's owners by their state.

@@ -70,7 +70,8 @@ func (s *Server) openAPILocked(r *Request) (*http.Response, error) {
 		return resp, nil
 	}
 	data, err := json.Marshal(list)
-	return r.respond(http.StatusOK, "text/plain; charset=utf-8", data), err // as the real server guesses
+	// The real server guesses the type.
+	return r.respond(http.StatusOK, "text/plain; charset=utf-8", data), err
 }
 
 // answerOpenAPI answers with a document, whose current address is url.
@@ -245,7 +246,7 @@ func (g *goTypes) withKinds(name string, gv schema.GroupVersion, native bool) *s
 			return k.GroupVersion() != gv && k.GroupVersion() != schema.GroupVersion{Version: "v1"}
 		})
 		if (name == optionsModel || name == eventModel) && !slices.Contains(kinds, gv.WithKind(t.Name())) {
-			kinds = append(kinds, gv.WithKind(t.Name())) // client-go's scheme does not have the group
+			kinds = append(kinds, gv.WithKind(t.Name())) // the group is not in client-go's scheme
 		}
 	}
 	if len(kinds) == 0 {

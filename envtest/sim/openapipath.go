@@ -53,8 +53,8 @@ var endpoints = []endpoint{
 	{"watch", "watch", http.MethodGet, "watch", []any{metav1.ListOptions{}}, "", eventModel, []int{200}},
 }
 
-// of returns the endpoint as the real server describes it for a kind. It describes custom kinds with
-// code of its own.
+// of returns the endpoint as the real server describes it for a kind. It has code of its own for
+// custom kinds.
 func (e endpoint) of(t *table) endpoint {
 	if t.native {
 		return e

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestV1_OpenAPIDocuments compares the documents of all group versions: paths, operations, parameters
-// and media types completely, and the schemas of the real server. The package doc of the simulation
-// lists what is masked here.
+// TestV1_OpenAPIDocuments compares the documents of all group versions: paths, operations,
+// parameters and media types completely, and the schemas of the real server. The package doc of the
+// simulation lists what is masked here.
 func TestV1_OpenAPIDocuments(t *testing.T) {
 	host, client := plain.start(t)
 	if err := (&side{host: host, client: client}).described(t.Context()); err != nil {
@@ -51,8 +51,8 @@ func isOpenAPI(one step) bool { return strings.HasPrefix(one.target, "/openapi/v
 // describesLess is the difference that diffDocuments leaves out.
 const describesLess = "OpenAPI v3 describes group versions only"
 
-// diffDocuments compares two OpenAPI documents, or lists of documents. It leaves out what the package
-// doc of the simulation lists, and nothing else.
+// diffDocuments compares two OpenAPI documents, or lists of documents. It leaves out what the
+// package doc of the simulation lists, and nothing else.
 func diffDocuments(want, has any) []string {
 	real, ok := runtime.DeepCopyJSONValue(want).(map[string]any)
 	fake, both := runtime.DeepCopyJSONValue(has).(map[string]any)
@@ -210,8 +210,8 @@ func compareSchemas(want, has map[string]any) []string {
 
 const kindExtension = "x-kubernetes-group-version-kind"
 
-// kindsOf returns the kinds of a type. A type that names all groups, as DeleteOptions does next to
-// custom kinds, names those of its version of Kubernetes.
+// kindsOf returns the kinds of a type. Next to custom kinds, DeleteOptions names all groups, and
+// these change with the version of Kubernetes.
 func kindsOf(schema map[string]any) any {
 	kinds, _ := schema[kindExtension].([]any)
 	if len(kinds) > 2 {
@@ -220,8 +220,8 @@ func kindsOf(schema map[string]any) any {
 	return kinds
 }
 
-// notSupported are the schemas of subresources that the simulation does not serve, and one that newer
-// versions do not have.
+// notSupported are the schemas of subresources that the simulation does not serve, and one that
+// newer versions do not have.
 var notSupported = map[string]bool{
 	"io.k8s.api.authentication.v1.BoundObjectReference":     true,
 	"io.k8s.api.authentication.v1.TokenRequest":             true,

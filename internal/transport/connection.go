@@ -30,7 +30,8 @@ func (c *connections) roundTrip(base http.RoundTripper, req *http.Request, trace
 	if !traced {
 		return base.RoundTrip(req)
 	}
-	resp, err := base.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), &c.trace)))
+	trace := c.trace // WithClientTrace adds the hooks of the context to it
+	resp, err := base.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), &trace)))
 	if err == nil {
 		resp.Request = req
 	}

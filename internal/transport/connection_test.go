@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// client-go traces each request. Its hooks must not collect in the transport, which lives long.
+func TestATraceSeesOnlyItsOwnRequest(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	c, err := client.New(&rest.Config{Host: server.URL}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var calls [3]int
+	for i := range calls {
+		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { calls[i]++ }}
+		ctx := httptrace.WithClientTrace(t.Context(), trace)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/version", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.HTTPClient().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	if calls != [3]int{1, 1, 1} {
+		t.Errorf("the traces of three requests have seen %v connections; want one each", calls)
+	}
+}

@@ -23,6 +23,7 @@ type process struct {
 	address string
 	errs    output
 	reads   sync.WaitGroup
+	ended   chan struct{} // closed when the process ends
 
 	mu   sync.Mutex    // guards ca
 	ca   string        // the last one that the process reported
@@ -53,7 +54,7 @@ func (o *output) String() string {
 
 // start starts a process and waits until it prints its address.
 func start(ctx context.Context, cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, news: make(chan struct{}, 1)}
+	p := &process{cmd: cmd, news: make(chan struct{}, 1), ended: make(chan struct{})}
 	cmd.Stderr = &p.errs
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -68,7 +69,10 @@ func start(ctx context.Context, cmd *exec.Cmd) (*process, error) {
 	}
 	p.stdin = in
 	ready := make(chan string, 1)
-	p.reads.Go(func() { p.read(out, ready) })
+	p.reads.Go(func() {
+		p.read(out, ready)
+		close(p.ended)
+	})
 	select {
 	case address, ok := <-ready:
 		if ok {
@@ -79,7 +83,7 @@ func start(ctx context.Context, cmd *exec.Cmd) (*process, error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	p.kill()
+	_ = p.kill()
 	return nil, fmt.Errorf("a replica did not become ready: %w; its last output:\n%s", err, &p.errs)
 }
 
@@ -113,18 +117,26 @@ func (p *process) uses(ctx context.Context, old string) (string, error) {
 		}
 		select {
 		case <-p.news:
+		case <-p.ended:
+			return "", fmt.Errorf("a replica ended by itself; its last output:\n%s", &p.errs)
 		case <-ctx.Done():
 			return "", fmt.Errorf("a replica uses no other CA than %q: %w; its last output:\n%s", old, ctx.Err(), &p.errs)
 		}
 	}
 }
 
-// kill is SIGKILL.
-func (p *process) kill() {
+// kill is SIGKILL. It returns an error if the process ended before.
+func (p *process) kill() (err error) {
+	select {
+	case <-p.ended:
+		err = fmt.Errorf("a replica ended by itself; its last output:\n%s", &p.errs)
+	default:
+	}
 	_ = p.cmd.Process.Signal(os.Kill) // it may have ended
 	p.reads.Wait()
 	_ = p.cmd.Wait() // it was killed
 	_ = p.stdin.Close()
+	return err
 }
 
 // longestStart is how long a replica may take to become ready.

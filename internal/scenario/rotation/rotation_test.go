@@ -110,7 +110,11 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.close()
+	defer func() {
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	first, err := r.startReplica(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +132,9 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.kill(ctx)
+	if err := r.kill(ctx); err != nil {
+		t.Fatal(err)
+	}
 	mode = "shorter"
 	result, err := r.measure(ctx, func(ctx context.Context) error { return r.rotateOnce(ctx, old) })
 	if err != nil {

@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return result, err
 	}
-	defer r.close()
+	defer func() { err = errors.Join(err, r.close()) }()
 	for range o.Replicas {
 		if _, err := r.startReplica(ctx); err != nil {
 			return result, err
@@ -88,21 +88,21 @@ func open(ctx context.Context, o Options) (*race, error) {
 	port, _ := b.Addr().(*net.TCPAddr) // newBalancer
 	r.replica = Replica{Kubeconfig: o.Kubeconfig, Namespace: o.Namespace, Port: int32(port.Port)}
 	if err := install(ctx, c, r.replica); err != nil {
-		r.close()
-		return nil, err
+		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
 // close ends all replicas and the balancer.
-func (r *race) close() {
+func (r *race) close() (err error) {
 	for _, each := range r.processes {
 		r.balancer.remove(each.address)
-		each.kill()
+		err = errors.Join(err, each.kill())
 	}
 	_ = r.balancer.Close() // it is open
 	r.balancing.Wait()
 	r.client.Close()
+	return err
 }
 
 // begin waits until the webhooks answer.
@@ -186,13 +186,15 @@ func (r *race) startReplica(ctx context.Context) (*process, error) {
 
 // replace kills the oldest replica and then starts its successor.
 func (r *race) replace(ctx context.Context) error {
-	r.kill(ctx)
+	if err := r.kill(ctx); err != nil {
+		return err
+	}
 	_, err := r.startReplica(ctx)
 	return err
 }
 
 // kill kills the oldest replica.
-func (r *race) kill(ctx context.Context) {
+func (r *race) kill(ctx context.Context) error {
 	old := r.processes[0]
 	r.processes = r.processes[1:]
 	if !r.o.Hard {
@@ -201,9 +203,10 @@ func (r *race) kill(ctx context.Context) {
 		defer cancel()
 		r.balancer.drain(limited, old.address)
 	}
-	old.kill()
+	err := old.kill()
 	r.balancer.remove(old.address)
 	r.load.mu.Lock()
 	defer r.load.mu.Unlock()
 	r.load.result.Kills++
+	return err
 }

@@ -105,7 +105,7 @@ cross: go-version ## vet the library and the examples for darwin/arm64 and windo
 
 .PHONY: tidy
 tidy: go-version ## go mod tidy in every module
-	@for m in . envtest/sim/crd tools tools/lint $(BENCH); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
+	@for m in . envtest/sim/crd tools tools/lint $(BENCH) $(patsubst %/go.mod,%,$(wildcard bench/*/go.mod)); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
 	cd envtest/controlplane && GOWORK=off $(GO) run tidy.go
 # A template requires the published library and has no replace line, so tidying it here takes one for a moment.
 	@for m in $(TEMPLATES); do (cd $$m && \

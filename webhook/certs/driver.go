@@ -55,7 +55,7 @@ type reading struct {
 
 // step looks and takes the steps that are due. It returns when to look again.
 func (d *driver) step(ctx context.Context) (next time.Time, err error) {
-	limited, cancel := context.WithTimeout(ctx, min(longestStep, max(d.o.LeafLifetime/6, time.Second)))
+	limited, cancel := context.WithTimeout(ctx, d.limit())
 	defer cancel()
 	d.report.begin()
 	if now := time.Now(); !now.Before(d.renewAt) { // slow requests must not delay it
@@ -86,6 +86,14 @@ func (d *driver) step(ctx context.Context) (next time.Time, err error) {
 		d.certs.found(append(append(wrong, d.missing(r, p)...), d.report.end(ctx)...))
 	}
 	return next, err
+}
+
+// limit returns how long the requests of a look may take: until the leaf in use must be renewed.
+func (d *driver) limit() time.Duration {
+	if d.renewAt.IsZero() {
+		return longestStep
+	}
+	return min(longestStep, max(time.Until(d.renewAt), time.Second))
 }
 
 // earliest returns the first of the times that are set.

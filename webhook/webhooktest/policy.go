@@ -43,10 +43,10 @@ const sameTimeout = 10 * time.Minute
 //
 // The requests create each example and its variants, with "-new" behind their names, change an
 // example to each of its variants, and delete it. A variant differs from its example in up to three
-// fields, which are neither its status nor metadata other than labels and annotations. Their values are those of
-// other examples, random ones, and those next to the literals of the policies' CEL expressions.
-// Variants that the server rejects without webhooks and policies do not count. Neither does the
-// wording of a rejection.
+// fields. The status and metadata other than labels and annotations stay. The values are random, or
+// from other examples, or next to the literals of the policies' CEL expressions. Variants that the
+// server rejects without webhooks and policies do not count. Neither does the wording of a
+// rejection.
 //
 // The failure shows the smallest changes that make a difference, both answers, and the object. It
 // is also a failure if all requests are allowed without a change, because that compares nothing.
@@ -95,7 +95,8 @@ func compare(ctx context.Context, cfg *rest.Config, hooks *webhook.Webhooks, o P
 	case !effect:
 		return "", errors.New("each request is allowed without a change, by both; correct the rules, or add an example that is rejected or changed")
 	}
-	for parts := partsOf(found); len(parts) > 0; parts = partsOf(found) { // fewer changes may be enough
+	// Fewer changes may be enough.
+	for parts := partsOf(found); len(parts) > 0; parts = partsOf(found) {
 		smaller, _, err := s.differences(ctx, parts)
 		if err != nil {
 			return "", err

@@ -128,8 +128,8 @@ func keyOf(u *unstructured.Unstructured) types.NamespacedName {
 	return types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// differences sends samples to the server alone, to the webhooks and to the policies. effect reports
-// whether the webhooks or the policies reject or change something.
+// differences sends samples to the server alone, to the webhooks and to the policies. effect
+// reports whether the webhooks or the policies reject or change something.
 func (s *server) differences(ctx context.Context, samples []sample) (found []difference, effect bool, err error) {
 	all, err := s.answers(ctx, samples)
 	if err != nil {

@@ -166,8 +166,8 @@ func walk(value any, at []string, visit func(path []string, value any)) {
 	}
 }
 
-// of returns changes of an example: first likely ones of one field, then others, then some of two or
-// three fields.
+// of returns changes of an example: first likely ones of one field, then others, then some of two
+// or three fields.
 func (v *variants) of(example *unstructured.Unstructured, count int) (all [][]change) {
 	likely, others := v.singles(example)
 	first := max(count*3/5, count*4/5-len(others))
@@ -185,7 +185,7 @@ func (v *variants) of(example *unstructured.Unstructured, count int) (all [][]ch
 	return all
 }
 
-// singles returns changes of one field, shuffled. The fields are those of the example and of random
+// singles returns changes of one field, shuffled. The fields come from the example and from random
 // objects of its type. Likely changes remove the field or set it to a special value.
 func (v *variants) singles(example *unstructured.Unstructured) (likely, others []change) {
 	seen := map[string]bool{}
@@ -226,7 +226,7 @@ func present(object map[string]any, path []string) []string {
 	return path
 }
 
-// applied returns an object with changes, and those of them that change something.
+// applied returns an object with changes, and the changes that have an effect.
 func applied(object map[string]any, changes []change) (changed map[string]any, effective []change) {
 	for _, c := range changes {
 		c.from = get(object, c.path)

@@ -150,7 +150,7 @@ func probes(name, kind string) []*unstructured.Unstructured {
 func unstructuredOf(name string, objects ...client.Object) (all []*unstructured.Unstructured) {
 	for _, obj := range objects {
 		obj.SetName(name)
-		content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(obj) // these types are JSON
+		content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(obj) // types of the API
 		delete(content, "status")
 		u := &unstructured.Unstructured{Object: content}
 		u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")))

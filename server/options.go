@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/client"
 )
@@ -50,6 +51,10 @@ type Options struct {
 	CipherSuites []uint16
 	// DisableHTTP2 serves only HTTP/1.1. Default: false.
 	DisableHTTP2 bool
+	// Linger is how long a stopping server still takes requests, and closes each connection after
+	// its answer. Otherwise it could close a connection on which a request is under way, which a
+	// client cannot always repeat. It ends when no connection is open. Default: 0.
+	Linger time.Duration
 	// Client is for the reviews of Authorize. A manager sets it. Default: none; Authorize then
 	// fails.
 	Client *client.Client
@@ -63,6 +68,9 @@ func (o Options) Validate() error {
 	var wrong []error
 	if o.Address != "" && o.Listener != nil {
 		wrong = append(wrong, errors.New("server.Options: both Address and Listener are set; set one"))
+	}
+	if o.Linger < 0 {
+		wrong = append(wrong, fmt.Errorf("server.Options.Linger: %s is negative; use 0 or more", o.Linger))
 	}
 	if o.Plain && (o.CertDir != "" || o.CertFile != "" || o.KeyFile != "" || o.ClientCAFile != "") {
 		wrong = append(wrong, errors.New("server.Options.Plain: a server without TLS has no certificates; set Plain or the files"))

@@ -133,9 +133,10 @@ func (s *Server) Certificate() error {
 
 // Serve accepts connections until take is done. Call it once, after Open.
 //
-// Requests in flight at a stop continue until work, their context, ends. Their handlers then have
-// 250 ms to answer. Serve returns nil after a stop, when no connection is open and no handler or
-// health check runs, else the listener's error. It logs errors of clients to the logger of take.
+// A stop begins with Options.Linger. Requests in flight continue until work, their context, ends.
+// Their handlers then have 250 ms to answer. Serve returns nil after a stop, when no connection is
+// open and no handler or health check runs, else the listener's error. It logs errors of clients to
+// the logger of take.
 func (s *Server) Serve(take, work context.Context) error {
 	log := loggerOf(take)
 	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())
@@ -185,6 +186,7 @@ func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
 }
 
 func (s *Server) drain(alive, work context.Context, srv *http.Server) {
+	s.traffic.linger(work, s.o.Linger)
 	limited, cancel := run.WithGrace(work, alive, moment)
 	defer cancel()
 	s.traffic.stop(cancel)

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -25,6 +26,7 @@ type traffic struct {
 	conns    int                // with displaced ones
 	open     map[*conn]struct{} // without displaced ones
 	running  map[*exchange]struct{}
+	lingers  bool        // connections close after their answers
 	over     bool        // no handler is called any more
 	stopping bool        // slow clients have only a moment left
 	quiet    *time.Timer // during a stop; runs while no handler runs
@@ -110,6 +112,9 @@ func (t *traffic) watched(h http.Handler) http.Handler {
 			return
 		}
 		defer t.end(x)
+		if t.lingering() {
+			w.Header().Set("Connection", "close")
+		}
 		answered(h, answer{w, x}, r) //nolint:contextcheck // the context is in r
 		x.finish()
 	})
@@ -169,6 +174,31 @@ func (t *traffic) end(x *exchange) {
 		t.quiet.Reset(moment)
 	}
 	t.changed.Broadcast()
+}
+
+// linger makes connections close after their answers. It waits until none is open, for at most d.
+func (t *traffic) linger(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	defer context.AfterFunc(ctx, t.wake)()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lingers = true
+	for t.conns > 0 && ctx.Err() == nil {
+		t.changed.Wait()
+	}
+}
+
+func (t *traffic) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changed.Broadcast()
+}
+
+func (t *traffic) lingering() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lingers
 }
 
 // stop calls done when no handler has run for a moment.

@@ -70,7 +70,8 @@
 //   - A3: A function that panics, hangs or ends its goroutine still gets its client an answer
 //     within the API server's timeout. The answer leaves the decision to the failure policy.
 //   - A4: A stop lets requests finish. The contexts of requests in flight stay alive until the
-//     grace time ends, and their answers are sent.
+//     grace time ends, and their answers are sent. For server.Options.Linger, connections close
+//     only after an answer, so no request meets a closed one.
 //   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
 //     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
 package webhook

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
@@ -36,10 +37,15 @@ func (w *Webhooks) Validate() error {
 	return errors.Join(wrong...)
 }
 
+// linger is the default of Options.Server.Linger. API servers keep connections, and do not repeat a
+// request that a closed connection has lost.
+const linger = time.Second
+
 // Server implements manager.Webhooks.
 func (w *Webhooks) Server() server.Options {
 	o := w.o.Server
 	o.DisableHTTP2 = true // CVE-2023-44487: a client without a certificate could open many streams
+	o.Linger = cmp.Or(o.Linger, linger)
 	if w.certs != nil {
 		o.GetCertificate = w.certs.GetCertificate
 	}

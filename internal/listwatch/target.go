@@ -29,6 +29,7 @@ type Backend interface {
 	Metadata() (metadata.Interface, error)
 }
 
+// Form is the Go form of decoded objects.
 type Form uint8
 
 const (

@@ -135,7 +135,7 @@ func describe(found []difference, requests int) string {
 			continue
 		}
 		seen[d.fieldNames()] = true
-		lines = append(lines, d.sample.String())
+		lines = append(lines, d.String())
 		if d.fields == nil {
 			lines = append(lines, "  webhook: "+d.webhook.String(), "  policy:  "+d.policy.String())
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +32,7 @@ import (
 
 // The replicas manage their certificates with the permissions of the manifests only.
 var _ = Describe("A rollout", func() {
-	It("fails no request because of a certificate", func(ctx SpecContext) {
+	It("fails no request", func(ctx SpecContext) {
 		service := newService()
 		world, account := newWorld(ctx, service.address())
 		site, err := client.For[*v1.Website](world).Create(ctx, siteIn("default", 1, "one"))
@@ -50,13 +49,11 @@ var _ = Describe("A rollout", func() {
 				requests.Add(1)
 				if err := use(loadCtx, world, key(site)); err != nil && loadCtx.Err() == nil {
 					GinkgoWriter.Println("failed:", err)
-					if untrusted(err) {
-						refused.Add(1)
-					}
+					refused.Add(1)
 				}
 			}
 		})
-		for range 5 {
+		for range 3 {
 			next := service.replica(account)
 			before := requests.Load()
 			stop()
@@ -69,12 +66,6 @@ var _ = Describe("A rollout", func() {
 		Expect(refused.Load()).To(BeZero(), "of %d requests", requests.Load())
 	})
 })
-
-// untrusted reports whether a request failed because of a certificate. Other failures do not count:
-// a stopping replica closes idle connections, and the API server may be using one at that moment.
-func untrusted(err error) bool {
-	return strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls:")
-}
 
 // use calls all webhooks: a dry run of a new Website, and one in its first version.
 func use(ctx context.Context, c *client.Client, key types.NamespacedName) error {
@@ -192,7 +183,8 @@ func (s *service) replica(account *rest.Config) (stop func()) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	hooks, err := operator.Webhooks(webhook.Options{
-		URL: "https://" + s.address(), Server: server.Options{Listener: l},
+		// On a busy machine, the API server may take seconds to use a connection again.
+		URL: "https://" + s.address(), Server: server.Options{Listener: l, Linger: 5 * time.Second},
 		Certificates: certs.Options{Propagation: time.Second},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/server"
+)
+
+// TestA4_AStopClosesConnectionsAfterTheirAnswers keeps a connection, as an API server does. The
+// stop ends when that connection is closed, long before Linger ends.
+func TestA4_AStopClosesConnectionsAfterTheirAnswers(t *testing.T) {
+	s := open(t, server.Options{Plain: true, Linger: time.Hour})
+	if err := s.Handle("GET /page", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})); err != nil {
+		t.Fatal(err)
+	}
+	stop, cancel, result := serve(t, s)
+	defer cancel()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	get := func() (closes bool) {
+		resp, err := (&http.Client{Transport: transport}).Get("http://" + address(s) + "/page")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return resp.Close
+	}
+	if get() {
+		t.Error("the connection is closed before the stop")
+	}
+	stop()
+	for !get() { // the stop may not have begun
+	}
+	if err := result(); err != nil {
+		t.Error(err)
+	}
+}

@@ -205,6 +205,18 @@ func TestE6_WebhooksAreUsedAtOnce_InABubble(t *testing.T) {
 	})
 }
 
+// TestE6_InstallWebhooksProbesTheAPIServer: a real API server that is quick would hide a missing
+// probe from the tests above.
+func TestE6_InstallWebhooksProbesTheAPIServer(t *testing.T) {
+	cfg := sim.New(t, scheme.Scheme)
+	if _, err := InstallWebhooks(t.Context(), cfg, serveWebhooks(t)); err != nil {
+		t.Fatal(err)
+	}
+	if sim.Of(cfg).Count("create", sim.Leases) == 0 {
+		t.Error("InstallWebhooks has not tried whether the API server calls webhooks")
+	}
+}
+
 func TestInstallWebhooks_InvalidInput(t *testing.T) {
 	_, ca, err := ServingCertificate("operator.test", "192.0.2.1")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 func TestA1_EveryHandshakeSucceedsThroughRotationsAndKills(t *testing.T) {
 	rotations := 60
 	if os.Getenv("SETPOINT_FULL") != "" {
-		rotations = 3000
+		rotations = 300
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

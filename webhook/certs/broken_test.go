@@ -67,6 +67,7 @@ func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 	for name, c := range map[string]struct {
 		typ      corev1.SecretType
 		with     map[string]string
+		added    string // to the times
 		deleted  bool
 		sentence string
 		foreign  bool
@@ -80,6 +81,7 @@ func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 		"an RSA key":          {with: map[string]string{keyKey: keyPEM(t, weak)}, sentence: "key 1 of ca.key is not an ECDSA key in PKCS #8"},
 		"a broken key":        {with: map[string]string{keyKey: "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"}, sentence: "key 1 of ca.key is not an ECDSA key in PKCS #8"},
 		"no time":             {with: map[string]string{trustedKey: "yesterday"}, sentence: "trusted has a line that is not an id and a time"},
+		"a line too many":     {added: "yesterday\n", sentence: "trusted has a line that is not an id and a time"},
 		"of another tool":     {with: map[string]string{"tls.crt": "x"}, sentence: "belongs to something else: it has the key \"tls.crt\"", foreign: true},
 		"of another type":     {typ: "example.com/cert", sentence: "belongs to something else: its type is example.com/cert", foreign: true},
 		"expired":             {with: pemOf(t, bubbleStart.Add(-48*time.Hour)), sentence: "all CAs of the Secret website-system/website-webhook-ca have expired"},
@@ -97,9 +99,14 @@ func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 				if c.deleted {
 					w.remove()
 				} else {
-					w.put(c.typ, mix(old.Data, c.with))
+					data := mix(old.Data, c.with)
+					data[trustedKey] = append(data[trustedKey], c.added...)
+					w.put(c.typ, data)
 				}
 				w.pass(2 * time.Minute)
+				if _, err := parse(w.secret().Data); err != nil {
+					t.Errorf("the Secret still has what cannot be used: %v", err)
+				}
 				if r.leaf.Load() != good {
 					t.Error("the certificate in use was replaced")
 				}

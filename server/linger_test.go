@@ -38,7 +38,10 @@ func TestA4_AStopClosesConnectionsAfterTheirAnswers(t *testing.T) {
 		t.Error("the connection is closed before the stop")
 	}
 	stop()
-	for !get() { // the stop may not have begun
+	for n := 0; !get(); n++ { // the stop may not have begun
+		if n == 50_000 {
+			t.Fatal("the connection stays open during the stop")
+		}
 	}
 	if err := result(); err != nil {
 		t.Error(err)

@@ -32,8 +32,8 @@ type Options struct {
 	ServicePort int32
 	// URL replaces Service for a process outside the cluster: https://HOST:PORT. Default: none.
 	URL string
-	// Server configures the server. Default: port 9443, HTTP/1.1 only as in other operators, a
-	// Linger of 1 s, and certificates of our own unless it has files.
+	// Server configures the server, which speaks HTTP/1.1 only, as in other operators. Default:
+	// port 9443, a Linger of 1 s, and certificates of our own unless it has files.
 	Server server.Options
 	// Certificates configures the certificates that the process manages, see package webhook/certs.
 	// Defaults: the Secret NAME-webhook-ca in the namespace of Service, or in the namespace default

@@ -13,21 +13,34 @@ var protobufMagic = []byte("k8s\x00")
 
 // Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.
 const (
-	unknownTypeMeta = 1 // runtime.Unknown
-	unknownRaw      = 2
-	typeMetaKind    = 2 // runtime.TypeMeta
+	unknownTypeMeta        = 1 // runtime.Unknown
+	unknownRaw             = 2
+	unknownContentEncoding = 3
+	unknownContentType     = 4
+	typeMetaAPIVersion     = 1 // runtime.TypeMeta
+	typeMetaKind           = 2
+	watchEventType         = 1 // metav1.WatchEvent
+	watchEventObject       = 2
+	rawExtensionRaw        = 1 // runtime.RawExtension
 
 	objectMetadata = 1 // of every object and list, and of Status
 	listItems      = 2
 
 	metaName            = 1 // ObjectMeta
+	metaGenerateName    = 2
 	metaNamespace       = 3
+	metaSelfLink        = 4
 	metaUID             = 5
 	metaResourceVersion = 6
 	metaGeneration      = 7
+	metaCreation        = 8
 	metaDeletion        = 9
 	metaGrace           = 10
+	metaLabels          = 11
+	metaAnnotations     = 12
+	metaOwners          = 13
 	metaFinalizers      = 14
+	metaManaged         = 17
 
 	statusStatus  = 2 // Status
 	statusDetails = 5
@@ -157,6 +170,7 @@ func readDeleteOptions(obj *Metadata, data []byte) {
 type fields struct {
 	rest   []byte
 	number protowire.Number
+	kind   protowire.Type
 	value  uint64 // of a varint
 	bytes  []byte // of a string, message or the like
 	cut    bool   // bytes is incomplete
@@ -170,7 +184,7 @@ func (f *fields) next() bool {
 	if n < 0 {
 		return false
 	}
-	f.number, f.rest = number, f.rest[n:]
+	f.number, f.kind, f.rest = number, kind, f.rest[n:]
 	switch kind {
 	case protowire.VarintType:
 		f.value, n = protowire.ConsumeVarint(f.rest)
@@ -186,4 +200,15 @@ func (f *fields) next() bool {
 	}
 	f.rest = f.rest[max(n, 0):]
 	return n >= 0
+}
+
+// group reports a field that this package does not read.
+func (f *fields) group() bool {
+	return f.kind == protowire.StartGroupType || f.kind == protowire.EndGroupType
+}
+
+// span returns where bytes is, given the offset of the end of the message.
+func (f *fields) span(end int) span {
+	to := end - len(f.rest)
+	return span{from: to - len(f.bytes), to: to}
 }

@@ -9,7 +9,9 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
@@ -61,13 +63,24 @@ func Read(f Format, data []byte, o Options) (obj Metadata, whole bool) {
 // readCBOR reads the whole input as JSON. Kubernetes' encoder sorts fields by length, so metadata
 // comes after spec and status, and a beginning is no use.
 func readCBOR(data []byte, o Options) (Metadata, bool) {
-	var all map[string]any
-	if direct.Unmarshal(data, &all) != nil {
-		return Metadata{}, false
-	}
-	text, err := json.Marshal(all)
+	text, err := CBORToJSON(data)
 	if err != nil {
 		return Metadata{}, false
 	}
 	return readJSON(text, o)
+}
+
+// CBORToJSON returns the JSON of an object in CBOR, for a decoder of JSON to read the same values.
+func CBORToJSON(data []byte) ([]byte, error) {
+	var all map[string]any
+	if err := direct.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("wire: CBOR: %w", err)
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(all); err != nil {
+		return nil, fmt.Errorf("wire: CBOR as JSON: %w", err)
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Compacted is an object's bytes without metadata.managedFields, and what Compact has read in them.
+type Compacted struct {
+	// Data is a copy, and never aliases the input.
+	Data string
+	// MetaStart and MetaEnd are where the ObjectMeta is in Data: the body of the protobuf message, or
+	// the JSON object with its braces.
+	MetaStart, MetaEnd int
+
+	// APIVersion and Kind are read in JSON only; protobuf has them in the envelope.
+	APIVersion, Kind string
+	// The strings are parts of Data, except those that have escapes in JSON.
+	Name, Namespace, UID, ResourceVersion string
+	Generation                            int64
+	// Deleting reports a deletionTimestamp.
+	Deleting bool
+	// Owners, Labels, Annotations and Finalizers report that the field is not empty.
+	Owners, Labels, Annotations, Finalizers bool
+}
+
+// Compact returns the object in data without its managed fields, or with them if keep is set. f is
+// JSON or Protobuf; data is a JSON object, or a protobuf message without its envelope. JSON is
+// checked to its end. Protobuf is checked as far as the fields of the object and of its metadata.
+//
+// It returns an error that says what is wrong with data. It does so for all that a decoder might
+// read otherwise, such as duplicate keys, so an error does not mean that a decoder refuses data.
+// The other way round, a decoder may refuse what Compact returns: Compact does not know the kind.
+// It does not check the content of managed fields that it removes, apart from JSON's syntax.
+func Compact(f Format, data []byte, keep bool) (Compacted, error) {
+	switch f {
+	case JSON:
+		return compactJSON(data, keep)
+	case Protobuf:
+		return compactProtobuf(data, keep)
+	}
+	return Compacted{}, errors.New("wire: an object is neither JSON nor protobuf; decode it")
+}
+
+// metaField returns the number of a field of ObjectMeta in protobuf, by its name in JSON, or 0.
+func metaField[T string | []byte](name T) protowire.Number {
+	switch string(name) {
+	case "name":
+		return metaName
+	case "generateName":
+		return metaGenerateName
+	case "namespace":
+		return metaNamespace
+	case "selfLink":
+		return metaSelfLink
+	case "uid":
+		return metaUID
+	case "resourceVersion":
+		return metaResourceVersion
+	case "generation":
+		return metaGeneration
+	case "creationTimestamp":
+		return metaCreation
+	case "deletionTimestamp":
+		return metaDeletion
+	case "deletionGracePeriodSeconds":
+		return metaGrace
+	case "labels":
+		return metaLabels
+	case "annotations":
+		return metaAnnotations
+	case "ownerReferences":
+		return metaOwners
+	case "finalizers":
+		return metaFinalizers
+	case "managedFields":
+		return metaManaged
+	}
+	return 0
+}
+
+// Fields returns an ObjectMeta with only the named field, for a decoder of ObjectMeta. meta is
+// Data[MetaStart:MetaEnd] of a Compacted. name is the name in JSON, such as "ownerReferences". The
+// result is empty, or {} in JSON, if the field is missing.
+func Fields(f Format, meta, name string) []byte {
+	if f == JSON {
+		return jsonField(meta, name)
+	}
+	var out []byte
+	number := metaField(name)
+	for m := (fields{rest: []byte(meta)}); ; {
+		before := m.rest
+		if !m.next() {
+			return out
+		}
+		if m.number == number {
+			out = append(out, before[:len(before)-len(m.rest)]...)
+		}
+	}
+}
+
+func jsonField(meta, name string) []byte {
+	s := jsonScanner{data: []byte(meta)}
+	for key := range s.fields {
+		found := string(key) == name
+		s.is(0) // skips space
+		start := s.at
+		s.skip()
+		if found && s.err == "" {
+			return fmt.Appendf(nil, `{"%s":%s}`, name, meta[start:s.at])
+		}
+	}
+	return []byte("{}")
+}
+
+// Event returns the type of a watch event, and its object, which aliases frame. f is JSON or
+// Protobuf; there, the object has an envelope.
+func Event(f Format, frame []byte) (eventType string, object []byte, err error) {
+	switch f {
+	case JSON:
+		return eventJSON(frame)
+	case Protobuf:
+		return eventProtobuf(frame)
+	}
+	return "", nil, errors.New("wire: a watch event is neither JSON nor protobuf; decode it")
+}
+
+// layout is what Compact finds in the input.
+type layout struct {
+	Compacted // without Data, strings and offsets
+
+	head    [1 + binary.MaxVarintLen64]byte // replaces what comes before object
+	headLen int
+	// object is all from there to the end; meta and cut are parts of it.
+	object, meta, cut                                       span
+	apiVersion, kind, name, namespace, uid, resourceVersion span
+
+	seen uint32 // a bit for each number of a field
+}
+
+// span is a part of the input, or the text of a JSON string with escapes.
+type span struct {
+	from, to  int
+	unescaped string
+}
+
+// first reports whether a field occurs for the first time.
+func (l *layout) first(number protowire.Number) bool {
+	before := l.seen
+	l.seen |= 1 << number
+	return l.seen != before
+}
+
+// compacted copies the object.
+func (l *layout) compacted(data []byte) Compacted {
+	if l.cut.to == 0 {
+		l.cut = span{from: l.object.from, to: l.object.from}
+	}
+	var b strings.Builder
+	b.Grow(l.headLen + l.object.to - l.object.from - (l.cut.to - l.cut.from))
+	b.Write(l.head[:l.headLen])
+	b.Write(data[l.object.from:l.cut.from])
+	b.Write(data[l.cut.to:l.object.to])
+
+	out := l.Compacted
+	out.Data = b.String()
+	out.MetaStart, out.MetaEnd = l.moved(l.meta.from), l.moved(l.meta.to)
+	out.APIVersion, out.Kind = l.text(out.Data, l.apiVersion), l.text(out.Data, l.kind)
+	out.Name, out.Namespace = l.text(out.Data, l.name), l.text(out.Data, l.namespace)
+	out.UID, out.ResourceVersion = l.text(out.Data, l.uid), l.text(out.Data, l.resourceVersion)
+	return out
+}
+
+// moved returns where an offset of the input is in Data.
+func (l *layout) moved(offset int) int {
+	if offset >= l.cut.to {
+		offset -= l.cut.to - l.cut.from
+	}
+	return offset - l.object.from + l.headLen
+}
+
+func (l *layout) text(data string, s span) string {
+	if s.to == 0 {
+		return s.unescaped
+	}
+	return data[l.moved(s.from):l.moved(s.to)]
+}

@@ -197,29 +197,20 @@ func (c *jsonCompactor) list(begin byte, name string) (some bool) {
 func eventJSON(frame []byte) (eventType string, object []byte, err error) {
 	s := jsonScanner{data: frame}
 	s.want('{', "an object")
-	types := 0
 	for key := range s.fields {
 		switch {
-		case string(key) == "type":
-			if types++; types > 1 || !s.want('"', "a string") {
-				s.fail("more than one type")
-			}
+		case string(key) == "type" && eventType == "" && s.want('"', "a string"):
 			eventType = string(s.text())
-		case string(key) == "object" && object == nil:
-			s.is(0) // skips space
+		case string(key) == "object" && object == nil && s.want('{', "an object"):
 			start := s.at
 			s.skip()
-			if s.err == "" {
-				object = frame[start:s.at]
-			}
-		case string(key) == "object":
-			s.fail("more than one object")
+			object = frame[start:s.at]
 		default:
-			s.skip()
+			s.fail("neither the type nor the object of a watch event")
 		}
 	}
 	s.end()
-	if s.err == "" && (types == 0 || object == nil || !utf8.ValidString(eventType)) {
+	if eventType == "" || object == nil || !utf8.ValidString(eventType) {
 		s.fail("no type or no object of a watch event")
 	}
 	if s.err != "" {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -56,9 +55,6 @@ func (l *layout) readProtobuf(data []byte, keep bool) error {
 			return fmt.Errorf("wire: protobuf: field %d of metadata has type %d", m.number, m.kind)
 		case m.number <= metaGrace && !l.first(m.number):
 			return fmt.Errorf("wire: protobuf: metadata has more than one field %d", m.number)
-		}
-		if m.number <= metaResourceVersion && !utf8.Valid(m.bytes) {
-			return fmt.Errorf("wire: protobuf: field %d of metadata is not UTF-8", m.number)
 		}
 		s := m.span(len(data))
 		switch m.number {
@@ -126,9 +122,6 @@ func Unwrap(data []byte) (apiVersion, kind string, raw []byte, err error) {
 	if err != nil {
 		return "", "", nil, fmt.Errorf("wire: type in a protobuf envelope: %w", err)
 	}
-	if !utf8.Valid(types[0]) || !utf8.Valid(types[1]) {
-		return "", "", nil, errors.New("wire: type in a protobuf envelope is not UTF-8")
-	}
 	return string(types[0]), string(types[1]), parts[1], nil
 }
 
@@ -172,7 +165,7 @@ func eventProtobuf(frame []byte) (eventType string, object []byte, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("wire: object of a watch event in protobuf: %w", err)
 	}
-	if len(event[0]) == 0 || len(extension[0]) == 0 || !utf8.Valid(event[0]) {
+	if len(event[0]) == 0 || len(extension[0]) == 0 {
 		return "", nil, errors.New("wire: no type or no object of a watch event")
 	}
 	return string(event[0]), extension[0], nil

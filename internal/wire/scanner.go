@@ -76,9 +76,11 @@ func (s *jsonScanner) more(end byte) bool {
 	case first:
 		return true
 	}
-	s.want(',', "a comma")
+	if !s.want(',', "a comma") {
+		return false
+	}
 	s.at++
-	return s.err == ""
+	return true
 }
 
 // is skips space and reports whether c comes next.
@@ -118,8 +120,9 @@ func (s *jsonScanner) key() []byte {
 }
 
 func (s *jsonScanner) colon() {
-	s.want(':', "a colon")
-	s.at++
+	if s.want(':', "a colon") {
+		s.at++
+	}
 }
 
 // text reads a string, else returns nil.

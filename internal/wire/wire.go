@@ -9,10 +9,13 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 )
@@ -70,17 +73,46 @@ func readCBOR(data []byte, o Options) (Metadata, bool) {
 	return readJSON(text, o)
 }
 
-// CBORToJSON returns the JSON of an object in CBOR, for a decoder of JSON to read the same values.
+// CBORToJSON returns an object in CBOR as JSON. A decoder reads the same values from both, typed or
+// not: byte strings and times become strings, as in apimachinery, and 1.0 does not become 1. It
+// fails for byte strings that are not UTF-8.
 func CBORToJSON(data []byte) ([]byte, error) {
 	var all map[string]any
 	if err := direct.Unmarshal(data, &all); err != nil {
 		return nil, fmt.Errorf("wire: CBOR: %w", err)
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(all); err != nil {
+	exact, ok := exactJSON(all)
+	if !ok {
+		return nil, errors.New("wire: CBOR has a string that is not UTF-8")
+	}
+	text, err := json.Marshal(exact)
+	if err != nil {
 		return nil, fmt.Errorf("wire: CBOR as JSON: %w", err)
 	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+	return text, nil
+}
+
+// exactJSON gives floating-point numbers that JSON would write as integers an exponent. ok reports
+// that JSON can express all strings.
+func exactJSON(value any) (_ any, ok bool) {
+	ok = true
+	switch value := value.(type) {
+	case map[string]any:
+		for k, v := range value {
+			exact, valid := exactJSON(v)
+			value[k], ok = exact, ok && valid && utf8.ValidString(k)
+		}
+	case []any:
+		for i, v := range value {
+			exact, valid := exactJSON(v)
+			value[i], ok = exact, ok && valid
+		}
+	case string:
+		return value, utf8.ValidString(value)
+	case float64:
+		if value == math.Trunc(value) {
+			return json.Number(strconv.FormatFloat(value, 'e', -1, 64)), true
+		}
+	}
+	return value, ok
 }

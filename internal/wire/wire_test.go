@@ -15,11 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/internal/wire"
@@ -282,9 +284,11 @@ func FuzzCBOR(f *testing.F) {
 	for _, obj := range []runtime.Object{pod(), &corev1.Pod{}} {
 		f.Add(encode(f, wire.CBOR, obj, corev1.SchemeGroupVersion))
 	}
+	f.Add([]byte("\xa4\x64kind\x61K\x6aapiVersion\x62v1\x61f\x82\xfa\x3f\x80\x00\x00\xfb\x43\xab\xc1\x6d\x67\x4e\xc8\x00\x61b\x82\xd6\x41x\xc1\x00"))
 	s := cbor.NewSerializer(scheme.Scheme, scheme.Scheme)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		wire.Read(wire.CBOR, data, wire.Options{Each: func(wire.Metadata) {}})
+		checkCBORToJSON(t, s, data)
 		obj, _, err := s.Decode(data, nil, nil)
 		want, ok := obj.(*corev1.Pod)
 		if err != nil || !ok {
@@ -296,6 +300,21 @@ func FuzzCBOR(f *testing.F) {
 			t.Errorf("%x\nis   %s\nwant %s", again, text(got), text(objectOf("Pod", want.ObjectMeta)))
 		}
 	})
+}
+
+// checkCBORToJSON compares what decoders of unstructured objects make of data and of its JSON.
+func checkCBORToJSON(t *testing.T, s runtime.Decoder, data []byte) {
+	text, err := wire.CBORToJSON(data)
+	if err != nil {
+		return
+	}
+	var got, want unstructured.Unstructured
+	if _, _, err := s.Decode(data, nil, &want); err != nil {
+		return // no kind
+	}
+	if err := utiljson.Unmarshal(text, &got.Object); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%x is %s: %+v (%v), want %+v", data, text, got, err, want)
+	}
 }
 
 // What is not as Kubernetes writes it, but CBOR.

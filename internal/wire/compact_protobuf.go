@@ -148,16 +148,9 @@ func messages(data []byte, numbers ...protowire.Number) (out [4][]byte, err erro
 	return out, nil
 }
 
-// eventProtobuf reads a metav1.WatchEvent in its envelope.
+// eventProtobuf reads a metav1.WatchEvent. A watch sends it without an envelope.
 func eventProtobuf(frame []byte) (eventType string, object []byte, err error) {
-	_, kind, raw, err := Unwrap(frame)
-	if err != nil {
-		return "", nil, err
-	}
-	if kind != "" && kind != "WatchEvent" {
-		return "", nil, fmt.Errorf("wire: a watch event in protobuf is a %q", kind)
-	}
-	event, err := messages(raw, watchEventType, watchEventObject)
+	event, err := messages(frame, watchEventType, watchEventObject)
 	if err != nil {
 		return "", nil, fmt.Errorf("wire: watch event in protobuf: %w", err)
 	}

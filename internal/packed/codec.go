@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package packed
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/wire"
+)
+
+// Codec makes and decodes the objects of one informer. Set the exported fields before its first
+// use. It is safe for concurrent use.
+type Codec struct {
+	// Kind is the kind of the objects.
+	Kind schema.GroupVersionKind
+	// New returns an empty object of the Go type, such as an *unstructured.Unstructured.
+	New func() (object.Object, error)
+	// KeepManagedFields keeps managedFields in the bytes.
+	KeepManagedFields bool
+	// Intern returns one string for all equal ones, for namespaces.
+	Intern func(string) string
+	// Refused is called for each object that cannot be decoded, perhaps more than once. Default:
+	// none.
+	Refused func(o *Object, err error)
+
+	decodes atomic.Int64
+}
+
+// Decodes returns how many times the codec decoded a whole object.
+func (c *Codec) Decodes() int64 { return c.decodes.Load() }
+
+// Read packs one object: a protobuf message without its envelope, JSON, or CBOR. The result does
+// not refer to data. Bytes that cannot be packed as they are, for example because JSON has a key
+// twice, are decoded and encoded again. The error is that of the kind's decoder.
+func (c *Codec) Read(f wire.Format, data []byte) (*Object, error) {
+	if f == wire.CBOR {
+		text, err := wire.CBORToJSON(data)
+		if err != nil {
+			return nil, err
+		}
+		f, data = wire.JSON, text
+	}
+	if o, err := c.compact(f, data); err == nil {
+		return o, nil
+	}
+	obj, err := c.unmarshal(f, data)
+	if err != nil {
+		return nil, err
+	}
+	if obj.GetName() == "" {
+		return nil, errors.New("it cannot be decoded: it has no name")
+	}
+	return c.Pack(f, obj)
+}
+
+func (c *Codec) compact(f wire.Format, data []byte) (*Object, error) {
+	p, err := wire.Compact(f, data, c.KeepManagedFields)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Check(p.APIVersion, p.Kind); err != nil {
+		return nil, err
+	}
+	o := &Object{record: record{
+		codec: c, data: p.Data, name: p.Name, namespace: c.Intern(p.Namespace), uid: p.UID, version: p.ResourceVersion,
+		generation: p.Generation, format: f,
+		metaStart: uint32(p.MetaStart), metaEnd: uint32(p.MetaEnd), //nolint:gosec // far below 4 GiB
+	}}
+	o.note(hasLabels, p.Labels)
+	o.note(hasAnnotations, p.Annotations)
+	o.note(hasOwners, p.Owners)
+	o.note(hasFinalizers, p.Finalizers)
+	o.note(hasDeletion, p.Deleting)
+	return o, nil
+}
+
+// Check returns an error for an object of another kind. Items of a list may name none.
+func (c *Codec) Check(apiVersion, kind string) error {
+	if kind == "" || kind == c.Kind.Kind && apiVersion == c.Kind.GroupVersion().String() {
+		return nil
+	}
+	return fmt.Errorf("it is a %s of %s, not a %s of %s", kind, apiVersion, c.Kind.Kind, c.Kind.GroupVersion())
+}
+
+func (o *Object) note(has fields, there bool) {
+	if there {
+		o.has |= has
+	}
+}
+
+// Pack packs a decoded object in a format that its type supports: protobuf or JSON.
+func (c *Codec) Pack(f wire.Format, obj object.Object) (*Object, error) {
+	var data []byte
+	var err error
+	if m, ok := obj.(interface{ Marshal() ([]byte, error) }); ok && f == wire.Protobuf {
+		data, err = m.Marshal()
+	} else {
+		f = wire.JSON
+		data, err = json.Marshal(obj)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.compact(f, data)
+}
+
+// decode decodes a record of o.
+func (c *Codec) decode(r *record, o *Object) (object.Object, error) {
+	c.decodes.Add(1)
+	obj, err := c.unmarshal(r.format, []byte(r.data))
+	if err != nil {
+		c.refuse(o, err)
+		return nil, err
+	}
+	if obj.GetResourceVersion() != r.version { // see SetResourceVersion
+		obj.SetResourceVersion(r.version)
+	}
+	return obj, nil
+}
+
+func (c *Codec) refuse(o *Object, err error) {
+	if c.Refused != nil {
+		c.Refused(o, err)
+	}
+}
+
+func (c *Codec) unmarshal(f wire.Format, data []byte) (obj object.Object, err error) {
+	defer func() {
+		if p := recover(); p != nil { // in a method UnmarshalJSON
+			obj, err = nil, fmt.Errorf("it cannot be decoded: panic: %v", p)
+		}
+	}()
+	if obj, err = c.New(); err != nil {
+		return nil, err
+	}
+	if err := unmarshal(f, data, obj); err != nil {
+		return nil, fmt.Errorf("it cannot be decoded: %w", err)
+	}
+	if err := c.Check(obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()); err != nil {
+		return nil, err
+	}
+	switch u := obj.(type) {
+	case *unstructured.Unstructured:
+		u.SetGroupVersionKind(c.Kind) // items of a list may lack it
+	default: // as in client-go, the TypeMeta of typed objects is empty
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	return obj, nil
+}
+
+func unmarshal(f wire.Format, data []byte, into any) error {
+	if f == wire.JSON {
+		if u, ok := into.(*unstructured.Unstructured); ok {
+			into = &u.Object
+		}
+		return utiljson.Unmarshal(data, into)
+	}
+	m, ok := into.(interface{ Unmarshal(data []byte) error })
+	if !ok {
+		return fmt.Errorf("%T has no protobuf form", into)
+	}
+	return m.Unmarshal(data)
+}
+
+// Handler marks a client-go event handler that takes packed objects as they are.
+type Handler interface{ TakesPacked() }

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package packed
+
+import (
+	"sync/atomic"
+	"weak"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/wire"
+)
+
+// Object is a packed object. Except for its setters, it is safe for concurrent use.
+type Object struct {
+	record
+
+	// recent is the object that Shared decoded last, until the garbage collector frees it.
+	recent atomic.Pointer[weak.Pointer[decoded]]
+}
+
+// record takes 120 bytes. Most programs keep many small objects, so each field counts.
+type record struct {
+	codec      *Codec
+	data       string
+	name       string // these are parts of data
+	namespace  string // except this: it is shared
+	uid        string
+	version    string
+	generation int64
+
+	metaStart, metaEnd uint32 // the ObjectMeta in data
+	format             wire.Format
+	has                fields
+}
+
+// fields are optional fields of the metadata, with a bit each.
+type fields uint8
+
+const (
+	hasLabels fields = 1 << iota
+	hasAnnotations
+	hasOwners
+	hasFinalizers
+	hasDeletion
+)
+
+type decoded struct{ object object.Object }
+
+// Size returns the number of kept bytes, without those of the record.
+func (o *Object) Size() int { return len(o.data) }
+
+// Decode returns the object in its Go form. The caller owns it.
+func (o *Object) Decode() (object.Object, error) {
+	if d := o.lately(); d != nil {
+		return d.object.DeepCopyObject().(object.Object), nil //nolint:forcetypeassert // a copy has the same type
+	}
+	return o.codec.decode(&o.record, o)
+}
+
+// Shared is Decode for callers that do not change the result: it returns the same object to several
+// of them, while the garbage collector has not freed it.
+func (o *Object) Shared() (object.Object, error) {
+	if d := o.lately(); d != nil {
+		return d.object, nil
+	}
+	obj, err := o.codec.decode(&o.record, o)
+	if err != nil {
+		return nil, err
+	}
+	recent := weak.Make(&decoded{obj})
+	o.recent.Store(&recent)
+	return obj, nil
+}
+
+func (o *Object) lately() *decoded {
+	if recent := o.recent.Load(); recent != nil {
+		return recent.Value()
+	}
+	return nil
+}
+
+// DeepCopyObject returns another Object with the same bytes, which never change.
+func (o *Object) DeepCopyObject() runtime.Object { return &Object{record: o.record} }
+
+// GetObjectKind returns the kind of the decoded object.
+func (o *Object) GetObjectKind() schema.ObjectKind { return kind{o} }
+
+type kind struct{ *Object }
+
+func (k kind) GroupVersionKind() schema.GroupVersionKind { return k.codec.Kind }
+
+// SetGroupVersionKind does nothing: an informer has objects of one kind.
+func (k kind) SetGroupVersionKind(schema.GroupVersionKind) {}
+
+// These getters need no decoding.
+
+func (o *Object) GetNamespace() string       { return o.namespace }
+func (o *Object) GetName() string            { return o.name }
+func (o *Object) GetUID() types.UID          { return types.UID(o.uid) }
+func (o *Object) GetResourceVersion() string { return o.version }
+func (o *Object) GetGeneration() int64       { return o.generation }
+
+// These getters decode one field of the metadata.
+
+func (o *Object) GetLabels() map[string]string { return o.part(hasLabels, "labels").Labels }
+func (o *Object) GetAnnotations() map[string]string {
+	return o.part(hasAnnotations, "annotations").Annotations
+}
+func (o *Object) GetFinalizers() []string { return o.part(hasFinalizers, "finalizers").Finalizers }
+
+func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
+	return o.part(hasOwners, "ownerReferences").OwnerReferences
+}
+
+func (o *Object) GetDeletionTimestamp() *metav1.Time {
+	return o.part(hasDeletion, "deletionTimestamp").DeletionTimestamp
+}
+
+func (o *Object) GetDeletionGracePeriodSeconds() *int64 {
+	return o.part(hasDeletion, "deletionGracePeriodSeconds").DeletionGracePeriodSeconds
+}
+
+func (o *Object) GetCreationTimestamp() metav1.Time {
+	return o.part(0, "creationTimestamp").CreationTimestamp
+}
+
+func (o *Object) GetGenerateName() string { return o.part(0, "generateName").GenerateName }
+func (o *Object) GetSelfLink() string     { return o.part(0, "selfLink").SelfLink }
+
+func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry {
+	return o.part(0, "managedFields").ManagedFields
+}
+
+// part decodes one field of the metadata, unless the object is known not to have it.
+func (o *Object) part(has fields, name string) (m metav1.ObjectMeta) {
+	if has != 0 && o.has&has == 0 {
+		return m
+	}
+	text := wire.Fields(o.format, o.data[o.metaStart:o.metaEnd], name)
+	if err := unmarshal(o.format, text, &m); err != nil {
+		// A reader of the object gets the error.
+		o.codec.refuse(o, err)
+		return metav1.ObjectMeta{}
+	}
+	return m
+}
+
+// SetResourceVersion is for the version of a deletion, which is later than that of the object.
+func (o *Object) SetResourceVersion(version string) {
+	o.version = version
+	o.recent.Store(nil)
+}
+
+// The setters below decode the object and pack it again.
+
+func (o *Object) SetNamespace(s string)    { o.change(func(m metav1.Object) { m.SetNamespace(s) }) }
+func (o *Object) SetName(s string)         { o.change(func(m metav1.Object) { m.SetName(s) }) }
+func (o *Object) SetUID(uid types.UID)     { o.change(func(m metav1.Object) { m.SetUID(uid) }) }
+func (o *Object) SetGenerateName(s string) { o.change(func(m metav1.Object) { m.SetGenerateName(s) }) }
+func (o *Object) SetGeneration(n int64)    { o.change(func(m metav1.Object) { m.SetGeneration(n) }) }
+func (o *Object) SetSelfLink(s string)     { o.change(func(m metav1.Object) { m.SetSelfLink(s) }) }
+func (o *Object) SetCreationTimestamp(t metav1.Time) {
+	o.change(func(m metav1.Object) { m.SetCreationTimestamp(t) })
+}
+
+func (o *Object) SetDeletionTimestamp(t *metav1.Time) {
+	o.change(func(m metav1.Object) { m.SetDeletionTimestamp(t) })
+}
+
+func (o *Object) SetDeletionGracePeriodSeconds(n *int64) {
+	o.change(func(m metav1.Object) { m.SetDeletionGracePeriodSeconds(n) })
+}
+
+func (o *Object) SetLabels(l map[string]string) { o.change(func(m metav1.Object) { m.SetLabels(l) }) }
+
+func (o *Object) SetAnnotations(a map[string]string) {
+	o.change(func(m metav1.Object) { m.SetAnnotations(a) })
+}
+
+func (o *Object) SetFinalizers(f []string) { o.change(func(m metav1.Object) { m.SetFinalizers(f) }) }
+
+func (o *Object) SetOwnerReferences(r []metav1.OwnerReference) {
+	o.change(func(m metav1.Object) { m.SetOwnerReferences(r) })
+}
+
+func (o *Object) SetManagedFields(f []metav1.ManagedFieldsEntry) {
+	o.change(func(m metav1.Object) { m.SetManagedFields(f) })
+}
+
+func (o *Object) change(set func(metav1.Object)) {
+	obj, err := o.Decode()
+	if err != nil {
+		return // Decode has reported it
+	}
+	set(obj)
+	if changed, err := o.codec.Pack(o.format, obj); err == nil {
+		o.record = changed.record
+		o.recent.Store(nil)
+	}
+}
+
+// Repack packs obj, the object after a change, in the same format.
+func (o *Object) Repack(obj object.Object) (*Object, error) { return o.codec.Pack(o.format, obj) }
+
+// Outline returns an object of the Go form with only name, UID, version, labels and owners, for a
+// deleted object that cannot be decoded.
+func (o *Object) Outline() object.Object {
+	obj, err := o.codec.New()
+	if err != nil {
+		return o
+	}
+	obj.SetNamespace(o.GetNamespace())
+	obj.SetName(o.GetName())
+	obj.SetUID(o.GetUID())
+	obj.SetResourceVersion(o.GetResourceVersion())
+	obj.SetLabels(o.GetLabels())
+	obj.SetOwnerReferences(o.GetOwnerReferences())
+	return obj
+}

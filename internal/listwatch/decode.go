@@ -23,9 +23,11 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
-// decoder decodes custom resources one by one. A CRD's schema may allow objects that do not fit the
+// decoder decodes custom resources and packed objects one by one. A CRD's schema may allow objects that do not fit the
 // Go type. decoder records these and keeps their last known state; client-go would fail the whole
 // list or watch.
 type decoder struct {
@@ -52,7 +54,13 @@ func (d *decoder) speaksProtobuf() bool {
 	return ok
 }
 
-func (d *decoder) decode(raw []byte) (o object, err error) {
+func (d *decoder) decode(f wire.Format, raw []byte) (o object, err error) {
+	if d.Codec != nil {
+		if o, err := d.Codec.Read(f, raw); err == nil {
+			return o, nil
+		}
+		return nil, err
+	}
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
 		return nil, err
@@ -63,10 +71,13 @@ func (d *decoder) decode(raw []byte) (o object, err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil { // in a method UnmarshalJSON
-			err = fmt.Errorf("panic: %v", p)
+			err = fmt.Errorf("it cannot be decoded: panic: %v", p)
 		}
 	}()
-	return o, utiljson.Unmarshal(raw, o)
+	if err := utiljson.Unmarshal(raw, o); err != nil {
+		return nil, fmt.Errorf("it cannot be decoded: %w", err)
+	}
+	return o, nil
 }
 
 // decodeEach decodes the objects of a list that failed as a whole. If the list itself is broken, it
@@ -86,15 +97,8 @@ func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole erro
 	}
 	var items []runtime.Object
 	for _, item := range parts.Items {
-		o, err := d.decode(item)
-		if err == nil {
+		if o := d.item(wire.JSON, item); o != nil {
 			items = append(items, o)
-			continue
-		}
-		name, known := d.lastKnown(item)
-		d.broken.Add(name, fmt.Errorf("it cannot be decoded: %w", err))
-		if known != nil {
-			items = append(items, known)
 		}
 	}
 	l, err := meta.ListAccessor(list)
@@ -107,9 +111,24 @@ func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole erro
 	return list, meta.SetList(list, items)
 }
 
+// item decodes an item of a list. It returns the stored state of an object that cannot be decoded,
+// or nil.
+func (d *decoder) item(f wire.Format, raw []byte) runtime.Object {
+	o, err := d.decode(f, raw)
+	if err == nil {
+		return o
+	}
+	name, known := d.lastKnown(f, raw)
+	d.broken.Add(name, err)
+	if known == nil {
+		return nil
+	}
+	return known
+}
+
 // lastKnown returns the metadata of an object that cannot be decoded, and its stored state or nil.
-func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, known object) {
-	name = identify(raw)
+func (d *decoder) lastKnown(f wire.Format, raw []byte) (name *metav1.PartialObjectMetadata, known object) {
+	name = identify(f, raw)
 	key, _ := toolscache.MetaNamespaceKeyFunc(name)
 	stored, found, err := d.store().GetByKey(key)
 	if err != nil || !found {
@@ -124,7 +143,12 @@ func (d *decoder) lastKnown(raw []byte) (name *metav1.PartialObjectMetadata, kno
 }
 
 // identify reads only identity and version, because other metadata may be broken.
-func identify(raw []byte) *metav1.PartialObjectMetadata {
+func identify(f wire.Format, raw []byte) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	if f == wire.Protobuf {
+		_ = m.Unmarshal(raw) // best effort
+		return m
+	}
 	var o struct {
 		Metadata struct {
 			Namespace       string    `json:"namespace"`
@@ -134,7 +158,6 @@ func identify(raw []byte) *metav1.PartialObjectMetadata {
 		} `json:"metadata"`
 	}
 	_ = utiljson.Unmarshal(raw, &o) // best effort
-	m := &metav1.PartialObjectMetadata{}
 	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
 	return m
 }
@@ -177,21 +200,21 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 			status := &metav1.Status{}
 			return frame.Type, status, utiljson.Unmarshal(frame.Object, status)
 		}
-		o, err := d.decode(frame.Object)
+		o, err := d.decode(wire.JSON, frame.Object)
 		if err == nil {
 			d.broken.Remove(o)
 			d.decoded(o)
 			d.initial = d.initial && frame.Type != watch.Bookmark
 			return frame.Type, o, nil
 		}
-		name, known := d.lastKnown(frame.Object)
+		name, known := d.lastKnown(wire.JSON, frame.Object)
 		if frame.Type == watch.Deleted {
 			d.broken.Remove(name)
 			if known == nil && d.ahead[NameOf(name)] {
 				known = d.metadataOf(name)
 			}
 		} else {
-			d.broken.Add(name, fmt.Errorf("it cannot be decoded: %w", err))
+			d.broken.Add(name, err)
 		}
 		switch {
 		case known != nil && frame.Type == watch.Deleted:
@@ -235,7 +258,7 @@ func (d *decoder) metadataOf(name *metav1.PartialObjectMetadata) object {
 	if err != nil {
 		return nil
 	}
-	o, err := d.decode(raw)
+	o, err := d.decode(wire.JSON, raw)
 	if err != nil {
 		return nil
 	}

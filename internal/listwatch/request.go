@@ -26,15 +26,22 @@ type requests struct {
 }
 
 func (d *decoder) requests(m *meta.RESTMapping) (requests, error) {
-	switch d.Form {
-	case Unstructured:
+	switch {
+	case d.Codec != nil:
+		c, err := d.Backend.RESTClient(d.Kind)
+		if err != nil {
+			return requests{}, err
+		}
+		r := packedRequests{typedRequests{d, c, m.Resource.Resource}}
+		return requests{r.list, r.watch}, nil
+	case d.Form == Unstructured:
 		c, err := d.Backend.Dynamic()
 		if err != nil {
 			return requests{}, err
 		}
 		r := c.Resource(m.Resource).Namespace(d.Namespace)
 		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, r.Watch}, nil
-	case Metadata:
+	case d.Form == Metadata:
 		r, err := d.metadata(m)
 		if err != nil {
 			return requests{}, err

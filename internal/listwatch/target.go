@@ -17,6 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // Backend is the part of cache.Backend that lists and watches.
@@ -55,6 +56,8 @@ type Target struct {
 	Backend Backend
 	Kind    schema.GroupVersionKind
 	Form    Form
+	// Codec packs the objects. Default: they are decoded.
+	Codec *packed.Codec
 	// Namespace, Labels and Fields narrow the target, in the API server's syntax.
 	Namespace, Labels, Fields string
 	// Name is the object that Fields selects, for errors. Default: none.

@@ -1,0 +1,333 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/wire"
+)
+
+// listReader reads a list from a response, without keeping the whole response. Other goroutines
+// pack the items.
+type listReader struct {
+	*decoder
+
+	body *bufio.Reader
+	list *packed.List
+	pack *packer
+}
+
+func (d *decoder) readList(body io.Reader) (apiruntime.Object, error) {
+	r := &listReader{decoder: d, body: bufio.NewReaderSize(body, 64<<10), list: &packed.List{}}
+	err := r.read()
+	if r.pack != nil {
+		r.list.Items = r.pack.wait()
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the list of %s: %w", d.Kind.Kind, err)
+	}
+	return r.list, nil
+}
+
+func (r *listReader) read() error {
+	f, err := formatOf(r.body)
+	if err != nil {
+		return err
+	}
+	body := io.Reader(r.body)
+	if f == wire.CBOR {
+		all, err := io.ReadAll(r.body)
+		if err != nil {
+			return err
+		}
+		text, err := wire.CBORToJSON(all)
+		if err != nil {
+			return err
+		}
+		f, body = wire.JSON, bytes.NewReader(text)
+	}
+	r.pack = newPacker(func(item []byte) apiruntime.Object { return r.item(f, item) })
+	if f == wire.Protobuf {
+		return r.protobuf()
+	}
+	return r.json(json.NewDecoder(body))
+}
+
+// formatOf returns the format of a response from its first byte: an API server may answer in
+// another format than the preferred one.
+func formatOf(body *bufio.Reader) (wire.Format, error) {
+	first, err := body.Peek(1)
+	if err != nil {
+		return wire.Unknown, err
+	}
+	switch first[0] {
+	case 'k', 0: // the envelope, or the length of a watch's frame
+		return wire.Protobuf, nil
+	case 0xd9: // the tag of CBOR itself
+		return wire.CBOR, nil
+	default:
+		return wire.JSON, nil
+	}
+}
+
+func (r *listReader) json(body *json.Decoder) error {
+	if _, err := expect(body, json.Delim('{')); err != nil {
+		return err
+	}
+	var kind string
+	items := false
+	for body.More() {
+		key, err := body.Token()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case "kind":
+			err = body.Decode(&kind)
+		case "metadata":
+			err = body.Decode(&r.list.ListMeta)
+		case "items":
+			items = true
+			err = r.jsonItems(body)
+		default:
+			err = body.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !items && !strings.HasSuffix(kind, "List") {
+		return fmt.Errorf("the API server sent a %q", kind)
+	}
+	_, err := expect(body, json.Delim('}'))
+	return err
+}
+
+func (r *listReader) jsonItems(body *json.Decoder) error {
+	if begun, err := expect(body, json.Delim('['), nil); begun == nil || err != nil {
+		return err // or null
+	}
+	var item json.RawMessage
+	for body.More() {
+		if err := body.Decode(&item); err != nil {
+			return err
+		}
+		if err := r.pack.add(bytes.NewReader(item), int64(len(item))); err != nil {
+			return err
+		}
+	}
+	_, err := expect(body, json.Delim(']'))
+	return err
+}
+
+func expect(body *json.Decoder, one ...json.Token) (json.Token, error) {
+	found, err := body.Token()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range one {
+		if t == found {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("it has %v where %v was expected", found, one[0])
+}
+
+// Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.
+const (
+	unknownTypeMeta = 1 // runtime.Unknown
+	unknownRaw      = 2
+	listMetadata    = 1 // of every list
+	listItems       = 2
+)
+
+// protobuf reads an envelope, whose message is the list.
+func (r *listReader) protobuf() error {
+	magic := make([]byte, 4)
+	if _, err := io.ReadFull(r.body, magic); err != nil {
+		return err
+	}
+	if string(magic) != "k8s\x00" {
+		return errors.New("it has no protobuf envelope")
+	}
+	read := false
+	whole := &message{body: r.body, left: 1 << 62}
+	for {
+		number, length, err := whole.field()
+		if errors.Is(err, io.EOF) && read {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch number {
+		case unknownTypeMeta:
+			var kind apiruntime.TypeMeta
+			if err := whole.read(length, kind.Unmarshal); err != nil {
+				return err
+			}
+			if kind.Kind != ListKind(r.Kind).Kind {
+				return fmt.Errorf("the API server sent a %q", kind.Kind)
+			}
+		case unknownRaw:
+			read = true
+			whole.left -= length
+			err = r.protobufItems(&message{body: r.body, left: length})
+		default:
+			err = whole.read(length, func([]byte) error { return nil })
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *listReader) protobufItems(list *message) error {
+	for list.left > 0 {
+		number, length, err := list.field()
+		switch {
+		case err != nil:
+			return err
+		case number == listItems:
+			list.left -= length
+			err = r.pack.add(list.body, length)
+		case number == listMetadata:
+			err = list.read(length, func(data []byte) error {
+				r.list.ListMeta = metav1.ListMeta{}
+				return r.list.ListMeta.Unmarshal(data)
+			})
+		default:
+			err = list.read(length, func([]byte) error { return nil })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message is the rest of a protobuf message.
+type message struct {
+	body *bufio.Reader
+	left int64
+}
+
+func (m *message) ReadByte() (byte, error) {
+	m.left--
+	return m.body.ReadByte()
+}
+
+// field reads the number and length of the next field. Envelopes and lists have only fields with a
+// length.
+func (m *message) field() (number protowire.Number, length int64, err error) {
+	tag, err := binary.ReadUvarint(m)
+	if err != nil {
+		return 0, 0, err
+	}
+	number, kind := protowire.DecodeTag(tag)
+	if kind != protowire.BytesType {
+		return 0, 0, fmt.Errorf("the field %d has the unexpected wire type %d", number, kind)
+	}
+	n, err := binary.ReadUvarint(m)
+	if err != nil {
+		return 0, 0, io.ErrUnexpectedEOF
+	}
+	if n > uint64(max(m.left, 0)) { //nolint:gosec // not negative
+		return 0, 0, fmt.Errorf("the field %d is longer than its message", number)
+	}
+	return number, int64(n), nil //nolint:gosec // at most left
+}
+
+func (m *message) read(length int64, into func([]byte) error) error {
+	m.left -= length
+	var data bytes.Buffer // grows as data arrives, whatever the length says
+	if _, err := io.CopyN(&data, m.body, length); err != nil {
+		return io.ErrUnexpectedEOF
+	}
+	return into(data.Bytes())
+}
+
+// packer packs items on several goroutines, and keeps their order.
+type packer struct {
+	pack    func(item []byte) apiruntime.Object // nil: left out
+	slots   chan struct{}                       // one for each goroutine
+	running sync.WaitGroup
+	batches []*batch
+}
+
+// batch is the items that one goroutine packs.
+type batch struct {
+	data  bytes.Buffer
+	ends  []int // of the items in data
+	items []apiruntime.Object
+}
+
+// batchSize is the size in bytes from which a batch is packed.
+const batchSize = 128 << 10
+
+func newPacker(pack func([]byte) apiruntime.Object) *packer {
+	return &packer{pack: pack, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), batches: []*batch{{}}}
+}
+
+// add reads an item.
+func (p *packer) add(from io.Reader, length int64) error {
+	b := p.batches[len(p.batches)-1]
+	if _, err := io.CopyN(&b.data, from, length); err != nil {
+		return io.ErrUnexpectedEOF
+	}
+	if b.ends = append(b.ends, b.data.Len()); b.data.Len() >= batchSize {
+		p.start(b)
+		p.batches = append(p.batches, &batch{})
+	}
+	return nil
+}
+
+func (p *packer) start(b *batch) {
+	p.slots <- struct{}{}
+	p.running.Go(func() {
+		defer func() { <-p.slots }()
+		data, begin := b.data.Bytes(), 0
+		b.items = make([]apiruntime.Object, 0, len(b.ends))
+		for _, end := range b.ends {
+			if o := p.pack(data[begin:end]); o != nil {
+				b.items = append(b.items, o)
+			}
+			begin = end
+		}
+		b.data, b.ends = bytes.Buffer{}, nil
+	})
+}
+
+// wait returns all items, in order.
+func (p *packer) wait() []apiruntime.Object {
+	p.start(p.batches[len(p.batches)-1])
+	p.running.Wait()
+	n := 0
+	for _, b := range p.batches {
+		n += len(b.items)
+	}
+	all := make([]apiruntime.Object, 0, n)
+	for _, b := range p.batches {
+		all = append(all, b.items...)
+	}
+	return all
+}

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/setpoint-dev/setpoint/internal/wire"
+)
+
+// packedRequests list and watch packed objects.
+type packedRequests struct{ typedRequests }
+
+func (r packedRequests) get(o *metav1.ListOptions) *rest.Request {
+	req := r.typedRequests.get(o)
+	if r.Form == Unstructured {
+		req.SetHeader("Accept", runtime.ContentTypeJSON)
+	}
+	return req
+}
+
+func (r packedRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	body, err := r.get(&o).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return r.readList(body)
+}
+
+func (r packedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	body, err := r.get(&o).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// 500 stands for an unknown cause, as in client-go's own watches.
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
+	events := &eventReader{decoder: r.decoder, body: body, initial: o.SendInitialEvents != nil}
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, reporter), nil
+}
+
+// eventReader reads a watch's events as packed objects.
+type eventReader struct {
+	*decoder
+
+	body io.ReadCloser
+	// initial is set until the initial list is complete. Objects missing in it count as deleted.
+	initial bool
+	frames  streaming.Decoder // nil before the first event
+	format  wire.Format
+	cbor    bool // the frames are CBOR, which becomes JSON
+	closed  atomic.Bool
+}
+
+// event is an event of a watch.
+type event struct {
+	action watch.EventType
+	// apiVersion and kind are of a protobuf envelope; other objects have their own.
+	apiVersion, kind string
+	data             []byte // of the object
+	bad              error  // of the envelope
+}
+
+// Decode returns the next event with an object that can be packed. For another delete, it returns
+// the last known state, or the object's name.
+func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
+	for {
+		e, err := r.next()
+		if err != nil {
+			if r.closed.Load() {
+				err = io.EOF // an error would make the reflector list again
+			}
+			return "", nil, err
+		}
+		if e.action == watch.Error {
+			status, err := r.status(e)
+			return e.action, status, err
+		}
+		o, err := r.object(e)
+		if err == nil {
+			r.broken.Remove(o)
+			r.initial = r.initial && e.action != watch.Bookmark
+			return e.action, o, nil
+		}
+		if action, o := r.instead(e, err); o != nil {
+			return action, o, nil
+		}
+	}
+}
+
+// instead returns the event that stands for one whose object cannot be packed, or nil.
+func (r *eventReader) instead(e event, why error) (watch.EventType, runtime.Object) {
+	name, known := r.lastKnown(r.format, e.data)
+	switch {
+	case e.action == watch.Deleted:
+		r.broken.Remove(name)
+		if known == nil {
+			known = r.metadataOf(name)
+		}
+		known.SetResourceVersion(name.ResourceVersion) // the store must reach the delete
+		return e.action, known
+	case e.action != watch.Bookmark:
+		r.broken.Add(name, why)
+	}
+	if r.initial {
+		if known == nil {
+			return "", nil
+		}
+		return e.action, known
+	}
+	if here := r.bookmark(name.ResourceVersion); here != nil {
+		return watch.Bookmark, here
+	}
+	return "", nil
+}
+
+func (r *eventReader) next() (e event, err error) {
+	if r.frames == nil {
+		if err := r.begin(); err != nil {
+			return e, err
+		}
+	}
+	var frame runtime.Unknown
+	if _, _, err := r.frames.Decode(nil, &frame); err != nil {
+		return e, err
+	}
+	if r.cbor {
+		if frame.Raw, err = wire.CBORToJSON(frame.Raw); err != nil {
+			return e, err
+		}
+	}
+	action, data, err := wire.Event(r.format, frame.Raw)
+	e.action, e.data = watch.EventType(action), data
+	if err == nil && r.format == wire.Protobuf {
+		e.apiVersion, e.kind, e.data, e.bad = wire.Unwrap(data)
+	}
+	return e, err
+}
+
+// begin waits for the first event, whose format is that of all.
+func (r *eventReader) begin() (err error) {
+	body := bufio.NewReaderSize(r.body, 32<<10)
+	if r.format, err = formatOf(body); err != nil {
+		return err
+	}
+	var framer runtime.Framer
+	switch r.format {
+	case wire.Protobuf:
+		framer = protobuf.LengthDelimitedFramer
+	case wire.CBOR:
+		framer, r.cbor, r.format = cbor.NewFramer(), true, wire.JSON
+	default:
+		framer = json.Framer
+	}
+	r.frames = streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(body)), frameDecoder{})
+	return nil
+}
+
+// frameDecoder leaves a frame as it is, until the next one.
+type frameDecoder struct{ runtime.Decoder }
+
+func (frameDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	into.(*runtime.Unknown).Raw = frame //nolint:forcetypeassert // next gives it one
+	return into, nil, nil
+}
+
+func (r *eventReader) object(e event) (object, error) {
+	if e.bad != nil {
+		return nil, e.bad
+	}
+	if err := r.Codec.Check(e.apiVersion, e.kind); err != nil {
+		return nil, err
+	}
+	return r.decode(r.format, e.data)
+}
+
+func (r *eventReader) status(e event) (*metav1.Status, error) {
+	status := &metav1.Status{}
+	switch {
+	case e.bad != nil:
+		return nil, e.bad
+	case r.format == wire.Protobuf:
+		return status, status.Unmarshal(e.data)
+	default:
+		return status, utiljson.Unmarshal(e.data, status)
+	}
+}
+
+func (r *eventReader) Close() {
+	r.closed.Store(true)
+	_ = r.body.Close()
+}

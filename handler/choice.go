@@ -62,6 +62,8 @@ func (c *choice) Choose(e Event, how *workqueue.AddOptions) {
 	c.apply(how)
 }
 
+func (c *choice) MetadataOnly() bool { return allMetadataOnly(c.when) }
+
 func (c *choice) CheckType(example Object) error {
 	var wrong []error
 	for _, f := range c.when {

@@ -65,6 +65,8 @@ func (in inCluster) Keys(ctx context.Context, e Event) ([]ClusterKey, error) {
 	return keys, err
 }
 
+func (in inCluster) MetadataOnly() bool { return metadataOnly(in.handler) }
+
 func (in inCluster) CheckType(example Object) error {
 	if argument.IsNil(in.handler) {
 		return fmt.Errorf("handler.InCluster(%q): the handler is nil; give one, such as handler.Self()", in.cluster)

@@ -40,6 +40,19 @@ type Identity[K comparable] interface {
 	Identity(o Object) (key K, ok bool)
 }
 
+// MetadataOnly is an optional interface of a Handler or a Predicate that calls only the methods of
+// metav1.Object. Objects of a packed cache are not decoded for it, so they do not have the Go type
+// of the source.
+type MetadataOnly interface {
+	// MetadataOnly reports whether the metadata suffices. The answer must not change.
+	MetadataOnly() bool
+}
+
+func metadataOnly(part any) bool {
+	m, ok := part.(MetadataOnly)
+	return ok && m.MetadataOnly()
+}
+
 // Self returns the key of the object itself.
 func Self() Handler[types.NamespacedName] { return self{} }
 
@@ -48,6 +61,8 @@ type self struct{}
 func (self) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) {
 	return []types.NamespacedName{e.Key()}, nil
 }
+
+func (self) MetadataOnly() bool { return true }
 
 func (self) Identity(o Object) (types.NamespacedName, bool) { return keyOf(o), true }
 

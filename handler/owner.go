@@ -36,6 +36,8 @@ type owner struct {
 	any  bool // also owners that do not control the object
 }
 
+func (owner) MetadataOnly() bool { return true }
+
 func (o owner) CheckType(Object) error {
 	if v := reflect.ValueOf(o.kind); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return errors.New("handler.Owner: the kind is nil; give the owner's handle, such as a *cache.Handle")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -53,6 +54,8 @@ func (c change) Keep(e Event) bool {
 		return e.Old.GetResourceVersion() != e.New.GetResourceVersion()
 	}
 }
+
+func (change) MetadataOnly() bool { return true }
 
 func (c change) String() string { return string(c) }
 
@@ -131,6 +134,12 @@ func (c *combination) Keep(e Event) bool {
 		}
 	}
 	return c.op != "or"
+}
+
+func (c *combination) MetadataOnly() bool { return allMetadataOnly(c.parts) }
+
+func allMetadataOnly(parts []Predicate) bool {
+	return !slices.ContainsFunc(parts, func(p Predicate) bool { return !metadataOnly(p) })
 }
 
 func (c *combination) CheckType(example Object) error {

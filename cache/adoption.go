@@ -126,7 +126,7 @@ func (c *Cache) existing(k key) key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for other, i := range c.informers {
-		if other.gvk == k.gvk && i.shared.GetIndexer() == k.foreign.shared.GetIndexer() {
+		if other.gvk == k.gvk && packedIndexer(i.shared) == packedIndexer(k.foreign.shared) {
 			return other
 		}
 	}

@@ -190,10 +190,3 @@ func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	case <-ctx.Done():
 	}
 }
-
-func (i *informer) mark(name string) Object {
-	mark, _ := i.example.DeepCopyObject().(Object)
-	mark.SetUID(markUID)
-	mark.SetName(name)
-	return mark
-}

@@ -31,6 +31,23 @@
 // does not change those at the API server. Built-in kinds are decoded from protobuf, custom
 // resources from JSON. The initial list is streamed if the API server supports that.
 //
+// # Storage
+//
+// [Scope].Storage selects how objects are stored. Decoded objects are Go objects. Packed objects
+// are their bytes from the API server: protobuf for built-in kinds, else JSON. A packed handle reads
+// the same objects, with other costs:
+//
+//   - Reads decode instead of copying. Several goroutines decode a long List.
+//   - Events need no decoding for handlers and predicates that are handler.MetadataOnly, such as
+//     Self, Owner and GenerationChanged. Others share one decoded object.
+//   - [NewIndex] and a transform decode each object when it arrives. A transform also encodes it.
+//   - Shared, Informer and package cache/factory decode from the same store. Two reads may return
+//     different pointers.
+//   - An object that does not fit its Go type is found when it is first decoded. Get then returns
+//     the error, lists leave the object out, and State names it.
+//
+// [Handle.State] shows the storage, the kept bytes and the number of decodes.
+//
 // # Failures
 //
 // [Handle.State] describes an informer, and [Cache.Changed] reports changes. An informer recovers
@@ -45,7 +62,7 @@
 //     with another plural or scope.
 //   - A revoked right is noticed when the watch ends, after at most 10 minutes.
 //   - State and the hook report a custom resource that does not fit its Go type. The cache keeps
-//     its last state that did fit, and all other objects.
+//     its last state that did fit, unless it is packed, and all other objects.
 //
 // # client-go informers
 //
@@ -99,6 +116,10 @@
 //     informer does not wait for events that were queued for a handler before.
 //   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
+//   - F1: Packed and decoded handles return the same objects and deliver the same events, except for
+//     objects that do not fit their Go type.
+//   - F2: A reader owns what it gets, except from Shared.
+//   - F3: The kept bytes differ from the received object only by managedFields.
 //
 // # Concurrency
 //

@@ -86,7 +86,7 @@ func TestS4_Failing(t *testing.T) {
 			return overloaded(r, 1)
 		}, hook.Failing, "slow down"},
 		"expired without a version":  {func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusGone, "too old") }, hook.Failing, "too old"},
-		"no JSON":                    {func(r *sim.Request) (*http.Response, error) { return r.Send("<html>") }, hook.Failing, "json parse error"},
+		"no JSON":                    {func(r *sim.Request) (*http.Response, error) { return r.Send("<html>") }, hook.Failing, "invalid character '<'"},
 		"invalid, and not streaming": {noStreaming(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusBadRequest, "what?") }), hook.Failing, "what?"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,6 +269,9 @@ func TestS4_Undecodable(t *testing.T) {
 				api.Put(sim.ConfigMaps, broken.DeepCopy())
 				api.Put(sim.ConfigMaps, configMap("a", "2"))
 				time.Sleep(10 * time.Minute)
+				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 {
+					t.Errorf("got %v, %v", list, err)
+				}
 				if s := maps.State(); s.Phase != hook.Synced || s.BrokenCount != 1 || !strings.Contains(s.String(), "broken objects: 1, such as default/broken: it cannot be decoded: json:") {
 					t.Errorf("got %s", s)
 				}

@@ -213,11 +213,14 @@ func singleOf(obj runtime.Object) string {
 }
 
 func (c *Cache) reader(g *group) *Handle[Object] {
-	return &Handle[Object]{handle{of: reflect.TypeFor[Object](), cache: c, gvk: g.key.gvk, group: g, shared: true, released: &atomic.Bool{}}}
+	return &Handle[Object]{handle{of: reflect.TypeFor[Object](), cache: c, gvk: g.key.gvk, group: g, shared: !g.key.packed, released: &atomic.Bool{}}}
 }
 
 func (g *group) copyOf(obj Object) Object {
-	c := obj.DeepCopyObject().(Object) //nolint:forcetypeassert // a copy has the same type
+	c := obj
+	if !g.key.packed { // else the read has made a copy
+		c = obj.DeepCopyObject().(Object) //nolint:forcetypeassert // a copy has the same type
+	}
 	c.GetObjectKind().SetGroupVersionKind(g.key.gvk)
 	return c
 }

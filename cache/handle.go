@@ -251,6 +251,9 @@ func (h *handle) informer() toolscache.SharedIndexInformer {
 	one := h.group.first(func(*informer) bool { return true })
 	i := h.cache.acquire(one.key, h.group.inform, false) // never released
 	i.fixed.Store(true)
+	if i.codec != nil {
+		return pinned{unpacked{i.shared}}
+	}
 	return pinned{i.shared}
 }
 

@@ -43,7 +43,7 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Ind
 		return x.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
 	}
 	x.id = h.handle.group.addIndex(name, func(obj any) ([]string, error) {
-		o, ok := obj.(T)
+		o, ok := whole(obj).(T)
 		if !ok {
 			return nil, nil
 		}
@@ -78,17 +78,21 @@ func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 
 // List returns copies of the objects with a value, narrowed by o. It is otherwise like Handle.List.
 func (x *Index[T]) List(ctx context.Context, value string, o ListOptions) ([]T, error) {
-	return collect(x.All(ctx, value, o))
+	return x.handle.list(ctx, o, x.with(value))
 }
 
 // All is List as an iterator.
 func (x *Index[T]) All(ctx context.Context, value string, o ListOptions) iter.Seq2[T, error] {
-	return x.handle.all(ctx, o, func(i *informer) ([]any, error) {
+	return x.handle.all(ctx, o, x.with(value))
+}
+
+func (x *Index[T]) with(value string) func(*informer) ([]any, error) {
+	return func(i *informer) ([]any, error) {
 		if err := x.failure(i); err != nil {
 			return nil, err
 		}
 		return i.shared.GetIndexer().ByIndex(x.id, value)
-	})
+	}
 }
 
 // failure returns an error for an object that exists but is missing in the index.

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there
@@ -35,6 +36,7 @@ type informer struct {
 	shared  toolscache.SharedIndexInformer
 	lw      *listwatch.ListerWatcher // nil if this package did not make the informer
 	example Object                   // nil like lw
+	codec   *packed.Codec            // nil unless the objects are packed
 	foreign bool                     // the host program starts and stops it
 	copy    consistency.Copy         // Mapping is set before it is synced
 	follow  func(context.Context)    // run or attend, until its context is done
@@ -43,6 +45,7 @@ type informer struct {
 	fixed   atomic.Bool              // wanted whether or not the kind is namespaced
 
 	untransformed listwatch.Broken // objects for which the transform failed
+	unreadable    listwatch.Broken // packed objects that a reader could not decode
 
 	// The environment's mutex guards the fields below.
 	refs   int
@@ -54,10 +57,14 @@ type informer struct {
 
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.lw = listwatch.New(k.target(e.backend), listwatch.Reports{
+	target, stored := k.target(e.backend), example
+	if i.codec = i.newCodec(); i.codec != nil {
+		target.Codec, stored = i.codec, &packed.Object{}
+	}
+	i.lw = listwatch.New(target, listwatch.Reports{
 		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.delivered, Store: i.store,
 	})
-	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), example, toolscache.SharedIndexInformerOptions{
+	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
@@ -66,7 +73,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i.copy.Place, i.copy.Labels, i.copy.Fields, i.copy.Asked = k.place, s.Labels, s.Fields, true
 	if report := e.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
-		i.lw.Broken.Report, i.untransformed.Report = tell, tell
+		i.lw.Broken.Report, i.untransformed.Report, i.unreadable.Report = tell, tell, tell
 	}
 	i.follow = i.run
 	// These cannot fail before the start.
@@ -207,9 +214,14 @@ func (i *informer) state() hook.InformerState {
 	}
 	counts := i.lw.Counts()
 	s.Lists, s.Watches, s.Quiet = counts.Lists, counts.Watches, counts.Quiet
-	few, all := i.lw.Broken.Some()
-	more, others := i.untransformed.Some()
-	s.Broken, s.BrokenCount = append(few, more...), all+others
+	for _, broken := range [...]*listwatch.Broken{&i.lw.Broken, &i.untransformed, &i.unreadable} {
+		few, all := broken.Some()
+		s.Broken, s.BrokenCount = append(s.Broken, few...), s.BrokenCount+all
+	}
+	s.Storage = storageOf(i.key.packed).String()
+	if i.codec != nil {
+		s.Decodes = i.codec.Decodes()
+	}
 	return s
 }
 
@@ -222,7 +234,9 @@ func (i *informer) size() (objects int, bytes int64) {
 		if err != nil || !found {
 			continue
 		}
-		if text, err := json.Marshal(obj); err == nil {
+		if p, ok := obj.(*packed.Object); ok {
+			seen, length = seen+1, length+int64(p.Size())
+		} else if text, err := json.Marshal(obj); err == nil {
 			seen, length = seen+1, length+int64(len(text))
 		}
 	}
@@ -239,7 +253,10 @@ func (i *informer) String() string {
 	return i.key.kind()
 }
 
-func (i *informer) delivered() { i.untransformed.Prune(i.store()) }
+func (i *informer) delivered() {
+	i.untransformed.Prune(i.store())
+	i.unreadable.Prune(i.store())
+}
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
 
@@ -357,6 +374,9 @@ func (i *informer) transform(obj any) (any, error) {
 		return obj, nil
 	}
 	i.learnScope(o)
+	if p, ok := obj.(*packed.Object); ok {
+		return i.repack(p), nil
+	}
 	i.env.strings.intern(o)
 	if err := i.key.trim(o); err != nil {
 		i.untransformed.Add(o, err)

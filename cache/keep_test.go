@@ -101,7 +101,7 @@ func TestTransform(t *testing.T) {
 		if s.BrokenCount != 1 || !strings.Contains(s.String(), `(transform no data): synced; broken objects: 1, such as default/bad: the transform "no data" failed: panic: boom`) {
 			t.Errorf("got %s", s)
 		}
-		if s.Objects != 3 || s.Bytes < 300 || s.Bytes > 3000 || s.ResourceVersion == "" {
+		if s.Objects != 3 || s.Bytes < 200 || s.Bytes > 3000 || s.ResourceVersion == "" {
 			t.Errorf("%d objects, %d bytes, version %s", s.Objects, s.Bytes, s.ResourceVersion)
 		}
 	})

@@ -6,6 +6,7 @@ package cache_test
 import (
 	"context"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// storage is that of the tests' caches: SETPOINT_STORAGE=packed, or the default.
+func storage() cache.Storage {
+	if os.Getenv("SETPOINT_STORAGE") == "packed" {
+		return cache.Packed
+	}
+	return cache.DefaultStorage
+}
+
 // newCache returns a cache of the API server, and a record of its hook's calls.
 func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
 	t.Helper()
@@ -34,7 +43,7 @@ func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
 		t.Fatal(err)
 	}
 	told := &states{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add}}), told
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add}, Storage: storage()}), told
 }
 
 // states records the calls of the hook.

@@ -16,7 +16,7 @@ import (
 
 // Options configures New. The zero value works.
 //
-// Namespaces, Labels, Transform and Resync are defaults for all handles of For and ForScope, and
+// Namespaces, Labels, Transform, Storage and Resync are defaults for all handles of For and ForScope, and
 // for package cache/factory. A handle's [Scope] replaces them. Adopt has no defaults: the
 // informer's constructor decides what it keeps.
 type Options struct {
@@ -31,6 +31,8 @@ type Options struct {
 	// Transform changes objects before the cache keeps them, if it is for their type;
 	// NewTransform[Object] is for all types. A handle's Transform replaces it. Default: none.
 	Transform *Transform
+	// Storage is how the cache stores objects. Default: Decoded.
+	Storage Storage
 	// Resync is how often each source of a handle delivers every object again. A handle with
 	// NoResync has none. It must not be negative. Default 0: never.
 	Resync time.Duration
@@ -79,6 +81,9 @@ func (o Options) Validate() error {
 	if o.Transform != nil && o.Transform.nothing {
 		wrong = append(wrong, fmt.Errorf("cache.Options.Transform: the transform %q has no function", o.Transform.name))
 	}
+	if err := o.Storage.validate("cache.Options.Storage"); err != nil {
+		wrong = append(wrong, err)
+	}
 	if o.Resync < 0 {
 		wrong = append(wrong, fmt.Errorf("cache.Options.Resync is %s, it must not be negative", o.Resync))
 	}
@@ -95,6 +100,11 @@ func (o Options) complete(s Scope, example Object) Scope {
 	if s.Transform == nil && o.Transform != nil && o.Transform.check(example) == nil {
 		s.Transform = o.Transform
 	}
+	usual := storageOf(o.Storage == Packed)
+	if s.Storage == DefaultStorage {
+		s.Storage = usual
+	}
+	s.unusual = s.Storage != usual
 	switch s.Resync {
 	case 0:
 		s.Resync = o.Resync

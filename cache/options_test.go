@@ -32,6 +32,9 @@ func cacheWith(t testing.TB, api *sim.Server, o cache.Options) (*cache.Cache, *s
 		t.Fatal(err)
 	}
 	told := &states{}
+	if o.Storage == cache.DefaultStorage {
+		o.Storage = storage()
+	}
 	o.Hooks = &hook.Cache{InformerState: told.add}
 	return cache.New(c, o), told
 }

@@ -28,7 +28,10 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 	if err != nil {
 		return *new(T), err
 	}
-	o, err := h.give(obj)
+	var o T
+	if obj, err = h.handle.unpack(obj); err == nil {
+		o, err = h.give(obj)
+	}
 	if err != nil {
 		return o, fmt.Errorf("get %s %s: %w", h.handle.gvk.Kind, name, err)
 	}
@@ -107,22 +110,31 @@ type ListOptions struct {
 
 // List returns copies of the objects, in no particular order. It waits and fails like Get.
 func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
-	return collect(h.All(ctx, o))
+	return h.list(ctx, o, stored(o))
 }
 
 // All iterates over copies of the objects, like List. An error is the last element.
 func (h *Handle[T]) All(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
-	return h.all(ctx, o, func(i *informer) ([]any, error) {
+	return h.all(ctx, o, stored(o))
+}
+
+func stored(o ListOptions) func(*informer) ([]any, error) {
+	return func(i *informer) ([]any, error) {
 		if o.Namespace == "" {
 			return i.shared.GetIndexer().List(), nil
 		}
 		return i.shared.GetIndexer().ByIndex(toolscache.NamespaceIndex, o.Namespace)
-	})
+	}
 }
 
 func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		h.handle.each(ctx, o, of, func(obj any, err error) (more bool) {
+			if err == nil {
+				if obj, err = h.handle.unpack(obj); err != nil {
+					return true // State has the error
+				}
+			}
 			var given T
 			if err == nil {
 				given, err = h.give(obj)
@@ -130,6 +142,29 @@ func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) (
 			return yield(given, err) && err == nil
 		})
 	}
+}
+
+// list is all as a slice. Several goroutines decode the packed objects of a long list.
+func (h *Handle[T]) list(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([]T, error) {
+	objects, err := h.handle.list(ctx, o, of)
+	if err != nil || len(objects) == 0 {
+		return nil, err
+	}
+	list := make([]T, len(objects))
+	for n, obj := range objects {
+		if list[n], err = h.give(obj); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (h *handle) list(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) (objects []any, err error) {
+	h.each(ctx, o, of, func(obj any, wrong error) (more bool) {
+		objects, err = append(objects, obj), wrong
+		return err == nil
+	})
+	return h.decode(objects), err
 }
 
 // each calls do for the objects that o selects, while do returns true, or once with an error.
@@ -194,24 +229,14 @@ func (o ListOptions) matches(obj any) bool {
 	return ok && (o.Namespace == "" || m.GetNamespace() == o.Namespace) && (o.Selector == nil || o.Selector.Matches(labels.Set(m.GetLabels())))
 }
 
-func collect[T Object](all func(func(T, error) bool)) ([]T, error) {
-	var list []T
-	for obj, err := range all {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, obj)
-	}
-	return list, nil
-}
-
-// give returns a stored object or a copy. It fails for an adopted informer of another type.
+// give returns an object that is stored, or else a copy; unpack has already made one of a packed
+// object. It fails for an adopted informer of another type.
 func (h *Handle[T]) give(obj any) (T, error) {
 	o, ok := obj.(T)
 	if !ok {
 		return o, misfit(reflect.TypeFor[T](), obj)
 	}
-	if h.handle.shared {
+	if h.handle.shared || h.handle.packed() {
 		return o, nil
 	}
 	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy has the same type

@@ -53,11 +53,16 @@ type Scope struct {
 	// KeepManagedFields keeps metadata.managedFields, up to 60 % of an object, which the Extract
 	// functions of apply configurations need. Default: false.
 	KeepManagedFields bool
+	// Storage is how the cache stores the objects: Decoded or Packed. Handles with another Storage
+	// do not share informers. Metadata is always decoded. Default: [Options].Storage, or else
+	// Decoded.
+	Storage Storage
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or
 	// take a tenth. NoResync is never; other negative values are errors. Default: [Options].Resync,
 	// or else never.
 	Resync time.Duration
 
+	unusual   bool // Storage differs from Options
 	inherited bool // Namespaces come from Options, and a cluster-scoped kind ignores them
 }
 
@@ -69,7 +74,7 @@ func (s Scope) Validate() error {
 	case s.Resync < 0 && s.Resync != NoResync:
 		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
 	}
-	return nil
+	return s.Storage.validate("cache.Scope.Storage")
 }
 
 func formOf(t reflect.Type) listwatch.Form {
@@ -96,12 +101,17 @@ type key struct {
 	labels, fields    string
 	transform         *Transform
 	keepManagedFields bool
+	packed            bool
+	unusual           bool     // not packed as Options say
 	cluster           string   // of Options, for messages
 	foreign           *foreign // set for informers that this package did not make
 }
 
 func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
 	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
+	if f != listwatch.Metadata {
+		k.packed, k.unusual = s.Storage == Packed, s.unusual
+	}
 	if s.Labels != nil {
 		k.labels = s.Labels.String()
 	}
@@ -158,6 +168,9 @@ func (k key) String() string {
 	}
 	if k.keepManagedFields {
 		words = append(words, "with managedFields")
+	}
+	if k.unusual {
+		words = append(words, storageOf(k.packed).String())
 	}
 	if k.foreign != nil {
 		words = append(words, k.foreign.String())

@@ -15,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // Subscription is an event handler on every informer of a handle's scope.
@@ -39,6 +40,9 @@ type Subscription struct {
 // Subscribe may be called before the cache runs. The subscription keeps the informers alive until
 // Close, even after the handle's Release.
 func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
+	if _, ok := handler.(packed.Handler); !ok && handler != nil && h.handle.packed() {
+		handler = unpacking{handler}
+	}
 	return h.handle.subscribe(handler)
 }
 

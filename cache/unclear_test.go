@@ -133,7 +133,9 @@ func TestC6_Undecodable(t *testing.T) {
 		synctest.Wait()
 		expect(t, d, bad, "shown", "the watch was there")
 		expect(t, d, fresh, "shown", "the watch was there")
-		expect(t, d, markedOf(bad), "unclear", "whether it is marked")
+		if storage() != cache.Packed { // which has the metadata of each object
+			expect(t, d, markedOf(bad), "unclear", "whether it is marked")
+		}
 		for _, w := range []cache.Written{bad, fresh} {
 			api.Remove(widgets, "default", w.Name)
 			after := w

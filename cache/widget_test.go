@@ -54,15 +54,21 @@ var widgets = sim.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Nam
 
 func widgetCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(schema.GroupVersion{Group: "test.dev", Version: "v1"}, &Widget{}, &WidgetList{})
-	c, err := client.New(api.Config(), client.Options{Scheme: scheme})
+	c, err := client.New(api.Config(), client.Options{Scheme: widgetScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &broken{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}}), b
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}, Storage: storage()}), b
 }
+
+func widgetScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(widgetKind.GroupVersion(), &Widget{}, &WidgetList{})
+	return scheme
+}
+
+var widgetKind = schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
 
 type broken struct{ events }
 
@@ -83,6 +89,9 @@ func widget(name string, size any) *unstructured.Unstructured {
 // TestS4_OneUndecodable (and S2): of a thousand objects, the one that does not fit its Go type is
 // named, and the others are kept. It may become valid, break again, and be deleted.
 func TestS4_OneUndecodable(t *testing.T) {
+	if storage() == cache.Packed {
+		t.Skip("see TestS4_OneUndecodable_Packed")
+	}
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

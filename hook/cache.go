@@ -57,10 +57,14 @@ type InformerState struct {
 	Broken      []string
 	BrokenCount int
 
-	// Objects counts the objects in the store. Bytes estimates their size as JSON, from a sample.
-	// Both are 0 in an event.
+	// Objects counts the objects in the store. Bytes estimates their size from a sample: the kept
+	// bytes of packed objects, else the size as JSON. Both are 0 in an event.
 	Objects int
 	Bytes   int64
+	// Storage is "decoded" or "packed". It is empty for an adopted informer, whose form is unknown.
+	Storage string
+	// Decodes counts how often a packed object was decoded.
+	Decodes int64
 }
 
 func (s InformerState) String() string {

@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -26,7 +27,7 @@ type feed[K comparable] struct {
 
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
-	object     func(any) handler.Object // as a T, or nil if it has another type
+	object     func(any) handler.Object // as a T or packed, or nil if it has another type
 	example    handler.Object           // a nil T
 	choosers   []handler.Chooser        // of predicates and handler
 	retries    *retries
@@ -54,6 +55,9 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	object := func(o any) handler.Object {
 		if t, ok := o.(T); ok {
 			return t
+		}
+		if p, ok := o.(*packed.Object); ok {
+			return p
 		}
 		return nil
 	}
@@ -197,7 +201,7 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 }
 
 func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerDetailedFuncs{
+	return eventHandler{toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if o := f.known(obj); o != nil {
 				f.deliver(ctx, handler.Event{Op: handler.Create, New: o, Initial: initial})
@@ -217,7 +221,7 @@ func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler 
 				f.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: stale})
 			}
 		},
-	}
+	}}
 }
 
 // known returns the object as a T. It counts other types as dropped and returns nil.
@@ -247,7 +251,11 @@ func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
 func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 	exited := true
 	defer f.caught(&exited, &err)
-	if key, ok := f.identity.Identity(e.Object()); ok {
+	whole, readable := decoded(f.handler, e)
+	if !readable {
+		return nil, nil
+	}
+	if key, ok := f.identity.Identity(whole.Object()); ok {
 		after = f.observer.Observe(key, e)
 	}
 	exited = false
@@ -301,18 +309,24 @@ func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, how work
 }
 
 func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
+	readable := true
 	for i, predicate := range f.predicates {
-		if !predicate.Keep(e) {
+		if e, readable = decoded(predicate, e); !readable || !predicate.Keep(e) {
 			f.drop(i)
 			return nil, nil
 		}
+	}
+	if e, readable = decoded(f.handler, e); !readable {
+		return nil, nil
 	}
 	return f.handler.Keys(ctx, e)
 }
 
 func (f *feed[K]) chosen(e handler.Event, how workqueue.AddOptions) workqueue.AddOptions {
 	for _, c := range f.choosers {
-		c.Choose(e, &how)
+		if whole, readable := decoded(c, e); readable {
+			c.Choose(whole, &how)
+		}
 	}
 	return how
 }

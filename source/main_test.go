@@ -6,6 +6,7 @@ package source_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,12 +21,21 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// storage is that of the tests' caches: SETPOINT_STORAGE=packed, or the default.
+func storage() cache.Storage {
+	if os.Getenv("SETPOINT_STORAGE") == "packed" {
+		return cache.Packed
+	}
+	return cache.DefaultStorage
+}
 
 type name = types.NamespacedName
 
@@ -53,7 +63,7 @@ func newSetup(t *testing.T) *setup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{})}
+	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{Storage: storage()})}
 	s.maps = cache.For[*corev1.ConfigMap](s.cache)
 	return s
 }
@@ -113,6 +123,9 @@ func describe(e handler.Event) string {
 	data := func(o handler.Object) string {
 		if o == nil {
 			return "-"
+		}
+		if p, ok := o.(*packed.Object); ok { // an observer gets it so
+			o, _ = p.Decode()
 		}
 		return o.(*corev1.ConfigMap).Data["data"]
 	}

@@ -6,6 +6,7 @@ package factory_test
 import (
 	"context"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// storage is that of the tests' caches: SETPOINT_STORAGE=packed, or the default.
+func storage() cache.Storage {
+	if os.Getenv("SETPOINT_STORAGE") == "packed" {
+		return cache.Packed
+	}
+	return cache.DefaultStorage
+}
+
 // newCache returns a cache of the API server.
 func newCache(t testing.TB, api *sim.Server) *cache.Cache {
 	t.Helper()
@@ -31,7 +40,7 @@ func newCache(t testing.TB, api *sim.Server) *cache.Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cache.New(c, cache.Options{})
+	return cache.New(c, cache.Options{Storage: storage()})
 }
 
 // run runs f until stop is called, which joins it.

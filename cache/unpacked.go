@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// unpacked is a packed informer as a client-go informer of Go objects, for code that knows no
+// packed objects.
+type unpacked struct{ toolscache.SharedIndexInformer }
+
+func (u unpacked) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return u.SharedIndexInformer.AddEventHandler(unpacking{h})
+}
+
+func (u unpacked) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return u.SharedIndexInformer.AddEventHandlerWithResyncPeriod(unpacking{h}, period)
+}
+
+func (u unpacked) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	return u.SharedIndexInformer.AddEventHandlerWithOptions(unpacking{h}, options)
+}
+
+func (u unpacked) AddIndexers(indexers toolscache.Indexers) error {
+	return u.SharedIndexInformer.AddIndexers(unpackedIndexers(indexers))
+}
+
+func (u unpacked) GetStore() toolscache.Store { return u.GetIndexer() }
+
+func (u unpacked) GetIndexer() toolscache.Indexer {
+	return unpackedIndexer{u.SharedIndexInformer.GetIndexer()}
+}
+
+func unpackedIndexers(indexers toolscache.Indexers) toolscache.Indexers {
+	decoding := toolscache.Indexers{}
+	for name, f := range indexers {
+		decoding[name] = func(obj any) ([]string, error) {
+			if o := whole(obj); o != nil {
+				return f(o)
+			}
+			return nil, nil
+		}
+	}
+	return decoding
+}
+
+// unpackedIndexer is the store of a packed informer. It leaves out objects that cannot be decoded.
+type unpackedIndexer struct{ toolscache.Indexer }
+
+// packedIndexer returns the store itself, which identifies an informer.
+func packedIndexer(i toolscache.SharedIndexInformer) toolscache.Indexer {
+	if u, ok := i.GetIndexer().(unpackedIndexer); ok {
+		return u.Indexer
+	}
+	return i.GetIndexer()
+}
+
+func (u unpackedIndexer) AddIndexers(indexers toolscache.Indexers) error {
+	return u.Indexer.AddIndexers(unpackedIndexers(indexers))
+}
+
+func (u unpackedIndexer) List() []any { return allWhole(u.Indexer.List()) }
+
+func (u unpackedIndexer) Index(name string, obj any) ([]any, error) {
+	found, err := u.Indexer.Index(name, obj)
+	return allWhole(found), err
+}
+
+func (u unpackedIndexer) ByIndex(name, value string) ([]any, error) {
+	found, err := u.Indexer.ByIndex(name, value)
+	return allWhole(found), err
+}
+
+func (u unpackedIndexer) Get(obj any) (any, bool, error) {
+	found, _, err := u.Indexer.Get(obj)
+	found = whole(found)
+	return found, found != nil, err
+}
+
+func (u unpackedIndexer) GetByKey(key string) (any, bool, error) {
+	found, _, err := u.Indexer.GetByKey(key)
+	found = whole(found)
+	return found, found != nil, err
+}
+
+func allWhole(stored []any) []any {
+	all := make([]any, 0, len(stored))
+	for _, obj := range stored {
+		if o := whole(obj); o != nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}

@@ -103,7 +103,7 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	r, c := newReading(mgr.Cache())
 	cache.For[*corev1.ConfigMap](mgr.Cache())
 	mgr.Add(c)
-	metadata, small := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache())
+	metadata, small, packed := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache()), bytesOfPods(mgr.Cache())
 	other := controller.New("other", controller.Func[types.NamespacedName](hourly), controller.Options{})
 	everyReplica(mgr, other)
 	stop := run(t, mgr)
@@ -120,7 +120,7 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	if text, err := describe(ctx, mgr.Cache(), root, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %q, %v", text, err) // no controller manager makes it
 	}
-	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync} {
+	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync, packed.WaitForSync} {
 		if err := wait(ctx); err != nil {
 			t.Error(err)
 		}

@@ -94,6 +94,11 @@ func withoutData(c *cache.Cache) *cache.Handle[*metav1.PartialObjectMetadata] {
 	return cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
 }
 
+// bytesOfPods keeps Pods as bytes.
+func bytesOfPods(c *cache.Cache) *cache.Handle[*corev1.Pod] {
+	return cache.ForScope[*corev1.Pod](c, cache.Scope{Storage: cache.Packed})
+}
+
 // withoutEnvironment keeps Pods without a part that this program does not read.
 func withoutEnvironment(c *cache.Cache) *cache.Handle[*corev1.Pod] {
 	small := cache.NewTransform("without environment", func(p *corev1.Pod) {

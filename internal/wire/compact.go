@@ -120,29 +120,18 @@ func jsonField(meta, name string) []byte {
 	return []byte("{}")
 }
 
-// Event returns the type of a watch event, and its object, which aliases frame. f is JSON or
-// Protobuf; there, the object has an envelope.
-func Event(f Format, frame []byte) (eventType string, object []byte, err error) {
-	switch f {
-	case JSON:
-		return eventJSON(frame)
-	case Protobuf:
-		return eventProtobuf(frame)
-	}
-	return "", nil, errors.New("wire: a watch event is neither JSON nor protobuf; decode it")
-}
-
-// layout is what Compact finds in the input.
+// layout is what Compact finds in the input. meta and cut are parts of object.
 type layout struct {
-	Compacted // without Data, strings and offsets
+	object, meta, cut span
 
 	head    [1 + binary.MaxVarintLen64]byte // replaces what comes before object
 	headLen int
-	// object is all from there to the end; meta and cut are parts of it.
-	object, meta, cut                                       span
-	apiVersion, kind, name, namespace, uid, resourceVersion span
 
-	seen uint32 // a bit for each number of a field
+	apiVersion, kind span
+	texts            [metaResourceVersion + 1]span // by the number of a field, like the next two
+	filled           [metaFinalizers + 1]bool
+	seen             uint32
+	generation       int64
 }
 
 // span is a part of the input, or the text of a JSON string with escapes.
@@ -168,14 +157,16 @@ func (l *layout) compacted(data []byte) Compacted {
 	b.Write(l.head[:l.headLen])
 	b.Write(data[l.object.from:l.cut.from])
 	b.Write(data[l.cut.to:l.object.to])
-
-	out := l.Compacted
-	out.Data = b.String()
-	out.MetaStart, out.MetaEnd = l.moved(l.meta.from), l.moved(l.meta.to)
-	out.APIVersion, out.Kind = l.text(out.Data, l.apiVersion), l.text(out.Data, l.kind)
-	out.Name, out.Namespace = l.text(out.Data, l.name), l.text(out.Data, l.namespace)
-	out.UID, out.ResourceVersion = l.text(out.Data, l.uid), l.text(out.Data, l.resourceVersion)
-	return out
+	out := b.String()
+	return Compacted{
+		Data: out, MetaStart: l.moved(l.meta.from), MetaEnd: l.moved(l.meta.to),
+		APIVersion: l.part(out, l.apiVersion), Kind: l.part(out, l.kind),
+		Name: l.part(out, l.texts[metaName]), Namespace: l.part(out, l.texts[metaNamespace]),
+		UID: l.part(out, l.texts[metaUID]), ResourceVersion: l.part(out, l.texts[metaResourceVersion]),
+		Generation: l.generation, Deleting: l.filled[metaDeletion],
+		Owners: l.filled[metaOwners], Labels: l.filled[metaLabels],
+		Annotations: l.filled[metaAnnotations], Finalizers: l.filled[metaFinalizers],
+	}
 }
 
 // moved returns where an offset of the input is in Data.
@@ -186,7 +177,7 @@ func (l *layout) moved(offset int) int {
 	return offset - l.object.from + l.headLen
 }
 
-func (l *layout) text(data string, s span) string {
+func (l *layout) part(data string, s span) string {
 	if s.to == 0 {
 		return s.unescaped
 	}

@@ -26,7 +26,7 @@ func compactJSON(data []byte, keep bool) (Compacted, error) {
 	c.object.to = c.at
 	c.end()
 	if c.err == "" && c.meta.to == 0 {
-		c.fail("an object without metadata")
+		c.fail("no metadata")
 	}
 	if c.err != "" {
 		return Compacted{}, fmt.Errorf("wire: JSON at byte %d: %s", c.at, c.err)
@@ -45,7 +45,7 @@ func (c *jsonCompactor) root() {
 		case string(key) == "kind" && !kind:
 			kind, c.kind = true, c.string()
 		case bytes.EqualFold(key, []byte("apiVersion")), bytes.EqualFold(key, []byte("kind")):
-			c.fail("another apiVersion or kind") // decoders find the kind by any case
+			c.fail("duplicate apiVersion or kind") // decoders find the kind by any case
 		default:
 			c.skip()
 		}
@@ -54,7 +54,7 @@ func (c *jsonCompactor) root() {
 
 func (c *jsonCompactor) metadata() {
 	if c.meta.to != 0 {
-		c.fail("more than one metadata")
+		c.fail("duplicate metadata")
 	}
 	if !c.want('{', "an object") {
 		return
@@ -64,31 +64,21 @@ func (c *jsonCompactor) metadata() {
 	for key := range c.fields {
 		number := metaField(key)
 		if number != 0 && !c.first(number) {
-			c.fail("more than one " + string(key) + " in metadata")
+			c.fail("duplicate " + string(key) + " in metadata")
 		}
 		switch number {
-		case metaName:
-			c.name = c.string()
-		case metaNamespace:
-			c.namespace = c.string()
-		case metaUID:
-			c.uid = c.string()
-		case metaResourceVersion:
-			c.resourceVersion = c.string()
-		case metaGenerateName, metaSelfLink:
-			c.string()
+		case metaName, metaGenerateName, metaNamespace, metaSelfLink, metaUID, metaResourceVersion:
+			c.texts[number] = c.string()
 		case metaGeneration:
-			c.Generation = c.wholeNumber()
+			c.generation = c.int64()
 		case metaDeletion:
-			c.Deleting = c.time()
-		case metaLabels:
-			c.Labels = c.stringMap()
-		case metaAnnotations:
-			c.Annotations = c.stringMap()
+			c.filled[number] = c.time()
+		case metaLabels, metaAnnotations:
+			c.filled[number] = c.stringMap()
 		case metaOwners:
-			c.Owners = c.list('{', "an object")
+			c.filled[number] = c.list('{', "an object")
 		case metaFinalizers:
-			c.Finalizers = c.list('"', "a string")
+			c.filled[number] = c.list('"', "a string")
 		case metaManaged:
 			c.managedFields(before)
 		default:
@@ -129,7 +119,7 @@ func (c *jsonCompactor) string() span {
 	case c.err != "":
 		return span{}
 	case !utf8.Valid(raw):
-		c.fail("a string that is not UTF-8")
+		c.fail("invalid UTF-8 in a string")
 		return span{}
 	case escaped:
 		return span{unescaped: string(unquote(raw))}
@@ -137,13 +127,13 @@ func (c *jsonCompactor) string() span {
 	return span{from: c.at - len(raw) + 1, to: c.at - 1}
 }
 
-func (c *jsonCompactor) wholeNumber() int64 {
+func (c *jsonCompactor) int64() int64 {
 	if c.null() {
 		return 0
 	}
 	n, ok := c.integer()
 	if !ok {
-		c.fail("not a whole number of 64 bits")
+		c.fail("expected an integer of 64 bits")
 	}
 	return n
 }
@@ -162,7 +152,7 @@ func (c *jsonCompactor) time() bool {
 		text = string(c.data[s.from:s.to])
 	}
 	if t, err := time.Parse(time.RFC3339, text); err != nil || t.IsZero() {
-		c.fail("not a time")
+		c.fail("expected a time after the year 1")
 	}
 	return true
 }
@@ -191,30 +181,4 @@ func (c *jsonCompactor) list(begin byte, name string) (some bool) {
 		}
 	}
 	return some
-}
-
-// eventJSON reads {"type":…,"object":…}.
-func eventJSON(frame []byte) (eventType string, object []byte, err error) {
-	s := jsonScanner{data: frame}
-	s.want('{', "an object")
-	for key := range s.fields {
-		switch {
-		case string(key) == "type" && eventType == "" && s.want('"', "a string"):
-			eventType = string(s.text())
-		case string(key) == "object" && object == nil && s.want('{', "an object"):
-			start := s.at
-			s.skip()
-			object = frame[start:s.at]
-		default:
-			s.fail("neither the type nor the object of a watch event")
-		}
-	}
-	s.end()
-	if eventType == "" || object == nil || !utf8.ValidString(eventType) {
-		s.fail("no type or no object of a watch event")
-	}
-	if s.err != "" {
-		return "", nil, fmt.Errorf("wire: watch event in JSON at byte %d: %s", s.at, s.err)
-	}
-	return eventType, object, nil
 }

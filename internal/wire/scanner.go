@@ -98,7 +98,7 @@ func (s *jsonScanner) is(c byte) bool {
 // want fails if c does not come next.
 func (s *jsonScanner) want(c byte, name string) bool {
 	if !s.is(c) {
-		s.fail("not " + name)
+		s.fail("expected " + name)
 	}
 	return s.err == ""
 }
@@ -106,7 +106,7 @@ func (s *jsonScanner) want(c byte, name string) bool {
 // end fails if anything but space follows.
 func (s *jsonScanner) end() {
 	if s.is(0); s.err == "" && s.at < len(s.data) {
-		s.fail("something after the end")
+		s.fail("trailing data")
 	}
 }
 
@@ -159,16 +159,16 @@ func (s *jsonScanner) quoted() (raw []byte, escaped bool) {
 		case c == '\\':
 			n := escape(data[at:])
 			if n == 0 {
-				s.fail("an escape that is none")
+				s.fail("invalid escape in a string")
 				return nil, false
 			}
 			escaped, at = true, at+n-1
 		case c < ' ':
-			s.fail("a control character in a string")
+			s.fail("control character in a string")
 			return nil, false
 		}
 	}
-	s.fail("a string without an end")
+	s.fail("unterminated string")
 	return nil, false
 }
 
@@ -218,7 +218,7 @@ func (s *jsonScanner) notEmpty() (some bool) {
 func (s *jsonScanner) skip() {
 	s.is(0) // skips space
 	if s.err != "" || s.at >= len(s.data) {
-		s.fail("not a value")
+		s.fail("expected a value")
 		return
 	}
 	switch c := s.data[s.at]; c {
@@ -251,7 +251,7 @@ func (s *jsonScanner) literal(word string) {
 		s.at = end
 		return
 	}
-	s.fail("not a value")
+	s.fail("expected a value")
 }
 
 // number reads a number as RFC 8259 defines it.
@@ -261,13 +261,13 @@ func (s *jsonScanner) number() {
 	}
 	zero := s.at < len(s.data) && s.data[s.at] == '0'
 	if n := s.digits(); n == 0 || zero && n > 1 {
-		s.fail("not a value")
+		s.fail("expected a value")
 		return
 	}
 	if s.at < len(s.data) && s.data[s.at] == '.' {
 		s.at++
 		if s.digits() == 0 {
-			s.fail("a number without digits after its point")
+			s.fail("expected digits after the decimal point")
 			return
 		}
 	}
@@ -277,7 +277,7 @@ func (s *jsonScanner) number() {
 			s.at++
 		}
 		if s.digits() == 0 {
-			s.fail("a number without digits in its exponent")
+			s.fail("expected digits in the exponent")
 		}
 	}
 }

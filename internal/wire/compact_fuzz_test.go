@@ -150,12 +150,16 @@ func FuzzUnwrap(f *testing.F) {
 // FuzzEvent compares with the decoders of watch events.
 func FuzzEvent(f *testing.F) {
 	event := &metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: []byte(`{"kind":"Pod"}`)}}
-	f.Add(encode(f, wire.Protobuf, event, corev1.SchemeGroupVersion))
+	frame, err := event.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(frame)
 	f.Add([]byte(`{"type":"ADDED","object":{"kind":"Pod"}}` + "\n"))
 	f.Add([]byte(` { "object" : { } , "ty\u0070e" : "\u0041" } `))
 	decoders := map[wire.Format]runtime.Decoder{
 		wire.JSON:     serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, serializerjson.SerializerOptions{}),
-		wire.Protobuf: protobuf.NewSerializer(scheme.Scheme, scheme.Scheme),
+		wire.Protobuf: protobuf.NewRawSerializer(scheme.Scheme, scheme.Scheme),
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for format, decoder := range decoders {

@@ -34,8 +34,8 @@
 // # Storage
 //
 // [Scope].Storage selects how objects are stored. Decoded objects are Go objects. Packed objects
-// are their bytes from the API server: protobuf for built-in kinds, else JSON. A packed handle reads
-// the same objects, with other costs:
+// are their bytes from the API server: protobuf for built-in kinds, else JSON. A packed handle
+// reads the same objects, with other costs:
 //
 //   - Reads decode instead of copying. Several goroutines decode a long List.
 //   - Events need no decoding for handlers and predicates that are handler.MetadataOnly, such as
@@ -116,8 +116,8 @@
 //     informer does not wait for events that were queued for a handler before.
 //   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
-//   - F1: Packed and decoded handles return the same objects and deliver the same events, except for
-//     objects that do not fit their Go type.
+//   - F1: Packed and decoded handles return the same objects and deliver the same events, except
+//     for objects that do not fit their Go type.
 //   - F2: A reader owns what it gets, except from Shared.
 //   - F3: The kept bytes differ from the received object only by managedFields.
 //

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// storage is that of the tests' caches: SETPOINT_STORAGE=packed, or the default.
+// storage returns the storage for the tests' caches: SETPOINT_STORAGE=packed, or the default.
 func storage() cache.Storage {
 	if os.Getenv("SETPOINT_STORAGE") == "packed" {
 		return cache.Packed

@@ -16,9 +16,9 @@ import (
 
 // Options configures New. The zero value works.
 //
-// Namespaces, Labels, Transform, Storage and Resync are defaults for all handles of For and ForScope, and
-// for package cache/factory. A handle's [Scope] replaces them. Adopt has no defaults: the
-// informer's constructor decides what it keeps.
+// Namespaces, Labels, Transform, Storage and Resync are defaults for all handles of For and
+// ForScope, and for package cache/factory. A handle's [Scope] replaces them. Adopt has no defaults:
+// the informer's constructor decides what it keeps.
 type Options struct {
 	// Namespaces limits all namespaced kinds, as [Scope].Namespaces does. A handle with NewSet("")
 	// still keeps all namespaces, and one with Names only these. A set that is empty when Run

@@ -27,9 +27,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
-// decoder decodes custom resources and packed objects one by one. A CRD's schema may allow objects that do not fit the
-// Go type. decoder records these and keeps their last known state; client-go would fail the whole
-// list or watch.
+// decoder decodes custom resources and packed objects one by one. A CRD's schema may allow objects
+// that do not fit the Go type. decoder records these and keeps their last known state; client-go
+// would fail the whole list or watch.
 type decoder struct {
 	*Target
 

@@ -155,7 +155,7 @@ func (r *eventReader) next() (e event, err error) {
 	return e, err
 }
 
-// begin waits for the first event, whose format is that of all.
+// begin waits for the first event. All events have its format.
 func (r *eventReader) begin() (err error) {
 	body := bufio.NewReaderSize(r.body, 32<<10)
 	if r.format, err = formatOf(body); err != nil {

@@ -40,7 +40,7 @@ func (c *Codec) Decodes() int64 { return c.decodes.Load() }
 
 // Read packs one object: a protobuf message without its envelope, JSON, or CBOR. The result does
 // not refer to data. Bytes that cannot be packed as they are, for example because JSON has a key
-// twice, are decoded and encoded again. The error is that of the kind's decoder.
+// twice, are decoded and encoded again. The error comes from the kind's decoder.
 func (c *Codec) Read(f wire.Format, data []byte) (*Object, error) {
 	if f == wire.CBOR {
 		text, err := wire.CBORToJSON(data)

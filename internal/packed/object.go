@@ -52,7 +52,7 @@ const (
 
 type decoded struct{ object object.Object }
 
-// Size returns the number of kept bytes, without those of the record.
+// Size returns the number of kept bytes, without the record.
 func (o *Object) Size() int { return len(o.data) }
 
 // Decode returns the object in its Go form. The caller owns it.
@@ -151,7 +151,7 @@ func (o *Object) part(has fields, name string) (m metav1.ObjectMeta) {
 	return m
 }
 
-// SetResourceVersion is for the version of a deletion, which is later than that of the object.
+// SetResourceVersion is for the version of a deletion, which is later than the object's.
 func (o *Object) SetResourceVersion(version string) {
 	o.version = version
 	o.recent.Store(nil)

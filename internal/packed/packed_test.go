@@ -90,8 +90,8 @@ func getters(o metav1.Object) []any {
 	return values
 }
 
-// TestF3_Formats: in each format, a packed object has the metadata of the decoded one, and decodes to
-// it. It lacks only managedFields, unless the codec keeps them.
+// TestF3_Formats: in each format, a packed object has the metadata of the decoded one, and decodes
+// to it. It lacks only managedFields, unless the codec keeps them.
 func TestF3_Formats(t *testing.T) {
 	for name, f := range map[string]wire.Format{"JSON": wire.JSON, "protobuf": wire.Protobuf, "CBOR": wire.CBOR} {
 		t.Run(name, func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestF2_Shared(t *testing.T) {
 	runtime.KeepAlive(first)
 }
 
-// TestCodec_Fallback: what Compact does not take, but the decoder does, is packed from the decoded
-// object.
+// TestCodec_Fallback (F1): what Compact does not take, but the decoder does, is packed from the
+// decoded object.
 func TestCodec_Fallback(t *testing.T) {
 	twice := `{"metadata":{"name":"a","labels":{"a":"b"}},"metadata":{"namespace":"ns","managedFields":[{}]},"spec":{"nodeName":"n"}}`
 	o, err := pods().Read(wire.JSON, []byte(twice))
@@ -243,8 +243,8 @@ func TestCodec_BadInput(t *testing.T) {
 	}
 }
 
-// TestCodec_Unstructured: numbers keep their kinds, as in client-go, and items of a list, which name
-// no kind, get it.
+// TestCodec_Unstructured: numbers keep their kinds, as in client-go, and items of a list, which
+// name no kind, get it.
 func TestCodec_Unstructured(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
 	c := &packed.Codec{Kind: kind, Intern: strings.Clone, New: func() (object.Object, error) { return &unstructured.Unstructured{}, nil }}

@@ -16,8 +16,8 @@ import (
 type Compacted struct {
 	// Data is a copy, and never aliases the input.
 	Data string
-	// MetaStart and MetaEnd are where the ObjectMeta is in Data: the body of the protobuf message, or
-	// the JSON object with its braces.
+	// MetaStart and MetaEnd are where the ObjectMeta is in Data: the body of the protobuf message,
+	// or the JSON object with its braces.
 	MetaStart, MetaEnd int
 
 	// APIVersion and Kind are read in JSON only; protobuf has them in the envelope.
@@ -35,8 +35,8 @@ type Compacted struct {
 // JSON or Protobuf; data is a JSON object, or a protobuf message without its envelope. JSON is
 // checked to its end. Protobuf is checked as far as the fields of the object and of its metadata.
 //
-// It returns an error that says what is wrong with data. It does so for all that a decoder might
-// read otherwise, such as duplicate keys, so an error does not mean that a decoder refuses data.
+// It returns an error that describes what is wrong with data. Data that decoders read differently,
+// such as duplicate keys, is also an error. So a decoder may accept what Compact refuses.
 // The other way round, a decoder may refuse what Compact returns: Compact does not know the kind.
 // It does not check the content of managed fields that it removes, apart from JSON's syntax.
 func Compact(f Format, data []byte, keep bool) (Compacted, error) {

@@ -462,7 +462,7 @@ func bigPod() *corev1.Pod {
 	return p
 }
 
-// BenchmarkCompact prints the cost of Compact and, of the same objects, that of the decoder as decode-ns/op.
+// BenchmarkCompact prints the cost of Compact and, as decode-ns/op, of decoding the same objects.
 func BenchmarkCompact(b *testing.B) {
 	for name, f := range cutFormats {
 		data := bare(b, f, bigPod(), corev1.SchemeGroupVersion.WithKind("Pod"))

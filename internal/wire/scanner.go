@@ -12,7 +12,7 @@ import (
 const maxDepth = 10_000
 
 // jsonScanner reads and checks JSON once, forwards. After an error, or at the end of the input, err
-// says what is wrong, and all methods return at once.
+// describes what is wrong, and all methods return at once.
 type jsonScanner struct {
 	data  []byte
 	at    int

@@ -112,7 +112,7 @@ func FuzzCompactProtobuf(f *testing.F) {
 	f.Add(bare(f, wire.Protobuf, pod(), corev1.SchemeGroupVersion.WithKind("Pod")))
 	f.Add(bare(f, wire.Protobuf, &corev1.Pod{}, corev1.SchemeGroupVersion.WithKind("Pod")))
 	for _, data := range []string{
-		"\x0a\x0b\x8a\x01\x00\x0a\x01x\x8a\x01\x03\x0a\x01m",       // managed fields in two places
+		"\x0a\x0b\x8a\x01\x00\x0a\x01x\x8a\x01\x03\x0a\x01m", // managed fields in two places
 		// and before a new field, with a long length
 		"\x0a\x8a\x00\x8a\x01\x00\x8a\x01\x00\x92\x01\x00\x12\x00",
 		"\x0a\x07\x38\xff\xff\xff\xff\x0f\x4a\x00\x12\x00\x1a\x00\x2d\x00\x00\x00\x00",

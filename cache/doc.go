@@ -34,15 +34,18 @@
 // # Storage
 //
 // [Scope].Storage selects how objects are stored. Decoded objects are Go objects. Packed objects
-// are their bytes from the API server: protobuf for built-in kinds, else JSON. A packed handle
-// reads the same objects, with other costs:
+// are their bytes from the API server: protobuf for built-in kinds, else JSON. By default, typed
+// objects of built-in kinds are packed and others are decoded. A packed handle reads the same
+// objects, with other costs:
 //
 //   - Reads decode instead of copying. Several goroutines decode a long List.
 //   - Events need no decoding for handlers and predicates that are handler.MetadataOnly, such as
 //     Self, Owner and GenerationChanged. Others share one decoded object.
 //   - [NewIndex] and a transform decode each object when it arrives. A transform also encodes it.
-//   - Shared, Informer and package cache/factory decode from the same store. Two reads may return
-//     different pointers.
+//   - Shared decodes an object again once the garbage collector has freed the last one. Two reads
+//     may return different pointers. For loops over many objects, use Decoded.
+//   - Informer and package cache/factory read the same store. It then keeps each object that they
+//     read decoded, next to its bytes.
 //   - An object that does not fit its Go type is found when it is first decoded. Get then returns
 //     the error, lists leave the object out, and State names it.
 //

@@ -76,8 +76,8 @@ func declare(c *Cache, s Scope, t reflect.Type, who string) handle {
 			return fail(err)
 		}
 	}
-	s = c.options.complete(s, example)
 	f := formOf(reflect.TypeOf(example))
+	s = c.options.complete(s, example, usualStorage(gvk, f, example))
 	if f != listwatch.Typed {
 		example.GetObjectKind().SetGroupVersionKind(gvk)
 	}
@@ -231,7 +231,8 @@ func (h *handle) namespaced() (bool, error) {
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns the handle's client-go informer, for event handlers and indexes of your own. The
+// Informer returns the handle's client-go informer, for event handlers and indexes of your own. A
+// packed cache then keeps each object that they read decoded, next to its bytes. The
 // cache runs it: the result's Run methods only wait. From then on, it stops only when Cache.Run
 // ends.
 //
@@ -252,6 +253,7 @@ func (h *handle) informer() toolscache.SharedIndexInformer {
 	i := h.cache.acquire(one.key, h.group.inform, false) // never released
 	i.fixed.Store(true)
 	if i.codec != nil {
+		i.codec.Keep()
 		return pinned{unpacked{i.shared}}
 	}
 	return pinned{i.shared}

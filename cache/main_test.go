@@ -27,12 +27,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// storage returns the storage for the tests' caches: SETPOINT_STORAGE=packed, or the default.
+// storage returns the storage for the tests' caches: SETPOINT_STORAGE is packed,
+// decoded or empty, for the default.
 func storage() cache.Storage {
-	if os.Getenv("SETPOINT_STORAGE") == "packed" {
+	switch os.Getenv("SETPOINT_STORAGE") {
+	case "packed":
 		return cache.Packed
+	case "decoded":
+		return cache.Decoded
+	default:
+		return cache.DefaultStorage
 	}
-	return cache.DefaultStorage
 }
 
 // newCache returns a cache of the API server, and a record of its hook's calls.

@@ -19,9 +19,6 @@ import (
 // TestIntern: objects share their namespace, the keys of labels and annotations, and the kinds of
 // owners, in every form.
 func TestIntern(t *testing.T) {
-	if storage() == cache.Packed {
-		t.Skip("packed objects keep only their bytes")
-	}
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -35,7 +32,7 @@ func TestIntern(t *testing.T) {
 				}
 				put("a")
 				c, _ := newCache(t, api)
-				maps := cache.For[*corev1.ConfigMap](c)
+				maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Decoded})
 				defer start(t, c)()
 				synced(t, maps)
 				runtime.GC() // twice, to clear weak pointers

@@ -31,7 +31,8 @@ type Options struct {
 	// Transform changes objects before the cache keeps them, if it is for their type;
 	// NewTransform[Object] is for all types. A handle's Transform replaces it. Default: none.
 	Transform *Transform
-	// Storage is how the cache stores objects. Default: Decoded.
+	// Storage is how the cache stores objects. Default: Packed for typed objects of built-in kinds,
+	// which are read from protobuf, else Decoded.
 	Storage Storage
 	// Resync is how often each source of a handle delivers every object again. A handle with
 	// NoResync has none. It must not be negative. Default 0: never.
@@ -90,7 +91,8 @@ func (o Options) Validate() error {
 	return errors.Join(wrong...)
 }
 
-func (o Options) complete(s Scope, example Object) Scope {
+// complete returns a handle's scope with the defaults. usual is the kind's default of Storage.
+func (o Options) complete(s Scope, example Object, usual Storage) Scope {
 	if s.Namespaces == nil && s.Names == nil && o.Namespaces != nil {
 		s.Namespaces, s.inherited = o.Namespaces, true
 	}
@@ -100,7 +102,9 @@ func (o Options) complete(s Scope, example Object) Scope {
 	if s.Transform == nil && o.Transform != nil && o.Transform.check(example) == nil {
 		s.Transform = o.Transform
 	}
-	usual := storageOf(o.Storage == Packed)
+	if o.Storage != DefaultStorage {
+		usual = o.Storage
+	}
 	if s.Storage == DefaultStorage {
 		s.Storage = usual
 	}

@@ -55,7 +55,7 @@ type Scope struct {
 	KeepManagedFields bool
 	// Storage is how the cache stores the objects: Decoded or Packed. Handles with another Storage
 	// do not share informers. Metadata is always decoded. Default: [Options].Storage, or else
-	// Decoded.
+	// Packed for typed objects of built-in kinds and Decoded for others.
 	Storage Storage
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or
 	// take a tenth. NoResync is never; other negative values are errors. Default: [Options].Resync,

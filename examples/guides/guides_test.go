@@ -103,7 +103,7 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	r, c := newReading(mgr.Cache())
 	cache.For[*corev1.ConfigMap](mgr.Cache())
 	mgr.Add(c)
-	metadata, small, packed := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache()), bytesOfPods(mgr.Cache())
+	metadata, small, packed := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache()), packedBackups(mgr.Cache(), corev1.SchemeGroupVersion.WithKind("PersistentVolume"))
 	other := controller.New("other", controller.Func[types.NamespacedName](hourly), controller.Options{})
 	everyReplica(mgr, other)
 	stop := run(t, mgr)

@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -94,9 +96,9 @@ func withoutData(c *cache.Cache) *cache.Handle[*metav1.PartialObjectMetadata] {
 	return cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
 }
 
-// bytesOfPods keeps Pods as bytes.
-func bytesOfPods(c *cache.Cache) *cache.Handle[*corev1.Pod] {
-	return cache.ForScope[*corev1.Pod](c, cache.Scope{Storage: cache.Packed})
+// packedBackups keeps a custom kind as JSON.
+func packedBackups(c *cache.Cache, backups schema.GroupVersionKind) *cache.Handle[*unstructured.Unstructured] {
+	return cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: backups, Storage: cache.Packed})
 }
 
 // withoutEnvironment keeps Pods without a part that this program does not read.

@@ -33,10 +33,15 @@ type Codec struct {
 	Refused func(o *Object, err error)
 
 	decodes atomic.Int64
+	keeps   atomic.Bool
 }
 
 // Decodes returns how many times the codec decoded a whole object.
 func (c *Codec) Decodes() int64 { return c.decodes.Load() }
+
+// Keep makes each object keep what Shared decodes from now on, for listers that read all objects
+// again and again.
+func (c *Codec) Keep() { c.keeps.Store(true) }
 
 // Read packs one object: a protobuf message without its envelope, JSON, or CBOR. The result does
 // not refer to data. Bytes that cannot be packed as they are, for example because JSON has a key

@@ -20,8 +20,13 @@ import (
 type Object struct {
 	record
 
-	// recent is the object that Shared decoded last, until the garbage collector frees it.
-	recent atomic.Pointer[weak.Pointer[decoded]]
+	recent atomic.Pointer[recent]
+}
+
+// recent is the object that Shared decoded last, until the garbage collector frees it.
+type recent struct {
+	weak weak.Pointer[decoded]
+	kept *decoded // nil unless Codec.Keep was called
 }
 
 // record takes 120 bytes. Most programs keep many small objects, so each field counts.
@@ -73,14 +78,18 @@ func (o *Object) Shared() (object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	recent := weak.Make(&decoded{obj})
-	o.recent.Store(&recent)
+	d := &decoded{obj}
+	last := &recent{weak: weak.Make(d)}
+	if o.codec.keeps.Load() {
+		last.kept = d
+	}
+	o.recent.Store(last)
 	return obj, nil
 }
 
 func (o *Object) lately() *decoded {
-	if recent := o.recent.Load(); recent != nil {
-		return recent.Value()
+	if last := o.recent.Load(); last != nil {
+		return last.weak.Value()
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
@@ -56,7 +57,7 @@ func pod() *corev1.Pod {
 var managed = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:name":{}}}`)}}
 
 // encode returns an object as it is on the wire, without an envelope.
-func encode(t *testing.T, f wire.Format, p *corev1.Pod) []byte {
+func encode(t testing.TB, f wire.Format, p *corev1.Pod) []byte {
 	t.Helper()
 	var data []byte
 	var err error
@@ -76,6 +77,13 @@ func encode(t *testing.T, f wire.Format, p *corev1.Pod) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+func decodeInto(f wire.Format, data []byte, p *corev1.Pod) error {
+	if f == wire.Protobuf {
+		return p.Unmarshal(data)
+	}
+	return utiljson.Unmarshal(data, p)
 }
 
 // getters calls all getters.

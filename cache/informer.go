@@ -320,6 +320,9 @@ func builtInIndexers() toolscache.Indexers {
 			if !ok {
 				return nil, nil
 			}
+			if p, ok := obj.(*packed.Object); ok {
+				return p.OwnerUIDs(), nil
+			}
 			var owners []string
 			for _, ref := range o.GetOwnerReferences() {
 				owners = append(owners, string(ref.UID))

@@ -65,6 +65,7 @@ type eventReader struct {
 	// initial is set until the initial list is complete. Objects missing in it count as deleted.
 	initial bool
 	frames  streaming.Decoder // nil before the first event
+	frame   runtime.Unknown   // the last one
 	format  wire.Format
 	cbor    bool // the frames are CBOR, which becomes JSON
 	closed  atomic.Bool
@@ -138,8 +139,8 @@ func (r *eventReader) next() (e event, err error) {
 			return e, err
 		}
 	}
-	var frame runtime.Unknown
-	if _, _, err := r.frames.Decode(nil, &frame); err != nil {
+	frame := &r.frame
+	if _, _, err := r.frames.Decode(nil, frame); err != nil {
 		return e, err
 	}
 	if r.cbor {

@@ -127,6 +127,23 @@ func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 	return o.part(hasOwners, "ownerReferences").OwnerReferences
 }
 
+// OwnerUIDs returns the UIDs of GetOwnerReferences.
+func (o *Object) OwnerUIDs() []string {
+	if o.has&hasOwners == 0 {
+		return nil
+	}
+	if o.format == wire.Protobuf {
+		if uids, ok := wire.OwnerUIDs(o.data[o.metaStart:o.metaEnd]); ok {
+			return uids
+		}
+	}
+	var uids []string
+	for _, ref := range o.GetOwnerReferences() {
+		uids = append(uids, string(ref.UID))
+	}
+	return uids
+}
+
 func (o *Object) GetDeletionTimestamp() *metav1.Time {
 	return o.part(hasDeletion, "deletionTimestamp").DeletionTimestamp
 }

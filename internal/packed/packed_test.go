@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,9 @@ func TestF3_Formats(t *testing.T) {
 				clear(data) // which o does not refer to
 				if got := getters(o); !reflect.DeepEqual(got, getters(want)) {
 					t.Errorf("got  %+v\nwant %+v", got, getters(want))
+				}
+				if uids := o.OwnerUIDs(); !slices.Equal(uids, []string{"other", "one"}) {
+					t.Errorf("got the owners %q", uids)
 				}
 				if c.Decodes() != 0 {
 					t.Error("a getter decoded the whole object")

@@ -171,9 +171,6 @@ func printSizes(w *tabwriter.Writer) error {
 func (p *packed) names(of job) []string {
 	var names []string
 	for _, c := range packedContestants {
-		if c.name == packedName && !packedIsThere {
-			continue
-		}
 		if c.jobs[of] != nil && (p.contestants == "" || slices.Contains(strings.Split(p.contestants, ";"), c.name)) {
 			names = append(names, c.name)
 		}

@@ -56,9 +56,6 @@ const (
 	packedName     = "setpoint, packed"
 	byNode         = "spec.nodeName"
 	reconcilerName = "packed"
-
-	// packedIsThere is false until cache.Scope has a packed form.
-	packedIsThere = false
 )
 
 type packedJobs = map[job]func(context.Context, *packedRun) error
@@ -71,12 +68,9 @@ var packedContestants = []packedContestant{
 	{clientGoBare, packedJobs{hold: clientGoHolds(true)}},
 	{runtimeName, packedJobs{hold: runtimeHolds(false), work: runtimeWorks, index: runtimeIndexes}},
 	{runtimeBare, packedJobs{hold: runtimeHolds(true)}},
-	{decodedName, setpointJobs(cache.Scope{})},
-	{packedName, setpointJobs(packedScope())},
+	{decodedName, setpointJobs(cache.Scope{Storage: cache.Decoded})},
+	{packedName, setpointJobs(cache.Scope{Storage: cache.Packed})},
 }
-
-// packedScope returns a scope in packed form.
-func packedScope() cache.Scope { return cache.Scope{} }
 
 func clientGoHolds(bare bool) func(context.Context, *packedRun) error {
 	return func(ctx context.Context, r *packedRun) error {

@@ -45,6 +45,13 @@
 //
 //	GOWORK=off go run . -only rotation [-rotations 50] [-kill-every 10] [-hard] [-failures]
 //		[-certificates setpoint,cert-controller,knative]
+//
+// Caches that keep objects packed, beside client-go and controller-runtime (about 6 minutes a
+// round):
+//
+//	GOWORK=off go run . -only packed [-rounds 5] [-objects 100000] [-packed-jobs hold,work,index,both]
+//		[-packed-kinds pods,configmaps,typed,unstructured] [-packed-contestants "client-go;setpoint, packed"]
+//		[-profile directory]
 package main
 
 import (
@@ -65,12 +72,17 @@ func main() {
 		return
 	}
 	rounds := flag.Int("rounds", 7, "`number` of times that each measurement is made")
-	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, webhooks, rotation")
+	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, packed, webhooks, rotation")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
 	failover, fair, heap, certificates := newFailover(), newFairness(informers), newHeap(), newRotations()
+	packs := newPacked(informers)
 	flag.Parse()
+	if packs.child != "" {
+		packs.main()
+		return
+	}
 	if heap.holder != "" {
 		heap.main()
 		return
@@ -89,7 +101,7 @@ func main() {
 	}{
 		{"time", times}, {"everybody", everybody}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
-		{"fairness", fair.run}, {"heap", heap.run}, {"webhooks", webhooks}, {"rotation", certificates.run},
+		{"fairness", fair.run}, {"heap", heap.run}, {"packed", packs.run}, {"webhooks", webhooks}, {"rotation", certificates.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 6 || *only == p.name {

@@ -161,8 +161,17 @@ func (p *heap) measure(ctx context.Context) (bytes float64, err error) {
 	return 0, fmt.Errorf("there is no holder %q", p.holder)
 }
 
-// live returns the size of the heap once it stops shrinking.
+// live returns liveHeap, and writes the profile of it that is asked for.
 func (p *heap) live() (bytes float64, err error) {
+	bytes = liveHeap()
+	if p.profile == "" {
+		return bytes, nil
+	}
+	return bytes, writeHeapProfile(filepath.Join(p.profile, fmt.Sprintf("%s same=%t.pprof", p.holder, p.same)))
+}
+
+// liveHeap returns the size of the heap once it stops shrinking.
+func liveHeap() float64 {
 	var s runtime.MemStats
 	for last := uint64(1 << 62); last > s.HeapAlloc; {
 		if s.HeapAlloc > 0 {
@@ -173,14 +182,15 @@ func (p *heap) live() (bytes float64, err error) {
 		runtime.GC()
 		runtime.ReadMemStats(&s)
 	}
-	if p.profile == "" {
-		return float64(s.HeapAlloc), nil
-	}
-	f, err := os.Create(filepath.Join(p.profile, fmt.Sprintf("%s same=%t.pprof", p.holder, p.same)))
+	return float64(s.HeapAlloc)
+}
+
+func writeHeapProfile(file string) error {
+	f, err := os.Create(file)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return float64(s.HeapAlloc), errors.Join(pprof.Lookup("heap").WriteTo(f, 0), f.Close())
+	return errors.Join(pprof.Lookup("heap").WriteTo(f, 0), f.Close())
 }
 
 func holdClientGo(ctx context.Context, r *race) error {

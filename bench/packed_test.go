@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// TestPackedContestants_ReconcileWhatTheServerSends runs each controller over a few objects. A run
+// fails if it reconciles another number of objects, updates or dropped statuses than expected.
+func TestPackedContestants_ReconcileWhatTheServerSends(t *testing.T) {
+	for _, kind := range []string{"pods", "typed", "unstructured"} {
+		const objects, events = 200, 100
+		server := httptest.NewServer(newPackedServer(events, servedKind{packedKindOf(kind), objects}))
+		t.Cleanup(server.Close)
+		for _, c := range packedContestants {
+			for _, j := range []job{work, index} {
+				if c.jobs[j] == nil || j == index && kind != "pods" {
+					continue
+				}
+				t.Run(kind+"/"+c.name+"/"+string(j), func(t *testing.T) {
+					o := packedOrders{Job: j, Contestant: c.name, Kind: kind, Objects: objects, Events: events, Server: server.URL}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					if _, err := o.measure(ctx); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestPackedServer_PagesHoldEveryObject reads a list in pages, which contestants may ask for.
+func TestPackedServer_PagesHoldEveryObject(t *testing.T) {
+	server := httptest.NewServer(newPackedServer(0, servedKind{packedKindOf("pods"), 250}))
+	t.Cleanup(server.Close)
+	protobuf := rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}
+	c, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: protobuf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, pages := map[string]bool{}, 0
+	for o := (metav1.ListOptions{Limit: 100}); pages == 0 || o.Continue != ""; pages++ {
+		list, err := c.CoreV1().Pods("").List(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list.Items {
+			names[p.Name] = true
+		}
+		o.Continue = list.Continue
+	}
+	if len(names) != 250 || pages != 3 {
+		t.Errorf("%d pages hold %d Pods, want 3 with 250", pages, len(names))
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
 // lookAgain is the first pause before another list.
@@ -189,4 +190,16 @@ func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	case <-r.HasSyncedChecker().Done():
 	case <-ctx.Done():
 	}
+}
+
+// mark returns an object with which CatchUp marks the events of an informer.
+func (i *informer) mark(name string) Object {
+	mark, _ := i.example.DeepCopyObject().(Object)
+	mark.SetUID(markUID)
+	mark.SetName(name)
+	if i.codec == nil {
+		return mark
+	}
+	p, _ := i.codec.Pack(wire.JSON, mark) // an empty object of an API type can be encoded
+	return p
 }

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"runtime"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // Get returns a copy of one object. If it does not exist, or the scope's selectors exclude it,
@@ -240,4 +244,56 @@ func (h *Handle[T]) give(obj any) (T, error) {
 		return o, nil
 	}
 	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy has the same type
+}
+
+// some is the number of objects from which several goroutines decode a list.
+const some = 256
+
+func (h *handle) packed() bool { return h.group != nil && h.group.key.packed }
+
+// decode returns stored objects as a read does: copies or, for a shared handle, the same objects as
+// for others. It leaves out objects that cannot be decoded.
+func (h *handle) decode(stored []any) []any {
+	if len(stored) == 0 || !h.packed() {
+		return stored
+	}
+	decoded := make([]any, len(stored))
+	one := func(from, to int) {
+		for n := from; n < to; n++ {
+			decoded[n], _ = h.unpack(stored[n])
+		}
+	}
+	var all sync.WaitGroup
+	share := max(some, (len(stored)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for from := share; from < len(stored); from += share {
+		all.Go(func() { one(from, min(from+share, len(stored))) })
+	}
+	one(0, min(share, len(stored)))
+	all.Wait()
+	left := decoded[:0]
+	for _, obj := range decoded {
+		if obj != nil {
+			left = append(left, obj)
+		}
+	}
+	return left
+}
+
+// unpack returns a stored object, decoded if it is packed.
+func (h *handle) unpack(obj any) (any, error) {
+	p, ok := obj.(*packed.Object)
+	if !ok {
+		return obj, nil
+	}
+	var o Object
+	var err error
+	if h.shared {
+		o, err = p.Shared()
+	} else {
+		o, err = p.Decode()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
 }

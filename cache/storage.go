@@ -5,17 +5,13 @@ package cache
 
 import (
 	"fmt"
-	"runtime"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/packed"
-	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
 // Storage is how the cache stores objects between reads. Reads return the same objects in both
@@ -121,132 +117,4 @@ func (i *informer) repack(o *packed.Object) *packed.Object {
 		i.untransformed.Remove(o)
 	}
 	return o
-}
-
-// whole returns a stored object in its Go form, which others may have too, or nil if it cannot be
-// decoded.
-func whole(obj any) any {
-	p, ok := obj.(*packed.Object)
-	if !ok {
-		return obj
-	}
-	o, err := p.Shared()
-	if err != nil {
-		return nil
-	}
-	return o
-}
-
-// some is the number of objects from which several goroutines decode a list.
-const some = 256
-
-func (h *handle) packed() bool { return h.group != nil && h.group.key.packed }
-
-// decode returns stored objects as a read does: copies or, for a shared handle, the same objects as
-// for others. It leaves out objects that cannot be decoded.
-func (h *handle) decode(stored []any) []any {
-	if len(stored) == 0 || !h.packed() {
-		return stored
-	}
-	decoded := make([]any, len(stored))
-	one := func(from, to int) {
-		for n := from; n < to; n++ {
-			decoded[n], _ = h.unpack(stored[n])
-		}
-	}
-	var all sync.WaitGroup
-	share := max(some, (len(stored)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
-	for from := share; from < len(stored); from += share {
-		all.Go(func() { one(from, min(from+share, len(stored))) })
-	}
-	one(0, min(share, len(stored)))
-	all.Wait()
-	left := decoded[:0]
-	for _, obj := range decoded {
-		if obj != nil {
-			left = append(left, obj)
-		}
-	}
-	return left
-}
-
-// unpack returns a stored object, decoded if it is packed.
-func (h *handle) unpack(obj any) (any, error) {
-	p, ok := obj.(*packed.Object)
-	if !ok {
-		return obj, nil
-	}
-	var o Object
-	var err error
-	if h.shared {
-		o, err = p.Shared()
-	} else {
-		o, err = p.Decode()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return o, nil
-}
-
-// mark returns an object with which CatchUp marks the events of an informer.
-func (i *informer) mark(name string) Object {
-	mark, _ := i.example.DeepCopyObject().(Object)
-	mark.SetUID(markUID)
-	mark.SetName(name)
-	if i.codec == nil {
-		return mark
-	}
-	p, _ := i.codec.Pack(wire.JSON, mark) // an empty object of an API type can be encoded
-	return p
-}
-
-// unpacking is an event handler that gets packed objects in their Go form.
-type unpacking struct {
-	toolscache.ResourceEventHandler
-}
-
-func (u unpacking) OnAdd(obj any, initial bool) {
-	if o := whole(obj); o != nil {
-		u.ResourceEventHandler.OnAdd(o, initial)
-	}
-}
-
-func (u unpacking) OnUpdate(before, after any) {
-	n := whole(after)
-	if n == nil {
-		return
-	}
-	o := n
-	if before != after { // else it is a resync
-		o = whole(before)
-	}
-	if o == nil {
-		u.ResourceEventHandler.OnAdd(n, false)
-		return
-	}
-	u.ResourceEventHandler.OnUpdate(o, n)
-}
-
-func (u unpacking) OnDelete(obj any) {
-	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		tombstone.Obj = final(tombstone.Obj)
-		u.ResourceEventHandler.OnDelete(tombstone)
-		return
-	}
-	u.ResourceEventHandler.OnDelete(final(obj))
-}
-
-func (u unpacking) arrived(mark string) {
-	if m, ok := u.ResourceEventHandler.(marked); ok {
-		m.arrived(mark)
-	}
-}
-
-// final returns the last state of a deleted object: only metadata if it cannot be decoded.
-func final(obj any) any {
-	if o := whole(obj); o != nil {
-		return o
-	}
-	return obj.(*packed.Object).Outline() //nolint:forcetypeassert // others are whole
 }

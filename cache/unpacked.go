@@ -7,6 +7,8 @@ import (
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // unpacked is a packed informer as a client-go informer of Go objects, for code that knows no
@@ -95,4 +97,68 @@ func allWhole(stored []any) []any {
 		}
 	}
 	return all
+}
+
+// whole returns a stored object in its Go form, which others may have too, or nil if it cannot be
+// decoded.
+func whole(obj any) any {
+	p, ok := obj.(*packed.Object)
+	if !ok {
+		return obj
+	}
+	o, err := p.Shared()
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+// unpacking is an event handler that gets packed objects in their Go form.
+type unpacking struct {
+	toolscache.ResourceEventHandler
+}
+
+func (u unpacking) OnAdd(obj any, initial bool) {
+	if o := whole(obj); o != nil {
+		u.ResourceEventHandler.OnAdd(o, initial)
+	}
+}
+
+func (u unpacking) OnUpdate(before, after any) {
+	n := whole(after)
+	if n == nil {
+		return
+	}
+	o := n
+	if before != after { // else it is a resync
+		o = whole(before)
+	}
+	if o == nil {
+		u.ResourceEventHandler.OnAdd(n, false)
+		return
+	}
+	u.ResourceEventHandler.OnUpdate(o, n)
+}
+
+func (u unpacking) OnDelete(obj any) {
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		tombstone.Obj = final(tombstone.Obj)
+		u.ResourceEventHandler.OnDelete(tombstone)
+		return
+	}
+	u.ResourceEventHandler.OnDelete(final(obj))
+}
+
+func (u unpacking) arrived(mark string) {
+	if m, ok := u.ResourceEventHandler.(marked); ok {
+		m.arrived(mark)
+	}
+}
+
+// final returns the last state of a deleted object: only metadata if it cannot be decoded.
+func final(obj any) any {
+	if o := whole(obj); o != nil {
+		return o
+	}
+	return obj.(*packed.Object).Outline() //nolint:forcetypeassert // others are whole
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
-// BenchmarkRead compares a read of a packed Pod with the copy that a read of a decoded one makes, as
-// of-a-copy, and an event of it with its decoding, as of-a-decode.
+// BenchmarkRead compares a read of a packed Pod with a copy, as of-a-copy, and its event with a
+// decode, as of-a-decode.
 func BenchmarkRead(b *testing.B) {
 	p := pod()
 	for _, name := range []string{"web", "sidecar"} {

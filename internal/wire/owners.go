@@ -7,8 +7,8 @@ import "google.golang.org/protobuf/encoding/protowire"
 
 const ownerUID = 4 // OwnerReference
 
-// OwnerUIDs returns the UIDs of all owner references, as parts of meta: Data[MetaStart:MetaEnd] of a
-// Compacted in protobuf. ok is false if a reference cannot be read so.
+// OwnerUIDs returns the UIDs of all owner references, as parts of meta, which is
+// Data[MetaStart:MetaEnd] of a Compacted in protobuf. ok is false if it cannot read a reference.
 func OwnerUIDs(meta string) (uids []string, ok bool) {
 	for at := 0; at < len(meta); {
 		number, value, next := fieldAt(meta, at, len(meta))

@@ -35,7 +35,7 @@ type Options struct {
 	// which is metav1.FieldValidationWarn.
 	FieldValidation string
 	// DryRun is the option [DryRun] for every write of a [Handle] or a [Subresource], but not for
-	// clients built from [Client.Config].
+	// clients built from [Client.Config]. Default: false.
 	DryRun bool
 	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client
@@ -47,7 +47,7 @@ type Options struct {
 	Strict bool
 }
 
-// Validate returns an error that names a wrong field.
+// Validate returns an error that names a wrong field, or nil.
 func (o Options) Validate() error {
 	if err := checkFieldOwner(o.FieldOwner); err != nil {
 		return fmt.Errorf("client.Options.FieldOwner: %w", err)
@@ -195,7 +195,6 @@ func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }
 
-// Disconnect is Close for the end of a program. Requests leave their connections a moment after
-// they have ended. Until ctx ends, Disconnect waits for them, also for those in flight, and closes
-// connections as they become idle.
+// Disconnect closes all connections at the end of a program. It waits for requests in flight, until
+// ctx ends, and closes each connection when it becomes idle.
 func (c *Client) Disconnect(ctx context.Context) { transport.Disconnect(ctx, c.http.Transport) }

@@ -16,17 +16,17 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// LoadConfig returns the configuration to reach the API server: from the kubeconfig at path. With
-// "" it uses the first of: the files in KUBECONFIG, the pod's service account, ~/.kube/config.
-// Errors name the file, or list what was tried.
+// LoadConfig returns the configuration to reach the API server, from the kubeconfig at path. With
+// "" it uses the first of these that exists: the files in KUBECONFIG, the pod's service account,
+// ~/.kube/config. Errors name the file, or list what was tried.
 //
 // Client-side rate limiting is off (QPS -1), because the API server has priority and fairness. To
 // limit requests, set QPS and Burst.
 func LoadConfig(path string) (*rest.Config, error) { return LoadConfigContext(path, "") }
 
-// LoadConfigContext is LoadConfig with a context of the kubeconfig, or with "" its current context.
-// The error for an unknown name lists the contexts. A pod's service account has none: in a pod, a
-// name without a path or KUBECONFIG is an error.
+// LoadConfigContext is LoadConfig with the named context of the kubeconfig; "" means its current
+// context. The error for an unknown name lists the contexts. A pod's service account has none: in a
+// pod, a name without a path or KUBECONFIG is an error.
 func LoadConfigContext(path, name string) (*rest.Config, error) {
 	cfg, err := loadConfig(path, name)
 	if err != nil {

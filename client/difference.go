@@ -25,15 +25,16 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// PatchFrom changes an object from before, which was read, to after, a changed copy of it. It sends
-// a patch with the fields that differ. So it keeps fields that T does not have, and others' changes
-// to other fields. If nothing differs, it sends nothing and returns a copy of before.
+// PatchFrom changes an object. before is the object as it was read, and after a changed copy of it.
+// PatchFrom sends a patch with the fields that differ. So it keeps fields that T does not have, and
+// others' changes to other fields. If nothing differs, it sends nothing and returns a copy of
+// before.
 //
 // A typed built-in object gets a strategic merge patch, which changes single elements of lists with
 // a merge key, such as containers and conditions. Others get a JSON merge patch, which replaces a
-// list that differs. So does a built-in object if two elements have the same key, such as a port
-// for both TCP and UDP. [Writer].Patch sends any patch. A change of the status is a second request,
-// to the status subresource if the kind has one.
+// list that differs. A built-in object gets one, too, if two elements have the same key, such as a
+// port for both TCP and UDP. [Writer].Patch sends any patch. A change of the status is a second
+// request, to the status subresource if the kind has one.
 //
 // The patch has the UID of before: if another object has replaced it, the error is a conflict. With
 // [OptimisticLock] it also has the resourceVersion: the error is a conflict if the object has

@@ -21,8 +21,8 @@ import (
 // read. If obj has it, nothing is sent and obj is returned.
 //
 // The write has obj's UID and resourceVersion, so it removes no other finalizer. After a conflict,
-// the live object is read and written, up to 5 times. It is an error if the object is being
-// deleted, is gone (IsNotFound), or was replaced by another with the same name (IsConflict).
+// the live object is read and written, up to 5 times. An object that is being deleted is an error.
+// So is one that is gone (IsNotFound), or was replaced by another with the same name (IsConflict).
 func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	return h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
 		has := live.GetFinalizers()
@@ -37,7 +37,8 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 }
 
 // RemoveFinalizer removes a finalizer, with the retries of EnsureFinalizer. If obj does not have
-// it, nothing is sent. Then, or if the object is gone or was replaced, it returns obj and no error.
+// it, nothing is sent. In this case, or if the object is gone or was replaced, RemoveFinalizer
+// returns obj and no error.
 func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	stored, err := h.finalizers(ctx, "remove the finalizer from", obj, finalizer, options, func(live T) ([]string, error) {
 		return slices.DeleteFunc(slices.Clone(live.GetFinalizers()), func(f string) bool { return f == finalizer }), nil

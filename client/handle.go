@@ -25,8 +25,8 @@ import (
 // change its arguments.
 //
 // An error comes from the API server (use apierrors.IsNotFound and similar), or describes a wrong
-// argument, with which nothing is sent. If the kind, or its subresource status, is not served, the
-// error is a *[NotServedError].
+// argument. A call with a wrong argument sends nothing. If the kind, or its subresource status, is
+// not served, the error is a *[NotServedError].
 type Handle[T Object] struct{ target target }
 
 // For returns a handle for T. If the scheme lacks the type, every call returns an error.
@@ -65,7 +65,7 @@ func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVers
 	}
 	if formOf[T]() != typed {
 		if want.Empty() {
-			return want, errors.New("the type says no kind; give the Go type of one, or name it with client.ForKind")
+			return want, errors.New("the type has no kind; give the Go type of a kind, or name the kind with client.ForKind")
 		}
 		return want, nil
 	}
@@ -82,7 +82,7 @@ func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVers
 }
 
 // Served asks the API server whether it serves the kind now. It returns nil, a *[NotServedError],
-// or the reason why that is unknown.
+// or the error of the request.
 func (h *Handle[T]) Served(ctx context.Context) error {
 	if h.target.err != nil {
 		return h.target.err
@@ -193,8 +193,8 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, option
 }
 
 // Prune deletes, and returns, those objects that owner controls (metav1.IsControlledBy) and for
-// which keep returns false. It ignores objects in deletion and with other owners, so objects may be
-// any list, cached or live.
+// which keep returns false. It ignores objects in deletion and objects of other owners, so the list
+// may have any objects, cached or live.
 //
 // Each delete has the UID as precondition. Objects that are gone or were replaced are no errors,
 // and are not returned. If a delete fails, the others are still tried, and the errors are joined;

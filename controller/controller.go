@@ -56,8 +56,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue is New for keys of any type. Fields of q win over the same fields of Options. q.Name
-// defaults to the controller's name.
+// NewWithQueue is New for keys of any type. Fields of q take precedence over the same fields of
+// Options. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),
@@ -166,8 +166,8 @@ func (c *Controller[K]) named(err error) error {
 // a problem does not count.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
-// RequiresSync reports Options.RequireKinds. If true, a manager does not campaign and is not ready
-// before Synced.
+// RequiresSync reports Options.RequireKinds. If true, a manager is neither ready nor a candidate
+// for the Lease before Synced.
 func (c *Controller[K]) RequiresSync() bool { return c.o.RequireKinds }
 
 // Unshown returns the writes of each key's last Reconcile that the caches do not show yet. Call it
@@ -204,7 +204,7 @@ func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reaso
 // RequeueAll makes the keys of all objects due, in class Background, for example after a change of
 // the program's configuration. Kind and Informer sources deliver all their objects again, as in the
 // initial list, and RequeueAll returns nil when their handlers have run. Other sources, and keys
-// from Queue, are not concerned. Before Warm it does nothing.
+// added to Queue, are not affected. Before Warm it does nothing.
 //
 // It makes no request. Keys in a backoff are retried at once. Handlers and predicates must not call
 // it. RequeueAll returns an error if ctx ends first or a source has stopped.
@@ -227,8 +227,8 @@ func (c *Controller[K]) ResetLogLevel(key K) {
 }
 
 // SetWorkers sets how many Reconciles run at once, in this term and later ones, at any time. New
-// workers start at once; surplus workers end when their Reconcile returns. n must be at least 1: to
-// stop all work, use Pause.
+// workers start at once; surplus workers end when their Reconcile returns. A number below 1 is
+// an error: to stop all work, use Pause.
 func (c *Controller[K]) SetWorkers(n int) error {
 	if n < 1 {
 		return fmt.Errorf("controller %q: SetWorkers: %d workers, must be at least 1; to stop all work, use Pause", c.name, n)

@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Snapshot is the state of a controller. Each part is consistent, but they may be of different
-// moments. Keys are sorted by their text.
+// Snapshot is the state of a controller. Each part is consistent, but the parts may be from
+// different moments. Keys are sorted by their text.
 type Snapshot[K comparable] struct {
 	Name            string
 	Workers         int  // as set by Options.Workers or SetWorkers
@@ -43,9 +43,9 @@ type Snapshot[K comparable] struct {
 // Running is a Reconcile in progress.
 type Running[K comparable] struct {
 	Key         K
-	ReconcileID string
-	Since       time.Time
-	Attempt     int // 1 after a success
+	ReconcileID string    // as in the log
+	Since       time.Time // its start
+	Attempt     int       // 1 after a success
 	Class       workqueue.Class
 	Tenant      string `json:",omitempty"`
 	Slow        bool   // longer than SlowAfter or the deadline
@@ -56,7 +56,7 @@ type Running[K comparable] struct {
 // Read is a Readable that was passed to Reads, with its state in words.
 type Read struct{ What, State string }
 
-// PausedKey is a paused key with what paused it: PauseKey or annotations.
+// PausedKey is a paused key. By names what paused it: PauseKey or annotations.
 type PausedKey[K comparable] struct {
 	Key K
 	By  []string
@@ -71,8 +71,8 @@ type LogLevel[K comparable] struct {
 // Awaiting is a key that waits for its own writes to appear in the caches.
 type Awaiting[K comparable] struct {
 	Key   K
-	Since time.Time
-	For   string
+	Since time.Time // start of the wait
+	For   string    // the missing write
 }
 
 // LastError is the failure of a key's last Reconcile.
@@ -207,7 +207,7 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 		}
 		longest := "none is running"
 		if p.Running > 0 {
-			longest = fmt.Sprintf("the Reconcile of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
+			longest = fmt.Sprintf("the Reconcile of %s has run since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
 		}
 		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
 	}
@@ -232,9 +232,9 @@ func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 
 // CatchUp returns nil when the sources have handled everything that the API server had at the call,
-// and the declared Readables show it. If ctx ends before, the error names what is missing. Without
-// [source.CatchingUp], it only waits until a source or Readable is settled. CatchUp sends list
-// requests: use it in tests and scripts.
+// and the declared Readables show it. If ctx ends before, the error names what is missing. For a
+// source or Readable that does not implement [source.CatchingUp], it only waits until that is
+// settled. CatchUp sends list requests: use it in tests and scripts.
 func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
 
 // Quiet is [workqueue.Queue.Quiet] of the controller's queue. If ctx ends before, the error names

@@ -27,16 +27,16 @@ const ReasonFailing = "ReconcileFailing"
 //	c := controller.New("website", r, controller.Options{})
 //
 // The event is a Warning with [ReasonFailing]. Its note has the number of failures in a row and the
-// last error. It is recorded at the first failure after the time: with the default backoff, within
-// 11 minutes for 10 minutes. After a success, an object can get another event. A new leader counts
-// from the start.
+// last error. It is recorded at the first failure after that time. With 10 minutes and the default
+// backoff, this is within 11 minutes. After a success, an object can get another event. A new
+// leader counts from the start.
 //
 // Conflicts and exceeded deadlines count as failures, interrupted Reconciles do not. A key that is
 // not retried, because of a terminal error or MaxAttempts, counts from the start at its next
 // Reconcile.
 //
-// of has the objects that the keys name. The controller must watch it or declare it with Reads. An
-// object that is gone gets no event. If after is not positive, Failing returns r.
+// The handle of has the objects that the keys name. The controller must watch it or declare it with
+// Reads. An object that is gone gets no event. If after is not positive, Failing returns r.
 func Failing[T cache.Object](
 	r controller.Reconciler[types.NamespacedName], after time.Duration, of *cache.Handle[T], to *Recorder,
 ) controller.Reconciler[types.NamespacedName] {

@@ -25,7 +25,7 @@
 //	default                                               Options
 //	2 s      the next renewal                             RetryPeriod
 //	12 s     the term is lost: work is cancelled          RetryPeriod + RenewDeadline
-//	13.5 s   the trust ends: the fence refuses requests   half of the rest
+//	13.5 s   the trust ends: the fence refuses requests   halfway to LeaseDuration
 //	15 s     another process may lead                     LeaseDuration
 //	32 s     Check fails if work still runs               Grace after the loss
 //
@@ -37,8 +37,8 @@
 //
 // # Acquiring a Lease
 //
-// A standby watches the Lease, and takes it after a release, or when the record has not changed for
-// its duration. The Update has the UID and version of that record.
+// A standby watches the Lease, and takes it after a release, or when its record has not changed for
+// the leaseDurationSeconds that it contains. The Update has the UID and version of that record.
 //
 // The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
 // its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
@@ -48,22 +48,22 @@
 //	it has our identity, but not a renewTime of ours     another process holds it
 //	it does not exist, and this process never saw it     it is created at once
 //
-// A standby without the permission to watch logs this, polls every RetryPeriod and up to a fifth
-// more, and takes over that much later.
+// A standby that may not watch logs this and polls every RetryPeriod, plus up to a fifth at random.
+// A takeover then comes that much later.
 //
 // # Handover
 //
 // A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
 // The next holder moves them to its own term ([term.Term.Inherited]), whose first Reconciles wait
-// until the caches show them. A term that is released within a minute passes them on. After a
-// crash, or a release by another elector, the last writes are unknown.
+// until the caches show them. If that term lasts less than a minute, its release passes them on,
+// too. After a crash, or a release by another elector, the last writes are unknown.
 //
 // # Guarantees
 //
 //   - L1: Two processes never trust a term at the same time. The rates of their clocks may differ
 //     by less than a tenth, with the default durations.
-//   - L2 (with package term): The requests of a term are refused after its trust, after lead has
-//     returned, and when another process was seen to hold the Lease.
+//   - L2 (with package term): The requests of a term are refused after its trust has ended, after
+//     lead has returned, and once another process was seen to hold the Lease.
 //   - L3: A Lease is released only after lead has returned. Until then it is renewed.
 //   - L4: A release never frees the Lease of another process.
 //   - L5: A lost term does not end the process if lead returns before the Lease expires. Otherwise
@@ -74,12 +74,13 @@
 //     leader makes one request per RetryPeriod, and a standby none while it watches.
 //   - L7: Replicas with client-go's elector can share the Lease, so you can migrate one replica at
 //     a time. RetryPeriod must be at least 1 s, because client-go compares renewals by the second.
-//   - L9 (with packages client and controller): The first Reconcile of a term never starts on a
-//     cache older than the in-scope writes of a term that was released gracefully. Only the last
-//     release counts.
+//   - L9 (with packages client and controller): After a graceful release, the first Reconcile of
+//     the next term never starts on a cache that lacks a write of the released term within its
+//     scope. Only the last release counts.
 //
-// With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. It acquires and polls
-// as client-go does, but leaves alone the record of another process with our identity.
+// With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. The elector acquires
+// and polls as in client-go, but it never takes the Lease of another process with the same
+// identity.
 //
 // # Permissions
 //

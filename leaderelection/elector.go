@@ -27,8 +27,8 @@ type Elector struct {
 }
 
 // New makes an elector. It starts nothing and makes no request. With Options.Config, cfg may be
-// nil. The elector ignores cfg's rate limit. Its requests time out after half of RenewDeadline, at
-// least 1 s, so one that hangs does not cost the term. The error names what is invalid.
+// nil. The elector ignores cfg's rate limit. Its requests time out after half of RenewDeadline, but
+// not before 1 s. So a request that hangs does not cost the term. The error names what is invalid.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	field := "leaderelection.New"
 	if o.Config != nil {
@@ -83,9 +83,9 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 }
 
 // Run campaigns until ctx is done, and calls lead in each term. When lead returns, Run returns its
-// result. After a lost term without an error, Run campaigns again. Errors because lead's contexts
-// ended, or because the fence refused a request of a lost term, do not count. Run logs to the
-// logger of ctx, else to slog.Default.
+// result. After a lost term without an error, Run campaigns again. An error that only reports the
+// end of lead's contexts, or a request that the fence refused after the loss, does not count. Run
+// logs to the logger of ctx, else to slog.Default.
 //
 // If lead still runs when the Lease of a lost term expires, Run waits with [Options].Stay.
 // Otherwise it returns an error, and the process should exit. Further calls fail until lead has

@@ -20,9 +20,9 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// ObserveOptions configures Observe. Set the durations of the host's elector (client-go's
-// LeaderElectionConfig or component-base's LeaderElectionConfiguration), whose defaults these are.
-// They mean the same as in [Options]. An elector with a shorter LeaseDuration cannot acquire the
+// ObserveOptions configures Observe. Set the same durations as in the host's elector. The defaults
+// are as in client-go's LeaderElectionConfig and component-base's LeaderElectionConfiguration. The
+// fields mean the same as in [Options]. An elector with a shorter LeaseDuration cannot acquire the
 // Lease.
 type ObserveOptions struct {
 	// Default: 15 s.
@@ -33,7 +33,8 @@ type ObserveOptions struct {
 	RetryPeriod time.Duration
 	// Default: 20 s.
 	Grace time.Duration
-	// Hooks observes the terms, without Campaigning, TookOver, Cold and Trouble. Default: none.
+	// Hooks observes the terms. Its Campaigning, TookOver, Cold and Trouble are not called.
+	// Default: none.
 	Hooks *hook.LeaderElection
 }
 
@@ -83,11 +84,11 @@ type HostLock interface {
 // The wrapper makes no request of its own. The term counts from the start of the last Create or
 // Update that succeeded, and ends as follows:
 //
-//   - It is lost RetryPeriod and RenewDeadline after that start. (client-go counts from the
+//   - It is lost RetryPeriod plus RenewDeadline after that start. (client-go counts from the
 //     answer.) It is also lost when the Lease is deleted, created again or held by another process.
 //     The work is cancelled with the cause ErrLost, and further renewals fail.
-//   - A release (ReleaseOnCancel) waits until the work has returned, while the elector's request
-//     lasts and the term is trusted. Otherwise it fails, and the Lease expires.
+//   - A release (ReleaseOnCancel) waits until the work has returned. If the elector's request or
+//     the trust ends first, the release fails, and the Lease expires.
 //
 // The error names an option, a lock without an identity, or a missing client.
 func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOptions) (*Observed, error) {

@@ -23,12 +23,13 @@ import (
 
 // Options configures New. Lease is required, outside a pod also Namespace.
 type Options struct {
-	// Config is for the requests for the Lease: of another cluster, or with other credentials. All
-	// replicas must use the same Lease in the same cluster. The fence checks the writes to every
-	// cluster. Errors about the Lease name its cluster. Default: the configuration that New gets,
-	// or the manager's.
+	// Config is the configuration for requests for the Lease, if the Lease is in another cluster or
+	// needs other credentials. All replicas must use the same Lease in the same cluster. The fence
+	// checks the writes to every cluster. Errors about the Lease name its cluster. Default: the
+	// configuration that New gets, or the manager's.
 	Config *rest.Config
 	// Lease is the name of the Lease, which the elector creates if it does not exist.
+	// Required.
 	Lease string
 	// Namespace contains the Lease. Default: the namespace of the pod.
 	Namespace string
@@ -48,9 +49,9 @@ type Options struct {
 	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of
 	// RenewDeadline.
 	RetryPeriod time.Duration
-	// Stay makes Run wait, without a campaign, while the work of a lost term goes on for too long.
-	// Check then fails a liveness probe after Grace. Default: Run returns an error, and the process
-	// should exit.
+	// Stay makes Run wait, without a campaign, if the work of a lost term still runs when the Lease
+	// expires. Check then fails a liveness probe after Grace. Default: Run returns an error, and
+	// the process should exit.
 	Stay bool
 	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s, as in
 	// kube-controller-manager.

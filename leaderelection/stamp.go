@@ -24,7 +24,7 @@ import (
 //
 // All readers of the Lease can read it. Resources, versions, effects, the time and the number of
 // objects are clear text. Namespaces, names, UIDs and labels are hashes ([ledger.Write.Hashed]).
-// The salts are in it, too, so a reader can confirm a guessed name.
+// The annotation also has the salts, so a reader can confirm a guessed name.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
 // clearAnnotation is from earlier versions, with names in clear text. It is only removed.
@@ -35,8 +35,8 @@ const maxStamp = 16 << 10
 
 type stamp struct {
 	Holder string `json:"holder"`
-	// Released is the renewTime of the release. The Lease has another one if the annotation
-	// survived another holder, such as client-go's elector.
+	// Released is the renewTime of the release. The Lease has a later one if it had another holder
+	// since, such as client-go's elector, which keeps the annotation.
 	Released  time.Time      `json:"released"`
 	Unknown   int            `json:"unknown,omitempty"`
 	Resources []string       `json:"resources,omitempty"` // with the group: deployments.apps

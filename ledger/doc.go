@@ -12,16 +12,16 @@
 //
 // # What a ledger cannot know
 //
-//   - Requests with another context, for example an event recorder's, or of a client that was not
-//     built from the configuration. client-go's fake clientsets have no transport.
+//   - Requests with another context, such as an event recorder's, and requests of a client that was
+//     not built from the configuration. client-go's fake clientsets have no transport.
 //   - Effects on other objects: garbage collection, defaulting, admission.
 //   - The version, if the answer lacks it: for an eviction, a binding, a deletecollection, or an
 //     empty or broken answer, or if the caller stops reading in the metadata. An update that
 //     removes the last finalizer returns the previous version.
 //   - Whether a write was carried out, if it is [Uncertain]. Without a connection, or if the fence
 //     refused the request, it was not sent.
-//   - Whether a patch or an apply was a no-op, unless it named the version or repeats a write in
-//     the same ledger.
+//   - Whether a patch or an apply was a no-op, unless it has a resourceVersion or repeats a write
+//     in the same ledger.
 //   - That a delete or an eviction was a dry run, if http.Request.GetBody is nil. client-go sets
 //     it.
 //

@@ -26,13 +26,13 @@ type Origin struct {
 	// Term is the token of the term of leadership, or empty.
 	Term string
 	// Decode reports whether to keep written objects of a resource in [Write.Object]. Default:
-	// none. The request's goroutine calls it, and Late.
+	// none. The goroutine of the request calls Decode and Late.
 	Decode func(schema.GroupResource) bool
 	// Late is called for each write that a closed ledger refuses. Default: none.
 	Late func(*LateWriteError)
 }
 
-// ReconcileID returns Run-Delivery, or "" if both are zero.
+// ReconcileID returns Run and Delivery with a hyphen between them, or "" if both are zero.
 func (o Origin) ReconcileID() string {
 	if o.Run == "" && o.Delivery == 0 {
 		return ""
@@ -147,7 +147,8 @@ func Of(ctx context.Context) *Ledger {
 	return l
 }
 
-// Entry is one request in a [Ledger], which the transport updates.
+// Entry is one request in a [Ledger], which the transport updates. After Begin, Update and
+// Collected are safe for concurrent use.
 type Entry struct {
 	ledger *Ledger
 	write  Write   // guarded by ledger.mu, as are the fields below
@@ -218,7 +219,8 @@ func (e *Entry) Update(f func(w *Write)) {
 	}
 }
 
-// Collected records the objects that a deletecollection listed, and returns those within the limit.
+// Collected records the objects that a deletecollection listed, as many as fit into the ledger, and
+// returns these.
 func (e *Entry) Collected(items []Write) []Write {
 	l := e.ledger
 	l.mu.Lock()

@@ -125,17 +125,17 @@ func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error
 }
 
 // AddControllerEverywhere adds a controller that leads on every replica at once, leader or not. It
-// is for work on what each replica has for itself, such as files or connections. Otherwise the
-// rules of Add apply.
+// is for work on a replica's own resources, such as files or connections. Otherwise the rules of
+// Add apply.
 //
 // Its Reconciles have no term of leadership (term.Without), so the fence and Options.Strict let
 // their writes pass. Several replicas write at the same time: give their writes a resourceVersion,
 // or make them equal.
 func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 
-// Lease makes the process campaign for a further Lease, before or during Run. It may be held by
-// another replica than the first one. The campaign begins when the Lease has a controller or
-// function, and its controllers are warm.
+// Lease makes the process campaign for a further Lease, before or during Run. Different replicas
+// may hold the Leases. The campaign begins when the Lease has a controller or function, and its
+// controllers are warm.
 //
 // Identity defaults to the Identity of the process's first Lease. Run returns an error for invalid
 // options, and for a name that another Lease has, even in another namespace.
@@ -147,9 +147,9 @@ func (m *Manager) Lease(o leaderelection.Options) *Lease {
 
 // Remove stops a controller, before or during Run. It takes no new key, its running Reconciles have
 // the grace time to finish, then its sources stop. Remove returns nil or the controller's error
-// when all that has returned; the name is then free. If ctx ends earlier, Remove returns an error
-// and the stop continues. The controller's own Reconciles must not call Remove, which waits for
-// them.
+// when all of them have returned; the name is then free. If ctx ends earlier, Remove returns an
+// error and the stop continues. The controller's own Reconciles must not call Remove, which waits
+// for them.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
 // Cache returns the manager's cache, which Run runs.
@@ -161,10 +161,9 @@ func (m *Manager) Client() *client.Client { return m.client }
 // Recorder returns the manager's recorder of Kubernetes events. Run sends the events of a term
 // before it releases the Lease, and all others before it returns, within the grace time.
 //
-// It writes to the manager's own cluster, also about an object of a further one; events in a
-// namespace that does not exist there are dropped. For events in the object's cluster, make a
-// recorder with events.New(cluster.Client(), …), run it with AddEverywhere, and close it after its
-// Run.
+// It writes all events to the manager's own cluster, and drops an event whose namespace does not
+// exist there. For events in the object's cluster, make a recorder with
+// events.New(cluster.Client(), …), run it with AddEverywhere, and close it after its Run.
 func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:

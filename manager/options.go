@@ -59,17 +59,18 @@ type Options struct {
 	// is an error. Default: all.
 	Controllers []string
 	// Controller has defaults for all controllers: see controller.Controller.Default. Add a
-	// controller before you add keys to its queue, or Run returns an error if the defaults change
-	// the queue. A Limiter limits all controllers together. Grace, Logger and Hooks must be zero:
-	// the manager has its own. Default: as in package controller.
+	// controller before you add keys to its queue: once it has had keys, defaults that change the
+	// queue make Run return an error. A Limiter limits all controllers together. Grace, Logger and
+	// Hooks must be zero: the manager has its own. Default: as in package controller.
 	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions
-	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
-	// always the manager's. Default: nil.
+	// Server serves the handlers added with Handle, with TLS: metrics, webhooks, a dashboard. Its
+	// Client is always the manager's. Default: nil.
 	Server *server.Options
-	// Metrics observes what Hooks observe: see metrics.New. MetricsServer serves it at /metrics, or
-	// without it Server does. Without both, Metrics only counts. Default: nil.
+	// Metrics counts what Hooks observe: see metrics.New. MetricsServer serves the counts at
+	// /metrics; without MetricsServer, Server does. Without either, Metrics only counts. Default:
+	// nil.
 	Metrics Metrics
 	// MetricsServer serves only Metrics. Its Client is always the manager's. With TLS, the default
 	// Address is :8443, and a request needs the right to get /metrics: see Authorize. With Plain,
@@ -79,8 +80,8 @@ type Options struct {
 	// webhook.New. It answers on standbys, too, and before caches are synced. Default: nil.
 	Webhooks Webhooks
 	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
-	// debug.Profiles under /debug/pprof/. All requests are answered. A stop ends a CPU profile
-	// early. Default: none.
+	// debug.Profiles under /debug/pprof/, without authorization. A stop ends a CPU profile early.
+	// Default: none.
 	Pprof string
 	// Grace is how long running Reconciles, and the functions and handlers added to the manager,
 	// may continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
@@ -126,9 +127,9 @@ type Webhooks interface {
 //
 //	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
 //	                      manager is Ready; a standby is ready
-//	leader-election-NAME  for each Lease: fails from the first failed request until the Lease was
-//	                      read or written once: until then a replica cannot take over; later,
-//	                      ?verbose describes trouble
+//	leader-election-NAME  for each Lease: fails after a failed request, if the Lease was never read
+//	                      or written: such a replica cannot take over; later, ?verbose
+//	                      describes trouble
 //	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has
@@ -157,7 +158,7 @@ func validateDefaults(o controller.Options) error {
 	return errors.Join(wrong...)
 }
 
-// Validate names each field that is wrong.
+// Validate returns an error that names each wrong field, or nil.
 func (o Options) Validate() error {
 	var wrong []error
 	if o.Name == "" {

@@ -12,7 +12,7 @@
 //
 // # Common metrics
 //
-// These metrics keep the names, labels, types and buckets of controller-runtime, and their meaning:
+// These metrics have the same names, labels, types, buckets and meaning as in controller-runtime:
 //
 //	workqueue_depth{name,controller,priority}                     ready keys
 //	workqueue_adds_total{name,controller}                         keys that became ready
@@ -51,17 +51,18 @@
 //
 //	go_*, process_*                                   from the Prometheus library
 //
-// Dashboards and alerts survive a move to Setpoint, also those for k8s.io/component-base, which has
-// fewer labels. A queue has its name as name and controller. The label priority is the class times
-// 100: background keys have -100, as controller-runtime's initial lists do. If both libraries run
-// in one process, wrap the registry with prometheus.WrapRegistererWithPrefix, or use a separate
-// one.
+// Dashboards and alerts for these metrics keep working, even if they are for k8s.io/component-base,
+// which has fewer labels. The labels name and controller of a queue are both its name. The label
+// priority is the class times 100: background keys have -100, as controller-runtime's initial lists
+// do. If both libraries run in one process, wrap the registry with
+// prometheus.WrapRegistererWithPrefix, or use a separate one.
 //
 // These metrics of controller-runtime do not exist here:
 //
 //   - controller_runtime_reconcile_total{result="requeue"}, because Result.Requeue does not exist.
 //   - certwatcher_*.
-//   - rest_client_* metrics that it has only on request, except for request_duration_seconds.
+//   - The rest_client_* metrics that it has only on request, except
+//     rest_client_request_duration_seconds.
 //
 // # Metrics of Setpoint
 //
@@ -139,19 +140,19 @@
 // # Lifetime
 //
 // The series of a controller, its queue, its sources and its requests exist while Controller.Warm
-// runs, and end with Manager.Remove. A queue without a controller has series from its constructor
-// to its shutdown. An informer has them until its last handle is released.
+// runs, and end with Manager.Remove. The series of a queue without a controller exist from its
+// constructor to its shutdown. The series of an informer end when its last handle is released.
 //
 // # In a host process
 //
-// New registers only with the given Registerer, so two managers need their own registry or prefix.
-// Next to component-base's legacyregistry, wrap it with a prefix: component-base registers its
+// New registers only with the given Registerer. A registry takes a second call of New only with a
+// prefix. Use a prefix also for component-base's legacyregistry: component-base registers its
 // workqueue_ names when its first queue is created, and panics if they are taken. See
 // examples/kubestyle.
 //
 // # Cost
 //
-// All hooks are safe for concurrent use. Those for each key or request allocate nothing, and cost
-// less than a microsecond per Reconcile. A scrape reads the figures of each queue and controller,
-// and iterates over the names of each informer's objects.
+// All hooks are safe for concurrent use. Hooks that are called for each key or request allocate
+// nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue
+// and controller, and iterates over the names of each informer's objects.
 package metrics

@@ -86,7 +86,7 @@ func BlockDeletion(block bool) Option {
 // or to a predecessor with the same kind and name.
 //
 // The error is an *[AlreadyOwnedError] if obj has another controlling owner. A namespaced owner of
-// an object in another namespace, or in none, is an error, too. Then obj is unchanged.
+// an object in another namespace, or in none, is an error, too. With an error, obj is unchanged.
 func (o Owner) SetController(obj metav1.Object, options ...Option) error {
 	yes := true
 	r := o.reference()
@@ -186,7 +186,7 @@ func (o Owner) fits(obj metav1.Object) error {
 
 // AlreadyOwnedError is the error of SetController for an object with another controlling owner.
 type AlreadyOwnedError struct {
-	Object types.NamespacedName
+	Object types.NamespacedName // which was not changed
 	// Controller is the present controlling owner, Owner the one to be set.
 	Controller, Owner metav1.OwnerReference
 }

@@ -22,13 +22,13 @@ const (
 
 const not = "!"
 
-// Not marks a condition for Summarize that is good when it is False or absent, such as Stalled or
-// Degraded.
+// Not marks a condition as good when it is False or absent, such as Stalled or Degraded, for
+// Summarize.
 func Not(conditionType string) string { return not + conditionType }
 
-// Summarize sets the condition into from other conditions, as they are at the call: to False if one
-// of them is bad, else to Unknown if one is unknown, else to True. A condition is bad when it is
-// False, or True if marked with [Not]. It is unknown if the object does not have it, or if it
+// Summarize sets one condition, named by into, from others, as they are at the call: to False if
+// one of them is bad, else to Unknown if one is unknown, else to True. A condition is bad when it
+// is False, or True if marked with [Not]. It is unknown if the object does not have it, or if it
 // observed an older generation.
 //
 // The reason is from the first condition that decides the summary, the message from all of them.

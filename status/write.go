@@ -34,6 +34,7 @@ type OutdatedError struct {
 	err error
 }
 
+// Error names the object and both generations.
 func (e *OutdatedError) Error() string {
 	name := nameOf(e.Object)
 	if e.Replaced {
@@ -43,10 +44,11 @@ func (e *OutdatedError) Error() string {
 		name, e.Computed, e.Newest)
 }
 
+// Unwrap returns the API server's conflict.
 func (e *OutdatedError) Unwrap() error { return e.err }
 
 // Apply applies the status of desired with server-side apply and returns the object as stored.
-// desired names the object of s, and has s.ApplyConfigurations. Apply adds the UID and
+// desired must name the object of s and contain s.ApplyConfigurations. Apply adds the UID and
 // resourceVersion of that object, so that the API server refuses an outdated status. If the object
 // has changed in another way, such as its labels, Apply tries again with its new version, up to 5
 // times.
@@ -85,9 +87,9 @@ func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, de
 // Update replaces the status of obj and returns the object as stored. obj is the object of s with
 // the new status, including s.Conditions.
 //
-// The error is an *[OutdatedError] if the object's generation has changed or if obj has another one
-// than the object of s. After another change it is a conflict, and IsNotFound if the object is
-// gone. Mistakes of s are errors, too; nothing is sent then.
+// The error is an *[OutdatedError] if the object's generation has changed, or if obj and the object
+// of s have different generations. It is a conflict after any other change, and IsNotFound if the
+// object is gone. Mistakes of s are errors, too; nothing is sent then.
 func Update[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, obj T, options ...client.Option) (T, error) {
 	if err := s.writable(argument.IsNil(obj)); err != nil {
 		return *new(T), err

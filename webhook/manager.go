@@ -25,7 +25,7 @@ func New(o Options) *Webhooks {
 	return w
 }
 
-// Validate returns the mistakes of the options and of the calls that added webhooks.
+// Validate returns the mistakes of the options and of the calls that added webhooks, or nil.
 func (w *Webhooks) Validate() error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -88,8 +88,8 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 }
 
-// Check implements manager.Webhooks. It names each registration and each bundle that is not in
-// place.
+// Check implements manager.Webhooks. It names each registration and bundle that is missing or
+// wrong.
 func (w *Webhooks) Check(ctx context.Context) error {
 	var err error
 	if w.certs != nil {

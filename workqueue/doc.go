@@ -58,7 +58,8 @@
 //
 // If Options.Classes is set, each class has a lane for adds and a lane for retries (Retry, After
 // and AddRateLimited). While adds are ready, at most every fifth delivery of the class is a retry.
-// A waiting or ready retry that is added in its class or a higher one moves to the lane for adds.
+// If a key waits for a retry or is ready for one, an add in its class or a higher one moves it to
+// the lane for adds.
 //
 // # Guarantees
 //
@@ -75,22 +76,26 @@
 // never cancels AddAfter, as in client-go.
 //
 // W5. Keys of one lane and tenant leave in the order in which they became ready. Equal due times
-// keep the order in which they were set. A raise puts a key at the end of the higher lane.
+// keep the order in which they were set. A key that moves to a higher lane goes to its end.
 //
 // W6. No key starves: while deliveries go on, at most F other keys are taken before a ready key.
 //
 //	T = p − 1 + Σj (⌈p·wj/w⌉ + 1)        others of its lane, and
 //	F = T + ΣD (⌈(T+1)·WD/W⌉ + 1)        others in all
 //
-// The key is the p-th of its tenant, which has weight w. Its lane has weight W: the weight of the
-// class for adds, a quarter of it for retries. j and D run over the other tenants of the lane, and
-// the other lanes, that have ready keys during the wait; wj and WD are their weights. A raise
-// restarts the count, at most 15 times. Age does not raise a key. Example: with ThreeClasses and
-// one tenant, the only added key of class Normal is taken after at most 13 others.
+//	p   the key's position among its tenant's keys in the lane, from 1
+//	w   the weight of its tenant
+//	wj  the weight of j, another tenant of the lane with ready keys during the wait
+//	W   the weight of its lane: that of the class for adds, a quarter of it for retries
+//	WD  the weight of D, another lane with ready keys during the wait
 //
-// W7. Let tenants i and j of one class have ready keys throughout an interval with ni and nj
-// deliveries. Then |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and Cheng,
-// 1996.)
+// A move to a higher lane restarts the count, at most 15 times. Age does not raise a key. Example:
+// with ThreeClasses and one tenant, the only added key of class Normal is taken after at most 13
+// others.
+//
+// W7. If tenants i and j of one class have ready keys throughout an interval, in which they get ni
+// and nj deliveries, then |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and
+// Cheng, 1996.)
 //
 // W8. ShutDown and Drain are idempotent and safe for concurrent use. Drain returns when no key is
 // ready or held. Waiting, parked and paused keys are dropped and counted.
@@ -114,7 +119,7 @@
 //
 // # Bad input
 //
-//   - A zero or negative delay means none. A huge delay is cut to what a time can hold.
+//   - A zero or negative delay means none. A delay that exceeds the range of a time is cut.
 //   - A key that is not equal to itself (a NaN) or not comparable (an interface with a slice) is
 //     dropped, counted and reported.
 //   - A panic of your function is recovered, counted (Snapshot.Panics) and reported

@@ -12,8 +12,8 @@ import (
 
 // Rule selects requests and their effects. Without effects it only counts. All matching rules
 // apply, in the order in which they were added. Every rule is valid: negative numbers count as 0,
-// and of Refuse, Cut and Hang the first that is set applies. An unknown verb or resource matches
-// nothing, as Fault.Hits shows.
+// and only the first of Refuse, Cut and Hang applies. An unknown verb or resource matches nothing,
+// as Fault.Hits shows.
 //
 // CutAfter, Lag and Freeze affect the answer. They also apply to running requests, oldest first,
 // for the rest of their answers.
@@ -42,21 +42,21 @@ type Rule struct {
 	// itself. Default: nil.
 	Refuse *apierrors.StatusError
 
-	// Cut breaks the connection instead, like a network failure: it resets the connection with
-	// HTTP/1.1, and the stream with HTTP/2. Go's HTTP/1.1 client retries a GET when a reused
-	// connection breaks. For running requests use Proxy.Cut. Default: false.
+	// Cut breaks the connection instead of sending the request, like a network failure: it resets
+	// the connection with HTTP/1.1, and the stream with HTTP/2. Go's HTTP/1.1 client retries a GET
+	// when a reused connection breaks. For running requests use Proxy.Cut. Default: false.
 	Cut bool
 
 	// Hang neither answers nor forwards the request, until the client gives up. Default: false.
 	Hang bool
 
-	// Change sends the request instead, after Hold and Delay, and returns the answer. It may change
-	// both, or answer without calling next. It is called concurrently; if it blocks, it must end
-	// with the request's context. A new Body needs no ContentLength. The first of several rules is
-	// the outermost. Default: nil.
+	// Change is called instead of sending the request, after Hold and Delay, and returns the
+	// answer. It may change request and answer, or answer without calling next. It is called
+	// concurrently; if it blocks, it must end with the request's context. A new Body needs no
+	// ContentLength. The first of several rules is the outermost. Default: nil.
 	Change func(h *http.Request, next http.RoundTripper) (*http.Response, error)
 
-	// Lose breaks the connection after the API server has executed the request, when it answers.
+	// Lose breaks the connection when the API server answers, after it has executed the request.
 	// Default: false.
 	Lose bool
 

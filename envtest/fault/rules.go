@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ErrStopped is the error of requests that Proxy.Stop and Rules.Stop end, and of later ones.
+// ErrStopped is the error of requests that Proxy.Stop or Rules.Stop ends, and of later requests.
 var ErrStopped = errors.New("fault: the rules have been stopped")
 
 var (
@@ -76,11 +76,11 @@ func (r *Rules) Cut(m Match) int {
 	return n
 }
 
-// Kind is the key of Counts.
+// Kind is the key of Counts, with the values of the same fields of Request.
 type Kind struct{ Verb, Group, Resource, Subresource string }
 
-// Counts returns the number of requests so far, by kind. Without a resource in the path, they are
-// counted by verb alone.
+// Counts returns the number of requests so far, by kind. Requests without a resource in the path
+// are counted by verb alone.
 func (r *Rules) Counts() map[Kind]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *Rules) Counts() map[Kind]int {
 	return counts
 }
 
-// Requests returns the matching ones of the last Options.LogSize requests, in order of arrival.
+// Requests returns the matching requests among the last Options.LogSize ones, in order of arrival.
 func (r *Rules) Requests(m Match) []Request {
 	r.mu.Lock()
 	all := make([]Request, len(r.log))

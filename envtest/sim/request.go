@@ -82,14 +82,14 @@ func (r *Request) Refuse() (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 }
 
-// Hang does not answer until the client gives up.
+// Hang does not answer until the client gives up. It returns the error of the request's context.
 func (r *Request) Hang() (*http.Response, error) {
 	<-r.http.Context().Done()
 	return nil, r.http.Context().Err()
 }
 
 // Send answers 200 with body, which is JSON. For a watch, body is a sequence of events, after which
-// the stream ends.
+// the stream ends. The error is nil.
 func (r *Request) Send(body string) (*http.Response, error) {
 	return r.stream(http.StatusOK, "application/json", io.NopCloser(strings.NewReader(body))), nil
 }
@@ -102,7 +102,6 @@ func (r *Request) SendAndHang(body string) (*http.Response, error) {
 // untilDone is an empty reader that ends with the request's context.
 type untilDone struct{ r *Request }
 
-// Read implements io.Reader.
 func (u untilDone) Read([]byte) (int, error) {
 	<-u.r.http.Context().Done()
 	return 0, u.r.http.Context().Err()
@@ -156,7 +155,6 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout:       metav1.StatusReasonTimeout,
 }
 
-// parse reads a request.
 func parse(h *http.Request) *Request {
 	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
 	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
@@ -177,7 +175,6 @@ func parse(h *http.Request) *Request {
 	return r
 }
 
-// discovery completes a request for a path outside of the resources.
 func (r *Request) discovery(path string) *Request {
 	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
 	case len(parts) == 2 && parts[0] == "api":

@@ -12,10 +12,8 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// handler is a func as http.RoundTripper.
 type handler func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f handler) RoundTrip(h *http.Request) (*http.Response, error) { return f(h) }
 
 // RoundTrip answers one request by the rules. It implements http.RoundTripper. It fails after
@@ -37,7 +35,7 @@ func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
 func (s *Server) CloseIdleConnections() {}
 
 // Add activates a rule: it fails, delays, holds, changes or loses requests and answers, as in the
-// proxy of package fault. Server.Config distinguishes the clients of fault.Match.Config.
+// proxy of package fault. For a rule for some clients only, see Config.
 func (s *Server) Add(r fault.Rule) *fault.Fault { return s.rules.Add(r) }
 
 // Cut breaks the connections of matching running requests, such as watches, and returns their

@@ -155,13 +155,12 @@ func (s *Server) notServedLocked(r *Request) (*http.Response, error) {
 	return nil, noResource()
 }
 
-// Answer answers a request that another server has intercepted.
+// Answer answers a request that another server has intercepted, with the errors of RoundTrip.
 func (s *Server) Answer(r *Request) (*http.Response, error) {
 	h := r.http.Clone(r.http.Context())
 	return s.RoundTrip(h)
 }
 
-// notFound is the error for an object that does not exist.
 func (t *table) notFound(name string) error {
 	return apierrors.NewNotFound(t.gvr().GroupResource(), name)
 }

@@ -78,8 +78,8 @@ func NewServer(resources ...Resource) *Server {
 	return s
 }
 
-// Config returns a configuration that reaches the server. fault.Match.Config distinguishes the
-// clients of separate calls.
+// Config returns a configuration that reaches the server. To restrict a rule to some clients, make
+// them from a call of their own, and set fault.Match.Config to its result.
 func (s *Server) Config() *rest.Config {
 	token := fmt.Sprintf("client-%d", s.clients.Add(1))
 	return &rest.Config{Host: Host, Transport: s, QPS: -1, BearerToken: token}
@@ -112,8 +112,8 @@ func (s *Server) serveKindLocked(d definition, with *store) *table {
 }
 
 // Withdraw stops serving resources, as if their CRD was deleted. Their objects are gone, and
-// watches end without seeing that. Serve brings the resource back empty; a watch that resumes is
-// then too old (410).
+// watches end without events about it. Serve brings the resource back empty; a watch that resumes
+// is then too old (410).
 func (s *Server) Withdraw(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Server) Count(verb string, of Resource) int {
 	return n
 }
 
-// Silence disables the bookmarks, one a minute, of watches that start from now on.
+// Silence disables the bookmarks of watches that start from now on. Other watches get one a minute.
 func (s *Server) Silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,8 +31,8 @@ type Options struct {
 	// LeafLifetime is how long a server certificate is valid. It is renewed at half of it, or when
 	// its CA is replaced. Default: 24 hours, or CALifetime if that is shorter.
 	LeafLifetime time.Duration
-	// Skew is the largest difference between two clocks of replicas and API servers. Certificates
-	// are valid this much earlier. Default: 1 minute.
+	// Skew is the largest difference between two clocks of replicas and API servers. A new
+	// certificate is valid as if it was made this much earlier. Default: 1 minute.
 	Skew time.Duration
 	// Propagation is how long replicas wait, after all bundles have a new CA, until they sign with
 	// it. API servers that lag longer rely on cross-signed certificates. Default: 1 minute.
@@ -61,8 +61,8 @@ func (k Kind) gvk() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: string(k)}
 }
 
-// Target is an object with bundles: a configuration, with one for each of its webhooks, or a
-// CustomResourceDefinition, with one for its conversion.
+// Target is an object with bundles: a webhook configuration has one for each webhook, a
+// CustomResourceDefinition has one for its conversion.
 type Target struct {
 	// Kind is Validating, Mutating or CustomResourceDefinition.
 	Kind Kind
@@ -70,10 +70,10 @@ type Target struct {
 	Name string
 }
 
-// String returns kind and name.
+// String returns the kind and the name.
 func (t Target) String() string { return string(t.Kind) + " " + t.Name }
 
-// Validate names each field that is wrong. It does not call Targets.
+// Validate returns an error that names each wrong field, or nil. It does not call Targets.
 func (o Options) Validate() error {
 	var wrong []error
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("certs.Options."+format, args...)) }

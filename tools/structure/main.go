@@ -15,8 +15,8 @@
 // A package descends from the commit if it existed there, or if git's history since then renames a
 // file of such a package into it, in one step or several. Renames of tests do not count.
 //
-// The library is every package that a user's program links. It excludes tests, test support, commands
-// and examples.
+// The library is every package that a user's program links. It excludes tests, test support,
+// commands and examples.
 //
 // An arrow leads from a file to each other file of its package whose functions, types, variables or
 // constants it names. The main direction is the file order with the fewest arrows running back. It

@@ -19,8 +19,8 @@ import (
 
 const modulePath = "github.com/setpoint-dev/setpoint"
 
-// notLibrary are folders of the root module that users' programs do not link. Package internal/fakeapi
-// was the beginning of envtest/sim.
+// notLibrary are folders of the root module that users' programs do not link. The beginning of
+// envtest/sim was in internal/fakeapi.
 var notLibrary = []string{"envtest", "examples", "internal/fakeapi", "internal/scenario", "webhook/webhooktest"}
 
 // library is the result of a measurement.
@@ -34,7 +34,7 @@ type pkg struct {
 	lines    int
 	comments int // lines that hold a comment only
 	mutexes  int
-	exported int // methods of exported types, not of interfaces
+	exported int // methods of exported types, also from embedded unexported ones
 	files    []string
 	uses     map[[2]string][]string // the names that one file uses of another
 	types    map[string]*typ        // by folder and name: "controller.Controller"
@@ -171,18 +171,35 @@ func (p *pkg) countMethods(l *packages.Package, o types.Object) {
 	for m := range named.Methods() {
 		t.methods++
 		t.files[base(l.Fset, m.Pos())] = true
-		p.exports(tn, m)
 	}
+	p.countExported(tn, named)
 	if t.methods > 0 {
 		p.types[p.name+"."+tn.Name()] = t
 	}
 }
 
-func (p *pkg) exports(of *types.TypeName, m *types.Func) {
-	internal := strings.Contains(of.Pkg().Path(), "/internal/")
-	if of.Exported() && m.Exported() && !internal {
-		p.exported++
+// countExported counts the exported methods that users can call on values of an exported type: its
+// own, and those that it gets from embedded unexported types of its package.
+func (p *pkg) countExported(of *types.TypeName, named *types.Named) {
+	if !of.Exported() || types.IsInterface(named) || strings.Contains(of.Pkg().Path()+"/", "/internal/") {
+		return
 	}
+	set := types.NewMethodSet(types.NewPointer(named))
+	for s := range set.Methods() {
+		if s.Obj().Exported() && s.Obj().Pkg() == of.Pkg() && (len(s.Index()) == 1 || !ofExported(s.Obj())) {
+			p.exported++
+		}
+	}
+}
+
+// ofExported reports whether a method's receiver is an exported type, which is counted itself.
+func ofExported(method types.Object) bool {
+	recv := method.(*types.Func).Signature().Recv().Type()
+	if p, ok := recv.(*types.Pointer); ok {
+		recv = p.Elem()
+	}
+	named, ok := recv.(*types.Named)
+	return ok && named.Obj().Exported()
 }
 
 func base(set *token.FileSet, pos token.Pos) string {

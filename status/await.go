@@ -82,7 +82,7 @@ func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.Na
 func join(goals []Goal) string {
 	names := make([]string, len(goals))
 	for i, g := range goals {
-		names[i] = g.String()
+		names[i] = g.text()
 	}
 	return strings.Join(names, ", ")
 }

@@ -47,8 +47,7 @@ type Options struct {
 	Strict bool
 }
 
-// Validate returns an error that names a wrong field.
-func (o Options) Validate() error {
+func (o Options) validate() error {
 	if err := checkFieldOwner(o.FieldOwner); err != nil {
 		return fmt.Errorf("client.Options.FieldOwner: %w", err)
 	}
@@ -110,7 +109,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
 	}
-	if err := o.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	cfg = ownConfig(cfg)

@@ -47,7 +47,8 @@ type Options struct {
 	Strict bool
 }
 
-func (o Options) validate() error {
+// Validate returns an error that names a wrong field.
+func (o Options) Validate() error {
 	if err := checkFieldOwner(o.FieldOwner); err != nil {
 		return fmt.Errorf("client.Options.FieldOwner: %w", err)
 	}
@@ -109,7 +110,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("client.New: the rest.Config is nil; client.LoadConfig finds one")
 	}
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = ownConfig(cfg)

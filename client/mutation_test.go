@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -262,7 +261,7 @@ func TestMutationMistakes(t *testing.T) {
 			[]string{"create ConfigMap: client.FieldValidation", `it is "Loud"; give Strict, Warn or Ignore`}},
 		"no mode":            {second(maps.Create(ctx, read, client.FieldValidation(""))), []string{"client.FieldValidation: it is empty"}},
 		"an unforced update": {second(maps.Update(ctx, read, client.NoForce())), []string{"update ConfigMap: this call does not take client.NoForce"}},
-		"a wrong client":     {second(client.New(&rest.Config{}, client.Options{FieldValidation: "loud"})), []string{`client.Options.FieldValidation: it is "loud"`}},
+		"a wrong client":     {client.Options{FieldValidation: "loud"}.Validate(), []string{`client.Options.FieldValidation: it is "loud"`}},
 	} {
 		t.Run(what, func(t *testing.T) { wants(t, tt.err, tt.want...) })
 	}

@@ -41,7 +41,7 @@ type Manager struct {
 func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, ended: make(chan struct{}), report: &report{manager: o.Name, log: o.Logger}}
-	m.report.failed(o.validate())
+	m.report.failed(o.Validate())
 	m.roster = newRoster(&m.o, m.report)
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {
 		o.Hooks = o.Metrics.Hooks().With(o.Hooks)
@@ -54,7 +54,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.clusters.own = m.cache
 	m.leases = newLeases(m.leaseClient, m.roster)
 	elect := o.LeaderElection
-	if elect != nil && elect.Validate() != nil { // already reported by o.validate
+	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
 		elect = nil
 	}
 	var err error

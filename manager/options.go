@@ -157,8 +157,8 @@ func validateDefaults(o controller.Options) error {
 	return errors.Join(wrong...)
 }
 
-// validate names each field that is wrong.
-func (o Options) validate() error {
+// Validate names each field that is wrong.
+func (o Options) Validate() error {
 	var wrong []error
 	if o.Name == "" {
 		wrong = append(wrong, errors.New("manager.Options.Name: name the program"))

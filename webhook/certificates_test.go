@@ -27,12 +27,12 @@ func TestCertificates_TheirDefaultsFollowFromTheService(t *testing.T) {
 	if c := o.certificates(); c.Secret.Namespace != "default" || !slices.Equal(c.DNSNames, []string{"127.0.0.1"}) {
 		t.Errorf("the certificates of a URL are %+v", c)
 	}
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		t.Error(err)
 	}
 	o.Certificates.CALifetime = time.Second
-	if err := o.validate(); err == nil || !strings.Contains(err.Error(), "webhook.Options.Certificates: certs.Options.") {
-		t.Errorf("validate returns %v", err)
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "webhook.Options.Certificates: certs.Options.") {
+		t.Errorf("Validate returns %v", err)
 	}
 }
 

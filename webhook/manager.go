@@ -29,7 +29,7 @@ func New(o Options) *Webhooks {
 func (w *Webhooks) Validate() error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	wrong := append([]error{w.o.validate()}, w.wrong...)
+	wrong := append([]error{w.o.Validate()}, w.wrong...)
 	for _, a := range w.admissions {
 		wrong = append(wrong, a.validate())
 	}

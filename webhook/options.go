@@ -71,8 +71,8 @@ type Registration struct {
 	Reinvocation admissionregistrationv1.ReinvocationPolicyType
 }
 
-// validate names each field that is wrong.
-func (o Options) validate() error {
+// Validate names each field that is wrong.
+func (o Options) Validate() error {
 	var wrong []error
 	if o.Scheme == nil {
 		wrong = append(wrong, errors.New("webhook.Options.Scheme: it is nil; set the scheme that has the types of the webhooks"))

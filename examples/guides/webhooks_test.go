@@ -137,7 +137,7 @@ func TestWebhooks_Moving(t *testing.T) {
 func TestWebhooks_Options(t *testing.T) {
 	for _, o := range []webhook.Options{mounted(), times()} {
 		o.Name, o.Scheme, o.Service = "a", scheme.Scheme, types.NamespacedName{Namespace: "a", Name: "b"}
-		if err := webhook.New(o).Validate(); err != nil {
+		if err := o.Validate(); err != nil {
 			t.Error(err)
 		}
 	}

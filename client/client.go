@@ -174,15 +174,6 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 // Config returns a copy of the client's configuration, with its transport, for other clients.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// ConfigFor returns Config with the user agent "<as configured> controller/<name>", for the API
-// server's audit log and metrics. Clients of these configurations share connections, unless
-// client-go's transport cache cannot compare them, for example because of a Proxy func.
-func (c *Client) ConfigFor(controller string) *rest.Config {
-	cfg := c.Config()
-	cfg.UserAgent = transport.UserAgentFor(cfg.UserAgent, controller)
-	return cfg
-}
-
 // HTTPClient returns the http.Client of all requests, for other clients of the API server.
 func (c *Client) HTTPClient() *http.Client { return c.http }
 

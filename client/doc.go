@@ -35,8 +35,8 @@
 //
 // # The transport
 //
-// Every client that is built from [Client.Config], [Client.ConfigFor] or [Client.HTTPClient] uses
-// the [Client]'s transport, innermost of all wrappers. It
+// Every client that is built from [Client.Config] or [Client.HTTPClient] uses the [Client]'s
+// transport, innermost of all wrappers. It
 //
 //   - records requests in the ledger of their context, see package ledger.
 //   - refuses a request whose context has a term of leadership that is no longer trusted, see

@@ -5,13 +5,13 @@ package client
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
 // maxWarnings is the number of different warnings that a client logs, of at most 4 KB per response.
@@ -48,10 +48,7 @@ func (w *warnings) log(ctx context.Context, kind schema.GroupVersionKind, text s
 	if _, known := w.seen.LoadOrStore(kindWarning{kind, text}, nil); known {
 		return
 	}
-	log := logr.FromContextAsSlogLogger(ctx)
-	if log == nil {
-		log = slog.Default()
-	}
+	log := logging.Of(ctx)
 	if kind.Kind != "" {
 		log = log.With("kind", kind.Kind, "apiVersion", kind.GroupVersion().String())
 	}

@@ -96,8 +96,8 @@ func TestC6_WhatFailedIsNotSwept(t *testing.T) {
 		if n := r.control.Remembered(); n > 1000 {
 			t.Errorf("the past of %d keys is kept", n)
 		}
-		if s := r.control.Snapshot(); len(s.LastErrors) != 1 {
-			t.Errorf("the snapshot knows of %d failures, want 1", len(s.LastErrors))
+		if s := r.control.Snapshot(); len(s.Keys) != 1 || s.Keys[0].LastError == nil {
+			t.Errorf("the snapshot has %+v, want one failure", s.Keys)
 		}
 	})
 }

@@ -445,7 +445,7 @@ func (c *controlChurn) quiet() {
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	s := c.control.Snapshot()
-	if len(s.Awaiting)+len(s.PausedKeys)+len(s.LastErrors)+len(s.Running)+len(s.Queue.Keys) > 0 || c.control.Remembered()+c.control.Counted() > 0 {
+	if len(s.Keys)+len(s.Running)+len(s.Queue.Keys) > 0 || c.control.Remembered()+c.control.Counted() > 0 {
 		c.t.Errorf("left behind: %+v; %d pasts, %d counts", s, c.control.Remembered(), c.control.Counted())
 	}
 }

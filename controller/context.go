@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -34,7 +35,7 @@ type running[K comparable] struct {
 	past   *past         // or nil
 	since  time.Duration // start, on the controller's clock
 	log    *slog.Logger
-	lines  itemLog[K] // the handler of log
+	lines  logging.Lazy // the handler of log
 	ledger atomic.Pointer[ledger.Ledger]
 }
 
@@ -59,7 +60,8 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 		base = leveled{base, *r.level}
 	}
 	c := t.controller
-	now := &running[K]{of: t, item: item, past: r.past, since: since, lines: itemLog[K]{base: base, item: item, run: c.run}}
+	now := &running[K]{of: t, item: item, past: r.past, since: since}
+	now.lines = logging.Lazy{Base: base, Of: now}
 	now.log = slog.New(&now.lines)
 	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))
 	return now

@@ -67,7 +67,7 @@ func TestC11_Pause(t *testing.T) {
 		want("a")
 		c.ResumeKey("a")
 		want("a")
-		if s := c.Snapshot(); s.PausedKeys != nil || c.TheQueue().Len() != (workqueue.Len{}) {
+		if s := c.Snapshot(); s.Keys != nil || c.TheQueue().Len() != (workqueue.Len{}) {
 			t.Errorf("something is left: %+v", s)
 		}
 		ok(t, stop())
@@ -140,8 +140,8 @@ func TestLogLevel(t *testing.T) {
 		c.ResetLogLevel("b")
 		c.Queue().AddAll([]string{"a", "b"}, workqueue.AddOptions{})
 		want("a info, b info")
-		if s := c.Snapshot(); s.LogLevels != nil {
-			t.Errorf("got %+v", s.LogLevels)
+		if s := c.Snapshot(); s.Keys != nil {
+			t.Errorf("got %+v", s.Keys)
 		}
 		ok(t, stop())
 	})
@@ -239,8 +239,8 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 				m.start(t)
 				m.want(t, "b create")
 				s := m.Snapshot()
-				if len(s.PausedKeys) != 1 || s.PausedKeys[0].Key != key || len(s.PausedKeys[0].By) != 1 || !strings.Contains(s.PausedKeys[0].By[0], "setpoint.dev/paused of default/a, Kind(") {
-					t.Errorf("paused: %+v", s.PausedKeys)
+				if len(s.Keys) != 1 || s.Keys[0].Key != key || len(s.Keys[0].PausedBy) != 1 || !strings.Contains(s.Keys[0].PausedBy[0], "setpoint.dev/paused of default/a, Kind(") {
+					t.Errorf("paused: %+v", s.Keys)
 				}
 				m.put(t, marked("a", "2", paused, "true"), "")
 				m.put(t, marked("a", "2"), "a create") // its reason from before the pause
@@ -263,8 +263,8 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 				m.api.Remove(sim.ConfigMaps, "default", "c")
 				m.want(t, "c create, c delete")
 				m.put(t, marked("c", "1"), "c create") // another object of that name
-				if s := m.Snapshot(); s.PausedKeys != nil {
-					t.Errorf("still paused: %+v", s.PausedKeys)
+				if s := m.Snapshot(); s.Keys != nil {
+					t.Errorf("still paused: %+v", s.Keys)
 				}
 			})
 		})

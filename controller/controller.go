@@ -237,16 +237,6 @@ func (c *Controller[K]) SetWorkers(n int) error {
 	return nil
 }
 
-// Observe adds h to Options.Hooks, unless it was added before. After Warm has begun, it has no
-// effect.
-func (c *Controller[K]) Observe(h hook.Hooks) {
-	if c.warmed.Load() || slices.Contains(c.observers, h) {
-		return // a manager may add a controller again
-	}
-	c.observers = append(c.observers, h)
-	c.o.Hooks = c.o.Hooks.With(h)
-}
-
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {
 	log := c.o.Logger
 	if log == nil {

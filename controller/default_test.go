@@ -26,7 +26,8 @@ var defaults = controller.Options{
 	MinInterval: time.Second, MaxWait: time.Minute, MaxAttempts: 9,
 }
 
-// TestDefault_FillsEveryZeroField: set fields stay. Grace, Logger and Hooks have other defaults.
+// TestDefault_FillsEveryZeroField: set fields stay. Grace and Logger have other defaults; Hooks are
+// added elsewhere.
 func TestDefault_FillsEveryZeroField(t *testing.T) {
 	filled, given := controller.Options{}.Or(defaults), controller.Options{}
 	kind := reflect.TypeFor[controller.Options]()
@@ -69,9 +70,10 @@ func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 			return controller.Result{}, errFlaky
 		}), controller.Options{Logger: silent})
 		queue := c.Queue() // before Default, as a program may
-		c.Observe(hook.Hooks{Controller: &hook.Controller{GaveUp: func(hook.GaveUp) { gave++; cancel() }}})
+		hooks := hook.Hooks{Controller: &hook.Controller{GaveUp: func(hook.GaveUp) { gave++; cancel() }}}
+		c.Default(controller.Options{Hooks: hooks})
 		c.Default(controller.Options{
-			NamespaceTenants: true, Classes: defaults.Classes, Workers: 3, MaxAttempts: 2, Backoff: workqueue.Exponential{Base: time.Minute},
+			NamespaceTenants: true, Classes: defaults.Classes, Workers: 3, MaxAttempts: 2, Backoff: workqueue.Exponential{Base: time.Minute}, Hooks: hooks,
 		})
 		ok(t, c.Validate())
 		queue.Add(types.NamespacedName{Namespace: "shop", Name: "a"})

@@ -82,9 +82,9 @@ func TestHooksFromStartToStop(t *testing.T) {
 	})
 }
 
-// TestObserve_AfterWarmHasNoEffect: a manager may add a controller again that still stops. There is
+// TestDefault_AfterWarmHasNoEffect: a manager may add a controller again that still stops. There is
 // no data race with its workers. Run it with -race.
-func TestObserve_AfterWarmHasNoEffect(t *testing.T) {
+func TestDefault_AfterWarmHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
 		c := newController(func(context.Context, string) (controller.Result, error) {
@@ -94,7 +94,7 @@ func TestObserve_AfterWarmHasNoEffect(t *testing.T) {
 		c.Watch(newSource("keys", "a", "b"))
 		stop := start(t, c)
 		time.Sleep(time.Millisecond)
-		c.Observe(hook.Hooks{Controller: &hook.Controller{Reconciled: func(context.Context, hook.Reconcile) { told++ }}})
+		c.Default(controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{Reconciled: func(context.Context, hook.Reconcile) { told++ }}}})
 		time.Sleep(time.Minute)
 		ok(t, stop())
 		if told != 0 {

@@ -143,7 +143,7 @@ func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
 			c.Queue().Add("a")
 			time.Sleep(24 * time.Hour)
 		}
-		if e := c.Snapshot().LastErrors; len(e) != 1 || !e[0].Terminal || e[0].Err != "panic: the last one" {
+		if e := c.Snapshot().Keys; len(e) != 1 || !e[0].LastError.Terminal || e[0].LastError.Err != "panic: the last one" {
 			t.Errorf("the snapshot has %+v", e)
 		}
 		ok(t, stop())

@@ -13,57 +13,35 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/ledger"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // Logger returns the logger of a Reconcile from its context, with the attributes controller, key,
 // reconcileID, attempt, class and, if the key has one, tenant. For other contexts, such as in unit
 // tests, it returns the context's logger (logr), or slog.Default(). It never returns nil.
 func Logger(ctx context.Context) *slog.Logger {
-	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
-		return log
-	}
-	return slog.Default()
+	return logging.Of(ctx)
 }
 
-// itemLog formats its attributes only for a line, because most Reconciles log nothing.
-type itemLog[K comparable] struct {
-	base slog.Handler
-	item workqueue.Item[K]
-	run  string
-}
-
-func (l *itemLog[K]) with() slog.Handler {
+// LogAttrs implements logging.Lazy.
+func (r *running[K]) LogAttrs() []slog.Attr {
 	attrs := []slog.Attr{
-		slog.String("key", fmt.Sprint(l.item.Key())), slog.Int("attempt", l.item.Attempt()), slog.String("reconcileID", reconcileID(l.run, l.item.Delivery())),
-		slog.String("class", l.item.Class().String()),
+		slog.String("key", fmt.Sprint(r.item.Key())), slog.Int("attempt", r.item.Attempt()),
+		slog.String("reconcileID", reconcileID(r.of.controller.run, r.item.Delivery())), slog.String("class", r.item.Class().String()),
 	}
-	if tenant := l.item.Tenant(); tenant != "" {
+	if tenant := r.item.Tenant(); tenant != "" {
 		attrs = append(attrs, slog.String("tenant", tenant))
 	}
-	return l.base.WithAttrs(attrs)
+	return attrs
 }
 
 func reconcileID(run string, delivery uint64) string {
 	return ledger.Origin{Run: run, Delivery: delivery}.ReconcileID()
 }
-
-func (l *itemLog[K]) Enabled(ctx context.Context, level slog.Level) bool {
-	return l.base.Enabled(ctx, level)
-}
-
-func (l *itemLog[K]) Handle(ctx context.Context, r slog.Record) error {
-	return l.with().Handle(ctx, r)
-}
-
-func (l *itemLog[K]) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with().WithAttrs(attrs) }
-
-func (l *itemLog[K]) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }
 
 type leveled struct {
 	slog.Handler

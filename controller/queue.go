@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -64,15 +65,20 @@ func (c *Controller[K]) newQueue() error {
 	return err
 }
 
-// Default fills the zero fields of the controller's Options from o, except Grace, Logger and Hooks.
-// Values set by NewWithQueue and SetWorkers remain. NamespaceTenants has no effect if the keys have
-// no namespace. MinInterval and MaxWait count as one field. Validate reports an error if o changes
-// the queue although keys were added before.
+// Default fills the zero fields of the controller's Options from o, except Grace and Logger. It
+// adds o.Hooks to the controller's, unless they were added before. Values set by NewWithQueue and
+// SetWorkers remain. NamespaceTenants has no effect if the keys have no namespace. MinInterval and
+// MaxWait count as one field. Validate reports an error if o changes the queue although keys were
+// added before.
 //
-// A manager calls Default with its own defaults. After Warm has begun, it has no effect.
+// A manager calls Default with its own defaults and hooks. After Warm has begun, it has no effect.
 func (c *Controller[K]) Default(o Options) {
 	if c.warmed.Load() {
 		return // a manager may add a controller again
+	}
+	if !slices.Contains(c.observers, o.Hooks) {
+		c.observers = append(c.observers, o.Hooks)
+		c.o.Hooks = c.o.Hooks.With(o.Hooks)
 	}
 	o.NamespaceTenants = o.NamespaceTenants && tenantOf[K]() != nil
 	before := c.given

@@ -24,15 +24,12 @@ type Snapshot[K comparable] struct {
 	Leading, Paused bool // Leading: Lead runs; Paused: see Pause
 	// Term is the token of the term of leadership. If it is empty while Leading, another process
 	// may act at the same time.
-	Term       string
-	Progress   Progress
-	Running    []Running[K]
-	PausedKeys []PausedKey[K]
-	LogLevels  []LogLevel[K]
-	Awaiting   []Awaiting[K]
+	Term     string
+	Progress Progress
+	Running  []Running[K]
+	Keys     []KeyRecord[K] // those that have a record
 	// TakingOver is a write of the previous leader that the first Reconcile waits for.
 	TakingOver string `json:",omitempty"`
-	LastErrors []LastError[K]
 	// OwnEvents counts events of keys' own writes that did not end a backoff.
 	OwnEvents int64
 	Sources   []source.State
@@ -56,29 +53,16 @@ type Running[K comparable] struct {
 // Read is a Readable that was passed to Reads, with its state in words.
 type Read struct{ What, State string }
 
-// PausedKey is a paused key. By names what paused it: PauseKey or annotations.
-type PausedKey[K comparable] struct {
-	Key K
-	By  []string
-}
-
-// LogLevel is a key's level as set by SetLogLevel.
-type LogLevel[K comparable] struct {
-	Key   K
-	Level slog.Level
-}
-
-// Awaiting is a key that waits for its own writes to appear in the caches.
-type Awaiting[K comparable] struct {
-	Key   K
-	Since time.Time // start of the wait
-	For   string    // the missing write
-}
-
-// LastError is the failure of a key's last Reconcile.
-type LastError[K comparable] struct {
-	Key K
-	Failure
+// KeyRecord is what a controller remembers of a key. The queue has more: see Snapshot.Queue.
+type KeyRecord[K comparable] struct {
+	Key      K
+	PausedBy []string    `json:",omitempty"` // PauseKey or annotations
+	LogLevel *slog.Level `json:",omitempty"` // as set by SetLogLevel
+	// Awaits is what its caches do not show yet of its own writes. It waits since AwaitsSince.
+	Awaits      string    `json:",omitempty"`
+	AwaitsSince time.Time `json:",omitzero"`
+	// LastError is the failure of its last Reconcile, or nil.
+	LastError *Failure `json:",omitempty"`
 }
 
 // Snapshot returns the state of the controller. It copies the whole queue: use it for debugging and
@@ -97,7 +81,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 		s.Running = append(s.Running, c.stateOf(r))
 	}
 	for key, r := range c.records.all() {
-		s.add(key, &r)
+		s.Keys = append(s.Keys, r.show(key)...)
 	}
 	s.Sources = []source.State{}
 	for _, i := range c.inputs.all() {
@@ -109,29 +93,23 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 		s.Reads = append(s.Reads, Read{i.String(), state})
 	}
 	sortByKey(s.Running, func(r Running[K]) K { return r.Key })
-	sortByKey(s.PausedKeys, func(p PausedKey[K]) K { return p.Key })
-	sortByKey(s.LogLevels, func(l LogLevel[K]) K { return l.Key })
-	sortByKey(s.Awaiting, func(a Awaiting[K]) K { return a.Key })
-	sortByKey(s.LastErrors, func(e LastError[K]) K { return e.Key })
+	sortByKey(s.Keys, func(k KeyRecord[K]) K { return k.Key })
 	return s
 }
 
-func (s *Snapshot[K]) add(key K, r *record[K]) {
-	if len(r.pausedBy) > 0 {
-		s.PausedKeys = append(s.PausedKeys, PausedKey[K]{Key: key, By: textsOf(r.pausedBy)})
+// show returns nil if the record has nothing for people.
+func (r *record[K]) show(key K) []KeyRecord[K] {
+	k := KeyRecord[K]{Key: key, PausedBy: textsOf(r.pausedBy), LogLevel: r.level}
+	if r.past != nil {
+		k.AwaitsSince, k.LastError = r.past.since, r.past.failure
 	}
-	if r.level != nil {
-		s.LogLevels = append(s.LogLevels, LogLevel[K]{key, *r.level})
+	if !k.AwaitsSince.IsZero() {
+		k.Awaits = r.past.missing
 	}
-	if r.past == nil {
-		return
+	if k.PausedBy == nil && k.LogLevel == nil && k.LastError == nil && k.AwaitsSince.IsZero() {
+		return nil
 	}
-	if !r.past.since.IsZero() {
-		s.Awaiting = append(s.Awaiting, Awaiting[K]{key, r.past.since, r.past.missing})
-	}
-	if r.past.failure != nil {
-		s.LastErrors = append(s.LastErrors, LastError[K]{key, *r.past.failure})
-	}
+	return []KeyRecord[K]{k}
 }
 
 func (c *Controller[K]) stateOf(r *running[K]) Running[K] {

@@ -55,12 +55,14 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("running: %+v", s.Running)
 		case s.Running[0].Attempt != 1 || s.Running[0].ReconcileID == "" || len(s.Running[0].Reasons) != 1 || s.Running[0].Reasons[0].Event != "x":
 			t.Errorf("running: %+v", s.Running)
-		case len(s.PausedKeys) != 2 || s.PausedKeys[0].Key != "y" || s.PausedKeys[0].By[0] != "PauseKey":
-			t.Errorf("paused: %+v", s.PausedKeys)
-		case len(s.LogLevels) != 1 || s.LogLevels[0].Level != slog.LevelDebug:
-			t.Errorf("log levels: %+v", s.LogLevels)
-		case len(s.LastErrors) != 2 || s.LastErrors[0].Key != "ended" || !s.LastErrors[0].Terminal || s.LastErrors[1].Err != errFlaky.Error():
-			t.Errorf("last errors: %+v", s.LastErrors)
+		case len(s.Keys) != 5: // in the order of their names
+			t.Errorf("keys: %+v", s.Keys)
+		case s.Keys[0].Key != "a" || *s.Keys[0].LogLevel != slog.LevelDebug || s.Keys[0].PausedBy != nil || s.Keys[0].LastError != nil:
+			t.Errorf("log level: %+v", s.Keys[0])
+		case s.Keys[1].Key != "ended" || !s.Keys[1].LastError.Terminal || s.Keys[2].LastError.Err != errFlaky.Error():
+			t.Errorf("last errors: %+v", s.Keys[1:3])
+		case s.Keys[3].Key != "y" || s.Keys[3].PausedBy[0] != "PauseKey" || s.Keys[4].Key != "z":
+			t.Errorf("paused: %+v", s.Keys[3:])
 		case len(s.Reads) != 2 || s.Reads[0] != (controller.Read{What: "secrets", State: "synced"}) || s.Reads[1].State != "forbidden":
 			t.Errorf("reads: %+v", s.Reads)
 		case len(s.Sources) != 1 || s.Progress.Running != 2 || s.Progress.Longest != 2*time.Minute:
@@ -68,14 +70,13 @@ func TestSnapshot(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		debug.Controllers(c).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/test", nil))
-		var back controller.Snapshot[string]
-		if err := json.Unmarshal(w.Body.Bytes(), &struct {
-			Sources, Queue any
-			*controller.Snapshot[string]
-		}{Snapshot: &back}); err != nil || back.Running[0].Key != "a" {
+		var back struct {
+			Running []struct{ Key, Class string }
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &back); err != nil || back.Running[0].Key != "a" || back.Running[0].Class != "normal" {
 			t.Errorf("%v in\n%s", err, w.Body)
 		}
-		for _, want := range []string{`"Level": "DEBUG"`, `"PausedKeys": [`, `"Err": "` + errFlaky.Error(), `"Source": "Fake(keys)"`} {
+		for _, want := range []string{`"LogLevel": "DEBUG"`, `"PausedBy": [`, `"Err": "` + errFlaky.Error(), `"Source": "Fake(keys)"`} {
 			if !strings.Contains(w.Body.String(), want) {
 				t.Errorf("%s is not in\n%s", want, w.Body)
 			}

@@ -225,7 +225,7 @@ func TestC9_NoDeadlineUnlessAskedFor(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if got := c.Snapshot(); got.LastErrors != nil || got.Progress.LastCompleted.IsZero() {
+		if got := c.Snapshot(); got.Keys != nil || got.Progress.LastCompleted.IsZero() {
 			t.Errorf("got %+v", got)
 		}
 		ok(t, stop())

@@ -36,14 +36,15 @@ const ReasonFailing = "ReconcileFailing"
 // Reconcile.
 //
 // The handle of has the objects that the keys name. The controller must watch it or declare it with
-// Reads. An object that is gone gets no event. If after is not positive, Failing returns r.
+// Reads. An object that is gone gets no event. If after is not positive, Failing returns r. Pass
+// the result to one controller only.
 func Failing[T cache.Object](
 	r controller.Reconciler[types.NamespacedName], after time.Duration, of *cache.Handle[T], to *Recorder,
 ) controller.Reconciler[types.NamespacedName] {
 	if argument.IsNil(r) || after <= 0 {
 		return r
 	}
-	f := &failing{Reconciler: r, after: after, to: to, rows: map[types.NamespacedName]*row{}}
+	f := &failing{Reconciler: r, after: after, to: to}
 	if of == nil || to == nil {
 		f.wrong = errors.New("events.Failing: the handle or the recorder is nil; pass the handle of the objects, and Recorder of the manager")
 		return f
@@ -60,8 +61,7 @@ type failing struct {
 	to    *Recorder
 	wrong error
 
-	mu   sync.Mutex // guards rows
-	rows map[types.NamespacedName]*row
+	rows sync.Map // *row by types.NamespacedName; one Reconcile at a time uses the row of its key
 }
 
 type row struct {
@@ -110,17 +110,16 @@ func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error
 }
 
 func (f *failing) count(ctx context.Context, key types.NamespacedName, err error) (failures int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if err == nil {
-		delete(f.rows, key)
+		f.rows.Delete(key)
 		return 0
 	}
-	r := f.rows[key]
+	found, _ := f.rows.Load(key)
+	r, _ := found.(*row)
 	// The key may have been given up before.
 	if info, ok := controller.InfoOf(ctx); r == nil || ok && info.Attempt == 1 {
 		r = &row{since: time.Now()}
-		f.rows[key] = r
+		f.rows.Store(key, r)
 	}
 	r.failures++
 	if r.over || time.Since(r.since) < f.after {

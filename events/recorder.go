@@ -6,14 +6,12 @@ package events
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"reflect"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -199,9 +198,6 @@ func (r *Recorder) logOnce(ctx context.Context, what, msg string, args ...any) {
 	if !first {
 		return
 	}
-	log := logr.FromContextAsSlogLogger(ctx)
-	if log == nil {
-		log = slog.Default()
-	}
+	log := logging.Of(ctx)
 	log.WarnContext(ctx, msg, args...)
 }

@@ -7,14 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 
-	"github.com/go-logr/logr"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/term"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -113,10 +112,7 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 }
 
 func (e *Elector) candidate(ctx context.Context) *candidate {
-	log := logr.FromContextAsSlogLogger(ctx)
-	if log == nil {
-		log = slog.Default()
-	}
+	log := logging.Of(ctx)
 	return &candidate{campaigner: &e.campaigner, log: log.With("lease", e.String()), rival: rival{least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity}}
 }
 

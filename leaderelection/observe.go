@@ -135,9 +135,6 @@ type Observed struct {
 
 var _ coordinationclient.LeasesGetter = (*Observed)(nil)
 
-// String returns NAMESPACE/NAME of the Lease.
-func (o *Observed) String() string { return o.name }
-
 // Name returns the name of the Check, such as "leader-election-operator".
 func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 
@@ -161,7 +158,7 @@ func (o *Observed) Lead(ctx context.Context, lead Lead) error {
 	}
 	err := t.lead(ctx, lead)
 	if err == nil && t.expire() {
-		return fmt.Errorf("the Lease %s: %w", o, ErrLost)
+		return fmt.Errorf("the Lease %s: %w", o.name, ErrLost)
 	}
 	return err
 }

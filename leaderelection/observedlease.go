@@ -92,14 +92,14 @@ func (o *Observed) saw(l *coordinationv1.Lease) {
 func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	if d := durationOf(l); d < o.o.LeaseDuration.Truncate(time.Second) {
 		return nil, fmt.Errorf("the Lease %s: the elector's LeaseDuration (%s) is shorter than ObserveOptions.LeaseDuration (%s), "+
-			"so a term would be trusted for too long; set both to the same duration", o, d, o.o.LeaseDuration)
+			"so a term would be trusted for too long; set both to the same duration", o.name, d, o.o.LeaseDuration)
 	}
 	slow := o.read
 	o.read = false
 	sent := o.now.moment()
 	t, err := o.mayHold()
 	if err != nil {
-		return nil, fmt.Errorf("the Lease %s: %w", o, err)
+		return nil, fmt.Errorf("the Lease %s: %w", o.name, err)
 	}
 	at := renewedAt(l)
 	o.authors.wrote(at)
@@ -120,7 +120,7 @@ func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func
 	case t == nil:
 		o.begin(sent)
 	case !t.renew(sent):
-		return nil, fmt.Errorf("the Lease %s was renewed too late: %w", o, ErrLost)
+		return nil, fmt.Errorf("the Lease %s was renewed too late: %w", o.name, ErrLost)
 	}
 	return written, nil
 }
@@ -163,7 +163,7 @@ func (o *Observed) begin(sent moment) {
 
 func (o *Observed) release(ctx context.Context, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	if !o.ours {
-		return nil, fmt.Errorf("this process does not hold the Lease %s, so it does not release it", o)
+		return nil, fmt.Errorf("this process does not hold the Lease %s, so it does not release it", o.name)
 	}
 	var written *coordinationv1.Lease
 	var err error

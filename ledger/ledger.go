@@ -15,8 +15,8 @@ import (
 
 // Origin identifies the Reconcile that makes the requests.
 type Origin struct {
-	// Controller is the controller's name. If set, the user agent contains it, as with
-	// client.Client.ConfigFor.
+	// Controller is the controller's name. If set, the transport adds it to the configured user
+	// agent.
 	Controller string
 	// Key is the reconciled key.
 	Key any

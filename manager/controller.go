@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/server"
@@ -19,19 +18,16 @@ import (
 // Controller is the interface that Add accepts. *controller.Controller implements it, and documents
 // the methods.
 //
-// The first seven methods name and run the controller; the others describe it. With nothing to
+// The first six methods name and run the controller; the others describe it. With nothing to
 // describe they return nil, 0 or false, and Alive a function that returns nil. All methods must be
 // safe for concurrent use.
 type Controller interface {
 	Name() string
 	// Validate is called before Warm.
 	Validate() error
-	// Default gets Options.Controller. Each Add calls it, before Observe. After Warm has begun it
-	// must do nothing.
+	// Default gets Options.Controller with the manager's hooks. Each Add calls it. It must ignore
+	// hooks that it got before. After Warm has begun it must do nothing.
 	Default(o controller.Options)
-	// Observe is called by each Add, before Warm. It must ignore hooks that were added before, and
-	// all hooks after Warm has begun.
-	Observe(h hook.Hooks)
 	// Warm joins what it started.
 	Warm(ctx context.Context) error
 	// Lead joins what it started.

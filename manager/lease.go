@@ -63,7 +63,7 @@ func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
 	ls.roster.mu.Lock()
 	defer ls.roster.mu.Unlock()
 	if len(ls.all) > 0 {
-		l.leads = "leading (" + l.String() + ")"
+		l.leads = "leading (" + l.place() + ")"
 	}
 	if slices.ContainsFunc(ls.all, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
 		return l, fmt.Errorf("the process already campaigns for a Lease %q; use unique names, even in different namespaces: logs, checks and metrics use them", l.name)
@@ -139,8 +139,8 @@ func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) 
 	l.addFunc("AddLeaderOnly", name, run)
 }
 
-// String returns NAMESPACE/NAME of the Lease, or "" for the main Lease without leader election.
-func (l *Lease) String() string {
+// place returns NAMESPACE/NAME of the Lease, or "" for the main Lease without leader election.
+func (l *Lease) place() string {
 	if l.elector == nil {
 		return ""
 	}
@@ -238,7 +238,7 @@ func (l *Lease) flushEvents(work context.Context) {
 	}
 }
 
-func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.String()) }
+func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.place()) }
 
 func (l *Lease) log() *hook.LeaderElection {
 	return &hook.LeaderElection{

@@ -25,7 +25,6 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -138,7 +137,6 @@ func newFake(name string, d *diary) *fakeController {
 	return f
 }
 
-func (f *fakeController) Observe(hook.Hooks)      {}
 func (f *fakeController) Name() string            { return f.name }
 func (f *fakeController) Validate() error         { return f.wrong }
 func (f *fakeController) Synced() <-chan struct{} { return f.synced }

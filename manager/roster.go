@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -83,10 +84,12 @@ func (r *roster) add(c Controller, under *group) {
 	if !added.enabled {
 		return
 	}
-	if r.o.Controller.Validate() == nil { // else Run reports it, once
-		c.Default(r.o.Controller)
+	defaults := r.o.Controller
+	if defaults.Validate() != nil { // Run reports it, once
+		defaults = controller.Options{}
 	}
-	c.Observe(r.o.Hooks)
+	defaults.Hooks = r.o.Hooks
+	c.Default(defaults)
 	if running { // else Run validates it
 		if err := c.Validate(); err != nil {
 			r.report.failed(err)

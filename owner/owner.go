@@ -67,7 +67,7 @@ func of(kind schema.GroupVersionKind, obj Object) Owner {
 	}
 	o := Owner{kind: kind, key: keyOf(obj), uid: obj.GetUID()}
 	if o.uid == "" || o.key.Name == "" || kind.Kind == "" {
-		o.err = fmt.Errorf("owner: the %s has no UID, name or kind; give an object that was read", o)
+		o.err = fmt.Errorf("owner: the %s has no UID, name or kind; give an object that was read", o.name())
 	}
 	return o
 }
@@ -124,8 +124,7 @@ func (o Owner) Remove(obj metav1.Object) bool {
 	return true
 }
 
-// String returns the kind and the name.
-func (o Owner) String() string { return strings.TrimSpace(o.kind.Kind + " " + text(o.key)) }
+func (o Owner) name() string { return strings.TrimSpace(o.kind.Kind + " " + text(o.key)) }
 
 func (o Owner) reference() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: o.kind.GroupVersion().String(), Kind: o.kind.Kind, Name: o.key.Name, UID: o.uid}
@@ -172,16 +171,16 @@ func (o Owner) fits(obj metav1.Object) error {
 	case o == Owner{}:
 		return errors.New("owner: the Owner is empty; owner.Of makes one")
 	case argument.IsNil(obj):
-		return fmt.Errorf("owner: the object for the owner %s is nil", o)
+		return fmt.Errorf("owner: the object for the owner %s is nil", o.name())
 	case obj.GetUID() == o.uid:
-		return fmt.Errorf("owner: the %s cannot own itself", o)
+		return fmt.Errorf("owner: the %s cannot own itself", o.name())
 	case o.key.Namespace == "" || o.key.Namespace == obj.GetNamespace():
 		return nil
 	case obj.GetNamespace() == "":
 		return fmt.Errorf("owner: the %s cannot own %s, which has no namespace; set its namespace, or clean up a cluster-scoped object with a finalizer",
-			o, text(keyOf(obj)))
+			o.name(), text(keyOf(obj)))
 	}
-	return fmt.Errorf("owner: the %s cannot own %s in another namespace; use a finalizer to clean it up, and labels to find it", o, text(keyOf(obj)))
+	return fmt.Errorf("owner: the %s cannot own %s in another namespace; use a finalizer to clean it up, and labels to find it", o.name(), text(keyOf(obj)))
 }
 
 // AlreadyOwnedError is the error of SetController for an object with another controlling owner.

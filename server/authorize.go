@@ -27,6 +27,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -217,7 +218,7 @@ func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
 		return
 	case busy:
 		if due(&a.flooded) {
-			loggerOf(ctx).Warn("requests are refused with 429: too many new tokens wait for a review; find their senders")
+			logging.Of(ctx).Warn("requests are refused with 429: too many new tokens wait for a review; find their senders")
 		}
 		v = verdict{http.StatusTooManyRequests, err.Error()}
 	case err != nil:
@@ -283,7 +284,7 @@ func (a *authorizer) log(ctx context.Context, err error) {
 	if err != nil {
 		trouble = err.Error()
 	}
-	switch log := loggerOf(ctx); {
+	switch log := logging.Of(ctx); {
 	case a.trouble.Swap(trouble) == trouble:
 	case err == nil:
 		log.Info("requests can be authorized again")

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -53,7 +54,7 @@ func (c *Check) call(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("it has panicked: %v", p)
-			loggerOf(ctx).Error("a health check has panicked", "check", c.name, "panic", p, "stack", string(debug.Stack()))
+			logging.Of(ctx).Error("a health check has panicked", "check", c.name, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	if err = c.ask(ctx); err != nil {
@@ -64,7 +65,7 @@ func (c *Check) call(ctx context.Context) (err error) {
 
 func (c *Check) log(ctx context.Context, path string, err error) {
 	failing := err != nil && !errors.As(err, new(Remark))
-	switch log := loggerOf(ctx); {
+	switch log := logging.Of(ctx); {
 	case c.failing.Swap(failing) == failing:
 	case failing && path != "/readyz":
 		log.Warn("a health check fails", "path", path, "check", c.name, "err", err)

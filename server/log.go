@@ -5,21 +5,12 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 )
-
-func loggerOf(ctx context.Context) *slog.Logger {
-	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
-		return log
-	}
-	return slog.Default()
-}
 
 // errorLog logs errors of clients: the first 20 lines, then one in 10 seconds.
 type errorLog struct {

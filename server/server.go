@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -94,7 +95,7 @@ func (s *Server) Open(ctx context.Context) error {
 		s.tls = baseOf(&s.o)
 		s.tls.GetCertificate = s.o.GetCertificate
 	default:
-		s.certificate = newCertificate(&s.o, loggerOf(ctx), &s.calls)
+		s.certificate = newCertificate(&s.o, logging.Of(ctx), &s.calls)
 		if err := s.certificate.refresh(); err != nil {
 			return err
 		}
@@ -139,7 +140,7 @@ func (s *Server) Certificate() error {
 // open and no handler or health check runs, else the listener's error. It logs errors of clients to
 // the logger of take.
 func (s *Server) Serve(take, work context.Context) error {
-	log := loggerOf(take)
+	log := logging.Of(take)
 	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())
 	srv := s.httpServer(work, log)
 	drained := make(chan struct{})

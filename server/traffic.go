@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
 // maxConns is a fraction of the smallest common limit of file descriptors, 1024.
@@ -134,7 +136,7 @@ func answered(h http.Handler, w answer, r *http.Request) {
 		if p == http.ErrAbortHandler { //nolint:errorlint // as in net/http
 			panic(p)
 		}
-		loggerOf(r.Context()).Error("a handler has panicked", "handler", r.Pattern, "panic", p, "stack", string(debug.Stack()))
+		logging.Of(r.Context()).Error("a handler has panicked", "handler", r.Pattern, "panic", p, "stack", string(debug.Stack()))
 		if w.x.begun {
 			panic(http.ErrAbortHandler) // marks the answer as incomplete for the client
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,7 +33,7 @@ import (
 // Do not use Await in a Reconcile, which it would block: return, and the event of the change makes
 // the key due.
 func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.NamespacedName, goals ...Goal) (T, error) {
-	w := &watcher{key: key, changed: make(chan struct{}, 1)}
+	w := &watcher{key: key, newest: make(chan sighting, 1)}
 	fail := func(err error) (T, error) {
 		return *new(T), fmt.Errorf("await %s of %s %s: %w", join(goals), h, nameOf(key), err)
 	}
@@ -53,23 +52,27 @@ func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.Na
 	if _, err := h.Get(ctx, key); err != nil && !apierrors.IsNotFound(err) {
 		return fail(err)
 	}
-	w.begin()
+	var now sighting
+	select {
+	case now = <-w.newest:
+		now.deleted = false // before the call
+	default:
+	}
 	for {
-		obj, deleted := w.now()
-		missing := describe(obj, goals)
+		missing := describe(now.obj, goals)
 		switch {
-		case deleted:
+		case now.deleted:
 			return fail(fmt.Errorf("it was deleted: %w", notFound(h, key)))
 		case missing == "":
-			if t, ok := obj.DeepCopyObject().(T); ok {
+			if t, ok := now.obj.DeepCopyObject().(T); ok {
 				return t, nil
 			}
-			return fail(fmt.Errorf("the informer has a %T", obj))
+			return fail(fmt.Errorf("the informer has a %T", now.obj))
 		}
 		select {
-		case <-w.changed:
+		case now = <-w.newest:
 		case <-ctx.Done():
-			if obj == nil {
+			if now.obj == nil {
 				return fail(fmt.Errorf("%w: %w", notFound(h, key), context.Cause(ctx)))
 			}
 			return fail(fmt.Errorf("%s: %w", missing, context.Cause(ctx)))
@@ -80,7 +83,7 @@ func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.Na
 func join(goals []Goal) string {
 	names := make([]string, len(goals))
 	for i, g := range goals {
-		names[i] = g.String()
+		names[i] = g.text()
 	}
 	return strings.Join(names, ", ")
 }
@@ -92,12 +95,13 @@ func notFound[T cache.Object](h *cache.Handle[T], key types.NamespacedName) erro
 
 // watcher is an event handler that keeps the newest state of one object.
 type watcher struct {
-	key     types.NamespacedName
-	changed chan struct{} // receives after each change
+	key    types.NamespacedName
+	newest chan sighting // has an element after a change, until Await takes it
+}
 
-	mu      sync.Mutex   // guards what follows
+type sighting struct {
 	obj     cache.Object // nil if it does not exist
-	deleted bool
+	deleted bool         // since the last one, even if it was created again
 }
 
 func (w *watcher) OnAdd(obj any, _ bool) { w.set(obj, false) }
@@ -116,31 +120,16 @@ func (w *watcher) set(obj any, deleted bool) {
 	if !ok || o.GetNamespace() != w.key.Namespace || o.GetName() != w.key.Name {
 		return
 	}
-	w.store(o, deleted)
-	select {
-	case w.changed <- struct{}{}:
-	default: // one is enough
-	}
-}
-
-func (w *watcher) store(o cache.Object, deleted bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	now := sighting{obj: o, deleted: deleted}
 	if deleted {
-		w.obj, w.deleted = nil, true
-		return
+		now.obj = nil
 	}
-	w.obj = o
-}
-
-func (w *watcher) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.deleted = false
-}
-
-func (w *watcher) now() (cache.Object, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.obj, w.deleted
+	for {
+		select {
+		case w.newest <- now:
+			return
+		case before := <-w.newest:
+			now.deleted = now.deleted || before.deleted
+		}
+	}
 }

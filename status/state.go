@@ -26,8 +26,8 @@ func True(conditionType string) Goal { return Goal{conditionType, metav1.Conditi
 // False is the goal that a condition is False.
 func False(conditionType string) Goal { return Goal{conditionType, metav1.ConditionFalse} }
 
-// String returns the goal in the form Ready=True.
-func (g Goal) String() string { return g.conditionType + "=" + string(g.status) }
+// text returns the goal in the form Ready=True.
+func (g Goal) text() string { return g.conditionType + "=" + string(g.status) }
 
 // state is what the status of an object shows. Kinds such as Deployment have a type of their own
 // for conditions, so fields are read by name.

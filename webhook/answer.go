@@ -8,17 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -98,7 +97,7 @@ var errPanicked = errors.New("the function has panicked; the log of the operator
 // recovered turns a panic into errPanicked. Call it with defer.
 func recovered(ctx context.Context, err *error) {
 	if p := recover(); p != nil {
-		loggerOf(ctx).Error("a webhook has panicked", "panic", p, "stack", string(debug.Stack()))
+		logging.Of(ctx).Error("a webhook has panicked", "panic", p, "stack", string(debug.Stack()))
 		*err = errPanicked
 	}
 }
@@ -146,7 +145,7 @@ func (x *exchange) fail(ctx context.Context, err error) {
 	var due bool
 	x.failures.Do(func() { due = true })
 	if due {
-		loggerOf(ctx).Error("a call of a webhook has failed", "webhook", x.name, "code", code, "err", err)
+		logging.Of(ctx).Error("a call of a webhook has failed", "webhook", x.name, "code", code, "err", err)
 	}
 	x.done(hook.WebhookAnswer{Code: code, Panicked: errors.Is(err, errPanicked)})
 }
@@ -165,11 +164,4 @@ func (x *exchange) done(a hook.WebhookAnswer) {
 		a.Took = time.Since(x.began)
 		x.hooks.Answered(a)
 	}
-}
-
-func loggerOf(ctx context.Context) *slog.Logger {
-	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
-		return log
-	}
-	return slog.Default()
 }

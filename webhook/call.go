@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
 // call is an admission request while its function runs.
@@ -26,7 +28,7 @@ type call struct {
 type callKey struct{}
 
 func (c *call) context(ctx context.Context) context.Context {
-	log := slog.New(&callLog{loggerOf(ctx).Handler(), c})
+	log := slog.New(&logging.Lazy{Base: logging.Of(ctx).Handler(), Of: c})
 	return context.WithValue(logr.NewContextWithSlogLogger(ctx, log), callKey{}, c)
 }
 
@@ -59,27 +61,11 @@ func Warn(ctx context.Context, format string, args ...any) {
 	c.warnings = append(c.warnings, text)
 }
 
-// callLog is the handler of a function's logger. It formats its attributes for the first line,
-// because most calls log nothing.
-type callLog struct {
-	base slog.Handler
-	call *call
-}
-
-func (l *callLog) with() slog.Handler {
-	r := l.call.request
-	return l.base.WithAttrs([]slog.Attr{
-		slog.String("webhook", l.call.webhook), slog.String("uid", string(r.UID)), slog.String("kind", r.Kind.Kind),
+// LogAttrs implements logging.Lazy.
+func (c *call) LogAttrs() []slog.Attr {
+	r := c.request
+	return []slog.Attr{
+		slog.String("webhook", c.webhook), slog.String("uid", string(r.UID)), slog.String("kind", r.Kind.Kind),
 		slog.String("namespace", r.Namespace), slog.String("name", r.Name), slog.String("operation", string(r.Operation)),
-	})
+	}
 }
-
-func (l *callLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return l.base.Enabled(ctx, level)
-}
-
-func (l *callLog) Handle(ctx context.Context, r slog.Record) error { return l.with().Handle(ctx, r) }
-
-func (l *callLog) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with().WithAttrs(attrs) }
-
-func (l *callLog) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }

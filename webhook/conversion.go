@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
 const conversionPath = "/convert"
@@ -83,7 +85,7 @@ func (c *converter) answer(ctx context.Context, body []byte) (*reply, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		c.failures.Do(func() { loggerOf(ctx).Error("a conversion failed", "err", err) })
+		c.failures.Do(func() { logging.Of(ctx).Error("a conversion failed", "err", err) })
 		response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
 		re.allowed, re.reason = false, "Failure"
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -117,7 +118,7 @@ func (r *registration) run(ctx context.Context) {
 		r.say(err)
 		if text := err.Error(); text != r.logged {
 			r.logged = text
-			loggerOf(ctx).Error("a webhook registration is not in place", "object", target(r.want), "err", err)
+			logging.Of(ctx).Error("a webhook registration is not in place", "object", target(r.want), "err", err)
 		}
 		r.wait(ctx)
 	}
@@ -165,7 +166,7 @@ func (r *registration) absent(ctx context.Context) error {
 	case r.want.GroupVersionKind() == crdKind:
 		err := fmt.Errorf("the CustomResourceDefinition %s is not installed; install it with the operator", r.want.GetName())
 		r.say(err)
-		loggerOf(ctx).Error("a webhook registration is not in place", "object", target(r.want), "err", err)
+		logging.Of(ctx).Error("a webhook registration is not in place", "object", target(r.want), "err", err)
 		return nil // the watch shows it when it is installed
 	case r.want.GetKind() == mutatingKind.Kind || r.want.GetKind() == validatingKind.Kind:
 		if r.want.Object["webhooks"] == nil {
@@ -210,7 +211,7 @@ func (r *registration) compare(ctx context.Context, live *unstructured.Unstructu
 // report logs a change by others before it is undone, and pauses if that repeats.
 func (r *registration) report(ctx context.Context, live *unstructured.Unstructured, what string) {
 	r.say(fmt.Errorf("%s; it is being restored", what))
-	loggerOf(ctx).Warn("a webhook registration was changed and is restored", "object", target(r.want), "change", what)
+	logging.Of(ctx).Warn("a webhook registration was changed and is restored", "object", target(r.want), "change", what)
 	r.rec.Event(ctx, live, events.Warning, "RegistrationRestored", "RestoreRegistration", "%s; the operator restores it", what)
 	r.wait(ctx)
 }
@@ -219,7 +220,7 @@ func (r *registration) apply(ctx context.Context) error {
 	if _, err := r.h.Apply(ctx, client.UnstructuredConfiguration(r.want), client.FieldOwner(r.owner)); err != nil {
 		return err
 	}
-	loggerOf(ctx).Info("applied a webhook registration", "object", target(r.want))
+	logging.Of(ctx).Info("applied a webhook registration", "object", target(r.want))
 	r.applied, r.logged = true, ""
 	r.say(nil)
 	return nil
@@ -243,7 +244,7 @@ func (r *registration) removeOld(ctx context.Context, live *unstructured.Unstruc
 	if err != nil {
 		return err
 	}
-	loggerOf(ctx).Info("removed a webhook of an older version", "object", target(r.want))
+	logging.Of(ctx).Info("removed a webhook of an older version", "object", target(r.want))
 	*live = *after
 	return r.removeOld(ctx, live)
 }

@@ -4,10 +4,8 @@
 package workqueue
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Class is how urgent a key is. A higher class is served more often, not first: classes with ready
@@ -39,23 +37,6 @@ func (c Class) String() string {
 
 // MarshalText returns String. The error is nil.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
-
-// UnmarshalText accepts what String returns. Other text is an error, and leaves the class
-// unchanged.
-func (c *Class) UnmarshalText(text []byte) error {
-	for _, named := range []Class{Background, Normal, Interactive} {
-		if string(text) == named.String() {
-			*c = named
-			return nil
-		}
-	}
-	n, err := strconv.ParseInt(strings.TrimPrefix(string(text), "class "), 10, 8)
-	if err != nil {
-		return fmt.Errorf("workqueue: no class is named %q; use background, normal, interactive, or class N with N from -128 to 127", text)
-	}
-	*c = Class(n)
-	return nil
-}
 
 // ClassWeight is a class with its weight: weight 4 is served four times as often as weight 1, while
 // both have ready keys. Retries get a quarter of the weight of their class on top.

@@ -27,7 +27,7 @@
 //		}
 //	}
 //
-// With the zero [Options] it is a plain FIFO queue. [Queue.Interface] has the methods of
+// With the zero [Options] it is a plain FIFO queue. [Queue.Interface] returns it as
 // client-go's TypedRateLimitingInterface.
 //
 // # States
@@ -72,8 +72,8 @@
 // the key is delivered again anyway.
 //
 // W4. Of several due times from AddOptions.After, the earliest counts; deliveries before it do not
-// cancel it. Any delivery cancels the timer of the key's own Retry or After. In [RateLimiting], Add
-// never cancels AddAfter, as in client-go.
+// cancel it. Any delivery cancels the timer of the key's own Retry or After. Through
+// [Queue.Interface], Add never cancels AddAfter, as in client-go.
 //
 // W5. Keys of one lane and tenant leave in the order in which they became ready. Equal due times
 // keep the order in which they were set. A key that moves to a higher lane goes to its end.

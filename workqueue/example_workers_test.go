@@ -54,7 +54,7 @@ func ExampleQueue_workers() {
 }
 
 // A worker loop that was written for client-go's queue changes only the constructor.
-func ExampleRateLimiting() {
+func ExampleQueue_Interface() {
 	q, err := workqueue.New(workqueue.Options[string]{Backoff: workqueue.Exponential{Base: time.Millisecond}})
 	if err != nil {
 		panic(err)

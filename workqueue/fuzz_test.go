@@ -212,15 +212,11 @@ func (tr *trial) addAll(key int, how AddOptions) {
 func (tr *trial) take() {
 	want := tr.m.take()
 	if want == nil {
-		_, ok := tr.q.TryGet()
-		tr.same("TryGet", ok, false)
+		_, ok := tryGet(tr.q)
+		tr.same("tryGet", ok, false)
 		return
 	}
-	get := tr.q.TryGet
-	if want.delivery%2 == 0 {
-		get = func() (Item[int], bool) { return tr.q.Get(ctx) }
-	}
-	item, ok := get()
+	item, ok := tr.q.Get(ctx)
 	if !ok {
 		tr.t.Fatalf("%v: Get returned false, want %d", tr.log, want.key)
 	}

@@ -229,14 +229,15 @@ func TestW4_DueTimes(t *testing.T) {
 
 func TestW4_AddDoesNotCancelAddAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newQueue(t, Options[string]{}).Interface()
+		q := newQueue(t, Options[string]{})
+		r := q.Interface()
 		r.AddAfter("a", time.Second)
 		r.Add("a")
 		for range 2 {
 			key, _ := r.Get()
 			r.Done(key)
 		}
-		if r.Len() != 0 || total(r.Queue) != 0 {
+		if r.Len() != 0 || total(q) != 0 {
 			t.Error("there was not exactly one delivery for each")
 		}
 	})

@@ -10,26 +10,40 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// RateLimiting is a view of a Queue with the methods of client-go's
-// workqueue.TypedRateLimitingInterface[K], and all other methods of Queue. View and Queue may be
-// used at the same time, from any goroutine: a key still has one holder.
-//
-// It behaves as client-go documents, without these defects of client-go:
+// RateLimitingInterface has the methods of client-go's workqueue.TypedRateLimitingInterface[K], and
+// so implements it. Package workqueue does not import client-go.
+type RateLimitingInterface[K comparable] interface {
+	Add(key K)
+	AddAfter(key K, d time.Duration)
+	AddRateLimited(key K)
+	Forget(key K)
+	NumRequeues(key K) int
+	Len() int
+	Get() (key K, shutdown bool)
+	Done(key K)
+	ShutDown()
+	ShutDownWithDrain()
+	ShuttingDown() bool
+}
+
+// Interface returns a view of the queue for code that takes client-go's interface. View and
+// queue may be used at the same time, from any goroutine: a key still has one holder. The view
+// behaves as client-go documents, without these defects of client-go:
 //
 //   - ShutDownWithDrain ignores queued keys and wakes only one of its callers.
 //   - Done without Get queues a key twice.
-//   - Waiting keys are invisible. Here Queue.Len and Queue.Snapshot show them.
-type RateLimiting[K comparable] struct{ *Queue[K] }
+//   - Waiting keys are invisible. Here [Queue.Len] and [Queue.Snapshot] show them.
+//
+// Done of the view keeps the failures of a key, and ShutDown ends ShutDownWithDrain.
+func (q *Queue[K]) Interface() RateLimitingInterface[K] { return &rateLimiting[K]{q} }
 
-// Interface returns the queue as client-go's workqueue.TypedRateLimitingInterface[K].
-func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
+type rateLimiting[K comparable] struct{ *Queue[K] }
 
-// AddAfter adds a key after d, or at once if d is zero or negative.
-func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, AddOptions{After: d}) }
+func (r *rateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, AddOptions{After: d}) }
 
 // AddRateLimited counts a failure of the key and adds it after its backoff, as a retry. A held key
 // keeps its class; any other key gets Normal.
-func (r *RateLimiting[K]) AddRateLimited(key K) {
+func (r *rateLimiting[K]) AddRateLimited(key K) {
 	w := who[K]{key: key}
 	if !r.prepare(&w) {
 		return
@@ -42,23 +56,19 @@ func (r *RateLimiting[K]) AddRateLimited(key K) {
 	}
 }
 
-// NumRequeues returns the number of failures of a key since Forget.
-func (r *RateLimiting[K]) NumRequeues(key K) int {
+func (r *rateLimiting[K]) NumRequeues(key K) int {
 	k, _ := r.Lookup(key)
 	return k.Attempts
 }
 
-// Len returns the number of ready keys.
-func (r *RateLimiting[K]) Len() int { return r.Queue.Len().Ready }
+func (r *rateLimiting[K]) Len() int { return r.Queue.Len().Ready }
 
-// Get waits until a key is ready and takes it. Shutdown is true after shutdown, if no key is ready.
-func (r *RateLimiting[K]) Get() (key K, shutdown bool) {
+func (r *rateLimiting[K]) Get() (key K, shutdown bool) {
 	item, ok := r.Queue.Get(context.Background())
 	return item.key, !ok
 }
 
-// Done settles a key from Get and keeps its failures. A key that is not held is only reported.
-func (r *RateLimiting[K]) Done(key K) {
+func (r *rateLimiting[K]) Done(key K) {
 	i := r.lockEntry(key)
 	if i == 0 || r.core.entries.at(i).state != Held {
 		r.misusedLocked("Done of a key that is not held")
@@ -67,9 +77,7 @@ func (r *RateLimiting[K]) Done(key K) {
 	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, class: noClass, keep: true}, nil)
 }
 
-// ShutDownWithDrain shuts the queue down and waits until no key is ready or held, or until ShutDown
-// is called.
-func (r *RateLimiting[K]) ShutDownWithDrain() {
+func (r *rateLimiting[K]) ShutDownWithDrain() {
 	q := r.Queue
 	q.shutDown(false)
 	q.lock()

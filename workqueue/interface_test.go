@@ -13,7 +13,7 @@ import (
 	clientgo "k8s.io/client-go/util/workqueue"
 )
 
-var _ clientgo.TypedRateLimitingInterface[name] = (*RateLimiting[name])(nil)
+var _ clientgo.TypedRateLimitingInterface[name] = RateLimitingInterface[name](nil)
 
 // TestInterface_SameAsClientGo runs the same random operations on both queues and compares the
 // results.

@@ -241,17 +241,6 @@ func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 	}
 }
 
-// TryGet is Get without waiting: it returns false if no key is ready or PauseAll is in effect.
-func (q *Queue[K]) TryGet() (item Item[K], ok bool) {
-	q.lock()
-	if i := q.core.take(); i != 0 {
-		q.handOut(i, &item)
-		return item, true
-	}
-	q.unlock()
-	return item, false
-}
-
 func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	e := q.core.entries.at(i)
 	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery

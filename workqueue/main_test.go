@@ -40,6 +40,18 @@ func mustGet[K comparable](t testing.TB, q *Queue[K]) Item[K] {
 	return item
 }
 
+// tryGet takes a key if one is ready.
+func tryGet[K comparable](q *Queue[K]) (item Item[K], ok bool) {
+	q.lock()
+	i := q.core.take()
+	if i == 0 {
+		q.unlock()
+		return item, false
+	}
+	q.handOut(i, &item)
+	return item, true
+}
+
 // reasonsOf returns the reasons of a delivery.
 func reasonsOf[K comparable](item Item[K]) []Reason {
 	reasons, _ := item.Reasons()

@@ -44,7 +44,7 @@ func (q *Queue[K]) looks() bool {
 
 func TestW12_Quiet(t *testing.T) {
 	take := func(q *Queue[string]) Item[string] {
-		item, ok := q.TryGet()
+		item, ok := tryGet(q)
 		if !ok {
 			panic("no key is ready")
 		}
@@ -159,7 +159,7 @@ func TestW12_Deliveries(t *testing.T) {
 				}
 			}
 			q.Add("a")
-			item, _ := q.TryGet()
+			item, _ := tryGet(q)
 			_ = item.Done()
 		}
 	})
@@ -171,10 +171,10 @@ func TestW12_TheErrorNamesWhatIsInTheWay(t *testing.T) {
 		for _, key := range []string{"held", "parked", "failed"} {
 			q.Add(key)
 		}
-		_, _ = q.TryGet()
-		parked, _ := q.TryGet()
+		_, _ = tryGet(q)
+		parked, _ := tryGet(q)
 		_ = parked.Park("ConfigMap.v1 is behind", 0)
-		failed, _ := q.TryGet()
+		failed, _ := tryGet(q)
 		_, _ = failed.Retry(nil)
 		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
 			q.Add(key)

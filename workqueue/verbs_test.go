@@ -130,7 +130,7 @@ func TestPauseAll(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wantLen(t, q, Len{Ready: 3})
-		if _, ok := q.TryGet(); ok || len(got) != 0 || !q.Snapshot().Paused || !q.Len().AllPaused {
+		if _, ok := tryGet(q); ok || len(got) != 0 || !q.Snapshot().Paused || !q.Len().AllPaused {
 			t.Errorf("%d deliveries while all is paused", len(got))
 		}
 		q.ResumeAll()

@@ -43,7 +43,7 @@ func newLedgerCase(ctx context.Context, contentType string) *ledgerCase {
 	own, err := client.New(cluster.Config(), client.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(own.Close)
-	cfg := own.ConfigFor("ledger")
+	cfg := own.Config()
 	c := &ledgerCase{ledger: ledger.New(ledger.Origin{Controller: "ledger"})}
 	c.ctx = ledger.With(ctx, c.ledger)
 	c.dynamic, err = dynamic.NewForConfigAndClient(cfg, own.HTTPClient())

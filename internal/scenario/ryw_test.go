@@ -65,7 +65,7 @@ func newOwnWrites(ctx context.Context) *ownWrites {
 		retried: make(chan struct{}, 100), awaited: make(chan hook.Awaited, 100), other: make(chan string, 100),
 	}
 	w.key = types.NamespacedName{Namespace: w.namespace, Name: "key"}
-	cfg, http := w.client.ConfigFor("own-writes"), w.client.HTTPClient()
+	cfg, http := w.client.Config(), w.client.HTTPClient()
 	var err error
 	w.dyn, err = dynamic.NewForConfigAndClient(cfg, http)
 	Expect(err).NotTo(HaveOccurred())

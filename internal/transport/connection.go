@@ -16,12 +16,11 @@ import (
 type connections struct {
 	trace httptrace.ClientTrace // calls got
 
-	mu  sync.Mutex // guards all
-	all map[net.Conn]struct{}
+	all sync.Map // a set of net.Conn
 }
 
 func newConnections() *connections {
-	c := &connections{all: map[net.Conn]struct{}{}}
+	c := &connections{}
 	c.trace.GotConn = func(info httptrace.GotConnInfo) { c.got(info.Conn) }
 	return c
 }
@@ -40,27 +39,22 @@ func (c *connections) roundTrip(base http.RoundTripper, req *http.Request, trace
 
 // got records a connection, and forgets closed ones, so there are never many.
 func (c *connections) got(conn net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, known := c.all[conn]; !known {
-		c.pruneLocked()
-		c.all[conn] = struct{}{}
+	if _, known := c.all.Load(conn); !known {
+		c.open()
+		c.all.Store(conn, nil)
 	}
 }
 
-func (c *connections) open() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pruneLocked()
-	return len(c.all) > 0
-}
-
-func (c *connections) pruneLocked() {
-	for conn := range c.all {
-		if closed(conn) {
-			delete(c.all, conn)
+// open reports whether a connection is open. It forgets the others.
+func (c *connections) open() (some bool) {
+	for conn := range c.all.Range {
+		if closed(conn.(net.Conn)) { //nolint:forcetypeassert // got stores no other
+			c.all.Delete(conn)
+		} else {
+			some = true
 		}
 	}
+	return some
 }
 
 // closed reports whether this side closed a connection. A connection that is not the operating

@@ -135,7 +135,7 @@ func TestLedgerOfEveryClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := ledger.New(ledger.Origin{Controller: "web", Key: "ns/m", Run: "r", Delivery: 1, Term: "t"})
-			if err := test.do(ledger.With(t.Context(), l), c.ConfigFor("web")); err != nil {
+			if err := test.do(ledger.With(t.Context(), l), c.Config()); err != nil {
 				t.Fatal(err)
 			}
 			var got []string

@@ -83,8 +83,8 @@ func TestLedgerOverHTTP(t *testing.T) {
 	}
 }
 
-// Configurations for several controllers share one connection pool.
-func TestConfigForSharesConnections(t *testing.T) {
+// Configurations with different user agents share one connection pool.
+func TestConfigsShareConnections(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 	}))
@@ -95,7 +95,9 @@ func TestConfigForSharesConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	bottom := func(cfg *rest.Config) http.RoundTripper {
+	bottom := func(userAgent string) http.RoundTripper {
+		cfg := c.Config()
+		cfg.UserAgent = userAgent
 		h, err := rest.HTTPClientFor(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +111,7 @@ func TestConfigForSharesConnections(t *testing.T) {
 			rt = w.WrappedRoundTripper()
 		}
 	}
-	if a, b := bottom(c.ConfigFor("a")), bottom(c.ConfigFor("b")); a != b {
-		t.Error("two controllers have a transport each")
+	if a, b := bottom("a"), bottom("b"); a != b {
+		t.Error("two configurations have a transport each")
 	}
 }

@@ -458,16 +458,3 @@ func TestLedgerHook(t *testing.T) {
 		t.Errorf("got %+v, and %d requests", got, len(l.Requests()))
 	}
 }
-
-func TestConfigFor(t *testing.T) {
-	c, err := client.New(&rest.Config{Host: "http://x.test", UserAgent: "op/v1"}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.ConfigFor("web site\nü").UserAgent; got != "op/v1 controller/web_site__" {
-		t.Errorf("got %q", got)
-	}
-	if got := c.Config().UserAgent; got != "op/v1" {
-		t.Errorf("the client's own is %q", got)
-	}
-}

@@ -186,7 +186,9 @@ func TestUserAgentOfControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := rest.HTTPClientFor(f.ConfigFor("own"))
+	cfg := f.Config()
+	cfg.UserAgent = "own"
+	own, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +210,7 @@ func TestUserAgentOfControllers(t *testing.T) {
 	get(f.HTTPClient(), "wéb\n", "")
 	get(f.HTTPClient(), "web", "mine")
 	get(own, "web", "")
-	want := []string{"op", "op controller/web", "op controller/web", "op controller/w_b_", "mine", "op controller/own"}
+	want := []string{"op", "op controller/web", "op controller/web", "op controller/w_b_", "mine", "own"}
 	if !slices.Equal(agents, want) {
 		t.Errorf("the user agents are %q, want %q", agents, want)
 	}

@@ -104,7 +104,7 @@ func (r *redirector) requests(ctx context.Context, t *testing.T, c *client.Clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	dynamics, err := dynamic.NewForConfig(c.ConfigFor("website"))
+	dynamics, err := dynamic.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

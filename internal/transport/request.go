@@ -72,8 +72,8 @@ func eventOf(r *ledger.Request, controller, unknown string) hook.APIRequest {
 	}
 }
 
-// UserAgentFor returns the configured user agent with the name of a controller.
-func UserAgentFor(configured, controller string) string {
+// userAgentFor returns the configured user agent with the name of a controller.
+func userAgentFor(configured, controller string) string {
 	return configured + " controller/" + strings.Map(func(r rune) rune {
 		if r <= ' ' || r >= unicode.MaxASCII { // not allowed in a header
 			return '_'
@@ -86,7 +86,7 @@ func UserAgentFor(configured, controller string) string {
 // request, so it stays.
 func sign(req *http.Request, configured, controller string) {
 	if own := req.Header["User-Agent"]; controller != "" && len(own) == 1 && own[0] == configured {
-		req.Header["User-Agent"] = []string{UserAgentFor(configured, controller)}
+		req.Header["User-Agent"] = []string{userAgentFor(configured, controller)}
 	}
 }
 

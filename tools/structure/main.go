@@ -7,11 +7,16 @@
 //
 //	structure [-before commit] [-arrows package]
 //
-// With -before it prints the numbers of that commit next to the working tree's. With -arrows it
-// lists, for one package such as cache, the order of its files and the uses against it.
+// With -before it prints three columns: that commit, the working tree's packages that descend from
+// it, and all packages of the working tree. The difference between the last two is new packages.
+// With -arrows it lists, for one package such as cache, the order of its files and the uses against
+// it.
 //
-// The library is every package that a user links. It excludes tests, envtest, packages for our own
-// tests, commands and examples.
+// A package descends from the commit if it existed there, or if git's history since then renames a
+// file of such a package into it, in one step or several. Renames of tests do not count.
+//
+// The library is every package that a user's program links. It excludes tests, test support,
+// commands and examples.
 //
 // An arrow leads from a file to each other file of its package whose functions, types, variables or
 // constants it names. The main direction is the file order with the fewest arrows running back. It
@@ -65,14 +70,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return nil
 	}
 	if *before == "" {
-		printTable(out, nil, now)
+		printTable(out, column{"now", now})
 		return nil
 	}
 	then, err := measureCommit(ctx, root, *before)
 	if err != nil {
 		return err
 	}
-	printTable(out, then, now)
+	from, err := moves(ctx, root, *before)
+	if err != nil {
+		return err
+	}
+	printTable(out, column{"before", then}, column{"now, packages of before", now.descended(then, from)}, column{"now, all", now})
 	return nil
 }
 

@@ -19,24 +19,25 @@ import (
 
 const modulePath = "github.com/setpoint-dev/setpoint"
 
-// notLibrary are folders of the root module that users of the library do not link.
-var notLibrary = []string{"envtest", "examples", "envtest/sim", "internal/scenario"}
+// notLibrary are folders of the root module that users' programs do not link. The beginning of
+// envtest/sim was in internal/fakeapi.
+var notLibrary = []string{"envtest", "examples", "internal/fakeapi", "internal/scenario", "webhook/webhooktest"}
 
 // library is the result of a measurement.
 type library struct {
 	packages map[string]*pkg // by folder
-	types    map[string]*typ // by folder and name: "controller.Controller"
-	lines    int
-	mutexes  int
-	exported int // methods of exported types, not of interfaces
 }
 
 // pkg is one package.
 type pkg struct {
-	name  string
-	lines int
-	files []string
-	uses  map[[2]string][]string // the names that one file uses of another
+	name     string
+	lines    int
+	comments int // lines that hold a comment only
+	mutexes  int
+	exported int // methods of exported types, also from embedded unexported ones
+	files    []string
+	uses     map[[2]string][]string // the names that one file uses of another
+	types    map[string]*typ        // by folder and name: "controller.Controller"
 }
 
 // typ is a type with methods.
@@ -57,7 +58,7 @@ func measure(ctx context.Context, root string) (*library, error) {
 	if err != nil {
 		return nil, err
 	}
-	lib := &library{packages: map[string]*pkg{}, types: map[string]*typ{}}
+	lib := &library{packages: map[string]*pkg{}}
 	for _, l := range loaded {
 		name := strings.TrimPrefix(strings.TrimPrefix(l.PkgPath, modulePath), "/")
 		if name == "" || l.Name == "main" || outside(name) {
@@ -83,38 +84,46 @@ func outside(name string) bool {
 }
 
 func (lib *library) add(name string, l *packages.Package) error {
-	p := &pkg{name: name, uses: map[[2]string][]string{}}
+	p := &pkg{name: name, uses: map[[2]string][]string{}, types: map[string]*typ{}}
 	for i, file := range l.Syntax {
 		text, err := os.ReadFile(l.CompiledGoFiles[i])
 		if err != nil {
 			return err
 		}
 		p.files = append(p.files, base(l.Fset, file.Pos()))
-		p.lines += bytes.Count(text, []byte("\n"))
-		lib.count(file, l)
+		p.countLines(text)
+		p.countMutexes(file, l)
 	}
 	for id, used := range l.TypesInfo.Uses {
 		p.use(l, id, used)
 	}
 	for _, id := range l.Types.Scope().Names() {
-		lib.countMethods(name, l, l.Types.Scope().Lookup(id))
+		p.countMethods(l, l.Types.Scope().Lookup(id))
 	}
 	lib.packages[name] = p
-	lib.lines += p.lines
 	return nil
 }
 
-// count counts variables and fields of a mutex type.
-func (lib *library) count(file *ast.File, l *packages.Package) {
+func (p *pkg) countLines(text []byte) {
+	for line := range bytes.Lines(text) {
+		p.lines++
+		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("//")) {
+			p.comments++
+		}
+	}
+}
+
+// countMutexes counts variables and fields of a mutex type.
+func (p *pkg) countMutexes(file *ast.File, l *packages.Package) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.Field:
 			if isMutex(l.TypesInfo.TypeOf(n.Type)) {
-				lib.mutexes += max(1, len(n.Names))
+				p.mutexes += max(1, len(n.Names))
 			}
 		case *ast.ValueSpec:
 			if n.Type != nil && isMutex(l.TypesInfo.TypeOf(n.Type)) {
-				lib.mutexes += len(n.Names)
+				p.mutexes += len(n.Names)
 			}
 		}
 		return true
@@ -149,7 +158,7 @@ func declared(o types.Object, in *types.Package) bool {
 	return o.Parent() == in.Scope()
 }
 
-func (lib *library) countMethods(name string, l *packages.Package, o types.Object) {
+func (p *pkg) countMethods(l *packages.Package, o types.Object) {
 	tn, ok := o.(*types.TypeName)
 	if !ok || tn.IsAlias() {
 		return
@@ -162,18 +171,35 @@ func (lib *library) countMethods(name string, l *packages.Package, o types.Objec
 	for m := range named.Methods() {
 		t.methods++
 		t.files[base(l.Fset, m.Pos())] = true
-		lib.exports(tn, m)
 	}
+	p.countExported(tn, named)
 	if t.methods > 0 {
-		lib.types[name+"."+tn.Name()] = t
+		p.types[p.name+"."+tn.Name()] = t
 	}
 }
 
-func (lib *library) exports(of *types.TypeName, m *types.Func) {
-	internal := strings.Contains(of.Pkg().Path(), "/internal/")
-	if of.Exported() && m.Exported() && !internal {
-		lib.exported++
+// countExported counts the exported methods that users can call on values of an exported type: its
+// own, and those that it gets from embedded unexported types of its package.
+func (p *pkg) countExported(of *types.TypeName, named *types.Named) {
+	if !of.Exported() || types.IsInterface(named) || strings.Contains(of.Pkg().Path()+"/", "/internal/") {
+		return
 	}
+	set := types.NewMethodSet(types.NewPointer(named))
+	for s := range set.Methods() {
+		if s.Obj().Exported() && s.Obj().Pkg() == of.Pkg() && (len(s.Index()) == 1 || !ofExported(s.Obj())) {
+			p.exported++
+		}
+	}
+}
+
+// ofExported reports whether a method's receiver is an exported type, which is counted itself.
+func ofExported(method types.Object) bool {
+	recv := method.(*types.Func).Signature().Recv().Type()
+	if p, ok := recv.(*types.Pointer); ok {
+		recv = p.Elem()
+	}
+	named, ok := recv.(*types.Named)
+	return ok && named.Obj().Exported()
 }
 
 func base(set *token.FileSet, pos token.Pos) string {

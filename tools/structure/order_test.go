@@ -44,7 +44,7 @@ func TestOrder_LeavesTheFewestArrowsBack(t *testing.T) {
 }
 
 func TestOutside(t *testing.T) {
-	for name, want := range map[string]bool{"cache": false, "envtest": true, "envtest/fault": true, "internal/wire": false, "internal/scenario/ha": true} {
+	for name, want := range map[string]bool{"cache": false, "envtest": true, "envtest/fault": true, "internal/wire": false, "internal/scenario/ha": true, "webhook": false, "webhook/webhooktest": true} {
 		if outside(name) != want {
 			t.Errorf("outside(%q) is %t", name, !want)
 		}

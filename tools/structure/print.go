@@ -16,35 +16,51 @@ import (
 // largest is the number of types in the table.
 const largest = 8
 
-// printTable prints the numbers, next to an earlier commit's if there is one.
-func printTable(out io.Writer, then, now *library) {
+// column is one column of the table.
+type column struct {
+	title string
+	lib   *library
+}
+
+// printTable prints the numbers of each column.
+func printTable(out io.Writer, columns ...column) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(name string, of func(*library) string) {
-		if then != nil {
-			fmt.Fprintf(w, "%s\t%s\t", name, of(then))
-		} else {
-			fmt.Fprintf(w, "%s\t", name)
+	row := func(name string, of func(column) string) {
+		fmt.Fprintf(w, "%s\t", name)
+		for _, c := range columns {
+			fmt.Fprintf(w, "%s\t", of(c))
 		}
-		fmt.Fprintf(w, "%s\t\n", of(now))
+		fmt.Fprintln(w)
 	}
-	if then != nil {
-		fmt.Fprint(w, "\tbefore\tnow\t\n")
+	sum := func(name string, of func(*pkg) int) {
+		row(name, func(c column) string { return fmt.Sprint(c.lib.sum(of)) })
 	}
-	row("lines", func(l *library) string { return fmt.Sprint(l.lines) })
-	row("mutexes", func(l *library) string { return fmt.Sprint(l.mutexes) })
-	row("exported methods", func(l *library) string { return fmt.Sprint(l.exported) })
-	names := slices.Collect(maps.Keys(now.packages))
-	if then != nil {
-		names = append(names, slices.Collect(maps.Keys(then.packages))...)
+	row("", func(c column) string { return c.title })
+	sum("lines", func(p *pkg) int { return p.lines })
+	sum("of them comments", func(p *pkg) int { return p.comments })
+	sum("mutexes", func(p *pkg) int { return p.mutexes })
+	sum("exported methods", func(p *pkg) int { return p.exported })
+	var names []string
+	for _, c := range columns {
+		names = append(names, slices.Collect(maps.Keys(c.lib.packages))...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		row(name, func(l *library) string { return l.packages[name].String() })
+		row(name, func(c column) string { return c.lib.packages[name].String() })
 	}
 	for i := range largest {
-		row(fmt.Sprintf("largest type %d", i+1), func(l *library) string { return l.large(i) })
+		row(fmt.Sprintf("largest type %d", i+1), func(c column) string { return c.lib.large(i) })
 	}
 	_ = w.Flush()
+}
+
+// sum adds up a number of each package.
+func (l *library) sum(of func(*pkg) int) int {
+	n := 0
+	for _, p := range l.packages {
+		n += of(p)
+	}
+	return n
 }
 
 // String returns the package's lines, files and back arrows.
@@ -58,10 +74,17 @@ func (p *pkg) String() string {
 
 // large returns the type with the i-th most methods.
 func (l *library) large(i int) string {
-	names := slices.SortedFunc(maps.Keys(l.types), func(a, b string) int {
-		return cmp.Or(l.types[b].methods-l.types[a].methods, strings.Compare(a, b))
+	types := map[string]*typ{}
+	for _, p := range l.packages {
+		maps.Copy(types, p.types)
+	}
+	names := slices.SortedFunc(maps.Keys(types), func(a, b string) int {
+		return cmp.Or(types[b].methods-types[a].methods, strings.Compare(a, b))
 	})
-	t := l.types[names[i]]
+	if i >= len(names) {
+		return "-"
+	}
+	t := types[names[i]]
 	return fmt.Sprintf("%s: %d methods in %d files", names[i], t.methods, len(t.files))
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
 // driver takes the steps that the rules decide. Only Run uses it.
@@ -315,7 +316,7 @@ func (d *driver) writeSecret(ctx context.Context, old *corev1.Secret, p plan, no
 		_, err = d.secrets.Update(ctx, changed, client.FieldOwner(d.o.FieldOwner))
 	}
 	if err == nil && p.due {
-		logger(ctx).Info("added a CA for webhooks", "secret", d.o.Secret.String(), "ca", all[len(all)-1].id, "until", all[len(all)-1].cert.NotAfter)
+		logging.Of(ctx).Info("added a CA for webhooks", "secret", d.o.Secret.String(), "ca", all[len(all)-1].id, "until", all[len(all)-1].cert.NotAfter)
 	}
 	if ignoreLost(err) != nil {
 		return fmt.Errorf("cannot write the Secret %s: %w", d.o.Secret, err)
@@ -350,7 +351,7 @@ func (d *driver) restored(ctx context.Context, t observed, r *resets) {
 		args = append(args, "resets", r.count, "remedy", remedy)
 		text = fmt.Sprintf("%s resets the caBundle again and again; %s", who, remedy)
 	}
-	logger(ctx).Warn("restored a caBundle that another client reset", args...)
+	logging.Of(ctx).Warn("restored a caBundle that another client reset", args...)
 	d.report.event(ctx, t.object, events.Warning, "BundleReset", text)
 }
 

@@ -5,14 +5,12 @@ package certs
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 
-	"github.com/go-logr/logr"
-
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
 // reporter logs and records each problem once.
@@ -22,13 +20,6 @@ type reporter struct {
 	news     map[string]string // the problems of this look
 }
 
-func logger(ctx context.Context) *slog.Logger {
-	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
-		return log
-	}
-	return slog.Default()
-}
-
 // problem reports a problem of this look. what identifies it. object is nil if there is none.
 func (r *reporter) problem(ctx context.Context, what string, object client.Object, reason, text string) {
 	r.news[what] = text
@@ -36,7 +27,7 @@ func (r *reporter) problem(ctx context.Context, what string, object client.Objec
 		return
 	}
 	r.texts[what] = text
-	logger(ctx).Warn("webhook certificates have a problem", "problem", text)
+	logging.Of(ctx).Warn("webhook certificates have a problem", "problem", text)
 	r.event(ctx, object, events.Warning, reason, text)
 }
 
@@ -52,7 +43,7 @@ func (r *reporter) begin() { r.news = map[string]string{} }
 func (r *reporter) end(ctx context.Context) []string {
 	for _, what := range slices.Sorted(maps.Keys(r.texts)) {
 		if _, ok := r.news[what]; !ok {
-			logger(ctx).Info("a problem of webhook certificates is solved", "problem", r.texts[what])
+			logging.Of(ctx).Info("a problem of webhook certificates is solved", "problem", r.texts[what])
 			delete(r.texts, what)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -106,7 +107,7 @@ func (d *driver) watch(ctx context.Context, cl *client.Client, kind schema.Group
 			if err != nil {
 				if text := err.Error(); ctx.Err() == nil && text != logged {
 					logged = text
-					logger(ctx).Warn("cannot watch an object of the webhook certificates; it is read every 10 minutes instead",
+					logging.Of(ctx).Warn("cannot watch an object of the webhook certificates; it is read every 10 minutes instead",
 						"object", fmt.Sprintf("%s %s", kind.Kind, key.Name), "err", err)
 				}
 				break

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -35,8 +37,7 @@ const (
 // watches policies and bindings, in the order of their changes. So it uses all of them when it uses
 // a probe that was created last.
 type installed struct {
-	*server
-
+	client  *client.Client
 	created []*unstructured.Unstructured
 	probe   string
 	kinds   []string // of the policies
@@ -66,7 +67,7 @@ func (p *installed) install(ctx context.Context, policies []*unstructured.Unstru
 }
 
 func (p *installed) create(ctx context.Context, u *unstructured.Unstructured) error {
-	_, err := p.of(u.GroupVersionKind()).Create(ctx, u)
+	_, err := handleOf(p.client, u.GroupVersionKind()).Create(ctx, u)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("the server has the %s %q already; use a server without it", u.GetKind(), u.GetName())
@@ -82,7 +83,7 @@ func (p *installed) create(ctx context.Context, u *unstructured.Unstructured) er
 func (p *installed) remove(ctx context.Context) error {
 	var wrong []error
 	for _, u := range p.created {
-		if err := p.of(u.GroupVersionKind()).Delete(ctx, keyOf(u)); err != nil && !apierrors.IsNotFound(err) {
+		if err := handleOf(p.client, u.GroupVersionKind()).Delete(ctx, keyOf(u)); err != nil && !apierrors.IsNotFound(err) {
 			wrong = append(wrong, fmt.Errorf("delete the %s %q: %w", u.GetKind(), u.GetName(), err))
 		}
 	}
@@ -154,4 +155,24 @@ func unstructuredOf(name string, objects ...client.Object) (all []*unstructured.
 		all = append(all, u)
 	}
 	return all
+}
+
+func handleOf(c *client.Client, kind schema.GroupVersionKind) *client.Handle[*unstructured.Unstructured] {
+	return client.ForKind[*unstructured.Unstructured](c, kind)
+}
+
+func keyOf(u *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// pause waits a moment. It reports false at the end of ctx.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(betweenTries)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -16,8 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -89,14 +87,10 @@ func (s *server) close() {
 	s.client.Close()
 }
 
-func (s *server) of(kind schema.GroupVersionKind) *client.Handle[*unstructured.Unstructured] {
-	return client.ForKind[*unstructured.Unstructured](s.client, kind)
-}
-
 // store creates the examples, to update and delete them in dry runs.
 func (s *server) store(ctx context.Context, examples []*unstructured.Unstructured) error {
 	for i, e := range examples {
-		got, err := s.of(e.GroupVersionKind()).Create(ctx, e)
+		got, err := handleOf(s.client, e.GroupVersionKind()).Create(ctx, e)
 		if err != nil {
 			return fmt.Errorf("PolicyOptions.Examples[%d]: the server does not accept it, without the webhooks and the policies: %w", i, err)
 		}
@@ -111,7 +105,7 @@ func (s *server) forget(ctx context.Context) error {
 	defer cancel()
 	var wrong []error
 	for e := range s.stored {
-		err := s.of(e.GroupVersionKind()).Delete(ctx, keyOf(e))
+		err := handleOf(s.client, e.GroupVersionKind()).Delete(ctx, keyOf(e))
 		if err != nil && !apierrors.IsNotFound(err) {
 			wrong = append(wrong, fmt.Errorf("delete the example %q: %w", e.GetName(), err))
 		}
@@ -122,10 +116,6 @@ func (s *server) forget(ctx context.Context) error {
 // afterwards returns a context for cleaning up.
 func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-}
-
-func keyOf(u *unstructured.Unstructured) types.NamespacedName {
-	return types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
 // differences sends samples to the server alone, to the webhooks and to the policies. effect
@@ -177,7 +167,7 @@ func (s *server) ofWebhooks(ctx context.Context, samples []sample) (all []answer
 }
 
 func (s *server) ofPolicies(ctx context.Context, samples []sample) (all []answer, err error) {
-	p := &installed{server: s}
+	p := &installed{client: s.client}
 	defer func() {
 		ctx, cancel := afterwards(ctx)
 		defer cancel()
@@ -210,18 +200,6 @@ func (s *server) answers(ctx context.Context, samples []sample) (all []answer, e
 // unknownYet is in the answer while MutatingAdmissionPolicies do not know the schema of a new CRD.
 const unknownYet = "There can be a delay between when CustomResourceDefinitions are created and when they are available"
 
-// pause waits a moment. It reports false at the end of ctx.
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(betweenTries)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func codeOf(err error) int32 {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code
@@ -230,7 +208,7 @@ func codeOf(err error) int32 {
 }
 
 func (s *server) send(ctx context.Context, one sample) (*unstructured.Unstructured, error) {
-	h := s.of(one.example.GroupVersionKind())
+	h := handleOf(s.client, one.example.GroupVersionKind())
 	u := (&unstructured.Unstructured{Object: one.object}).DeepCopy()
 	switch stored := s.stored[one.example]; one.operation {
 	case creating:

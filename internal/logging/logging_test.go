@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logging_test
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/logging"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestOf(t *testing.T) {
+	if logging.Of(t.Context()) != slog.Default() {
+		t.Error("without a logger in the context it is not the default")
+	}
+	var out bytes.Buffer
+	own := slog.New(slog.NewTextHandler(&out, nil))
+	logging.Of(logr.NewContextWithSlogLogger(t.Context(), own)).Info("hello")
+	if out.Len() == 0 {
+		t.Error("the logger of the context is not used")
+	}
+}
+
+// counting counts how often its attributes are formatted.
+type counting int
+
+func (c *counting) LogAttrs() []slog.Attr {
+	*c++
+	return []slog.Attr{slog.String("key", "a")}
+}
+
+func TestLazy_FormatsAttributesForALineOnly(t *testing.T) {
+	var out bytes.Buffer
+	var formatted counting
+	plain := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	log := slog.New(&logging.Lazy{Base: slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: plain}), Of: &formatted})
+	log.Debug("not enabled")
+	if formatted != 0 {
+		t.Error("attributes were formatted without a line")
+	}
+	log.Info("one", "n", 1)
+	log.With("m", 2).Info("two")
+	log.WithGroup("g").Info("three", "n", 3)
+	const want = "level=INFO msg=one key=a n=1\nlevel=INFO msg=two key=a m=2\nlevel=INFO msg=three key=a g.n=3\n"
+	if got := out.String(); got != want {
+		t.Errorf("the lines are\n%swant\n%s", got, want)
+	}
+}

@@ -22,7 +22,7 @@ type Compacted struct {
 
 	// APIVersion and Kind are read in JSON only; protobuf has them in the envelope.
 	APIVersion, Kind string
-	// The strings are parts of Data, except those that have escapes in JSON.
+	// Name and the like are parts of Data, except strings with escapes in JSON.
 	Name, Namespace, UID, ResourceVersion string
 	Generation                            int64
 	// Deleting reports a deletionTimestamp.
@@ -32,13 +32,14 @@ type Compacted struct {
 }
 
 // Compact returns the object in data without its managed fields, or with them if keep is set. f is
-// JSON or Protobuf; data is a JSON object, or a protobuf message without its envelope. JSON is
-// checked to its end. Protobuf is checked as far as the fields of the object and of its metadata.
+// JSON or Protobuf; data is a JSON object, or a protobuf message without its envelope. A decoder of
+// the object's kind, or of unstructured objects, makes the same of Data as of data.
 //
-// It returns an error that describes what is wrong with data. Data that decoders read differently,
-// such as duplicate keys, is also an error. So a decoder may accept what Compact refuses.
-// The other way round, a decoder may refuse what Compact returns: Compact does not know the kind.
-// It does not check the content of managed fields that it removes, apart from JSON's syntax.
+// The error describes what is wrong with data, or what decoders read in different ways, such as
+// duplicate keys in metadata. So a decoder may accept data. It may also refuse Data: of protobuf, Compact
+// checks only the fields of the object and of its metadata; of JSON, the syntax of everything, and
+// the types in metadata that it reads. In the managed fields that it removes, it checks the syntax
+// of JSON only.
 func Compact(f Format, data []byte, keep bool) (Compacted, error) {
 	switch f {
 	case JSON:

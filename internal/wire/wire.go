@@ -1,11 +1,18 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire reads an object's metadata from its bytes: JSON, protobuf and CBOR. Fields that it
-// cannot read stay empty. It never panics, and does not validate the rest.
+// Package wire works on the bytes of Kubernetes objects in JSON, protobuf and CBOR, so that most of
+// an object need not be decoded. No function panics, whatever the bytes are.
 //
-// It can read only the beginning of JSON and protobuf, without allocations: the byte slices of
-// [Metadata] alias the input.
+// [Read] returns parts of an object's metadata, without allocations for JSON and protobuf: the byte
+// slices of [Metadata] alias the input. The beginning of an object is enough. Fields that it cannot
+// read stay empty, and it does not validate the rest.
+//
+// [Compact] is strict. It returns the whole object without its managed fields, for a decoder to read
+// later, or an error. The error means that the caller decodes the input instead, encodes the result
+// and compacts that: the encoding of an object with metadata has no such error, except in an
+// unstructured object with metadata of the wrong types. [Unwrap] and [Event] find the object in an
+// envelope and in a watch event.
 package wire
 
 import (

@@ -120,8 +120,10 @@ func TestEncode_TheLargestGroupFits(t *testing.T) {
 // equal. The sum is added, because a fuzzer cannot guess it.
 func FuzzDecode(f *testing.F) {
 	g := newGroup(&testing.T{}, "a", "b")
-	f.Add(g.record.Text[:strings.LastIndex(g.record.Text, `,"sum"`)])
-	f.Add(`{"format":1,"by":"namespace/name fnv1a64-fmix64 256","epoch":3,"listed":true,"members":[],"slots":[{"o":-5}]`)
+	body := g.record.Text[:strings.LastIndex(g.record.Text, `,"sum"`)]
+	f.Add(body)
+	f.Add(strings.Replace(body, `{"o":0`, `{"o":-5`, 1))
+	f.Add(strings.Replace(body, `{"o":0`, `{"o":0,"to":-5`, 1))
 	f.Fuzz(func(t *testing.T, body string) {
 		a, err := Decode(By{}, Record{Version: 1 << 40, Manager: Manager, Text: sealed([]byte(body))})
 		if err != nil {

@@ -198,7 +198,7 @@ func (w *simulation) inspect() {
 		} else if j.unserved[s] == 0 {
 			j.unserved[s] = w.now
 		}
-		missing = missing || j.unserved[s] != 0 && w.now-j.unserved[s] > calm-noticed
+		missing = missing || j.unserved[s] != 0 && w.now-j.unserved[s] > noticed
 	}
 	for _, p := range w.all() {
 		if missing && p.acts() && w.now-max(p.awoke, p.mended, p.began) > calm {
@@ -219,7 +219,7 @@ func (j *judge) serves(p *process) {
 func (j *judge) checkReport(p *process) {
 	reported := p.reports()
 	for s, since := range j.unserved {
-		if since == 0 || j.w.now-since <= calm-noticed {
+		if since == 0 || j.w.now-since <= noticed {
 			continue
 		}
 		j.stats.reports++
@@ -229,10 +229,21 @@ func (j *judge) checkReport(p *process) {
 				j.byOwner[s] = j.w.now // if it dies now, others notice this later
 			}
 		}
-		if !reported[s] && j.w.now-since > calm && j.w.now-j.byOwner[s] > noticed {
+		if !reported[s] && j.w.now-j.byOwner[s] > noticed && (j.w.now-since > calm || j.silent(p, s, since)) {
 			j.fail("P2", "%s does not report slot %d, which is unserved since %d ms: %+v", p.id, s, since, p.view.known.Slot(Slot(s)))
 		}
 	}
+}
+
+// silent reports whether a process must have noticed that the owner is silent: it has the newest
+// record, and no renewal of the owner arrived for some time, not even a late one.
+func (j *judge) silent(p *process, s int, since int64) bool {
+	a := j.w.record.a
+	if a == nil || p.view.version != j.w.record.version || a.slots[s].owner == none {
+		return false
+	}
+	l := j.w.leases[a.members[a.slots[s].owner].Name]
+	return j.w.now-max(since, l.changed) > noticed
 }
 
 // reports returns the slots that a process reports as unserved.

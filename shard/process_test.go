@@ -222,7 +222,7 @@ func (p *process) acquire(name string, won func(sent int64, term uint64)) {
 			return
 		}
 		p.w.version++
-		l.version, l.term, l.holder, l.stamped, l.seen = p.w.version, p.w.version, nil, false, 0
+		l.version, l.changed, l.term, l.holder, l.stamped, l.seen = p.w.version, p.w.now, p.w.version, nil, false, 0
 		won(sent, l.term)
 	})
 }
@@ -239,7 +239,7 @@ func (p *process) renew() {
 			return
 		}
 		p.w.version++
-		l.version, l.shown, l.stamped, l.seen = p.w.version, id, true, saw
+		l.version, l.changed, l.shown, l.stamped, l.seen = p.w.version, p.w.now, id, true, saw
 		if p.w.fault(50) {
 			return
 		}
@@ -491,7 +491,7 @@ func (p *process) send(n *Assignment) {
 func (p *process) exit() {
 	if l := p.w.leases[p.name]; l.holder == p && l.term == p.id.Term {
 		p.w.version++
-		l.version, l.holder, l.stamped = p.w.version, nil, false
+		l.version, l.changed, l.holder, l.stamped = p.w.version, p.w.now, nil, false
 	}
 	p.alive = false
 }

@@ -59,6 +59,7 @@ type stored struct {
 
 type lease struct {
 	version uint64
+	changed int64 // when
 	term    uint64
 	holder  *process // nil: it is free
 	shown   ID       // the Term that it shows

@@ -371,13 +371,17 @@ func TestJoin_RefusesWhatCannotBeAMember(t *testing.T) {
 func TestP6_ARetargetedMoveKeepsADrainThatBegan(t *testing.T) {
 	g := newGroup(t, "a")
 	a, b := g.views["a"], g.join(ID{"b", 12})
-	s := b.Tasks().Prepare[0]
-	g.apply(func(n *Assignment) (*Assignment, error) { return n.Ready(b.id, epoch, s) })
+	moves := b.Tasks().Prepare
+	g.apply(func(n *Assignment) (*Assignment, error) { return n.Ready(b.id, epoch, moves...) })
+	c := g.join(ID{"c", 30})
+	if len(c.Tasks().Prepare) == 0 || !slices.Equal(a.Tasks().Drain, moves) {
+		t.Fatalf("c joins and gets %d slots; a drains %d of %d", len(c.Tasks().Prepare), len(a.Tasks().Drain), len(moves))
+	}
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(a.id) })
+	s := moves[0]
 	if state := g.assignment().Slot(s); state.To != b.id || !state.Draining {
 		t.Fatalf("a leaves: %+v", state)
 	}
-	c := g.join(ID{"c", 30})
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(b.id) })
 	if state := g.assignment().Slot(s); state.To != c.id || state.Draining {
 		t.Errorf("b leaves: %+v", state)

@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"source":              {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/packed", "internal/run"},
 	"controller":          {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/logging", "internal/run"},
 	"leaderelection":      {"term", "ledger", "hook", "internal/logging", "internal/run"},
+	"shard":               {},
 	"events":              {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/logging", "internal/object", "internal/run"},
 	"server":              {"client", "term", "internal/argument", "internal/logging", "internal/run"},
 	"manager":             {"leaderelection", "controller", "cache", "client", "events", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/run"},

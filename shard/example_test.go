@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// A slot moves from one member to another one.
+func Example() {
+	now, version := time.Unix(0, 0), uint64(100)
+	a, b := shard.ID{Name: "pod-a", Term: 90}, shard.ID{Name: "pod-b", Term: 95}
+	viewA, viewB := shard.NewView(a, shard.ByKey(), now), shard.NewView(b, shard.ByKey(), now)
+
+	// A driver stores the text by compare-and-swap on n.Version(), and all members watch it.
+	store := func(n *shard.Assignment, err error) *shard.Assignment {
+		check(err)
+		text, err := n.Propose(now).Encode()
+		check(err)
+		version++
+		r := shard.Record{Version: version, Manager: shard.Manager, Text: text}
+		check(viewA.See(r, now))
+		check(viewB.See(r, now))
+		known, err := viewA.Assignment()
+		check(err)
+		return known
+	}
+
+	n := store(shard.New(shard.ByKey(), shard.Record{Version: version, Missing: true}, now), nil)
+	n = store(n.Listed(version))
+	n = store(n.Join(shard.Member{ID: a, Weight: 1}, now))
+	n = store(n.Join(shard.Member{ID: b, Weight: 1}, now))
+
+	slot, err := shard.ByKey().Slot(types.NamespacedName{Namespace: "shop", Name: "cart"})
+	check(err)
+	fmt.Printf("slot %d moves from %s to %s\n", slot, n.Slot(slot).Owner, n.Slot(slot).To)
+
+	n = store(n.Ready(b, now, viewB.Tasks().Prepare...)) // pod-b's caches are warm
+	viewA.Stop(now, viewA.Tasks().Drain...)              // running Reconciles finish
+	n = store(n.Release(viewA, "what pod-a wrote", now, viewA.Tasks().Release...))
+
+	state := n.Slot(slot)
+	fmt.Printf("its owner is %s, which waits for %q\n", state.Owner, state.After[0].Written)
+	fmt.Println("may pod-a write?", viewA.Owns(slot, state.Epoch), "- may pod-b?", viewB.Owns(slot, state.Epoch))
+	// Output:
+	// slot 167 moves from pod-a@90 to pod-b@95
+	// its owner is pod-b@95, which waits for "what pod-a wrote"
+	// may pod-a write? false - may pod-b? true
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

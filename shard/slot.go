@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Slots is the number of slots of every group. It never changes while a group has members.
+const Slots = 256
+
+// Slot is one of the parts into which a group divides its keys, from 0 to Slots-1.
+type Slot uint8
+
+// By maps keys to slots. The zero value is ByKey. All members of a group must use the same one: its
+// name is stored in the assignment, and a member with another one is refused.
+//
+// The hash is FNV-1a 64 of a text, mixed by the finalizer of MurmurHash3; the slot is its highest
+// byte. Without the mixing, names that differ only in their last characters share a slot.
+type By struct {
+	name string
+	text func(types.NamespacedName) string
+	user bool // text is the user's
+}
+
+// ByKey spreads keys by namespace and name.
+func ByKey() By { return By{} }
+
+// ByNamespace keeps the keys of a namespace in one slot. Objects without a namespace share a slot.
+func ByNamespace() By {
+	return By{name: "namespace", text: func(k types.NamespacedName) string { return k.Namespace }}
+}
+
+// ByName keeps the keys with the same name in one slot, whatever their namespace.
+func ByName() By {
+	return By{name: "name", text: func(k types.NamespacedName) string { return k.Name }}
+}
+
+// ByFunc hashes the text that f returns. f must return the same text for a key in every process and
+// release. Change the name when f changes: members with another name are refused. f may be called
+// concurrently.
+func ByFunc(name string, f func(types.NamespacedName) string) By {
+	return By{name: "func " + name, text: f, user: true}
+}
+
+// String returns the name that is stored in the assignment.
+func (b By) String() string {
+	name := b.name
+	if name == "" {
+		name = "namespace/name"
+	}
+	return name + " fnv1a64-fmix64 " + strconv.Itoa(Slots)
+}
+
+// Slot returns the slot of a key. It fails only if a ByFunc function is nil, panics, or returns
+// different texts in two calls.
+func (b By) Slot(key types.NamespacedName) (Slot, error) {
+	if !b.user {
+		text := key.Namespace + "/" + key.Name
+		if b.text != nil {
+			text = b.text(key)
+		}
+		return slotOf(text), nil
+	}
+	first, err := b.call(key)
+	if err != nil {
+		return 0, err
+	}
+	second, err := b.call(key)
+	if err == nil && first != second {
+		err = fmt.Errorf("shard: the function of %q returns %q and then %q for %s; it must depend on the key only", b, first, second, key)
+	}
+	return slotOf(first), err
+}
+
+func (b By) call(key types.NamespacedName) (text string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("shard: the function of %q panics for %s: %v; it must return a text for every key", b, key, p)
+		}
+	}()
+	return b.text(key), nil
+}
+
+func slotOf(text string) Slot {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text)) // it cannot fail
+	return Slot(mixed(h.Sum64()) >> 56)
+}
+
+// mixed is the finalizer of MurmurHash3 (fmix64, public domain). It is a bijection.
+func mixed(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// key parses namespace/name.
+func key(text string) types.NamespacedName {
+	namespace, name, _ := strings.Cut(text, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func slotFor(t *testing.T, by By, k string) Slot {
+	t.Helper()
+	s, err := by.Slot(key(k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestBy_TheHashNeverChanges pins slots: another hash would give a key two owners during a rollout.
+func TestBy_TheHashNeverChanges(t *testing.T) {
+	text := ByFunc("team", func(k types.NamespacedName) string { return k.Name[:1] })
+	for _, test := range []struct {
+		by   By
+		key  string
+		want Slot
+	}{
+		{ByKey(), "default/web", 4},
+		{ByKey(), "/node-1", 179},
+		{By{}, "default/web", 4},
+		{ByNamespace(), "default/web", 212},
+		{ByNamespace(), "/node-1", 239},
+		{ByName(), "default/web", 139},
+		{text, "default/web", 67},
+	} {
+		if got := slotFor(t, test.by, test.key); got != test.want {
+			t.Errorf("%s: %s is in slot %d, want %d", test.by, test.key, got, test.want)
+		}
+	}
+	for by, want := range map[string]string{
+		By{}.String(): "namespace/name fnv1a64-fmix64 256", ByNamespace().String(): "namespace fnv1a64-fmix64 256",
+		ByName().String(): "name fnv1a64-fmix64 256", text.String(): "func team fnv1a64-fmix64 256",
+	} {
+		if by != want {
+			t.Errorf("the stored name is %q, want %q", by, want)
+		}
+	}
+}
+
+func TestBy_KeysThatBelongTogetherShareASlot(t *testing.T) {
+	if slotFor(t, ByNamespace(), "a/x") != slotFor(t, ByNamespace(), "a/y") || slotFor(t, ByName(), "a/x") != slotFor(t, ByName(), "b/x") {
+		t.Error("the rest of the key counts")
+	}
+}
+
+// TestBy_NumberedNamesSpread: without the mixing, 1,000 numbered namespaces fill 10 slots.
+func TestBy_NumberedNamesSpread(t *testing.T) {
+	for _, test := range []struct {
+		by     By
+		format string
+	}{
+		{ByKey(), "default/web-%d"}, {ByNamespace(), "tenant-%03d/web"}, {ByName(), "default/web-%d"}, {ByKey(), "team-%[1]d/team-%[1]d"},
+	} {
+		count := [Slots]int{}
+		for i := range 1000 {
+			count[slotFor(t, test.by, fmt.Sprintf(test.format, i))]++
+		}
+		used, most := 0, 0
+		for _, n := range count {
+			used, most = used+min(n, 1), max(most, n)
+		}
+		if used < 240 || most > 16 {
+			t.Errorf("%s: 1,000 keys like %s use %d slots, up to %d keys in one", test.by, test.format, used, most)
+		}
+	}
+}
+
+func TestBy_AFunctionThatIsNotOneIsAnError(t *testing.T) {
+	calls := 0
+	for want, f := range map[string]func(types.NamespacedName) string{
+		"must depend on the key only":         func(types.NamespacedName) string { calls++; return fmt.Sprint(calls) },
+		"must return a text":                  func(types.NamespacedName) string { panic("no label") },
+		"invalid memory address or nil point": nil,
+	} {
+		by := ByFunc("mine", f)
+		if _, err := by.Slot(key("a/b")); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"func mine`) {
+			t.Errorf("want an error with %q, got %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestP5_AnOlderRecordOpensNoFence: records may arrive in any order.
+func TestP5_AnOlderRecordOpensNoFence(t *testing.T) {
+	g := newGroup(t, "a", "b")
+	a := g.views["a"]
+	s := a.Tasks().Owned[0]
+	old, held := g.record, g.assignment().Slot(s).Epoch
+	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(a.id) })
+	a.Stop(epoch, a.Tasks().Owned...)
+	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, a.Tasks().Release...) })
+	fresh := NewView(a.id, By{}, epoch)
+	g.see(fresh)
+	for name, v := range map[string]*View{"a": a, "a that has lost its memory": fresh} {
+		if err := v.See(old, epoch); err != nil || v.Owns(s, held) {
+			t.Errorf("%s sees the record from before its release: %v", name, err)
+		}
+		if known, err := v.Assignment(); err != nil || known.Version() != g.version {
+			t.Errorf("%s knows version %d, want %d: %v", name, known.Version(), g.version, err)
+		}
+	}
+}
+
+// TestP5_AStopIsFinal: the same adoption never opens again, and a later one does.
+func TestP5_AStopIsFinal(t *testing.T) {
+	g := newGroup(t, "a")
+	a := g.views["a"]
+	held := g.assignment().Slot(7).Epoch
+	a.Stop(epoch, 7)
+	g.apply(func(n *Assignment) (*Assignment, error) { return n.Settle(a.id) })
+	if a.Owns(7, held) {
+		t.Error("another record opens the fence again")
+	}
+	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, 7) })
+	if now := g.assignment().Slot(7).Epoch; a.Owns(7, held) || !a.Owns(7, now) {
+		t.Errorf("after the release: %+v", g.assignment().Slot(7))
+	}
+}
+
+// TestP2_EverySlotHasAnOwnerThatActsOrIsReported
+func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
+	g := newGroup(t, "a", "b")
+	a, b := g.views["a"], g.views["b"]
+	s := a.Tasks().Owned[0]
+	well := func(ID) Pulse { return Pulse{Seen: g.version} }
+	silent := epoch.Add(-time.Minute)
+	report := func(v *View, pulse func(ID) Pulse, n int, since time.Time, reason string) {
+		t.Helper()
+		all := v.Unserved(pulse)
+		if len(all) != n {
+			t.Fatalf("%d slots are reported, want %d", len(all), n)
+		}
+		for _, u := range all {
+			if !u.Since.Equal(since) || !strings.Contains(u.Reason, reason) {
+				t.Errorf("got %+v, want %q since %s", u, reason, since)
+			}
+		}
+	}
+	report(b, well, 0, epoch, "")
+	report(b, nil, 0, epoch, "")
+	report(b, func(id ID) Pulse {
+		if id == a.id {
+			return Pulse{Silent: silent, Seen: g.version}
+		}
+		return well(id)
+	}, Slots/2, silent, "its owner a@1 does not renew its Lease")
+	report(b, func(id ID) Pulse {
+		if id == a.id {
+			return Pulse{Seen: g.assignment().Slot(s).Epoch}
+		}
+		return well(id)
+	}, Slots/2, epoch, "its owner a@1 has not seen that it owns it")
+
+	c := g.join(ID{"c", 30})
+	moves := c.Tasks().Prepare
+	g.apply(func(n *Assignment) (*Assignment, error) { return n.Ready(c.id, epoch, moves...) })
+	report(b, well, len(moves), epoch, "it drains")
+	a.Stop(silent, a.Tasks().Owned...)
+	if own := a.Unserved(well); own[0].Slot != s || !own[0].Since.Equal(silent) || !strings.Contains(own[0].Reason, "has not stored the release") {
+		t.Errorf("its owner reports %+v", own[0])
+	}
+
+	n := New(By{}, g.record, silent)
+	g.put(n)
+	report(b, well, Slots, silent, "waits for a list")
+	g.apply(func(n *Assignment) (*Assignment, error) { return n.Listed(g.version) })
+	report(b, well, Slots, silent, "the group has no members")
+	d := NewView(ID{"d", 40}, By{}, epoch)
+	report(d, well, Slots, epoch, "no valid assignment")
+	joined, err := g.assignment().Join(Member{ID: d.id, Weight: 1}, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.put(joined)
+	report(b, well, Slots, silent, "no owner yet")
+}
+
+func TestView_KnowsNothingAtFirst(t *testing.T) {
+	v := NewView(ID{"a", 1}, By{}, epoch)
+	if a, err := v.Assignment(); a != nil || err == nil || v.Owns(0, 0) || len(v.Tasks().Owned) != 0 {
+		t.Errorf("it knows %v: %v", a, err)
+	}
+	v.Stop(epoch, 0)
+	if err := v.See(Record{Version: 5, Missing: true}, epoch.Add(time.Second)); !errors.Is(err, ErrInvalid) {
+		t.Errorf("there is no assignment: %v", err)
+	}
+	if err := v.See(Record{Version: 4, Manager: Manager, Text: "{}"}, epoch); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "is missing") {
+		t.Errorf("an older record changes the reason: %v", err)
+	}
+	if all := v.Unserved(nil); len(all) != Slots || !all[0].Since.Equal(epoch) {
+		t.Errorf("%d slots are unserved since %s", len(all), all[0].Since)
+	}
+}

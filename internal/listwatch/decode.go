@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
@@ -56,10 +57,11 @@ func (d *decoder) speaksProtobuf() bool {
 
 func (d *decoder) decode(f wire.Format, raw []byte) (o object, err error) {
 	if d.Codec != nil {
-		if o, err := d.Codec.Read(f, raw); err == nil {
-			return o, nil
+		packed, err := d.Codec.Read(f, raw)
+		if err != nil {
+			return nil, err // not a nil *packed.Object
 		}
-		return nil, err
+		return packed, nil
 	}
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -146,7 +148,9 @@ func (d *decoder) lastKnown(f wire.Format, raw []byte) (name *metav1.PartialObje
 func identify(f wire.Format, raw []byte) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	if f == wire.Protobuf {
-		_ = m.Unmarshal(raw) // best effort
+		var all metav1.PartialObjectMetadata
+		_ = all.Unmarshal(raw) // best effort
+		m.Namespace, m.Name, m.UID, m.ResourceVersion = all.Namespace, all.Name, all.UID, all.ResourceVersion
 		return m
 	}
 	var o struct {
@@ -157,7 +161,13 @@ func identify(f wire.Format, raw []byte) *metav1.PartialObjectMetadata {
 			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	_ = utiljson.Unmarshal(raw, &o) // best effort
+	if f == wire.CBOR {
+		_ = direct.Unmarshal(raw, &o) // best effort
+	} else if utiljson.Unmarshal(raw, &o) != nil && o.Metadata.Name == "" {
+		found, _ := wire.Read(f, raw, wire.Options{}) // up to what is no JSON
+		m.Namespace, m.Name, m.UID, m.ResourceVersion = string(found.Namespace), string(found.Name), types.UID(found.UID), string(found.ResourceVersion)
+		return m
+	}
 	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
 	return m
 }

@@ -217,9 +217,7 @@ func (c *Cache) Scheme() *runtime.Scheme {
 // count them, and estimates their size from a sample.
 func (c *Cache) States() []hook.InformerState { return c.states((*informer).size) }
 
-func (c *Cache) counted() []hook.InformerState {
-	return c.states(func(i *informer) (int, int64) { return len(i.store().ListKeys()), 0 })
-}
+func (c *Cache) counted() []hook.InformerState { return c.states((*informer).recentSize) }
 
 func (c *Cache) states(size func(*informer) (int, int64)) []hook.InformerState {
 	states := []hook.InformerState{}

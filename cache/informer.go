@@ -5,7 +5,6 @@ package cache
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,6 +42,7 @@ type informer struct {
 	stopped chan struct{}            // closed by run
 	listed  atomic.Bool              // caches hasSynced
 	fixed   atomic.Bool              // wanted whether or not the kind is namespaced
+	walked  atomic.Pointer[walk]     // of recentSize
 
 	untransformed listwatch.Broken // objects for which the transform failed
 	unreadable    listwatch.Broken // packed objects that a reader could not decode
@@ -205,7 +205,7 @@ func (i *informer) last() (phase hook.Phase, since time.Time, why error) {
 }
 
 func (i *informer) state() hook.InformerState {
-	s := hook.InformerState{Kind: i.key.kind(), Scope: i.key.String()}
+	s := hook.InformerState{Kind: i.key.kind(), Scope: i.key.String(), Selection: i.key.selection()}
 	s.Phase, s.Since, s.Err = i.at()
 	s.ResourceVersion = i.shared.GetStore().LastStoreSyncResourceVersion()
 	if i.lw == nil {
@@ -223,27 +223,6 @@ func (i *informer) state() hook.InformerState {
 		s.Decodes = i.codec.Decodes()
 	}
 	return s
-}
-
-func (i *informer) size() (objects int, bytes int64) {
-	const sample = 50
-	keys := i.shared.GetStore().ListKeys()
-	var seen, length int64
-	for _, k := range keys[:min(len(keys), sample)] {
-		obj, found, err := i.shared.GetStore().GetByKey(k)
-		if err != nil || !found {
-			continue
-		}
-		if p, ok := obj.(*packed.Object); ok {
-			seen, length = seen+1, length+int64(p.Size())
-		} else if text, err := json.Marshal(obj); err == nil {
-			seen, length = seen+1, length+int64(len(text))
-		}
-	}
-	if seen == 0 {
-		return len(keys), 0
-	}
-	return len(keys), length * int64(len(keys)) / seen
 }
 
 func (i *informer) String() string {

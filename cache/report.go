@@ -14,7 +14,10 @@ import (
 
 func (g *group) state(sized bool) hook.InformerState {
 	members := g.members.Load().by
-	all := hook.InformerState{Kind: g.key.kind(), Scope: g.describe(), Phase: hook.Synced}
+	all := hook.InformerState{Kind: g.key.kind(), Scope: g.describe(), Selection: g.key.selection(), Phase: hook.Synced}
+	if g.key.foreign == nil {
+		all.Storage = storageOf(g.key.packed).String()
+	}
 	if err := g.mistake(); err != nil {
 		all.Phase, all.Err, all.Since = hook.Failing, err, time.Now()
 	}
@@ -80,7 +83,7 @@ func merge(all, s hook.InformerState) hook.InformerState {
 	all.Broken = append(all.Broken, s.Broken...)
 	all.Broken = all.Broken[:min(len(all.Broken), 10)]
 	all.BrokenCount += s.BrokenCount
-	all.Objects, all.Bytes = all.Objects+s.Objects, all.Bytes+s.Bytes
+	all.Objects, all.Bytes, all.Decodes = all.Objects+s.Objects, all.Bytes+s.Bytes, all.Decodes+s.Decodes
 	return all
 }
 

@@ -178,6 +178,12 @@ func (k key) String() string {
 	return strings.Join(words, ", ")
 }
 
+// selection is for hook.InformerState.
+func (k key) selection() string {
+	k.cluster, k.place, k.unusual = "", place{}, false
+	return k.String()
+}
+
 // places returns the current places of the scope. It leaves out invalid namespaces and names, and
 // returns an error for them: they must not widen the scope.
 func (s Scope) places() (p map[place]bool, wrong error) {

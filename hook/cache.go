@@ -34,6 +34,9 @@ type InformerState struct {
 	// Scope describes the limits (namespaces, names, selectors) and the form of the objects. It is
 	// empty for all objects in their usual form.
 	Scope string
+	// Selection is Scope without the cluster, namespace, name and storage. The informers of a
+	// handle have it in common.
+	Selection string
 	// Phase began at Since.
 	Phase Phase
 	Since time.Time
@@ -58,12 +61,13 @@ type InformerState struct {
 	BrokenCount int
 
 	// Objects counts the objects in the store. Bytes estimates their size from a sample: the kept
-	// bytes of packed objects, else the size as JSON. Both are 0 in an event.
+	// bytes of packed objects, else the size as JSON, which is not the memory that they take. Both
+	// are 0 in an event.
 	Objects int
 	Bytes   int64
 	// Storage is "decoded" or "packed". It is empty for an adopted informer, whose form is unknown.
 	Storage string
-	// Decodes counts how often a packed object was decoded.
+	// Decodes counts how often a packed object was decoded, for reads, events and indexes.
 	Decodes int64
 }
 
@@ -102,8 +106,9 @@ type Cache struct {
 type CacheStarted struct {
 	// Of is the *cache.Cache.
 	Of any
-	// Informers returns the state of each informer, without Bytes, in no particular order, and
-	// walks over the names of all objects. It is safe for concurrent use.
+	// Informers returns the state of each informer, in no particular order. It has Bytes only for
+	// packed objects. A count of more than 10,000 objects may be a minute old, because it walks
+	// over all names. Informers is safe for concurrent use.
 	Informers func() []InformerState
 }
 

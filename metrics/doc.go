@@ -91,7 +91,10 @@
 //	                                                          (the API is missing), syncing, synced,
 //	                                                          failing (refused or unreachable),
 //	                                                          stopped
-//	setpoint_informer_objects{kind}                           objects in the cache
+//	setpoint_informer_objects{kind,scope,storage}             objects in the cache
+//	setpoint_informer_bytes{kind,scope,storage}               kept bytes of packed objects,
+//	                                                          estimated from a sample of 50
+//	setpoint_informer_decodes_total{kind,scope,storage}       how often a packed object was decoded
 //	setpoint_informer_broken_objects{kind}                    objects that cannot be decoded or
 //	                                                          transformed
 //	setpoint_informer_lists_total{kind}                       complete initial lists
@@ -126,6 +129,12 @@
 // the resources that it requests. A metric with such labels has at most 1000 series. All further
 // label values share one series, in which every label has the value "other".
 //
+// The label storage is decoded or packed, and empty for adopted informers. The label scope has the
+// form, selectors and transform of a cache.Scope, such as "labels app=web"; it is empty for all
+// objects of a kind in their usual form. Scopes that differ only in cluster, namespaces or names
+// share a series. Beyond the limit of 1000, "other" keeps the label storage. Decoded scopes have no
+// bytes: the memory of Go objects is not known.
+//
 // # Conditions
 //
 // [Conditions] counts the conditions of the objects of a cache handle, at the scrape:
@@ -154,5 +163,7 @@
 //
 // All hooks are safe for concurrent use. Hooks that are called for each key or request allocate
 // nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue
-// and controller, and iterates over the names of each informer's objects.
+// and controller. It counts the objects of each informer by iterating over their names, which takes
+// 20 to 40 ms for 250,000 objects. It does so at most once a minute for more than 10,000 objects, so
+// this number may be a minute old.
 package metrics

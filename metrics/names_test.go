@@ -66,8 +66,10 @@ setpoint_events_dropped_total counter why
 setpoint_events_failed_total counter
 setpoint_events_sent_total counter kind reason type
 setpoint_informer_broken_objects gauge kind
+setpoint_informer_bytes gauge kind scope storage
+setpoint_informer_decodes_total counter kind scope storage
 setpoint_informer_lists_total counter kind
-setpoint_informer_objects gauge kind
+setpoint_informer_objects gauge kind scope storage
 setpoint_informer_quiet_watches_total counter kind
 setpoint_informer_watches_total counter kind
 setpoint_informers gauge kind phase
@@ -127,8 +129,11 @@ func feed(m hook.Hooks) {
 	m.Source.PollFailed(hook.SourceFailure{Controller: "website", Source: "Kind(Website)", Err: err})
 	m.Cache.Started(hook.CacheStarted{Of: m, Informers: func() []hook.InformerState {
 		return []hook.InformerState{
-			{Kind: "Website", Phase: hook.Synced, Objects: 5, Lists: 1, Watches: 2, Quiet: 3, BrokenCount: 4},
-			{Kind: "Website", Phase: hook.Failing, Objects: 6, Lists: 7, Watches: 8, Quiet: 9, BrokenCount: 1},
+			{Kind: "Website", Phase: hook.Synced, Objects: 5, Lists: 1, Watches: 2, Quiet: 3, BrokenCount: 4, Storage: "decoded"},
+			{Kind: "Website", Phase: hook.Failing, Objects: 6, Lists: 7, Watches: 8, Quiet: 9, BrokenCount: 1, Storage: "decoded"},
+			{Kind: "Pod.v1", Phase: hook.Synced, Objects: 2, Scope: "labels a=b, namespace x", Selection: "labels a=b", Storage: "packed", Bytes: 300, Decodes: 4},
+			{Kind: "Pod.v1", Phase: hook.Synced, Objects: 3, Scope: "labels a=b, namespace y", Selection: "labels a=b", Storage: "packed", Bytes: 500, Decodes: 6},
+			{Kind: "Pod.v1", Phase: hook.Synced, Objects: 7, Storage: "packed", Bytes: 900},
 		}
 	}})
 	m.Client.Answered(hook.APIAnswer{Method: http.MethodPut, Host: "api:6443", Status: 409, Took: time.Second})
@@ -266,7 +271,13 @@ func TestScrape(t *testing.T) {
 		`setpoint_events_sent_total{kind="Website",reason="ApplyFailed",type="Warning"} 3`,
 		`setpoint_informer_broken_objects{kind="Website"} 5`,
 		`setpoint_informer_lists_total{kind="Website"} 8`,
-		`setpoint_informer_objects{kind="Website"} 11`,
+		`setpoint_informer_bytes{kind="Pod.v1",scope="",storage="packed"} 900`,
+		`setpoint_informer_bytes{kind="Pod.v1",scope="labels a=b",storage="packed"} 800`,
+		`setpoint_informer_decodes_total{kind="Pod.v1",scope="",storage="packed"} 0`,
+		`setpoint_informer_decodes_total{kind="Pod.v1",scope="labels a=b",storage="packed"} 10`,
+		`setpoint_informer_objects{kind="Pod.v1",scope="",storage="packed"} 7`,
+		`setpoint_informer_objects{kind="Pod.v1",scope="labels a=b",storage="packed"} 5`,
+		`setpoint_informer_objects{kind="Website",scope="",storage="decoded"} 11`,
 		`setpoint_informer_quiet_watches_total{kind="Website"} 12`,
 		`setpoint_informer_watches_total{kind="Website"} 10`,
 		`setpoint_informers{kind="Website",phase="failing"} 1`,
@@ -483,5 +494,40 @@ func TestBounded(t *testing.T) {
 	}
 	if n := len(all[0].GetMetric()); n != 1001 || sum != asked {
 		t.Errorf("%d series with a sum of %v, want 1001 with %d", n, sum, asked)
+	}
+}
+
+// TestScopes_AreBounded: scopes beyond the limit share one series for each storage, and decoded
+// ones have no bytes.
+func TestScopes_AreBounded(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, r)
+	m.Cache.Started(hook.CacheStarted{Of: m, Informers: func() (states []hook.InformerState) {
+		for i := range 1500 {
+			s := hook.InformerState{Kind: "Pod.v1", Selection: fmt.Sprintf("labels tenant=%04d", i), Storage: "decoded", Objects: 1}
+			if i%2 == 0 {
+				s.Storage, s.Bytes, s.Decodes = "packed", 10, 100
+			}
+			states = append(states, s)
+		}
+		return states
+	}})
+	for _, c := range []struct {
+		metric, scope, storage string
+		want                   float64
+	}{
+		{"setpoint_informer_objects", "labels tenant=0999", "decoded", 1},
+		{"setpoint_informer_objects", "labels tenant=1000", "packed", -1},
+		{"setpoint_informer_bytes", "labels tenant=0999", "decoded", -1},
+		{"setpoint_informer_bytes", "labels tenant=0998", "packed", 10},
+	} {
+		if n := value(t, r, c.metric, "Pod.v1", c.scope, c.storage); n != c.want {
+			t.Errorf("%+v: %v", c, n)
+		}
+	}
+	for metric, want := range map[string]float64{"setpoint_informer_objects": 250, "setpoint_informer_bytes": 2500, "setpoint_informer_decodes_total": 25000} {
+		if n := value(t, r, metric, "other", "other", "packed"); n != want {
+			t.Errorf("%s of all others is %v, want %v", metric, n, want)
+		}
 	}
 }

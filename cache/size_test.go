@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// scraped returns a cache, and a function that returns its informers' states as metrics get them.
+func scraped(t *testing.T, api *sim.Server) (c *cache.Cache, scrape func() map[string]hook.InformerState) {
+	t.Helper()
+	cl, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var informers func() []hook.InformerState
+	c = cache.New(cl, cache.Options{Hooks: &hook.Cache{Started: func(s hook.CacheStarted) { informers = s.Informers }}})
+	return c, func() map[string]hook.InformerState {
+		byStorage := map[string]hook.InformerState{}
+		for _, s := range informers() {
+			byStorage[s.Storage] = s
+		}
+		return byStorage
+	}
+}
+
+// TestScrape_CountsManyObjectsOnceAMinute: a scrape of metrics does not walk over a large store
+// each time.
+func TestScrape_CountsManyObjectsOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		const first = 10_001
+		for n := range first {
+			api.Put(sim.ConfigMaps, configMap(fmt.Sprint(n), "1"))
+		}
+		c, scrape := scraped(t, api)
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Packed})
+		defer start(t, c)()
+		synced(t, h)
+		objects := func(want int) {
+			t.Helper()
+			s := scrape()["packed"]
+			if s.Objects != want {
+				t.Errorf("a scrape counts %d objects, want %d", s.Objects, want)
+			}
+			if each := s.Bytes / int64(s.Objects); each < 50 || each > 500 {
+				t.Errorf("%d bytes for %d objects", s.Bytes, s.Objects)
+			}
+		}
+		objects(first)
+		api.Put(sim.ConfigMaps, configMap("later", "1"))
+		time.Sleep(50 * time.Second)
+		objects(first)
+		if n := h.State().Objects; n != first+1 {
+			t.Errorf("State counts %d objects, want %d", n, first+1)
+		}
+		time.Sleep(10 * time.Second)
+		objects(first + 1)
+	})
+}
+
+// TestScrape: a scrape counts few objects each time, and estimates the bytes of packed ones only.
+func TestScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		c, scrape := scraped(t, api)
+		decoded, packed := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Packed})
+		defer start(t, c)()
+		synced(t, decoded)
+		synced(t, packed)
+		for objects := 1; objects < 4; objects++ {
+			s := scrape()
+			if d := s["decoded"]; d.Objects != objects || d.Bytes != 0 || d.Decodes != 0 {
+				t.Errorf("decoded: %+v", d)
+			}
+			if p := s["packed"]; p.Objects != objects || p.Bytes != packed.State().Bytes || p.Bytes == 0 {
+				t.Errorf("packed: %+v", p)
+			}
+			api.Put(sim.ConfigMaps, configMap(fmt.Sprint(objects), "1"))
+			synctest.Wait()
+		}
+		if n := decoded.State().Bytes; n == 0 {
+			t.Error("State does not estimate decoded objects")
+		}
+	})
+}
+
+// TestState_OfSeveralInformers: a handle with several informers has their sums.
+func TestState_OfSeveralInformers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		for _, namespace := range []string{"a", "b"} {
+			m := configMap("m", "1")
+			m.Namespace, m.Labels = namespace, map[string]string{"app": "web"}
+			api.Put(sim.ConfigMaps, m)
+		}
+		c, _ := scraped(t, api)
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{
+			Storage: cache.Packed, Namespaces: cache.NewSet("a", "b"), Labels: labels.SelectorFromSet(labels.Set{"app": "web"}),
+		})
+		defer start(t, c)()
+		synced(t, h)
+		if list, err := h.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
+			t.Errorf("got %v, %v", list, err)
+		}
+		s := h.State()
+		if s.Storage != "packed" || s.Decodes != 2 || s.Objects != 2 || s.Selection != "labels app=web" || s.Scope != "labels app=web, packed, namespaces a b" {
+			t.Errorf("got %+v", s)
+		}
+		for _, one := range c.States() {
+			if one.Storage != "packed" || one.Decodes != 1 || one.Objects != 1 || one.Selection != "labels app=web" {
+				t.Errorf("got %+v", one)
+			}
+		}
+	})
+}

@@ -34,7 +34,7 @@ type ApplyConfiguration interface {
 }
 
 // UnstructuredConfiguration returns an apply configuration with the fields of u. Do not use an
-// object that was read: it would claim all of its fields.
+// object that was read: the apply would own all of its fields.
 func UnstructuredConfiguration(u *unstructured.Unstructured) ApplyConfiguration {
 	c := &unstructuredConfiguration{object: u}
 	c.ObjectMetaApplyConfiguration = metaac.ObjectMeta()
@@ -138,9 +138,9 @@ const appliedFor = time.Hour
 // is also sent once after each start of the process, after an hour, after an error, and after
 // 100,000 other objects. It is always sent if live comes from a cache with a Transform.
 //
-// If live is stale, its next event wakes the controller that watches it. Two changes go unnoticed:
-// another field owner, or this one in another process, takes or gives up a field without changing
-// its value.
+// A stale live may skip an apply that is needed; the event that updates the cache then reconciles
+// the object again. Two changes go unnoticed: another field owner, or this one in another process,
+// takes or gives up a field without changing its value.
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
 		c.compare, c.already = true, nil

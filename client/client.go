@@ -195,7 +195,6 @@ func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }
 
-// Disconnect is Close for the end of a program. Requests leave their connections a moment after
-// they have ended. Until ctx ends, Disconnect waits for them, also for those in flight, and closes
-// connections as they become idle.
+// Disconnect closes all connections at the end of a program. It waits for requests in flight, until
+// ctx ends, and closes each connection when it becomes idle.
 func (c *Client) Disconnect(ctx context.Context) { transport.Disconnect(ctx, c.http.Transport) }

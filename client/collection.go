@@ -18,8 +18,8 @@ const deletedAtOnce = 200
 
 // DeleteAll deletes the selected objects with deletecollection. Like Delete, it returns once the
 // API server has accepted the requests, and in a Reconcile the key waits until the caches show each
-// deletion. It takes [DryRun], [Propagation] and [GracePeriod]. If a page fails, earlier ones are
-// deleted.
+// deletion. It takes [DryRun], [Propagation] and [GracePeriod]. If a page fails, the objects of
+// earlier pages are deleted.
 //
 // o must have the Namespace of a namespaced kind, or Labels or Fields for a cluster-scoped one;
 // labels.Everything() deletes all. A page has o.PageSize objects, by default 200. Objects that are

@@ -16,9 +16,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// LoadConfig returns the configuration to reach the API server: from the kubeconfig at path. With
-// "" it uses the first of: the files in KUBECONFIG, the pod's service account, ~/.kube/config.
-// Errors name the file, or list what was tried.
+// LoadConfig returns the configuration to reach the API server, from the kubeconfig at path. With
+// "" it uses the first of these that exists: the files in KUBECONFIG, the pod's service account,
+// ~/.kube/config. Errors name the file, or list what was tried.
 //
 // Client-side rate limiting is off (QPS -1), because the API server has priority and fairness. To
 // limit requests, set QPS and Burst.

@@ -37,7 +37,8 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 }
 
 // RemoveFinalizer removes a finalizer, with the retries of EnsureFinalizer. If obj does not have
-// it, nothing is sent. Then, or if the object is gone or was replaced, it returns obj and no error.
+// it, nothing is sent. In this case, or if the object is gone or was replaced, RemoveFinalizer
+// returns obj and no error.
 func (h *Handle[T]) RemoveFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	stored, err := h.finalizers(ctx, "remove the finalizer from", obj, finalizer, options, func(live T) ([]string, error) {
 		return slices.DeleteFunc(slices.Clone(live.GetFinalizers()), func(f string) bool { return f == finalizer }), nil

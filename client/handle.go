@@ -25,8 +25,8 @@ import (
 // change its arguments.
 //
 // An error comes from the API server (use apierrors.IsNotFound and similar), or describes a wrong
-// argument, with which nothing is sent. If the kind, or its subresource status, is not served, the
-// error is a *[NotServedError].
+// argument. A call with a wrong argument sends nothing. If the kind, or its subresource status, is
+// not served, the error is a *[NotServedError].
 type Handle[T Object] struct{ target target }
 
 // For returns a handle for T. If the scheme lacks the type, every call returns an error.

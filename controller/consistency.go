@@ -16,12 +16,12 @@ import (
 
 const mostGivenUp = 100
 
-// EventRecovered is the Event of a retry before the end of its backoff, because an informer has
-// recovered since the failure.
+// EventRecovered is the Event of a retry that does not wait for the end of its backoff, because an
+// informer has recovered.
 const EventRecovered = "InformerRecovered"
 
-// EventRelisted is the Event of a Reconcile after a relist that lacks an object that the key wrote.
-// Another client may have deleted it without an event.
+// EventRelisted is the Event of a key whose written object is missing after a relist. Another
+// client may have deleted the object without an event.
 const EventRelisted = "Relisted"
 
 // consistency makes keys wait until the caches show earlier writes.

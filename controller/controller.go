@@ -166,8 +166,8 @@ func (c *Controller[K]) named(err error) error {
 // a problem does not count.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
-// RequiresSync reports Options.RequireKinds. If true, a manager does not campaign and is not ready
-// before Synced.
+// RequiresSync reports Options.RequireKinds. If true, a manager is neither ready nor a candidate
+// for the Lease before Synced.
 func (c *Controller[K]) RequiresSync() bool { return c.o.RequireKinds }
 
 // Unshown returns the writes of each key's last Reconcile that the caches do not show yet. Call it

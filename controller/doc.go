@@ -69,11 +69,12 @@
 //
 // # Takeover
 //
-// If the previous leader released its term, Lead first waits until the informers show that leader's
-// newest [term.MaxHandedOver] objects written with a Reconcile's context ([term.Term.Inherited]).
-// After [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. If a field
-// selector other than metadata's may exclude an object, Lead waits until the informer is past the
-// version of its write. After a crash the last writes are unknown, and Lead does not wait.
+// If the previous leader released its term, Lead first waits until the informers show the objects
+// that its Reconciles wrote last, at most [term.MaxHandedOver] ([term.Term.Inherited]). After
+// [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. An informer with a
+// field selector, other than on metadata, may exclude the object. Lead then waits until that
+// informer has reached the version of the write. After a crash the last writes are unknown, and
+// Lead does not wait.
 //
 // # Own writes during a backoff
 //
@@ -87,9 +88,9 @@
 // A key can make itself due, by its own writes or by a RequeueAfter below 100 ms. After 100 such
 // Reconciles in a row, each begun less than 100 ms after the previous one, it is slowed down. Its
 // Reconciles then begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and the
-// cause once. A Reconcile for any other reason begins at once and ends the row. [Controller.Quiet]
-// and the manager's Idle wait for a slowed key. If [Options].ReadYourWrites is negative, own writes
-// are not recognized.
+// cause once. A Reconcile for any other reason begins at once and resets the count.
+// [Controller.Quiet] and the manager's Idle wait for a slowed key. If [Options].ReadYourWrites is
+// negative, own writes are not recognized.
 //
 // # Guarantees
 //
@@ -113,14 +114,15 @@
 //   - C11: A key paused by the program or by an annotation is not reconciled until neither pauses
 //     it. Then it is due for everything that it missed.
 //   - C12: With [Options].Interrupt, another client's change of the object's generation cancels the
-//     Reconcile, but not in doubt. This is no failure, and the number in a row is limited.
+//     Reconcile, unless it may be the key's own write. This is no failure. The option limits the
+//     number in a row.
 //   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are
 //     never delayed.
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
 //     or [Options].ReadYourWrites is over.
-//   - S9: Workers start when each source and Readable is synced, or in trouble that the log names,
-//     such as a missing or forbidden API. Reads then return the last known state, and [Stale] names
-//     it. The log reports a later sync.
+//   - S9: Workers start when each source and Readable is synced, or cannot sync, for example
+//     because its API is missing or forbidden. The log names the cause. Reads then return the last
+//     known state, and [Stale] names it.
 //
 // # The log
 //

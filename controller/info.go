@@ -19,15 +19,15 @@ type Info struct {
 	ReconcileID string
 	// Attempt is 1 after a success, 2 after one failure, and so on.
 	Attempt int
-	// Class is the one with which the key was taken.
+	// Class is the key's class when a worker took it.
 	Class workqueue.Class
 	// Tenant is empty if the queue has no tenants.
 	Tenant string
 	// Queued is when the key became ready. It is zero if workqueue.Options.Reasons is negative and
 	// the queue has no hooks.
 	Queued time.Time
-	// Reasons are why the key is reconciled: the first, then the newest. ReasonsDropped counts
-	// those in between. After the Reconcile there are none.
+	// Reasons are why the key is reconciled: the first reason, then the newest ones. ReasonsDropped
+	// counts those in between. After the Reconcile has returned, Reasons is empty.
 	Reasons        []workqueue.Reason
 	ReasonsDropped int
 }

@@ -22,8 +22,8 @@ import (
 type Readable interface {
 	// WaitForSync returns nil when reads are possible, or an error if ctx ends before.
 	WaitForSync(ctx context.Context) error
-	// Settled returns nil when the Readable is synced, or when Stale names a trouble that keeps it
-	// from that. If ctx ends before, it returns an error.
+	// Settled waits until the Readable is synced, or Stale names the problem that prevents this. If
+	// ctx ends first, it returns an error.
 	Settled(ctx context.Context) error
 	// Stale returns nil while reads follow the API server, else why they may be old.
 	Stale() error

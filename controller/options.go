@@ -28,9 +28,9 @@ type Options struct {
 	// Deadline limits one Reconcile. Then the context ends with a cause that names the deadline,
 	// and an error that the Reconcile returns is retried. Default: no limit.
 	Deadline time.Duration
-	// SlowAfter is the duration after which a running Reconcile is reported once, with its stack,
-	// as are those that exceed their Deadline. The log has the first ten reports, then one in ten
-	// seconds. Hooks.Slow gets each. Negative: no report. Default: 1 minute.
+	// SlowAfter is how long a Reconcile may run before it is reported once, with its stack. A
+	// Reconcile that exceeds its Deadline is reported, too. The log has the first ten reports, then
+	// one in ten seconds. Hooks.Slow gets all. Negative: no report. Default: 1 minute.
 	SlowAfter time.Duration
 	// Interrupt cancels a running Reconcile when another client changes the generation of its key's
 	// object, and reconciles the key again. The cause of the context is an *[Interruption]. The
@@ -47,7 +47,7 @@ type Options struct {
 	// NewWithQueue with workqueue.Options.Tenant, which wins. Default: false, all keys are one
 	// tenant.
 	NamespaceTenants bool
-	// Classes of the queue and their weights: see workqueue.Options. Default:
+	// Classes are the queue's classes and their weights: see workqueue.Options. Default:
 	// workqueue.ThreeClasses().
 	Classes []workqueue.ClassWeight
 	// Backoff is how long a key waits after a failure. Default: workqueue.Exponential{}, from 5 ms

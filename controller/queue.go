@@ -65,9 +65,9 @@ func (c *Controller[K]) newQueue() error {
 }
 
 // Default fills the zero fields of the controller's Options from o, except Grace, Logger and Hooks.
-// NewWithQueue and SetWorkers win. NamespaceTenants has no effect if the keys have no namespace.
-// MinInterval and MaxWait are filled together. Validate reports an error if o changes the queue
-// although keys were added before.
+// Values set by NewWithQueue and SetWorkers remain. NamespaceTenants has no effect if the keys have
+// no namespace. MinInterval and MaxWait are filled together. Validate reports an error if o changes
+// the queue although keys were added before.
 //
 // A manager calls Default with its own defaults. After Warm has begun, it has no effect.
 func (c *Controller[K]) Default(o Options) {

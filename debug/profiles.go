@@ -31,7 +31,7 @@ import (
 // status 409. Differences of profiles and /symbol are missing.
 //
 // Unlike the import of net/http/pprof, Profiles does not change http.DefaultServeMux. A profile
-// costs CPU time and shows the program's inside: serve it on localhost, or to authorized users.
+// costs CPU time and shows the program's internals: serve it on localhost, or to authorized users.
 func Profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", listProfiles)

@@ -92,8 +92,8 @@ func established(crd *unstructured.Unstructured, served map[schema.GroupVersionR
 }
 
 // backdate sets the Established condition of a CRD to a minute ago. For two seconds after that
-// time, kube-apiserver delays each create by two more, in case another API server has not seen the
-// CRD. Ours is the only one.
+// time, kube-apiserver delays each create by two seconds, in case another API server has not seen
+// the CRD.
 func (c *Cluster) backdate(ctx context.Context, crd *unstructured.Unstructured) error {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	for i, item := range conditions {

@@ -38,9 +38,9 @@ type Options struct {
 	// "--feature-gates=...". They come last and override ours. Default: none.
 	APIServerArgs []string
 
-	// Output receives the logs of the processes, each line prefixed with the process's name, from
-	// several goroutines, one line at a time. Default: only the last lines are kept, for error
-	// messages.
+	// Output receives the logs of the processes, each line prefixed with the process's name.
+	// Several goroutines write to it, one line at a time. Default: only the last lines are kept,
+	// for error messages.
 	Output io.Writer
 
 	// Progress receives messages during a slow Start, and a line when a process ends unexpectedly.

@@ -31,7 +31,7 @@ type Webhooks struct {
 	// MutatingWebhookConfigurations and CustomResourceDefinitions. Default: none.
 	Paths []string
 
-	// Objects are more of them, typed or unstructured. Default: none.
+	// Objects are further configurations, typed or unstructured. Default: none.
 	Objects []runtime.Object
 
 	// Address is the host and port at which the test serves the webhooks over HTTPS, such as
@@ -63,13 +63,13 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, w Webhooks) (remove func(
 // service's path and CABundle replace the service. A clientConfig with a url stays.
 //
 // It returns when the API server uses the configurations, and when CustomResourceDefinitions can be
-// watched. Of several API servers, it checks one. For this it installs a webhook that always fails,
-// for a Lease that it tries to create in a dry run, in namespace default.
+// watched. It checks only one of several API servers. For the check, it installs a webhook that
+// always fails, and tries to create a Lease in namespace default, in a dry run.
 //
 // remove deletes what InstallWebhooks created, including the objects of CustomResourceDefinitions,
 // and returns when the API server does not use it any more. A CustomResourceDefinition that existed
 // before stays, with the new conversion. Call it at the end of the test, unless the control plane
-// ends, too. With an error it is nil, and nothing stays.
+// ends, too. If InstallWebhooks returns an error, remove is nil and nothing stays installed.
 func InstallWebhooks(ctx context.Context, cfg *rest.Config, w Webhooks) (remove func(context.Context) error, err error) {
 	clients, err := newClients(cfg)
 	if err != nil {

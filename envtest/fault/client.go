@@ -81,9 +81,8 @@ func (p *Proxy) Config() (*rest.Config, error) { return p.ConfigOf(p.origin) }
 
 // ConfigOf returns the configuration for a client that reaches the API server through the proxy,
 // with the credentials of cfg. cfg must be for the same API server. The result has a token that
-// only the proxy knows, and replaces with cfg's certificate, token or plugin. Everything else in
-// cfg stays, except for the connection settings. Match.Config distinguishes the clients of separate
-// calls.
+// only the proxy knows; the proxy replaces it by cfg's certificate, token or plugin. All but the
+// connection settings stay as in cfg. Match.Config distinguishes the clients of separate calls.
 //
 // Credentials that you put into the result, such as a service account token, are forwarded
 // unchanged.

@@ -40,8 +40,8 @@
 // # Credentials
 //
 // TLS, and with it client certificates, ends at the proxy. [Proxy.ConfigOf] therefore gives a
-// client a token that only the proxy knows, which stands for the credentials passed to ConfigOf.
-// Unknown tokens, such as those for service accounts, are forwarded.
+// client a token that only the proxy knows, in place of the credentials. The proxy forwards other
+// tokens, such as a service account's.
 //
 // # Limits
 //

@@ -12,8 +12,8 @@ import (
 
 // Rule selects requests and their effects. Without effects it only counts. All matching rules
 // apply, in the order in which they were added. Every rule is valid: negative numbers count as 0,
-// and of Refuse, Cut and Hang the first that is set applies. An unknown verb or resource matches
-// nothing, as Fault.Hits shows.
+// and only the first of Refuse, Cut and Hang applies. An unknown verb or resource matches nothing,
+// as Fault.Hits shows.
 //
 // CutAfter, Lag and Freeze affect the answer. They also apply to running requests, oldest first,
 // for the rest of their answers.

@@ -91,7 +91,7 @@ func (r *Rules) Counts() map[Kind]int {
 	return counts
 }
 
-// Requests returns the matching ones of the last Options.LogSize requests, in order of arrival.
+// Requests returns the matching requests among the last Options.LogSize ones, in order of arrival.
 func (r *Rules) Requests(m Match) []Request {
 	r.mu.Lock()
 	all := make([]Request, len(r.log))

@@ -110,8 +110,6 @@ func (s *Server) mutateLocked(a *attributes) error {
 	return nil
 }
 
-// mutateByLocked lets one webhook change a.object. It reports whether it was called, and whether it
-// changed something.
 func (s *Server) mutateByLocked(a *attributes, h *hook) (called, changed bool, err error) {
 	i, err := s.matchLocked(h, a)
 	if i == nil || err != nil {
@@ -150,7 +148,6 @@ func (s *Server) mutateByLocked(a *attributes, h *hook) (called, changed bool, e
 	return true, changed, nil
 }
 
-// patched applies a JSON patch to the object of an invocation.
 func (i *invocation) patched(operations jsonpatch.Patch) (*unstructured.Unstructured, error) {
 	before, err := i.codec.encode(i.object)
 	if err != nil {
@@ -219,7 +216,6 @@ func (s *Server) dismissLocked(r *Request, t *table, live *unstructured.Unstruct
 	return s.approveLocked(a)
 }
 
-// denied is the error of a request that a webhook did not allow.
 func denied(name string, result *metav1.Status) error {
 	status := metav1.Status{}
 	if result != nil {
@@ -241,7 +237,6 @@ func denied(name string, result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// failed is the error of a webhook that did not answer as it should.
 func (h *hook) failed(reason error) error {
 	return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", h.Name, reason))
 }

@@ -97,7 +97,6 @@ func (s *Server) askLocked(a *attributes, i *invocation, version string) error {
 	}}
 }
 
-// review returns an AdmissionReview in JSON.
 func (a *attributes) review(i *invocation, version string, uid types.UID) ([]byte, error) {
 	r, options := a.request, a.options
 	kind := "CreateOptions"
@@ -132,7 +131,6 @@ func (a *attributes) review(i *invocation, version string, uid types.UID) ([]byt
 	})
 }
 
-// raw returns an object as a webhook sees it.
 func (i *invocation) raw(u *unstructured.Unstructured) (runtime.RawExtension, error) {
 	if u == nil {
 		return runtime.RawExtension{}, nil
@@ -198,7 +196,6 @@ func (a answer) admission(mutates bool) (*admissionv1.AdmissionResponse, error) 
 	return response, nil
 }
 
-// reviews decodes AdmissionReviews.
 var reviews = sync.OnceValue(func() runtime.Codec {
 	known := runtime.NewScheme()
 	// They register their types; nothing can fail.

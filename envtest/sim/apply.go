@@ -78,7 +78,6 @@ func emptyMetadata(t *table, u *unstructured.Unstructured) string {
 	return strings.Join(names, ",")
 }
 
-// duplicates reports duplicate fields of the applied configuration.
 func (p *patch) duplicates() error {
 	if !p.looksAtFields() {
 		return nil

@@ -86,7 +86,6 @@ func unbindable(pod *corev1.Pod) string {
 	return ""
 }
 
-// bindingPreconditions checks the uid and resourceVersion that a binding names.
 func (t *table) bindingPreconditions(live *unstructured.Unstructured, uid types.UID, version string) error {
 	const format = "StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: " +
 		"Precondition failed: %s in precondition: %v, %[2]s in object meta: %[4]v"

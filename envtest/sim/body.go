@@ -23,7 +23,6 @@ import (
 // maxBody is the real server's limit of a request's body, in bytes.
 const maxBody = 3 << 20
 
-// read reads the body, once.
 func (r *Request) read() error {
 	if r.http.Body == nil || r.http.Body == http.NoBody {
 		return nil
@@ -93,7 +92,6 @@ func unknownFormat(more ...string) error {
 		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
 }
 
-// unrecognized is the error for a body that does not decode.
 func (r *Request) unrecognized(c codec, got *schema.GroupVersionKind, err error) error {
 	if got != nil && got.Kind != "" {
 		into := c.kind.Kind

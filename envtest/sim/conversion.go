@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// conversion is the conversion webhook of a CustomResourceDefinition.
 type conversion struct {
 	ClientConfig admissionregistrationv1.WebhookClientConfig `json:"clientConfig"`
 	Versions     []string                                    `json:"conversionReviewVersions"`
@@ -51,7 +50,6 @@ type conversionResponse struct {
 	Result           metav1.Status     `json:"result"`
 }
 
-// conversion returns the conversion webhook of a CustomResourceDefinition, or nil.
 func (c *crd) conversion() *conversion {
 	if c.Spec.Conversion.Strategy != "Webhook" {
 		return nil
@@ -102,7 +100,6 @@ func (t *table) present(o *unstructured.Unstructured) (*unstructured.Unstructure
 	}
 }
 
-// relabeled returns an object with another apiVersion.
 func relabeled(o *unstructured.Unstructured, version string) *unstructured.Unstructured {
 	copied := maps.Clone(o.Object)
 	copied["apiVersion"] = version
@@ -196,7 +193,6 @@ func (t *table) like(o, shown *unstructured.Unstructured) *unstructured.Unstruct
 	return u
 }
 
-// convertOneLocked returns an object in the table's version.
 func (s *Server) convertOneLocked(known *answers, t *table, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	list, err := s.convertLocked(known, t.target(), []*unstructured.Unstructured{o})
 	if err != nil {

@@ -146,7 +146,6 @@ func (c *crd) set(kind, status, reason, message string) {
 // crdSchema is the Schema of CustomResourceDefinitions themselves.
 type crdSchema struct{ schemas Schemas }
 
-// Default implements Schema.
 func (crdSchema) Default(u *unstructured.Unstructured) []error {
 	spec, _ := u.Object["spec"].(map[string]any)
 	if spec == nil {
@@ -167,7 +166,6 @@ func (crdSchema) Default(u *unstructured.Unstructured) []error {
 	return nil
 }
 
-// Validate implements Schema.
 func (s crdSchema) Validate(u, old *unstructured.Unstructured, _ string) field.ErrorList {
 	c, err := readCRD(u)
 	if err != nil {
@@ -186,7 +184,6 @@ func (s crdSchema) Validate(u, old *unstructured.Unstructured, _ string) field.E
 	return errs
 }
 
-// checkUpdate finds changes that a CustomResourceDefinition cannot have.
 func (c *crd) checkUpdate(old *crd) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")

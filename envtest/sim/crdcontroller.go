@@ -71,7 +71,6 @@ func (s *Server) settleCRDLocked(t *table, u *unstructured.Unstructured, served 
 	return ending && !empty
 }
 
-// storeStatus sets the status of u.
 func (c *crd) storeStatus(u *unstructured.Unstructured) {
 	if status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c.Status); err == nil {
 		u.Object["status"] = status
@@ -133,7 +132,6 @@ func (s *Server) takenLocked(t *table, c *crd) (resources, kinds []string) {
 	return resources, kinds
 }
 
-// serveCRDLocked serves the versions of an established CustomResourceDefinition.
 func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map[schema.GroupVersionResource]bool) {
 	with := s.crdStores[c.Metadata.Name]
 	if with == nil {
@@ -163,7 +161,6 @@ func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map
 	s.crdStores[c.Metadata.Name] = with
 }
 
-// define returns the definition of one version.
 func (c *crd) define(v crdVersion) definition {
 	names := c.Status.AcceptedNames
 	d := definition{

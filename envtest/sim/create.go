@@ -78,7 +78,6 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	return s.commitLocked(r, t, nil, u)
 }
 
-// exists is the error for an object whose name is taken.
 func (t *table) exists(live, u *unstructured.Unstructured) error {
 	err := apierrors.NewAlreadyExists(t.gvr().GroupResource(), u.GetName())
 	if u.GetGenerateName() != "" {

@@ -64,7 +64,6 @@ func setDefaults(obj runtime.Object) {
 	}
 }
 
-// setGroupDefaults sets the defaults of kinds outside the core group.
 func setGroupDefaults(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -114,7 +113,6 @@ func setGroupDefaults(obj runtime.Object) {
 	}
 }
 
-// initial sets a field that is empty.
 func initial[T comparable](field *T, value T) {
 	var empty T
 	if *field == empty {
@@ -122,7 +120,6 @@ func initial[T comparable](field *T, value T) {
 	}
 }
 
-// pointed sets a pointer that is nil.
 func pointed[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value

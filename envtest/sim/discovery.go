@@ -29,7 +29,6 @@ type groupVersion struct {
 	tables []*table // by name
 }
 
-// discoverLocked answers a request for a path outside of the resources.
 func (s *Server) discoverLocked(r *Request) (*http.Response, error) {
 	parts := strings.Split(strings.Trim(r.http.URL.Path, "/"), "/")
 	aggregated := strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList")
@@ -134,7 +133,6 @@ func (g apiGroup) legacy() metav1.APIGroup {
 	return list
 }
 
-// resourceList describes one version's resources in the older form.
 func (s *Server) resourceList(gv schema.GroupVersion, tables []*table) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gv.String()}
 	if gv.Group == "" {

@@ -66,15 +66,15 @@
 //
 //   - Garbage collection and namespace deletion happen in one step right after the request, before
 //     its answer. The real server's controllers need seconds.
-//   - Their order is fixed: dependents in the order of their creation; pods, and then the other
-//     content of a namespace by group, version and name of the resource.
+//   - The order of these deletions is fixed: dependents in the order of their creation; pods, and
+//     then the other content of a namespace by group, version and name of the resource.
 //   - The garbage collector emits no Events about owners in another namespace.
 //   - Uids and generated names come from a counter, so that a failing test repeats.
-//   - Metadata is validated completely. Of the other rules of built-in kinds there are these: keys,
-//     types and immutability of ConfigMaps and Secrets; durations of Leases; ports and type of
-//     Services; the namespace of Events; replicas, selector, container names and images of
-//     workloads; the immutable fields of Pods (without the diff that ends the real message),
-//     StatefulSets, Jobs and role bindings.
+//   - Metadata is validated completely. Built-in kinds have only these other rules: keys, types and
+//     immutability of ConfigMaps and Secrets; durations of Leases; ports and type of Services; the
+//     namespace of Events; replicas, selector, container names and images of workloads; the
+//     immutable fields of Pods (without the diff that ends the real message), StatefulSets, Jobs
+//     and role bindings.
 //   - The subresources exec, attach, portforward, proxy, log, resize, token, approval and
 //     ephemeralcontainers fail with 501, method and path.
 //   - No controller computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. An
@@ -87,25 +87,25 @@
 //   - Admission policies have no effect. A request for which a webhook has matchConditions fails
 //     with 501, method and path.
 //   - Validating webhooks are called one after another, and all within the client's request.
-//   - Webhooks do not see the writes of Put and Remove, evictions and bindings of Pods, and no
-//     writes of garbage collection and of the deletion of namespaces and
-//     CustomResourceDefinitions. They see the deletion of a Pod once, and no update of an object
-//     that does not exist.
-//   - Services lead to no webhook. Use a url or UseWebhooks.
-//   - Of a webhook configuration, overlaps such as a/* and */b, and expressions, are not checked.
+//   - Webhooks do not see evictions and bindings of Pods, nor writes of Put, Remove, garbage
+//     collection, and the deletion of namespaces and CustomResourceDefinitions. They see the
+//     deletion of a Pod once, and no update of an object that does not exist.
+//   - A webhook with a service cannot be reached. Use a url or UseWebhooks.
+//   - A webhook configuration is not checked for overlaps, such as a/* and */b, and for wrong
+//     expressions.
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
-//   - An address or a node port that a Service names may be taken already.
-//   - An apply in another version than the earlier ones of its manager keeps their fields. Any
-//     other write removes the managedFields entries of other versions.
+//   - A Service may name an address or a node port that another one has.
+//   - If a manager applies in another version than before, its fields of the earlier versions stay.
+//     Any other write removes the managedFields entries of other versions.
 //   - An apply of a custom object with empty metadata always makes a version. In the real server
 //     that depends on its cache.
-//   - The managedFields of a CustomResourceDefinition also name its structs. A request must have
-//     its kind and apiVersion.
+//   - The managedFields of a CustomResourceDefinition also name its structs. A write of one must
+//     contain kind and apiVersion.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
 //   - A request for a future resourceVersion fails at once. The real server waits for three
 //     seconds.
 //   - A watch without timeoutSeconds does not end. The real server ends it after 30 to 60 minutes.
-//   - Of each kind, the sim keeps the last 5,000 changes. Watches and pages of an older version
+//   - The sim keeps the last 5,000 changes of each kind. Watches and pages of an older version
 //     receive 410.
 //   - The shardSelector parameter always works, as with the feature gate ShardedListAndWatch. Its
 //     syntax errors have other words.
@@ -116,7 +116,7 @@
 //   - Without a conversion webhook, versions of a kind differ only in their apiVersion.
 //   - A conversion webhook receives the objects of a list in one review, and once. The real server
 //     converts them one by one. Label and field selectors see the stored version.
-//   - core/v1 and events.k8s.io/v1 Events are separate kinds, and so are their objects.
+//   - core/v1 and events.k8s.io/v1 Events are separate kinds with separate objects.
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.
 //   - autoscaling/v1 is not supported; use autoscaling/v2.
@@ -128,7 +128,8 @@
 //     Subresources that are not supported, and CBOR, are missing. Without package envtest/sim/crd,
 //     custom kinds accept every field.
 //   - The version is v1.36.3+sim.
-//   - SelfSubjectRulesReview answers with one rule that allows everything. No token is valid.
+//   - SelfSubjectRulesReview answers with one rule that allows everything. TokenReview accepts no
+//     token.
 //
 // Everything is safe for concurrent use.
 package sim

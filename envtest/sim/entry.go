@@ -22,7 +22,6 @@ type managedBy struct {
 	entries []metav1.ManagedFieldsEntry
 }
 
-// GetManagedFields implements metav1.Object.
 func (m *managedBy) GetManagedFields() []metav1.ManagedFieldsEntry { return m.entries }
 
 // SetManagedFields implements metav1.Object. It does not change the Unstructured.
@@ -31,7 +30,6 @@ func (m *managedBy) SetManagedFields(entries []metav1.ManagedFieldsEntry) { m.en
 // ownable is a type converter that leaves out the metadata of a managedBy that has no owners.
 type ownable struct{ managedfields.TypeConverter }
 
-// ObjectToTyped implements managedfields.TypeConverter.
 func (c ownable) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if m, ok := obj.(*managedBy); ok {
 		obj = m.ownable()

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// failed answers with the Status of an error.
 func (r *Request) failed(err error) (*http.Response, error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -25,12 +24,10 @@ func (r *Request) failed(err error) (*http.Response, error) {
 	return r.FailWith(status.Status())
 }
 
-// noPage answers like a server that has nothing at a path.
 func (r *Request) noPage() *http.Response {
 	return r.respond(http.StatusNotFound, "text/plain; charset=utf-8", []byte("404 page not found\n"))
 }
 
-// statusError returns an error with a code, the code's usual reason and a message.
 func statusError(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, //nolint:gosec // an HTTP code
@@ -55,7 +52,6 @@ func unsupported(r *Request) error {
 		"sim: %s %s is not supported; use a real API server for it: package envtest starts one", r.http.Method, r.http.URL.Path))
 }
 
-// conflict is the error of optimistic concurrency.
 func (t *table) conflict(name, format string, args ...any) error {
 	return conflict(t.gvr().GroupResource(), name, format, args...)
 }
@@ -73,7 +69,6 @@ func custom(group string) bool {
 	return !scheme.Scheme.IsGroupRegistered(group)
 }
 
-// notAcceptable is the error for a form that the answer cannot have.
 func notAcceptable(format, goType string) error {
 	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, fmt.Sprintf(format, goType))
 }

@@ -120,7 +120,6 @@ func (s *Server) announceLocked(t *table, live *unstructured.Unstructured, pod *
 	return s.appendLocked(t, modified, live, u), nil
 }
 
-// setPodCondition sets a condition; its time changes only with its status.
 func setPodCondition(pod *corev1.Pod, next corev1.PodCondition) {
 	next.LastTransitionTime = now()
 	for i, old := range pod.Status.Conditions {
@@ -214,7 +213,6 @@ func takeDisruption(b *policyv1.PodDisruptionBudget, pod string) error {
 	return nil
 }
 
-// whyNotDisrupted explains why a budget allows no disruptions.
 func whyNotDisrupted(b *policyv1.PodDisruptionBudget) string {
 	c := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	known := c != nil && c.Status == metav1.ConditionFalse && c.Message != ""

@@ -110,7 +110,6 @@ func (r *Request) notAcceptable(clauses []goautoneg.Accept, builtin bool) (*http
 	return r.FailWith(status)
 }
 
-// streamTypes are the content types of a watch.
 var streamTypes = []string{runtime.ContentTypeJSON + ";stream=watch", runtime.ContentTypeProtobuf + ";stream=watch"}
 
 // pretty reports whether the client is an interactive tool or asked for readable JSON.
@@ -123,7 +122,6 @@ func (r *Request) pretty() bool {
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// answer answers with an object, a Status or any other value, in the negotiated form.
 func (r *Request) answer(code int, body any) (*http.Response, error) {
 	switch b := body.(type) {
 	case *unstructured.Unstructured:
@@ -141,7 +139,6 @@ func (r *Request) answer(code int, body any) (*http.Response, error) {
 	return r.answerJSON(code, data)
 }
 
-// answerJSON answers with JSON, or the YAML of it.
 func (r *Request) answerJSON(code int, data []byte) (*http.Response, error) {
 	switch {
 	case r.form.media == runtime.ContentTypeYAML:
@@ -155,7 +152,6 @@ func (r *Request) answerJSON(code int, data []byte) (*http.Response, error) {
 	return r.respond(code, runtime.ContentTypeJSON, append(data[:len(data):len(data)], '\n')), nil
 }
 
-// answerObject answers with one object.
 func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Response, error) {
 	if r.table == nil || o.GetKind() != r.table.Kind { // a kind of its own, such as Scale
 		data, err := toJSON(o.Object)
@@ -195,7 +191,6 @@ func (t *table) goType(suffix string) string {
 	return "*" + group + "." + t.Kind + suffix
 }
 
-// respond answers with bytes.
 func (r *Request) respond(code int, contentType string, data []byte) *http.Response {
 	resp := r.stream(code, contentType, io.NopCloser(bytes.NewReader(data)))
 	resp.ContentLength = int64(len(data))
@@ -287,7 +282,6 @@ func envelope(of metav1.TypeMeta, raw []byte) []byte {
 	return append([]byte("k8s\x00"), data...)
 }
 
-// message returns the message in an envelope.
 func message(data []byte) ([]byte, error) {
 	var unknown runtime.Unknown
 	err := unknown.Unmarshal(data[len("k8s\x00"):])

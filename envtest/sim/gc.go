@@ -38,7 +38,6 @@ func newGraph() *graph {
 	return &graph{objects: map[types.UID]*node{}, dependents: map[types.UID][]*node{}}
 }
 
-// attempt enqueues nodes.
 func (g *graph) attempt(nodes ...*node) {
 	for _, n := range nodes {
 		if n != nil && !slices.Contains(g.attempts, n) {
@@ -89,7 +88,6 @@ func deleting(o *unstructured.Unstructured, finalizer string) bool {
 	return o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), finalizer)
 }
 
-// forget removes an object that is gone.
 func (g *graph) forget(uid types.UID) {
 	n := g.objects[uid]
 	if n == nil {
@@ -103,7 +101,6 @@ func (g *graph) forget(uid types.UID) {
 	}
 }
 
-// refer sets the owners of n.
 func (g *graph) refer(n *node, refs []metav1.OwnerReference) {
 	if len(n.refs) == 0 && len(refs) == 0 {
 		return
@@ -180,7 +177,6 @@ func (s *Server) collectLocked() {
 	}
 }
 
-// liveLocked returns the object of n, or nil.
 func (s *Server) liveLocked(n *node) *unstructured.Unstructured {
 	if live := n.table.objects[n.key]; live != nil && live.GetUID() == n.uid {
 		return live
@@ -206,7 +202,6 @@ func (s *Server) disownLocked(n *node, owners []types.UID) {
 	})
 }
 
-// unholdLocked removes a finalizer.
 func (s *Server) unholdLocked(n *node, finalizer string) {
 	s.editLocked(n, func(u *unstructured.Unstructured) {
 		u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return f == finalizer }))

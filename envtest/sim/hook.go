@@ -41,7 +41,6 @@ type hooks struct {
 	list    []*hook
 }
 
-// hooksLocked returns the webhooks of the configurations of a resource.
 func (s *Server) hooksLocked(of schema.GroupVersionResource) []*hook {
 	t := s.tables[of]
 	if t == nil || len(t.objects) == 0 {
@@ -58,7 +57,6 @@ func (s *Server) hooksLocked(of schema.GroupVersionResource) []*hook {
 	return known.list
 }
 
-// readHooks returns the webhooks of a configuration.
 func readHooks(u *unstructured.Unstructured, mutates bool) []*hook {
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, c); err != nil {
@@ -161,7 +159,6 @@ func (s *Server) wantedLocked(h *hook, a *attributes) *table {
 	return nil
 }
 
-// matches reports whether a rule matches a write of a resource.
 func matches(r admissionregistrationv1.RuleWithOperations, a *attributes, of schema.GroupVersionResource) bool {
 	has := func(list []string, one string) bool { return slices.Contains(list, "*") || slices.Contains(list, one) }
 	namespaced := a.namespace() != "" && !a.table.isNamespaces()
@@ -181,7 +178,6 @@ func matches(r admissionregistrationv1.RuleWithOperations, a *attributes, of sch
 	})
 }
 
-// defaultHooks sets the defaults of a configuration of webhooks.
 func defaultHooks(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
@@ -195,7 +191,6 @@ func defaultHooks(obj runtime.Object) {
 	}
 }
 
-// defaultValidatingWebhook sets the defaults of a validating webhook.
 func defaultValidatingWebhook(h *admissionregistrationv1.ValidatingWebhook) {
 	pointed(&h.FailurePolicy, admissionregistrationv1.Fail)
 	pointed(&h.MatchPolicy, admissionregistrationv1.Equivalent)
@@ -205,7 +200,6 @@ func defaultValidatingWebhook(h *admissionregistrationv1.ValidatingWebhook) {
 	defaultRules(h.Rules, h.ClientConfig.Service)
 }
 
-// defaultMutatingWebhook sets the defaults of a mutating webhook.
 func defaultMutatingWebhook(h *admissionregistrationv1.MutatingWebhook) {
 	pointed(&h.FailurePolicy, admissionregistrationv1.Fail)
 	pointed(&h.MatchPolicy, admissionregistrationv1.Equivalent)

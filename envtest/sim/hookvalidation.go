@@ -70,7 +70,6 @@ func validateHook(h *admissionregistrationv1.MutatingWebhook, at *field.Path) fi
 	return errs
 }
 
-// oneOf checks a field that may be absent and has a few values.
 func oneOf[T ~string](at *field.Path, value *T, known ...T) field.ErrorList {
 	if value == nil || slices.Contains(known, *value) {
 		return nil

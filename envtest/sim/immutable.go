@@ -38,7 +38,6 @@ func validateChange(kind string, u, live *unstructured.Unstructured) field.Error
 	return nil
 }
 
-// immutable returns an error if a field changed.
 func immutable(u, live *unstructured.Unstructured, fields ...string) field.ErrorList {
 	is, _, _ := unstructured.NestedFieldNoCopy(u.Object, fields...)
 	was, _, _ := unstructured.NestedFieldNoCopy(live.Object, fields...)
@@ -124,7 +123,6 @@ func fixedPodSpec(pod *unstructured.Unstructured) map[string]any {
 	return spec
 }
 
-// validateStatefulSetChange allows changes to the mutable fields only.
 func validateStatefulSetChange(u, live *unstructured.Unstructured) field.ErrorList {
 	mutable := []string{
 		"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",

@@ -67,7 +67,6 @@ func setField(u *unstructured.Unstructured, value any, path ...string) {
 	_ = unstructured.SetNestedField(u.Object, value, path...)
 }
 
-// setDefault sets a field that is absent.
 func setDefault(u *unstructured.Unstructured, value any, path ...string) {
 	if _, ok, _ := unstructured.NestedFieldNoCopy(u.Object, path...); !ok {
 		setField(u, value, path...)

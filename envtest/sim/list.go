@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// page is the answer to a list.
 type page struct {
 	items    []*unstructured.Unstructured
 	current  bool // the items are the stored objects
@@ -51,7 +50,6 @@ func (s *Server) listLocked(r *Request, t *table) (*http.Response, error) {
 	return r.answerPage(t, p)
 }
 
-// selection reads the parameters of a list, a watch or a deletecollection.
 func (r *Request) selection(t *table) (*internalversion.ListOptions, *selection, error) {
 	o := &internalversion.ListOptions{}
 	if err := internalscheme.ParameterCodec.DecodeParameters(r.Query, metav1.SchemeGroupVersion, o); err != nil {
@@ -273,7 +271,6 @@ func (s *Server) tooLargeLocked(version int64, retry int) error {
 	return err
 }
 
-// answerPage answers a list in the negotiated form.
 func (r *Request) answerPage(t *table, p page) (*http.Response, error) {
 	of := metav1.TypeMeta{APIVersion: t.gv().String(), Kind: t.Kind + "List"}
 	switch r.form.convert.Kind {

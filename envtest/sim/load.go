@@ -167,7 +167,6 @@ func content(scheme *runtime.Scheme, obj runtime.Object) (*unstructured.Unstruct
 	return u, nil
 }
 
-// loadLocked stores an object of New.
 func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 	what := fmt.Sprintf("sim: %s %q", u.GetKind(), u.GetName())
 	t := s.ofKindLocked(u.GroupVersionKind())
@@ -210,7 +209,6 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// ofKindLocked returns the table of a kind, or nil.
 func (s *Server) ofKindLocked(gvk schema.GroupVersionKind) *table {
 	for _, t := range s.tables {
 		if t.gvk() == gvk {

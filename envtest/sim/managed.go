@@ -206,10 +206,8 @@ func equalBut(field string, a, b map[string]any) bool {
 	return true
 }
 
-// creator creates empty objects of one kind.
 type creator struct{ codec codec }
 
-// New implements runtime.ObjectCreater.
 func (c creator) New(schema.GroupVersionKind) (runtime.Object, error) { return c.codec.empty() }
 
 // versions converts objects to the versions of their managers.
@@ -249,15 +247,12 @@ func (s *Server) unansweredLocked() error {
 // oneVersion defaults nothing, and converts by setting the version.
 type oneVersion struct{}
 
-// Default implements runtime.ObjectDefaulter.
 func (oneVersion) Default(runtime.Object) {}
 
-// Convert implements runtime.ObjectConvertor.
 func (oneVersion) Convert(in, out, _ any) error {
 	return runtime.NewNotRegisteredErrForTarget("sim", reflect.TypeOf(in), nil)
 }
 
-// ConvertToVersion implements runtime.ObjectConvertor.
 func (oneVersion) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
 	has := in.GetObjectKind().GroupVersionKind()
 	want, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{has})
@@ -272,7 +267,6 @@ func (oneVersion) ConvertToVersion(in runtime.Object, target runtime.GroupVersio
 	return in, nil
 }
 
-// ConvertFieldLabel implements runtime.ObjectConvertor.
 func (oneVersion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
 	return label, value, nil
 }

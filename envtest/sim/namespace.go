@@ -17,12 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// systemNamespaces exist from the start.
 var systemNamespaces = []string{metav1.NamespaceDefault, corev1.NamespaceNodeLease, metav1.NamespacePublic, metav1.NamespaceSystem}
 
 func (t *table) isNamespaces() bool { return t.Group == "" && t.Name == Namespaces.Name }
 
-// foundLocked creates the system namespaces.
 func (s *Server) foundLocked(t *table) {
 	for _, name := range systemNamespaces {
 		s.ensureNamespaceLocked(t, name)
@@ -306,7 +304,6 @@ func (s *Server) reportRemainsLocked(t *table, live *unstructured.Unstructured, 
 	s.controlLocked(t, live, u, "status")
 }
 
-// conditions returns the namespace controller's conditions.
 func (r remains) conditions() []corev1.NamespaceCondition {
 	list := []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},

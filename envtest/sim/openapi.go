@@ -149,14 +149,12 @@ func document(gv schema.GroupVersion, tables []*table) ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// bearerToken describes how clients of built-in kinds authenticate.
 func bearerToken() spec3.SecuritySchemes {
 	s := &spec3.SecurityScheme{}
 	s.Type, s.Name, s.In, s.Description = "apiKey", "authorization", "header", "Bearer Token authentication"
 	return spec3.SecuritySchemes{"BearerToken": s}
 }
 
-// kindModel returns the name of the schema of a kind.
 func kindModel(kind schema.GroupVersionKind) string {
 	if t, ok := scheme.Scheme.AllKnownTypes()[kind]; ok {
 		return modelName(t)

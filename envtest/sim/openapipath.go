@@ -95,7 +95,6 @@ func (b *pathBook) index() {
 
 func (b *pathBook) tags() []string { return []string{groupName(b.gv.Group) + "_" + b.gv.Version} }
 
-// subject is what the operations of a path act on.
 type subject struct {
 	*table
 	kind   schema.GroupVersionKind
@@ -146,7 +145,6 @@ func (b *pathBook) resource(t *table) {
 	}
 }
 
-// add adds a path with the actions that the subject has.
 func (b *pathBook) add(path string, of subject, actions ...string) {
 	p := &spec3.Path{}
 	fields := map[string]**spec3.Operation{
@@ -168,7 +166,6 @@ func (b *pathBook) add(path string, of subject, actions ...string) {
 	p.Parameters = append(p.Parameters, parameter("pretty", "query", "string", "If 'true', then the output is pretty printed."))
 }
 
-// operation returns an endpoint's operation on a subject.
 func (b *pathBook) operation(e endpoint, of subject) *spec3.Operation {
 	o := &spec3.Operation{}
 	o.Tags = b.tags()
@@ -195,7 +192,6 @@ func (b *pathBook) operation(e endpoint, of subject) *spec3.Operation {
 	return o
 }
 
-// body returns the schema of an endpoint's body or answer.
 func (s subject) body(e endpoint, name string) string {
 	switch {
 	case name == "object", name == statusModel && e.action == "delete" && s.returned && !s.isNamespaces():
@@ -206,7 +202,6 @@ func (s subject) body(e endpoint, name string) string {
 	return name
 }
 
-// answers returns the responses of an operation.
 func (b *pathBook) answers(model string, media []string, codes ...int) *spec3.Responses {
 	of := map[int]*spec3.Response{http.StatusUnauthorized: {ResponseProps: spec3.ResponseProps{Description: "Unauthorized"}}}
 	for _, code := range codes {
@@ -215,7 +210,6 @@ func (b *pathBook) answers(model string, media []string, codes ...int) *spec3.Re
 	return &spec3.Responses{ResponsesProps: spec3.ResponsesProps{StatusCodeResponses: of}}
 }
 
-// bodyTypes returns the media types that an endpoint reads.
 func (t *table) bodyTypes(e endpoint) []string {
 	switch {
 	case e.action == "patch" && t.native:
@@ -228,7 +222,6 @@ func (t *table) bodyTypes(e endpoint) []string {
 	return []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
 }
 
-// answerTypes returns the media types that an endpoint writes.
 func (t *table) answerTypes(e endpoint) []string {
 	switch {
 	case !t.native:

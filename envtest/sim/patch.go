@@ -110,7 +110,6 @@ func unsupportedPatch(c codec, accepted []string) error {
 	return &apierrors.StatusError{ErrStatus: s}
 }
 
-// merged returns a patched copy of old.
 func (p *patch) merged(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if p.request.patchType() == types.StrategicMergePatchType {
 		return p.strategic(old)
@@ -134,7 +133,6 @@ func (p *patch) merged(old *unstructured.Unstructured) (*unstructured.Unstructur
 	return u, p.report(string(after), strict)
 }
 
-// merge applies a merge patch to JSON.
 func (p *patch) merge(before []byte) ([]byte, error) {
 	if err := p.check(&map[string]any{}, ""); err != nil {
 		return nil, err
@@ -146,7 +144,6 @@ func (p *patch) merge(before []byte) ([]byte, error) {
 	return after, err
 }
 
-// operation has the fields of an operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -154,7 +151,6 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// operate applies a JSON patch to JSON.
 func (p *patch) operate(before []byte) ([]byte, error) {
 	if err := p.check(&[]operation{}, "json patch "); err != nil {
 		return nil, err
@@ -191,7 +187,6 @@ func (p *patch) check(into any, prefix string) error {
 	return nil
 }
 
-// strategic applies a strategic merge patch to a built-in object.
 func (p *patch) strategic(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	change := map[string]any{}
 	var err error

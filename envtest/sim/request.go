@@ -102,7 +102,6 @@ func (r *Request) SendAndHang(body string) (*http.Response, error) {
 // untilDone is an empty reader that ends with the request's context.
 type untilDone struct{ r *Request }
 
-// Read implements io.Reader.
 func (u untilDone) Read([]byte) (int, error) {
 	<-u.r.http.Context().Done()
 	return 0, u.r.http.Context().Err()
@@ -156,7 +155,6 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout:       metav1.StatusReasonTimeout,
 }
 
-// parse reads a request.
 func parse(h *http.Request) *Request {
 	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
 	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
@@ -177,7 +175,6 @@ func parse(h *http.Request) *Request {
 	return r
 }
 
-// discovery completes a request for a path outside of the resources.
 func (r *Request) discovery(path string) *Request {
 	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
 	case len(parts) == 2 && parts[0] == "api":

@@ -12,10 +12,8 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// handler is a func as http.RoundTripper.
 type handler func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f handler) RoundTrip(h *http.Request) (*http.Response, error) { return f(h) }
 
 // RoundTrip answers one request by the rules. It implements http.RoundTripper. It fails after

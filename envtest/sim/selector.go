@@ -65,13 +65,10 @@ func labelsOf(o *unstructured.Unstructured) labelSet {
 	return set
 }
 
-// Has implements labels.Labels.
 func (l labelSet) Has(label string) bool { return l[label] != nil }
 
-// Get implements labels.Labels.
 func (l labelSet) Get(label string) string { value, _ := l.Lookup(label); return value }
 
-// Lookup implements labels.Labels.
 func (l labelSet) Lookup(label string) (string, bool) {
 	value, ok := l[label].(string)
 	return value, ok
@@ -84,10 +81,8 @@ type fieldsOf struct {
 	*unstructured.Unstructured
 }
 
-// Has implements fields.Fields.
 func (f fieldsOf) Has(string) bool { return true }
 
-// Get implements fields.Fields.
 func (f fieldsOf) Get(field string) string {
 	switch field {
 	case metav1.ObjectNameField:

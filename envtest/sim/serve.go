@@ -161,7 +161,6 @@ func (s *Server) Answer(r *Request) (*http.Response, error) {
 	return s.RoundTrip(h)
 }
 
-// notFound is the error for an object that does not exist.
 func (t *table) notFound(name string) error {
 	return apierrors.NewNotFound(t.gvr().GroupResource(), name)
 }

@@ -33,14 +33,14 @@ const (
 
 // Schema validates, defaults and prunes the objects of a custom kind.
 type Schema interface {
-	// Default sets defaults and removes unknown fields, in place. It returns errors for the latter.
+	// Default sets defaults and removes unknown fields, in place. It returns an error for each
+	// unknown field.
 	Default(u *unstructured.Unstructured) []error
 	// Validate returns the errors of u, which replaces old; old is nil at creation. The
 	// subresource is the request's, such as status, or empty.
 	Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList
 }
 
-// customStrategy is the strategy of every custom kind.
 func customStrategy() strategy {
 	return strategy{collection: true, conditional: true, status: true, generation: contentGeneration}
 }
@@ -53,7 +53,6 @@ func group(name string, resources ...string) []schema.GroupResource {
 	return list
 }
 
-// builtInStrategy returns the strategy of a built-in kind.
 func builtInStrategy(of schema.GroupResource) strategy {
 	st := strategy{collection: of != schema.GroupResource{Resource: "namespaces"}}
 	for _, rule := range builtInRules {

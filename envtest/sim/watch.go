@@ -194,7 +194,6 @@ func (w *stream) encode(o *unstructured.Unstructured, keep bool) ([]byte, error)
 	return json.Marshal(t)
 }
 
-// Read implements io.Reader. It waits for events.
 func (w *stream) Read(p []byte) (int, error) {
 	for w.frames.Len() == 0 {
 		if w.ended {
@@ -242,7 +241,6 @@ func (w *stream) bookmark() {
 	}
 }
 
-// Close implements io.Closer.
 func (w *stream) Close() error {
 	w.close()
 	return nil

@@ -59,10 +59,8 @@ type pending struct {
 	call     func(context.Context) answer
 }
 
-// Error implements error.
 func (p *pending) Error() string { return "sim: a webhook has to answer first: " + string(p.question) }
 
-// answers are the answers that a request has.
 type answers map[question]answer
 
 // resolve makes the call that err asks for and records its answer. It returns false if err is
@@ -209,17 +207,14 @@ func (w *recorder) serve(handler http.Handler, h *http.Request) (aborted bool) {
 	return false
 }
 
-// Header implements http.ResponseWriter.
 func (w *recorder) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *recorder) WriteHeader(code int) {
 	if !w.wrote && code >= http.StatusOK {
 		w.code, w.wrote = code, true
 	}
 }
 
-// Write implements http.ResponseWriter.
 func (w *recorder) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.body.Write(p)

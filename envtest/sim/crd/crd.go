@@ -44,7 +44,6 @@ func Schemas() sim.Schemas { return schemas{} }
 
 type schemas struct{}
 
-// Check implements sim.Schemas.
 func (schemas) Check(crd, old *unstructured.Unstructured) field.ErrorList {
 	definition, err := internal(crd)
 	if err != nil {
@@ -77,7 +76,6 @@ func decode(crd *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefi
 	return external, definition, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(external.DeepCopy(), definition, nil)
 }
 
-// Schema implements sim.Schemas.
 func (schemas) Schema(crd *unstructured.Unstructured, version string) (sim.Schema, error) {
 	external, definition, err := decode(crd)
 	if err != nil {

@@ -32,10 +32,8 @@ type versionSchema struct {
 	openAPI    func() (*spec3.OpenAPI, error)
 }
 
-// OpenAPI implements sim.OpenAPI.
 func (v *versionSchema) OpenAPI() (*spec3.OpenAPI, error) { return v.openAPI() }
 
-// Default implements sim.Schema.
 func (v *versionSchema) Default(u *unstructured.Unstructured) []error {
 	defaulting.Default(u.Object, v.structural)
 	if v.preserve {
@@ -50,7 +48,7 @@ func (v *versionSchema) Default(u *unstructured.Unstructured) []error {
 	return errs
 }
 
-// Validate implements sim.Schema. The order is the real API server's.
+// Validate has the order of the real API server.
 func (v *versionSchema) Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList {
 	ctx := context.Background()
 	var errs field.ErrorList

@@ -20,7 +20,7 @@
 //
 // The API server does not let a note change, so each note of a series has an Event of its own. One
 // request counts all calls that wait, with the newest note. The name of an Event follows from the
-// series and the note. So another replica, or the program after a restart, counts on in it.
+// series and the note. So another replica, or a restarted program, continues the count.
 //
 // # Limits
 //
@@ -60,11 +60,11 @@
 //
 // # Guarantees
 //
-//   - N1: The requests for one object stay within the limit above, for any number of calls. The
-//     last send within the limit may exceed it by 2 requests. A flush sends each series that waits,
-//     with at most 3 requests. If another process writes the same Event, a send may take 8.
-//   - N2: The counts of the Events of a series add up to the number of its calls, less those
-//     reported as dropped. This includes requests whose answer was lost.
+//   - N1: The requests for one object stay within the limit above, for any number of calls.
+//     Exceptions: a send takes up to 3 requests, or 8 if another process writes the same Event, so
+//     the last send may exceed the limit. A flush sends all series that wait.
+//   - N2: The counts of the Events of a series add up to the number of its calls, except for calls
+//     reported as dropped. This holds even if answers to requests are lost.
 //   - N3: When Flush returns nil, each call before it is stored or reported as dropped. A manager
 //     flushes before it releases a Lease, and at the end of Run.
 //   - N4: No event of a lost term is stored.

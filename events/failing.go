@@ -27,8 +27,8 @@ const ReasonFailing = "ReconcileFailing"
 //	c := controller.New("website", r, controller.Options{})
 //
 // The event is a Warning with [ReasonFailing]. Its note has the number of failures in a row and the
-// last error. It is recorded at the first failure after the time: with the default backoff, within
-// 11 minutes for 10 minutes. After a success, an object can get another event. A new leader counts
+// last error. The first failure after that time records it: for 10 minutes and with the default
+// backoff, within 11 minutes. After a success, an object can get another event. A new leader counts
 // from the start.
 //
 // Conflicts and exceeded deadlines count as failures, interrupted Reconciles do not. A key that is

@@ -181,8 +181,8 @@ type StepError struct {
 	Finalizer string
 	// Step counts from 1 to Steps.
 	Step, Steps int
-	// Since is the time of the step's first attempt by this process; for the first step, of the
-	// deletion.
+	// Since is when this process first tried the step or, for the first step, when the deletion
+	// began.
 	Since time.Time
 
 	err error

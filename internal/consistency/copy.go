@@ -157,8 +157,9 @@ type waiters struct {
 }
 
 // Notify calls f once, without locks, as soon as open returns false. It calls open at each Look and
-// End. Unless w is nil, it also does after each event of w's object, and when the store reaches w's
-// version. f may run before Notify returns. cancel ends the wait; f may still be running then.
+// End. Unless w is nil, it also calls open after each event of w's object, and when the store
+// reaches w's version. f may run before Notify returns. cancel ends the wait; f may still be
+// running then.
 func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
 	one := &waiter{write: w, open: open, f: f}
 	if c.add(one) {
@@ -176,8 +177,8 @@ func (c *Copy) Look() {
 	}
 }
 
-// End calls all waiters and removes the event handler. With join it waits for a running callback,
-// and must not be called from one.
+// End calls all waiters and removes the event handler. With join, it waits for a running callback;
+// a callback must not call it.
 func (c *Copy) End(join bool) {
 	w := &c.waiters
 	w.mu.Lock()

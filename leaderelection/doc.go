@@ -25,7 +25,7 @@
 //	default                                               Options
 //	2 s      the next renewal                             RetryPeriod
 //	12 s     the term is lost: work is cancelled          RetryPeriod + RenewDeadline
-//	13.5 s   the trust ends: the fence refuses requests   half of the rest
+//	13.5 s   the trust ends: the fence refuses requests   halfway to LeaseDuration
 //	15 s     another process may lead                     LeaseDuration
 //	32 s     Check fails if work still runs               Grace after the loss
 //
@@ -37,8 +37,8 @@
 //
 // # Acquiring a Lease
 //
-// A standby watches the Lease, and takes it after a release, or when the record has not changed for
-// its duration. The Update has the UID and version of that record.
+// A standby watches the Lease, and takes it after a release, or when its record has not changed for
+// the duration in it. The Update has the UID and version of that record.
 //
 // The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
 // its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
@@ -48,14 +48,14 @@
 //	it has our identity, but not a renewTime of ours     another process holds it
 //	it does not exist, and this process never saw it     it is created at once
 //
-// A standby without the permission to watch logs this, polls every RetryPeriod and up to a fifth
-// more, and takes over that much later.
+// A standby that may not watch logs this and polls, every RetryPeriod plus up to a fifth. A
+// takeover then comes that much later.
 //
 // # Handover
 //
 // A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
 // The next holder moves them to its own term ([term.Term.Inherited]), whose first Reconciles wait
-// until the caches show them. A term that is released within a minute passes them on. After a
+// until the caches show them. A term that is released within a minute passes them on, too. After a
 // crash, or a release by another elector, the last writes are unknown.
 //
 // # Guarantees

@@ -83,9 +83,9 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 }
 
 // Run campaigns until ctx is done, and calls lead in each term. When lead returns, Run returns its
-// result. After a lost term without an error, Run campaigns again. Errors because lead's contexts
-// ended, or because the fence refused a request of a lost term, do not count. Run logs to the
-// logger of ctx, else to slog.Default.
+// result. After a lost term without an error, Run campaigns again. An error that only reports the
+// end of lead's contexts, or a request that the fence refused after the loss, does not count. Run
+// logs to the logger of ctx, else to slog.Default.
 //
 // If lead still runs when the Lease of a lost term expires, Run waits with [Options].Stay.
 // Otherwise it returns an error, and the process should exit. Further calls fail until lead has

@@ -20,10 +20,10 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// ObserveOptions configures Observe. Set the durations of the host's elector (client-go's
-// LeaderElectionConfig or component-base's LeaderElectionConfiguration), whose defaults these are.
-// They mean the same as in [Options]. An elector with a shorter LeaseDuration cannot acquire the
-// Lease.
+// ObserveOptions configures Observe. Set the same durations as in the host's elector. The defaults
+// are the defaults of client-go's LeaderElectionConfig and component-base's
+// LeaderElectionConfiguration. The fields mean the same as in [Options]. An elector with a shorter
+// LeaseDuration cannot acquire the Lease.
 type ObserveOptions struct {
 	// Default: 15 s.
 	LeaseDuration time.Duration
@@ -33,7 +33,8 @@ type ObserveOptions struct {
 	RetryPeriod time.Duration
 	// Default: 20 s.
 	Grace time.Duration
-	// Hooks observes the terms, without Campaigning, TookOver, Cold and Trouble. Default: none.
+	// Hooks observes the terms. Its Campaigning, TookOver, Cold and Trouble are not called.
+	// Default: none.
 	Hooks *hook.LeaderElection
 }
 

@@ -23,10 +23,10 @@ import (
 
 // Options configures New. Lease is required, outside a pod also Namespace.
 type Options struct {
-	// Config is for the requests for the Lease: of another cluster, or with other credentials. All
-	// replicas must use the same Lease in the same cluster. The fence checks the writes to every
-	// cluster. Errors about the Lease name its cluster. Default: the configuration that New gets,
-	// or the manager's.
+	// Config is the configuration for requests for the Lease, if the Lease is in another cluster or
+	// needs other credentials. All replicas must use the same Lease in the same cluster. The fence
+	// checks the writes to every cluster. Errors about the Lease name its cluster. Default: the
+	// configuration that New gets, or the manager's.
 	Config *rest.Config
 	// Lease is the name of the Lease, which the elector creates if it does not exist.
 	Lease string

@@ -20,8 +20,8 @@
 //     removes the last finalizer returns the previous version.
 //   - Whether a write was carried out, if it is [Uncertain]. Without a connection, or if the fence
 //     refused the request, it was not sent.
-//   - Whether a patch or an apply was a no-op, unless it named the version or repeats a write in
-//     the same ledger.
+//   - Whether a patch or an apply was a no-op, unless it has a resourceVersion or repeats a write
+//     in the same ledger.
 //   - That a delete or an eviction was a dry run, if http.Request.GetBody is nil. client-go sets
 //     it.
 //

@@ -29,7 +29,7 @@ type Request struct {
 	Host, Path string
 	// DryRun reports whether the API server was asked to store nothing.
 	DryRun bool
-	// Took is the time from Started until the answer began or the error came, else 0.
+	// Took is the time from Started until the answer began or an error came; 0 before.
 	Started time.Time
 	Took    time.Duration
 	// Status is the HTTP status, or 0 without an answer. Err then is the error, if it has come.

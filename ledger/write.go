@@ -36,8 +36,8 @@ const (
 	Uncertain Effect = "uncertain"
 )
 
-// Write is a request that changed an object, or may have: not a refused (3xx, 4xx, 501) or unsent
-// one, nor a dry run.
+// Write is a request that changed an object, or may have. A dry run, or a request that was refused
+// (3xx, 4xx, 501) or not sent, is no Write.
 type Write struct {
 	Request
 

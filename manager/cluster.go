@@ -28,7 +28,7 @@ import (
 //   - A write to any cluster passes the fence under the manager's term. The key's next Reconcile
 //     waits until the caches of that cluster show the write.
 //   - Log lines and errors of its cache, and check results, name the cluster. Errors of its client
-//     do not. Metrics of informers have the sums over all clusters.
+//     do not. Metrics of informers are sums over all clusters.
 //
 // Two clusters may have objects of the same name. If a controller must not reconcile both as one
 // key, use [github.com/setpoint-dev/setpoint/handler.ClusterKey].

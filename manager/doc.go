@@ -20,9 +20,9 @@
 //	events       the recorder of Kubernetes events sends
 //	cache        informers list and watch, of all clusters
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
-//	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead;
-//	             without leader election, on every replica at once, as are always the controllers
-//	             of AddControllerEverywhere
+//	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead
+//	             (on every replica without leader election, and for controllers of
+//	             AddControllerEverywhere)
 //
 // At a stop, controllers take no new key. Running Reconciles continue until the grace time ends,
 // and the Lease is still renewed. Then their contexts end. The Lease is released after all
@@ -44,10 +44,10 @@
 //
 // They cover all clusters of the manager.
 //
-//   - L8: A replica campaigns for a Lease when something leads under it and each controller under
-//     it is warm: every source is synced, or in trouble that the log names. After two minutes it
-//     campaigns anyway, which the log and [hook.LeaderElection].Cold report. For a controller with
-//     RequireKinds it waits without a limit.
+//   - L8: A replica campaigns for a Lease when each controller under it is warm: every source is
+//     synced, or has a problem that the log names. After two minutes it campaigns anyway; the log
+//     and [hook.LeaderElection].Cold report this. It does not campaign for a Lease without
+//     controllers and functions. For a controller with RequireKinds it waits without a limit.
 //   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the
 //     error names the functions that still run, with their stacks. Idle client connections are
 //     closed, and no connection to its servers is open.
@@ -59,7 +59,7 @@
 //   - M4: Every error carries the name of what failed. A panic is an error, with its stack.
 //   - M5: No globals, no init, no os.Exit, no flags. Two managers in one process are independent.
 //   - M6: Controllers and functions can be added, and controllers removed, at any time before Run
-//     returns. (A function ends earlier than the manager by returning.)
+//     returns. A function ends when it returns.
 //   - M7: Idle returns nil only after a moment at which the controllers had nothing left to do.
 //
 // # Concurrency

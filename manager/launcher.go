@@ -3,7 +3,7 @@
 
 package manager
 
-// launcher starts its members when it opens, and later members when they are added.
+// launcher starts its members when it opens, and later members at once.
 type launcher[T any] struct {
 	roster *roster
 

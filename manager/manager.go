@@ -125,8 +125,8 @@ func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error
 }
 
 // AddControllerEverywhere adds a controller that leads on every replica at once, leader or not. It
-// is for work on what each replica has for itself, such as files or connections. Otherwise the
-// rules of Add apply.
+// is for work on a replica's own resources, such as files or connections. Otherwise the rules of
+// Add apply.
 //
 // Its Reconciles have no term of leadership (term.Without), so the fence and Options.Strict let
 // their writes pass. Several replicas write at the same time: give their writes a resourceVersion,

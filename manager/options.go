@@ -68,8 +68,9 @@ type Options struct {
 	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
 	// always the manager's. Default: nil.
 	Server *server.Options
-	// Metrics observes what Hooks observe: see metrics.New. MetricsServer serves it at /metrics, or
-	// without it Server does. Without both, Metrics only counts. Default: nil.
+	// Metrics counts what Hooks observe: see metrics.New. MetricsServer serves the counts at
+	// /metrics; without MetricsServer, Server does. Without either, Metrics only counts. Default:
+	// nil.
 	Metrics Metrics
 	// MetricsServer serves only Metrics. Its Client is always the manager's. With TLS, the default
 	// Address is :8443, and a request needs the right to get /metrics: see Authorize. With Plain,
@@ -126,9 +127,9 @@ type Webhooks interface {
 //
 //	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
 //	                      manager is Ready; a standby is ready
-//	leader-election-NAME  for each Lease: fails from the first failed request until the Lease was
-//	                      read or written once: until then a replica cannot take over; later,
-//	                      ?verbose describes trouble
+//	leader-election-NAME  for each Lease: fails after a failed request, if the Lease was never read
+//	                      or written: such a replica cannot take over; later, ?verbose
+//	                      describes trouble
 //	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has

@@ -51,17 +51,18 @@
 //
 //	go_*, process_*                                   from the Prometheus library
 //
-// Dashboards and alerts survive a move to Setpoint, also those for k8s.io/component-base, which has
-// fewer labels. A queue has its name as name and controller. The label priority is the class times
-// 100: background keys have -100, as controller-runtime's initial lists do. If both libraries run
-// in one process, wrap the registry with prometheus.WrapRegistererWithPrefix, or use a separate
-// one.
+// Dashboards and alerts for these metrics keep working, even if they are for k8s.io/component-base,
+// which has fewer labels. A queue has its name as name and controller. The label priority is the
+// class times 100: background keys have -100, as controller-runtime's initial lists do. If both
+// libraries run in one process, wrap the registry with prometheus.WrapRegistererWithPrefix, or use
+// a separate one.
 //
 // These metrics of controller-runtime do not exist here:
 //
 //   - controller_runtime_reconcile_total{result="requeue"}, because Result.Requeue does not exist.
 //   - certwatcher_*.
-//   - rest_client_* metrics that it has only on request, except for request_duration_seconds.
+//   - The rest_client_* metrics that it has only on request, except
+//     rest_client_request_duration_seconds.
 //
 // # Metrics of Setpoint
 //

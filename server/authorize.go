@@ -63,11 +63,11 @@ const (
 // A permission is cached for a minute, a refusal for five seconds. Equal questions share one
 // review.
 //
-// Tokens that were valid within the last ten minutes get 50 reviews a second, others 10. Clients
-// take turns by address (IPv6: by /64). Per address, tokens that look like a valid ServiceAccount
-// token take turns with others. At most ten requests wait per turn (100 of a token that was valid
-// lately), for at most five seconds. So a flood of made-up tokens never delays a request that was
-// allowed within the last minute. docs/operations.md describes the delays of others.
+// Reviews are limited: 50 a second for tokens that were valid within the last ten minutes, and 10
+// for others. Clients take turns by address (IPv6: by /64); at one address, tokens that look like a
+// ServiceAccount's take turns with others. At most ten requests wait per turn (100 of a token that
+// was valid lately), for at most five seconds. A flood of made-up tokens never delays a request
+// that was allowed within the last minute. docs/operations.md describes other delays.
 //
 // The reviewed path is the one that h gets. To strip a prefix, wrap the handler of Authorize.
 func (s *Server) Authorize(h http.Handler) (http.Handler, error) {

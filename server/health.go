@@ -20,8 +20,8 @@ import (
 //	/livez/NAME       one check; also under the other paths
 //
 // The answers have the format of Kubernetes' own components: 200 and "ok", or 500 and a line for
-// each check. ?verbose always returns the lines. ?exclude=NAME skips a check. The lines describe
-// the failure: serve them to the kubelet only.
+// each check. ?verbose always returns the lines. ?exclude=NAME skips a check. The lines contain
+// error texts: serve them to the kubelet only.
 //
 // Health is an http.Handler for any mux:
 //

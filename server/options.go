@@ -39,7 +39,7 @@ type Options struct {
 	// Default: a self-signed certificate (ECDSA P-256, one year), which clients cannot verify.
 	CertFile, KeyFile string
 	// GetCertificate returns the certificate of each new connection, as in tls.Config. It replaces
-	// the files, and excludes ClientCAFile. Default: none.
+	// the files, and cannot be combined with ClientCAFile. Default: none.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// ClientCAFile is a PEM file with the CAs of client certificates, which each client must then
 	// present. Default: none.
@@ -52,8 +52,8 @@ type Options struct {
 	// DisableHTTP2 serves only HTTP/1.1. Default: false.
 	DisableHTTP2 bool
 	// Linger is how long a stopping server still takes requests, and closes each connection after
-	// its answer. Otherwise it could close a connection on which a request is under way, which a
-	// client cannot always repeat. It ends when no connection is open. Default: 0.
+	// its answer. Otherwise it could close a connection while a request is under way, which a
+	// client cannot always repeat. It ends early when no connection is open. Default: 0.
 	Linger time.Duration
 	// Client is for the reviews of Authorize. A manager sets it. Default: none; Authorize then
 	// fails.

@@ -48,8 +48,8 @@ type Set struct {
 	mistakes []error
 }
 
-// For returns the conditions of an object as it was read, for a status that is computed from it.
-// For does not change old, the conditions that the object has.
+// For returns a Set for the status of obj, as it was read. old are the conditions that obj has; For
+// does not change them.
 func For[C Condition](obj metav1.Object, old []C) *Set {
 	s := &Set{decided: map[string]string{}}
 	if argument.IsNil(obj) {

@@ -85,9 +85,9 @@ func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, de
 // Update replaces the status of obj and returns the object as stored. obj is the object of s with
 // the new status, including s.Conditions.
 //
-// The error is an *[OutdatedError] if the object's generation has changed or if obj has another one
-// than the object of s. After another change it is a conflict, and IsNotFound if the object is
-// gone. Mistakes of s are errors, too; nothing is sent then.
+// The error is an *[OutdatedError] if the object's generation has changed, or if obj and the object
+// of s have different generations. It is a conflict after any other change, and IsNotFound if the
+// object is gone. Mistakes of s are errors, too; nothing is sent then.
 func Update[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, obj T, options ...client.Option) (T, error) {
 	if err := s.writable(argument.IsNil(obj)); err != nil {
 		return *new(T), err

@@ -27,10 +27,10 @@ type FencedError struct {
 	Controller string
 	// Request is the refused request.
 	Request ledger.Request
-	// Uncertain reports whether parts of the request may have been sent: it was refused between its
-	// connection and the first byte. A transport other than *http.Transport (rest.Config.Transport)
-	// may not report its connections. Then it is set for every request refused after it was passed
-	// on.
+	// Uncertain reports that parts of the request may have been sent: it was refused between its
+	// connection and the first byte. With a transport other than *http.Transport
+	// (rest.Config.Transport), connections may be unknown. Then every request that was refused
+	// after it reached the transport is uncertain.
 	Uncertain bool
 	// Err is the reason.
 	Err error

@@ -22,11 +22,10 @@ import (
 // Handler answers admission requests. A nil response without an error allows the request. See the
 // package doc for errors.
 //
-// Mutating webhooks may set Patch. UID and PatchType are set for you. The handler must not change
+// Mutating webhooks may set Patch. The package sets UID and PatchType. The handler must not change
 // the request.
 type Handler func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// admission is a webhook for admission.
 type admission struct {
 	name, path string
 	mutating   bool
@@ -39,8 +38,8 @@ type admission struct {
 // manager's Run.
 func (w *Webhooks) Mutating(h Handler, r Registration) { w.addHandler("Mutating", true, h, r) }
 
-// Validating adds a validating webhook for anything that Validate does not cover. It is otherwise
-// like Mutating.
+// Validating adds a validating webhook for anything that Validate does not cover, with the rules of
+// Mutating.
 func (w *Webhooks) Validating(h Handler, r Registration) { w.addHandler("Validating", false, h, r) }
 
 func (w *Webhooks) addHandler(call string, mutating bool, h Handler, r Registration) {
@@ -66,7 +65,6 @@ func (w *Webhooks) mountAdmissionLocked(a *admission) error {
 	return nil
 }
 
-// answer answers an AdmissionReview.
 func (a *admission) answer(ctx context.Context, body []byte) (*reply, error) {
 	request, err := requestIn(body)
 	if err != nil {
@@ -111,7 +109,6 @@ func (a *admission) respond(ctx context.Context, request *admissionv1.AdmissionR
 	return &copied, nil
 }
 
-// The type of an AdmissionReview.
 const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
 
 // review is an AdmissionReview whose objects share the memory of its body.
@@ -137,7 +134,6 @@ func (s *shared) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// requestIn returns the request in the body of a review.
 func requestIn(body []byte) (*admissionv1.AdmissionRequest, error) {
 	var review review
 	if err := json.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
@@ -157,7 +153,6 @@ func requestIn(body []byte) (*admissionv1.AdmissionRequest, error) {
 	return request, nil
 }
 
-// statusOf returns the status that rejects a request because of an error.
 func statusOf(request *admissionv1.AdmissionRequest, err error) *metav1.Status {
 	if list := fieldErrors(err); list != nil {
 		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}

@@ -22,7 +22,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// handler answers requests for admission and conversion.
 type handler struct {
 	webhooks *Webhooks
 	hooks    hook.Webhook
@@ -37,7 +36,6 @@ func newHandler(w *Webhooks, hooks *hook.Webhook) *handler {
 	return h
 }
 
-// ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := h.webhooks.endpoint(r.URL.Path)
 	if e == nil {
@@ -94,10 +92,10 @@ func (x *exchange) serve(ctx context.Context, body []byte, timeout time.Duration
 	x.reply(ctx, re)
 }
 
-// errPanicked is the error of a function that has panicked. The log has its stack.
+// errPanicked is the error of a function that has panicked.
 var errPanicked = errors.New("the function has panicked; the log of the operator has its stack")
 
-// recovered turns a panic into errPanicked and logs its stack. Call it with defer.
+// recovered turns a panic into errPanicked. Call it with defer.
 func recovered(ctx context.Context, err *error) {
 	if p := recover(); p != nil {
 		loggerOf(ctx).Error("a webhook has panicked", "panic", p, "stack", string(debug.Stack()))
@@ -105,7 +103,6 @@ func recovered(ctx context.Context, err *error) {
 	}
 }
 
-// call calls the endpoint.
 func (x *exchange) call(ctx context.Context, body []byte) (re *reply, err error) {
 	returned := false
 	defer func() {
@@ -170,7 +167,6 @@ func (x *exchange) done(a hook.WebhookAnswer) {
 	}
 }
 
-// loggerOf returns the context's logger, or slog.Default().
 func loggerOf(ctx context.Context) *slog.Logger {
 	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
 		return log

@@ -25,7 +25,6 @@ type call struct {
 
 type callKey struct{}
 
-// context returns the context of the function.
 func (c *call) context(ctx context.Context) context.Context {
 	log := slog.New(&callLog{loggerOf(ctx).Handler(), c})
 	return context.WithValue(logr.NewContextWithSlogLogger(ctx, log), callKey{}, c)
@@ -75,16 +74,12 @@ func (l *callLog) with() slog.Handler {
 	})
 }
 
-// Enabled implements slog.Handler.
 func (l *callLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.base.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler.
 func (l *callLog) Handle(ctx context.Context, r slog.Record) error { return l.with().Handle(ctx, r) }
 
-// WithAttrs implements slog.Handler.
 func (l *callLog) WithAttrs(attrs []slog.Attr) slog.Handler { return l.with().WithAttrs(attrs) }
 
-// WithGroup implements slog.Handler.
 func (l *callLog) WithGroup(name string) slog.Handler { return l.with().WithGroup(name) }

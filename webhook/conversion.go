@@ -15,7 +15,6 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// conversionPath is the path of all conversions.
 const conversionPath = "/convert"
 
 const (
@@ -23,7 +22,7 @@ const (
 	conversionKind    = "ConversionReview"
 )
 
-// conversionReview is ConversionReview of apiextensions.k8s.io/v1.
+// conversionReview is the ConversionReview of apiextensions.k8s.io/v1.
 type conversionReview struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -43,7 +42,6 @@ type conversionResponse struct {
 	Result           metav1.Status     `json:"result"`
 }
 
-// conversionIn returns the request in a body, or one sentence about its mistake.
 func conversionIn(body []byte) (*conversionRequest, error) {
 	var review conversionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
@@ -61,7 +59,6 @@ func conversionIn(body []byte) (*conversionRequest, error) {
 	return review.Request, nil
 }
 
-// converter answers requests for conversion.
 type converter struct {
 	webhooks *Webhooks
 	failures rate.Sometimes // limits log lines, because one bad object fails each list
@@ -93,7 +90,6 @@ func (c *converter) answer(ctx context.Context, body []byte) (*reply, error) {
 	return re, nil
 }
 
-// convertAll converts the objects of a request.
 func (c *converter) convertAll(ctx context.Context, r *conversionRequest) ([]json.RawMessage, error) {
 	converted := make([]json.RawMessage, 0, len(r.Objects))
 	for _, object := range r.Objects {

@@ -22,17 +22,17 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// Convert adds a version S of a kind, and how it becomes the version H and back. H is the hub: all
-// versions of a kind have the same one. Two other versions convert to each other through it.
+// Convert adds version S of a kind with functions that convert it to version H and back. H is the
+// hub, the same for all versions of a kind. Two other versions convert to each other through it.
 //
 //	webhook.Convert(hooks,
 //		func(from *v1alpha1.Website, to *v1.Website) error { to.Spec.Replicas = from.Spec.Size; return nil },
 //		func(from *v1.Website, to *v1alpha1.Website) error { to.Spec.Size = from.Spec.Replicas; return nil })
 //
-// A function fills an empty object, to, which already has a copy of the metadata. It may change
-// labels and annotations. Other metadata stays as it was, because the API server allows no change.
-// An annotation can keep what the other version has no field for. webhooktest.RoundTrip finds
-// fields that get lost.
+// A function fills to, which has a copy of the metadata and is empty otherwise. It may change
+// labels and annotations, but no other metadata: the API server does not allow it. An annotation
+// can keep values for which the other version has no field. webhooktest.RoundTrip finds fields that
+// get lost.
 //
 // An error or a panic fails the whole request, with the name of the object. The functions need no
 // cache and no leader: the API server converts before the operator is ready, and on standbys. They
@@ -57,7 +57,6 @@ func Convert[S, H client.Object](w *Webhooks, toHub func(from S, to H) error, fr
 	})
 }
 
-// convertible returns the kind of a type, which must have metadata.
 func convertible[T client.Object](scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	k, err := kindOf[T](scheme)
 	if err == nil && metaOf(k.zero()) == nil {
@@ -66,7 +65,6 @@ func convertible[T client.Object](scheme *runtime.Scheme) (schema.GroupVersionKi
 	return k.GroupVersionKind, err
 }
 
-// erased returns f for objects without their types.
 func erased[F, T client.Object](f func(F, T) error) func(from, to client.Object) error {
 	return func(from, to client.Object) error { return f(from.(F), to.(T)) } //nolint:forcetypeassert // made by the scheme
 }
@@ -110,7 +108,6 @@ func (w *Webhooks) addSpokeLocked(from, to schema.GroupVersionKind, s spoke) err
 	return nil
 }
 
-// metaOf returns the metadata of a typed object, or nil.
 func metaOf(obj client.Object) *metav1.ObjectMeta {
 	accessor, ok := obj.(metav1.ObjectMetaAccessor)
 	if !ok {
@@ -120,7 +117,6 @@ func metaOf(obj client.Object) *metav1.ObjectMeta {
 	return m
 }
 
-// hub returns the hub of a kind.
 func (w *Webhooks) hub(kind schema.GroupKind) (h hub, ok bool) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -128,7 +124,6 @@ func (w *Webhooks) hub(kind schema.GroupKind) (h hub, ok bool) {
 	return h, ok
 }
 
-// converted returns the kinds with several versions, sorted.
 func (w *Webhooks) converted() []schema.GroupKind {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -140,7 +135,7 @@ func (w *Webhooks) Scheme() *runtime.Scheme { return w.o.Scheme }
 
 // Conversion is a version of a kind that Convert added.
 type Conversion struct {
-	// Spoke is the version, and Hub the one that it converts to and from.
+	// Spoke is the version. It converts to and from Hub.
 	Spoke, Hub schema.GroupVersionKind
 }
 
@@ -185,7 +180,6 @@ func (w *Webhooks) ConvertObject(ctx context.Context, object []byte, apiVersion 
 	return converted, nil
 }
 
-// original is an object to convert.
 type original struct {
 	kind schema.GroupVersionKind
 	meta map[string]json.RawMessage
@@ -236,7 +230,6 @@ func (w *Webhooks) convert(ctx context.Context, o original, to schema.GroupVersi
 	return o.encode(obj)
 }
 
-// step is a conversion by one function.
 type step struct {
 	to      string
 	convert func(from, to client.Object) error
@@ -271,8 +264,8 @@ func (w *Webhooks) newObject(kind schema.GroupVersionKind) (client.Object, error
 	return obj, nil
 }
 
-// convertWith runs a user's function with a copy of the metadata, and restores what it must not
-// change.
+// convertWith runs a user's function with a copy of the metadata. It then restores all but labels
+// and annotations.
 func convertWith(ctx context.Context, convert func(from, to client.Object) error, from, to client.Object) (err error) {
 	defer recovered(ctx, &err)
 	before := metaOf(from).DeepCopy()
@@ -288,7 +281,7 @@ func convertWith(ctx context.Context, convert func(from, to client.Object) error
 	return nil
 }
 
-// encode returns an object with the original metadata, but for labels and annotations.
+// encode keeps the original metadata, except labels and annotations.
 func (o original) encode(obj client.Object) ([]byte, error) {
 	m := metaOf(obj)
 	meta := maps.Clone(o.meta)

@@ -19,8 +19,8 @@ import (
 // it owns, or rejects the request with an error. The answer is a JSON patch of what set has
 // changed, so fields that the Go type does not have stay as they are.
 //
-// An element of a list keeps such fields if set does not change it, also at another index. A
-// changed element keeps them if it has the same name, key, type or id, or the same index.
+// An unchanged element of a list keeps such fields, even if it moves. A changed element keeps them
+// if its name, key, type, id or index is the same.
 //
 // By default, the API server does not call the webhook for subresources such as status. Mistakes
 // are errors of the manager's Run.

@@ -26,9 +26,10 @@
 //	an error of package apierrors  its status
 //	any other error                403 Forbidden, with the error as message
 //
-// The answer is the HTTP status 500 after a panic, and for an error if the context has ended or a
-// cache is not synced. The API server then applies the failure policy. The context ends before the
-// API server's timeout, by a tenth of it and at least 500 ms. A timeout below 1 s ends at its half.
+// The answer is HTTP status 500 after a panic, and after an error if the context has ended or a
+// cache is not synced. The API server then applies the failure policy. A function's context ends
+// before the API server's timeout: a tenth of it earlier, but at least 500 ms. A timeout below 1 s
+// is halved.
 //
 // The logger of the context has the webhook, uid, kind, namespace, name and operation. Use
 // logr.FromContextAsSlogLogger or klog.FromContext.
@@ -39,8 +40,8 @@
 // # Registration
 //
 // Manifests returns the webhook configurations and the CRDs' conversion as objects, for a file of
-// the deployment. With Options.Register the manager applies them. A configuration never applies to
-// the operator's own namespace, and none to Leases.
+// the deployment. With Options.Register the manager applies them. No webhook is called for the
+// operator's own namespace, or for Leases.
 //
 // Policy adds ValidatingAdmissionPolicies and MutatingAdmissionPolicies with their bindings, which
 // the API server evaluates itself.
@@ -70,8 +71,8 @@
 //   - A3: A function that panics, hangs or ends its goroutine still gets its client an answer
 //     within the API server's timeout. The answer leaves the decision to the failure policy.
 //   - A4: A stop lets requests finish. The contexts of requests in flight stay alive until the
-//     grace time ends, and their answers are sent. For server.Options.Linger, connections close
-//     only after an answer, so no request meets a closed one.
+//     grace time ends, and their answers are sent. During server.Options.Linger, a connection
+//     closes only after an answer, so no request meets a closed one.
 //   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
 //     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
 package webhook

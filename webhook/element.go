@@ -35,7 +35,6 @@ func origins(before, after []any) []int {
 	return m.origin
 }
 
-// matching pairs the elements of two versions of a list.
 type matching struct {
 	before, after []any
 	origin        []int  // by index of after
@@ -102,7 +101,6 @@ func identity(v any) string {
 	return ""
 }
 
-// alike reports whether two objects have the same value of a field.
 func alike(a, b any) bool {
 	x, _ := a.(map[string]any)
 	y, _ := b.(map[string]any)

@@ -20,14 +20,12 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// kind is the kind of a Go type.
 type kind[T client.Object] struct {
 	schema.GroupVersionKind
 
 	of reflect.Type // the struct that T points to
 }
 
-// kindOf returns the kind of T in a scheme.
 func kindOf[T client.Object](scheme *runtime.Scheme) (k kind[T], err error) {
 	pointer := reflect.TypeFor[T]()
 	if pointer.Kind() != reflect.Pointer || pointer.Elem().Kind() != reflect.Struct {
@@ -50,7 +48,7 @@ func kindOf[T client.Object](scheme *runtime.Scheme) (k kind[T], err error) {
 
 func (k kind[T]) zero() T { return reflect.New(k.of).Interface().(T) } //nolint:forcetypeassert // kindOf has tested it
 
-// decode returns the object of a request. Its error is a status that rejects the request.
+// decode returns an error that is a status and rejects the request.
 func (k kind[T]) decode(request *admissionv1.AdmissionRequest, raw runtime.RawExtension) (T, error) {
 	obj := k.zero()
 	if got := request.Kind; got != (metav1.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}) {
@@ -71,7 +69,7 @@ func text(k schema.GroupVersionKind) string {
 	return strings.TrimSuffix(k.Kind+"."+k.Version+"."+k.Group, ".")
 }
 
-// registration fills in the default name and rules.
+// registration fills in the defaults of Name and Rules.
 func (k kind[T]) registration(verb string, r Registration, operations []admissionregistrationv1.OperationType) Registration {
 	plural, _ := meta.UnsafeGuessKindToResource(k.GroupVersionKind)
 	if r.Name == "" {

@@ -123,7 +123,6 @@ func later(e, than *metav1.ManagedFieldsEntry) bool {
 	return than == nil || e.Time != nil && (than.Time == nil || !e.Time.Before(than.Time))
 }
 
-// fieldsOf returns the fields of a field manager.
 func fieldsOf(e *metav1.ManagedFieldsEntry) *fieldSet {
 	set := &fieldpath.Set{}
 	if e.FieldsV1 != nil {
@@ -132,10 +131,8 @@ func fieldsOf(e *metav1.ManagedFieldsEntry) *fieldSet {
 	return &fieldSet{set}
 }
 
-// fieldSet is a set with a search for what is below a path.
 type fieldSet struct{ *fieldpath.Set }
 
-// WithPrefixOf returns the fields below a path.
 func (s *fieldSet) WithPrefixOf(path fieldpath.Path) *fieldpath.Set {
 	set := s.Set
 	for _, element := range path {

@@ -88,8 +88,8 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 }
 
-// Check implements manager.Webhooks. It names each registration and each bundle that is not in
-// place.
+// Check implements manager.Webhooks. It names each registration and bundle that is missing or
+// wrong.
 func (w *Webhooks) Check(ctx context.Context) error {
 	var err error
 	if w.certs != nil {

@@ -26,17 +26,16 @@ import (
 //
 //   - a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration named Options.Name, if
 //     there are such webhooks
-//   - for each converted kind, a CustomResourceDefinition that has only its name and the field
-//     spec.conversion, for a server-side apply to the whole one
+//   - for each converted kind, a CustomResourceDefinition with only its name and spec.conversion,
+//     for a server-side apply to the installed one
 //   - the objects of Policy.
 //
-// They have no caBundle. It belongs to whatever writes it: package webhook/certs, or cert-manager.
-// It returns the error of Validate.
+// They have no caBundle: package webhook/certs or cert-manager writes it. Manifests returns the
+// error of Validate.
 //
-// Each webhook ignores the namespace of Options.Service, so that the operator's own Pods, Secrets
-// and Services need no webhook to come back. Other namespaces, such as kube-system, are included:
-// exclude them with Registration.NamespaceSelector. Without Options.Service, no namespace is
-// excluded.
+// Each webhook ignores the namespace of Options.Service, so its Pods, Secrets and Services can be
+// created while no webhook answers. Other namespaces, such as kube-system, are included: exclude
+// them with Registration.NamespaceSelector. Without Options.Service, no namespace is excluded.
 //
 // No webhook gets Leases. Without Ignore as failure policy, none gets the kinds that the API server
 // or the operator need to start: CustomResourceDefinitions, APIServices, Nodes, TokenReviews and
@@ -68,7 +67,6 @@ func (w *Webhooks) WriteYAML(to io.Writer) error {
 	return nil
 }
 
-// declared returns the webhooks for admission, in the order of the calls that added them.
 func (w *Webhooks) declared() []*admission {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -108,7 +106,6 @@ var (
 	crdKind        = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 )
 
-// named returns obj with a kind and a name.
 func named(obj client.Object, kind schema.GroupVersionKind, name string) client.Object {
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	obj.SetName(name)
@@ -162,7 +159,6 @@ func (w *Webhooks) validatingWebhook(a *admission) admissionregistrationv1.Valid
 	}
 }
 
-// clientConfig returns how the API server reaches a path.
 func (w *Webhooks) clientConfig(path string) admissionregistrationv1.WebhookClientConfig {
 	if w.o.URL != "" {
 		url := strings.TrimSuffix(w.o.URL, "/") + path
@@ -174,7 +170,7 @@ func (w *Webhooks) clientConfig(path string) admissionregistrationv1.WebhookClie
 	}}
 }
 
-// namespaces returns a selector without the operator's own namespace.
+// namespaces adds the exclusion of the operator's own namespace to a selector.
 func (w *Webhooks) namespaces(s *metav1.LabelSelector) *metav1.LabelSelector {
 	s = s.DeepCopy()
 	if s == nil {
@@ -188,7 +184,6 @@ func (w *Webhooks) namespaces(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// conversionOf returns the part of a CRD that makes the API server call the conversion.
 func (w *Webhooks) conversionOf(kind schema.GroupKind) *unstructured.Unstructured {
 	config := w.clientConfig(conversionPath)
 	to := map[string]any{}
@@ -208,15 +203,12 @@ func (w *Webhooks) conversionOf(kind schema.GroupKind) *unstructured.Unstructure
 	}}
 }
 
-// crdName returns the name of the CRD of a kind.
 func crdName(kind schema.GroupKind) string { return resourceOf(kind).String() }
 
-// resourceOf returns the resource of a kind, by the rule of English plurals that code generators
-// use.
+// resourceOf pluralizes in English, as code generators do.
 func resourceOf(kind schema.GroupKind) schema.GroupResource {
 	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
 	return plural.GroupResource()
 }
 
-// target returns the kind and name of a manifest, for logs.
 func target(obj *unstructured.Unstructured) string { return obj.GetKind() + " " + obj.GetName() }

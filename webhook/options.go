@@ -97,7 +97,6 @@ func (o Options) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// managed reports whether the process manages its certificates.
 func (o *Options) managed() bool {
 	s := o.Server
 	return s.CertDir == "" && s.CertFile == "" && s.KeyFile == "" && s.GetCertificate == nil && !s.Plain

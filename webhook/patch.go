@@ -36,8 +36,8 @@ func patchOf(raw, before, after []byte) ([]byte, error) {
 	return json.Marshal(p.operations)
 }
 
-// patch collects operations. Its methods append those that turn raw into the result, which they
-// return.
+// patch collects operations. Its methods append operations that turn raw into the result, which
+// they return.
 type patch struct{ operations []operation }
 
 type operation struct {
@@ -108,8 +108,8 @@ func (p *patch) object(path string, raw, before, after map[string]any) any {
 	return result
 }
 
-// changed returns what after has changed of before, if both are objects, or after. So a new object
-// has no zero values that only the Go type encodes.
+// changed returns the fields of after that differ from before, if both are objects, else after. So
+// a new object has no zero values that only the Go type encodes.
 func changed(before, after any) any {
 	b, wasObject := before.(map[string]any)
 	a, isObject := after.(map[string]any)
@@ -161,7 +161,6 @@ func (p *patch) list(path string, raw, before, after []any) any {
 	return result
 }
 
-// escaped returns a key as part of a JSON pointer (RFC 6901).
 func escaped(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }

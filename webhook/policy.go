@@ -28,7 +28,6 @@ func (w *Webhooks) Policy(objects ...client.Object) {
 	}
 }
 
-// shipped returns the objects of Policy.
 func (w *Webhooks) shipped() []*unstructured.Unstructured {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -67,7 +66,6 @@ func (w *Webhooks) addPolicyLocked(obj client.Object) error {
 	return nil
 }
 
-// validatePoliciesLocked returns the mistakes of policies and bindings together.
 func (w *Webhooks) validatePoliciesLocked() error {
 	var wrong []error
 	bound := map[string]bool{} // by kind and name of the policy

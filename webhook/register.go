@@ -77,7 +77,7 @@ func registered(w *Webhooks) []*unstructured.Unstructured {
 	return objects
 }
 
-// noteRegistration records the state of a registration for Check. nil is in place.
+// noteRegistration records the state of a registration for Check; nil means in place.
 func noteRegistration(w *Webhooks, name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,6 @@ func noteRegistration(w *Webhooks, name string, err error) {
 	w.missing[name] = err
 }
 
-// checkRegistrations returns an error that names a registration that is not in place.
 func checkRegistrations(w *Webhooks) error {
 	if !w.o.Register {
 		return nil
@@ -124,7 +123,7 @@ func (r *registration) run(ctx context.Context) {
 	}
 }
 
-// wait pauses, longer each time, unless the last pause is long ago.
+// wait pauses. The pause grows unless the last one is long ago.
 func (r *registration) wait(ctx context.Context) {
 	if time.Since(r.last) > 10*longestPause {
 		r.pause = firstPause
@@ -161,7 +160,6 @@ func (r *registration) keep(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// absent is called when the object does not exist.
 func (r *registration) absent(ctx context.Context) error {
 	switch {
 	case r.want.GroupVersionKind() == crdKind:
@@ -177,7 +175,6 @@ func (r *registration) absent(ctx context.Context) error {
 	return r.apply(ctx)
 }
 
-// deleted restores an object that was deleted.
 func (r *registration) deleted(ctx context.Context, last *unstructured.Unstructured) error {
 	if r.want.GroupVersionKind() == crdKind || !r.applied {
 		return r.absent(ctx)

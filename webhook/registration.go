@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// validate names each mistake of a webhook.
 func (a *admission) validate() error {
 	var wrong []error
 	mistake := func(err error) {
@@ -56,7 +55,6 @@ func wrongField(name string, err error) error {
 	return fmt.Errorf("Registration.%s: %w", name, err)
 }
 
-// oneOf returns an error unless value is one of two, or empty.
 func oneOf[T ~string](name string, value, first, second T) error {
 	switch cmp.Or(value, first) {
 	case first, second:

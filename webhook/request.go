@@ -28,7 +28,6 @@ const (
 	maxTimeout        = 30 * time.Second // the API server's limit
 )
 
-// endpoint is a path that the API server calls.
 type endpoint struct {
 	path, name string
 	conversion bool
@@ -63,7 +62,6 @@ func failuref(code int, format string, args ...any) error {
 
 func (f *failure) Error() string { return f.text }
 
-// readBody returns the body of a request for a review.
 func readBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.Method != http.MethodPost {
 		return nil, failuref(http.StatusMethodNotAllowed, "the method is %s; the API server sends a review with POST", r.Method)
@@ -88,7 +86,6 @@ func readBody(r *http.Request, limit int64) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// timeoutOf returns how long the API server waits for an answer.
 func timeoutOf(r *http.Request, e *endpoint) (time.Duration, error) {
 	text := r.URL.Query().Get("timeout")
 	switch {
@@ -111,7 +108,6 @@ func reserve(timeout time.Duration) time.Duration {
 	return min(max(timeout/10, 500*time.Millisecond), timeout/2)
 }
 
-// codeOf returns the HTTP status of an error.
 func codeOf(err error) int {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return f.code

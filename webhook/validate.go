@@ -16,7 +16,7 @@ import (
 // Validator has functions that reject requests with an error. A nil function allows, and by default
 // the API server does not call the webhook for its operation.
 //
-// The functions own the objects. See the package doc for their contexts and errors.
+// The functions own the objects. The package doc describes their contexts and errors.
 type Validator[T client.Object] struct {
 	// Create validates a new object.
 	Create func(ctx context.Context, obj T) error
@@ -44,7 +44,6 @@ func Validate[T client.Object](w *Webhooks, v Validator[T], r Registration) {
 	})
 }
 
-// operations returns the operations that have a function.
 func (v Validator[T]) operations() (all []admissionregistrationv1.OperationType) {
 	if v.Create != nil {
 		all = append(all, admissionregistrationv1.Create)

@@ -50,7 +50,6 @@ func (w *Webhooks) add(call string, register func() error) {
 	}
 }
 
-// mountLocked adds an endpoint.
 func (w *Webhooks) mountLocked(e *endpoint) error {
 	if w.endpoints[e.path] != nil {
 		return fmt.Errorf("two webhooks are named %q; set Registration.Name to a name of its own", e.name)
@@ -59,7 +58,6 @@ func (w *Webhooks) mountLocked(e *endpoint) error {
 	return nil
 }
 
-// endpoint returns the endpoint of a path, or nil.
 func (w *Webhooks) endpoint(path string) *endpoint {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

@@ -28,7 +28,6 @@ type authority struct {
 	trusted time.Time         // since when all bundles have had it; zero: not known
 }
 
-// idOf identifies a certificate.
 func idOf(der []byte) string {
 	sum := sha256.Sum256(der)
 	return hex.EncodeToString(sum[:8])
@@ -141,7 +140,6 @@ func checkAuthority(c *x509.Certificate) error {
 	return nil
 }
 
-// sorted returns the CAs, oldest first.
 func sorted(all []authority) []authority {
 	return slices.SortedFunc(slices.Values(all), func(a, b authority) int {
 		if c := a.cert.NotBefore.Compare(b.cert.NotBefore); c != 0 {
@@ -151,7 +149,6 @@ func sorted(all []authority) []authority {
 	})
 }
 
-// find returns the index of a CA, or -1.
 func find(all []authority, id string) int {
 	return slices.IndexFunc(all, func(a authority) bool { return a.id == id })
 }

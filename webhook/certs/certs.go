@@ -67,7 +67,6 @@ func (c *Certs) Check(context.Context) error {
 	return errors.New(text)
 }
 
-// found records what a look found wrong.
 func (c *Certs) found(state []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -122,7 +122,6 @@ func addTrusted(all []authority, line string) error {
 	return nil
 }
 
-// content returns the data of the Secret.
 func content(all []authority) (map[string][]byte, error) {
 	data := map[string][]byte{certKey: bundleOf(all)}
 	for _, a := range all {
@@ -140,7 +139,6 @@ func content(all []authority) (map[string][]byte, error) {
 	return data, nil
 }
 
-// bundleOf returns the certificates as PEM.
 func bundleOf(all []authority) []byte {
 	var bundle []byte
 	for _, a := range all {

@@ -30,28 +30,29 @@
 //  5. A CA leaves the Secret and the bundles when it has expired, Options.Skew later. A leaf never
 //     outlives its CA. So the old CA stays until its last leaf has expired.
 //
-// API servers do not acknowledge a bundle: each has a watch that may lag. Propagation is the time
-// that they get. An API server that lags longer still verifies the leaf: replicas also serve the
-// new CA's certificate signed by the old CA ("new with old" in RFC 4210, section 4.4). It refuses
-// only when all CAs of its bundle have expired, by default 45 days after a rotation.
+// API servers do not acknowledge a bundle: each learns of it by a watch that may lag. Propagation
+// is the time that they get. An API server that lags longer still verifies the leaf, because
+// replicas also serve the new CA's certificate, signed by the old CA ("new with old" in RFC 4210,
+// section 4.4). It refuses the leaf only when all CAs of its bundle have expired, by default 45
+// days after a rotation.
 //
 // A replica decides from live reads. It watches the Secret and the targets, by name, to know when
 // to read. It also reads every 10 minutes, so a failed watch only delays it.
 //
 // # Bundles
 //
-// Bundles are written by server-side apply, with Options.FieldOwner and the version that was read.
-// If the bundle is reset, it is restored, with a log line and an event that names the field
-// manager. After the third reset in a row, the delay doubles up to 5 minutes, and the log line has
-// a remedy.
+// Run writes bundles by server-side apply, with Options.FieldOwner and the version that was read.
+// It restores a bundle that another client resets, with a log line and an event that names the
+// field manager. After the third reset in a row, the delay doubles up to 5 minutes, and the log
+// line has a remedy.
 //
-// A target that another tool injects is never written: cert-manager, service-ca, or OLM. Neither is
-// a Secret with other keys or another type than Opaque.
+// Run never writes a target with the marker of cert-manager, service-ca or OLM, nor a Secret with
+// other keys or another type than Opaque.
 //
 // # Broken content
 //
-// The certificate in use changes only to one that the bundles verify. Problems appear in the log,
-// as an event of the Secret or the target, and in Check:
+// The certificate in use is replaced only by one that the bundles verify. Problems appear in the
+// log, in Check, and as an event of the Secret or the target:
 //
 //	Secret deleted               written again from memory; without memory, with a new CA
 //	Secret with unusable content its good parts and the memory are written back
@@ -60,8 +61,8 @@
 //	all CAs expired              a new CA, as at the first start
 //	target missing               the other targets go on
 //
-// A CA that a running replica or a bundle still has returns to the Secret, so deleting the Secret
-// does not revoke a CA. To revoke one, stop all replicas, delete the Secret, and clear the bundles.
+// Deleting the Secret does not revoke a CA: replicas restore it from their memory or from a bundle.
+// To revoke one, stop all replicas, delete the Secret, and clear the bundles.
 //
 // # Rights
 //
@@ -72,15 +73,15 @@
 //	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=website-operator,verbs=get;list;watch;patch
 //	// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=get;list;watch;patch
 //
-// Requests carry term.Without: any replica may make them.
+// Any replica makes these requests, without a term of leadership (term.Without).
 //
 // # Guarantees
 //
 //   - A1: rotation never causes a refused request. A served leaf verifies with every bundle that an
-//     API server may use, on clocks that differ by at most Skew: one that is at most Propagation
-//     old, and an older one while a CA in it is valid and the Secret has that CA's key. This holds
-//     for any number of replicas and for a stop at any moment. It does not hold after another
-//     client resets a bundle, until the API servers have the restored one.
+//     API server may use, on clocks that differ by at most Skew. Such a bundle is at most
+//     Propagation old, or has a valid CA whose key is in the Secret. This holds for any number of
+//     replicas and for a stop at any moment. Exception: after another client has reset a bundle,
+//     until the API servers have the restored one.
 //   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
 //     certificate in use stays until a better one is verified. Keys appear in no log line, event,
 //     metric or error.

@@ -88,7 +88,7 @@ func (d *driver) step(ctx context.Context) (next time.Time, err error) {
 	return next, err
 }
 
-// limit returns how long the requests of a look may take: until the leaf in use must be renewed.
+// limit returns the time for the requests of a look: until the leaf in use must be renewed.
 func (d *driver) limit() time.Duration {
 	if d.renewAt.IsZero() {
 		return longestStep
@@ -96,7 +96,6 @@ func (d *driver) limit() time.Duration {
 	return min(longestStep, max(time.Until(d.renewAt), time.Second))
 }
 
-// earliest returns the first of the times that are set.
 func earliest(times ...time.Time) time.Time {
 	var first time.Time
 	for _, t := range times {
@@ -136,7 +135,6 @@ func (d *driver) read(ctx context.Context) (reading, error) {
 	return r, nil
 }
 
-// parse reads the content of the Secret.
 func (d *driver) parse(ctx context.Context, r *reading) {
 	if why := foreign(r.secret); why != "" {
 		r.foreign = true
@@ -160,7 +158,6 @@ func (d *driver) parse(ctx context.Context, r *reading) {
 	}
 }
 
-// latest returns when the last CA expires.
 func latest(all []authority) time.Time {
 	var last time.Time
 	for _, a := range all {
@@ -171,10 +168,8 @@ func latest(all []authority) time.Time {
 	return last
 }
 
-// oneLine returns an error's text without line breaks.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// bundlesOf returns the CAs of each bundle.
 func bundlesOf(targets []observed) []map[string]bool {
 	all := []map[string]bool{}
 	for _, t := range targets {
@@ -240,7 +235,6 @@ func (d *driver) use(ctx context.Context, p plan, now time.Time) (wrong []string
 	return wrong
 }
 
-// observe logs a new leaf and calls the hook.
 func (d *driver) observe(ca authority, leaf *tls.Certificate) {
 	called := d.o.Hooks.Certificate
 	if called == nil {
@@ -252,7 +246,6 @@ func (d *driver) observe(ca authority, leaf *tls.Certificate) {
 	called(hook.WebhookCertificate{NotBefore: leaf.Leaf.NotBefore, NotAfter: leaf.Leaf.NotAfter})
 }
 
-// missing names the bundles that do not have the CA of the leaf in use.
 func (d *driver) missing(r reading, p plan) (wrong []string) {
 	if p.signer < 0 {
 		return nil
@@ -333,7 +326,6 @@ func (d *driver) writeSecret(ctx context.Context, old *corev1.Secret, p plan, no
 // noLost hides the status of an error from ignoreLost.
 func noLost(err error) error { return errors.New(err.Error()) }
 
-// writeBundles writes the bundles of one target.
 func (d *driver) writeBundles(ctx context.Context, t observed, p plan) error {
 	_, err := d.objects[t.Kind].Apply(ctx, client.UnstructuredConfiguration(t.configuration(p.authorities)), client.FieldOwner(d.o.FieldOwner))
 	if ignoreLost(err) != nil {
@@ -362,7 +354,6 @@ func (d *driver) restored(ctx context.Context, t observed, r *resets) {
 	d.report.event(ctx, t.object, events.Warning, "BundleReset", text)
 }
 
-// eventObject returns the object for events, or nil.
 func (d *driver) eventObject(o observed) client.Object {
 	if o.object == nil {
 		return nil

@@ -46,7 +46,6 @@ type Options struct {
 // Kind is the kind of a Target.
 type Kind string
 
-// The kinds of a Target.
 const (
 	Validating               Kind = "ValidatingWebhookConfiguration"
 	Mutating                 Kind = "MutatingWebhookConfiguration"
@@ -61,8 +60,8 @@ func (k Kind) gvk() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: string(k)}
 }
 
-// Target is an object with bundles: a configuration, with one for each of its webhooks, or a
-// CustomResourceDefinition, with one for its conversion.
+// Target is an object with bundles: a webhook configuration has one for each webhook, a
+// CustomResourceDefinition has one for its conversion.
 type Target struct {
 	// Kind is Validating, Mutating or CustomResourceDefinition.
 	Kind Kind
@@ -70,7 +69,7 @@ type Target struct {
 	Name string
 }
 
-// String returns kind and name.
+// String returns the kind and the name.
 func (t Target) String() string { return string(t.Kind) + " " + t.Name }
 
 // Validate names each field that is wrong. It does not call Targets.

@@ -46,7 +46,6 @@ func (r *reporter) event(ctx context.Context, object client.Object, eventType, r
 	}
 }
 
-// begin starts a look.
 func (r *reporter) begin() { r.news = map[string]string{} }
 
 // end logs which problems are solved, and returns the others.

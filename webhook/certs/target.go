@@ -25,7 +25,6 @@ type observed struct {
 	wrong   string                     // why there is nothing to write, or ""
 }
 
-// bundle is one caBundle.
 type bundle struct {
 	webhook string // empty for a CustomResourceDefinition
 	pem     []byte

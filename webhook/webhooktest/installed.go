@@ -42,7 +42,6 @@ type installed struct {
 	kinds   []string // of the policies
 }
 
-// install creates policies and waits until the server uses them.
 func (p *installed) install(ctx context.Context, policies []*unstructured.Unstructured) error {
 	p.probe = "webhooktest-" + rand.String(8)
 	for _, u := range policies {
@@ -119,7 +118,6 @@ func (p *installed) wait(ctx context.Context, kind string, want bool) error {
 	}
 }
 
-// probes returns a policy of a kind, with its binding, for Leases that have the label.
 func probes(name, kind string) []*unstructured.Unstructured {
 	match := &admissionregistrationv1.MatchResources{
 		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{probeLabel: name}},
@@ -146,7 +144,6 @@ func probes(name, kind string) []*unstructured.Unstructured {
 	}})
 }
 
-// unstructuredOf returns objects with a name and their kinds.
 func unstructuredOf(name string, objects ...client.Object) (all []*unstructured.Unstructured) {
 	for _, obj := range objects {
 		obj.SetName(name)

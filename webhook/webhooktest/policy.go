@@ -22,9 +22,9 @@ import (
 
 // PolicyOptions configures SameAsPolicy. Examples is required.
 type PolicyOptions struct {
-	// Examples are objects that the server's schema accepts. Their namespaces must exist, and
-	// their names be free. Include objects that the webhook rejects: their values are tried in the
-	// others, too.
+	// Examples are objects that the server's schema accepts. Their namespaces must exist, and their
+	// names be free. Include objects that the webhook rejects: the variants of other examples use
+	// their values, too.
 	Examples []client.Object
 	// Variants is the number of variants of each example. Default: 200.
 	Variants int
@@ -43,13 +43,13 @@ const sameTimeout = 10 * time.Minute
 //
 // The requests create each example and its variants, with "-new" behind their names, change an
 // example to each of its variants, and delete it. A variant differs from its example in up to three
-// fields. The status and metadata other than labels and annotations stay. The values are random, or
-// from other examples, or next to the literals of the policies' CEL expressions. Variants that the
-// server rejects without webhooks and policies do not count. Neither does the wording of a
-// rejection.
+// fields. Neither the status nor metadata change, except labels and annotations. Values are random,
+// from other examples, or close to literals in the policies' CEL expressions. Variants that the
+// server rejects without webhooks and policies are skipped. The wording of a rejection is not
+// compared.
 //
-// The failure shows the smallest changes that make a difference, both answers, and the object. It
-// is also a failure if all requests are allowed without a change, because that compares nothing.
+// The failure shows the fewest changes that cause a difference, both answers, and the object. The
+// test also fails if both allow all requests without a change, because that compares nothing.
 //
 // The functions of hooks run without a manager, so they cannot read its cache. SameAsPolicy creates
 // the examples and deletes them at the end.
@@ -109,7 +109,6 @@ func compare(ctx context.Context, cfg *rest.Config, hooks *webhook.Webhooks, o P
 	return describe(found, len(all)), nil
 }
 
-// examplesOf returns the examples as JSON trees, with their kinds.
 func examplesOf(scheme *runtime.Scheme, objects []client.Object) (all []*unstructured.Unstructured, err error) {
 	if len(objects) == 0 {
 		return nil, errors.New("PolicyOptions.Examples is empty; add an object that the server accepts")

@@ -19,7 +19,6 @@ type report struct {
 	lost    []string
 }
 
-// absent is the value of a field that an object does not have.
 type absent struct{}
 
 func (r *report) compare(path string, before, after any) {
@@ -47,7 +46,6 @@ func (r *report) compare(path string, before, after any) {
 	r.lost = append(r.lost, fmt.Sprintf(r.format, path, text(before), text(after)))
 }
 
-// allowed reports whether a field may differ.
 func (r *report) allowed(path string, before any) bool {
 	if r.mayAdd != "" && before == (absent{}) && (path == r.mayAdd || strings.HasPrefix(path, r.mayAdd+".")) {
 		return true

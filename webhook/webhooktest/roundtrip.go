@@ -31,15 +31,15 @@ type Options struct {
 	// Adjust changes a random object, for example to give a field one of its allowed values.
 	// Default: none.
 	Adjust func(obj client.Object)
-	// HubOnly are paths of fields of the hub that the other versions cannot express, such as
-	// spec.cache. They and what is below them may get lost. Default: none; keep such fields in an
+	// HubOnly are paths of hub fields that the other versions cannot express, such as spec.cache. A
+	// conversion may lose them and the fields below them. Default: none; keep such fields in an
 	// annotation.
 	HubOnly []string
 }
 
 // RoundTrip fails the test if a conversion of hooks loses a field. It converts random objects of
-// each version to the hub and back, and objects of the hub to each version and back, in the way
-// that a request of the API server does. It compares them as JSON.
+// each version to the hub and back, and objects of the hub to each version and back, as the API
+// server's requests do. It compares them as JSON.
 //
 // A conversion may add annotations to an object, as long as the others stay.
 func RoundTrip(t testing.TB, hooks *webhook.Webhooks, o Options) {
@@ -62,13 +62,11 @@ func RoundTrip(t testing.TB, hooks *webhook.Webhooks, o Options) {
 	}
 }
 
-// direction is a conversion and back.
 type direction struct {
 	from, to schema.GroupVersionKind
 	mayLose  []string
 }
 
-// check returns an error about the first object that differs.
 func (d direction) check(t testing.TB, hooks *webhook.Webhooks, o Options) error {
 	scheme := hooks.Scheme()
 	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(o.Seed), serializer.NewCodecFactory(scheme)) //nolint:gosec // for tests
@@ -106,7 +104,6 @@ func (d direction) check(t testing.TB, hooks *webhook.Webhooks, o Options) error
 	return nil
 }
 
-// lost returns what differs.
 func (d direction) lost(before, after []byte) []string {
 	r := &report{format: "%s: %s became %s", mayLose: d.mayLose, mayAdd: "metadata.annotations"}
 	r.compare("", decode(before), decode(after))

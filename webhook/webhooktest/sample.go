@@ -12,14 +12,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The operations of samples.
 const (
 	creating = "create"
 	updating = "update"
 	deleting = "delete"
 )
 
-// sample is a request.
 type sample struct {
 	operation string
 	example   *unstructured.Unstructured
@@ -27,7 +25,6 @@ type sample struct {
 	object    map[string]any // the example with the changes
 }
 
-// samplesOf returns the requests for all examples.
 func samplesOf(examples []*unstructured.Unstructured, v *variants, count int) (all []sample) {
 	for _, e := range examples {
 		all = append(all, sample{creating, e, nil, e.Object}, sample{updating, e, nil, e.Object}, sample{deleting, e, nil, e.Object})
@@ -39,13 +36,11 @@ func samplesOf(examples []*unstructured.Unstructured, v *variants, count int) (a
 	return all
 }
 
-// without returns a sample without one of its changes.
 func (s sample) without(i int) sample {
 	object, changes := applied(s.example.Object, slices.Delete(slices.Clone(s.changes), i, i+1))
 	return sample{s.operation, s.example, changes, object}
 }
 
-// String describes a request in a line.
 func (s sample) String() string {
 	line := fmt.Sprintf("%s the %s %q", s.operation, s.example.GetKind(), s.example.GetName())
 	var changes []string
@@ -88,7 +83,6 @@ type difference struct {
 	fields          []string // of the two objects, if both are allowed
 }
 
-// differing returns a difference, or nil.
 func differing(s sample, webhook, policy answer) *difference {
 	if (webhook.denied != "") != (policy.denied != "") {
 		return &difference{s, webhook, policy, nil}

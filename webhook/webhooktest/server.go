@@ -222,7 +222,6 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// codeOf returns the HTTP status of an error, or 0.
 func codeOf(err error) int32 {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code
@@ -230,7 +229,6 @@ func codeOf(err error) int32 {
 	return 0
 }
 
-// send sends a sample in a dry run.
 func (s *server) send(ctx context.Context, one sample) (*unstructured.Unstructured, error) {
 	h := s.of(one.example.GroupVersionKind())
 	u := (&unstructured.Unstructured{Object: one.object}).DeepCopy()

@@ -32,7 +32,6 @@ func (c change) String() string {
 	return fmt.Sprintf("%s: %s to %s", strings.Join(c.path, "."), text(c.from), text(c.to))
 }
 
-// variants makes variants of examples.
 type variants struct {
 	scheme *runtime.Scheme
 	random *rand.Rand
@@ -147,7 +146,6 @@ func changeable(path []string) bool {
 	return true
 }
 
-// walk calls visit for all fields below a value, sorted.
 func walk(value any, at []string, visit func(path []string, value any)) {
 	step := func(name string, child any) {
 		path := append(at[:len(at):len(at)], name)
@@ -300,7 +298,6 @@ func onlyStrings(object map[string]any) bool {
 	return true
 }
 
-// with returns a copy of an object with one more field.
 func with(object map[string]any, key string, value any) map[string]any {
 	more := map[string]any{}
 	maps.Copy(more, object)

@@ -14,7 +14,7 @@ import (
 // keys share the deliveries by weight.
 type Class int8
 
-// You may use any other value, too.
+// The named classes. Any other value is a class, too.
 const (
 	// Background is for initial lists and resyncs.
 	Background Class = -1

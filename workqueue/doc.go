@@ -75,7 +75,7 @@
 // never cancels AddAfter, as in client-go.
 //
 // W5. Keys of one lane and tenant leave in the order in which they became ready. Equal due times
-// keep the order in which they were set. A raise puts a key at the end of the higher lane.
+// keep the order in which they were set. A key that moves to a higher lane goes to its end.
 //
 // W6. No key starves: while deliveries go on, at most F other keys are taken before a ready key.
 //
@@ -84,9 +84,9 @@
 //
 // The key is the p-th of its tenant, which has weight w. Its lane has weight W: the weight of the
 // class for adds, a quarter of it for retries. j and D run over the other tenants of the lane, and
-// the other lanes, that have ready keys during the wait; wj and WD are their weights. A raise
-// restarts the count, at most 15 times. Age does not raise a key. Example: with ThreeClasses and
-// one tenant, the only added key of class Normal is taken after at most 13 others.
+// the other lanes, that have ready keys during the wait; wj and WD are their weights. A move to a
+// higher lane restarts the count, at most 15 times. Age does not raise a key. Example: with
+// ThreeClasses and one tenant, the only added key of class Normal is taken after at most 13 others.
 //
 // W7. Let tenants i and j of one class have ready keys throughout an interval with ni and nj
 // deliveries. Then |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and Cheng,

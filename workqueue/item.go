@@ -57,8 +57,8 @@ func (i Item[K]) Tenant() string {
 	return name
 }
 
-// InClass returns the item with a class for its next delivery, for Retry, RetryWith or After of the
-// returned item. An add in a higher class still raises the key.
+// InClass returns the item with a class for its next delivery. Only Retry, RetryWith and After of
+// the returned item use it. An add in a higher class still raises the key.
 func (i Item[K]) InClass(c Class) Item[K] {
 	if i.q != nil {
 		i.next = i.q.laneOf(c)
@@ -130,8 +130,8 @@ func (i Item[K]) After(d time.Duration) error {
 }
 
 // GiveUp settles the key as failed, without a retry. The key stays idle and keeps its failures. The
-// next add by others (see Options.Own) delivers it as Attempt 1, also one made while the key was
-// held. The hooks get the error, which may be nil.
+// next add by others (see Options.Own) delivers it as Attempt 1, even if it was made while the key
+// was held. The hooks get the error, which may be nil.
 func (i Item[K]) GiveUp(err error) error {
 	return i.settle(verdict{outcome: hook.QueueGiveUp}, err)
 }

@@ -66,9 +66,8 @@ type Options[K comparable] struct {
 	// between are counted. Equal reasons in a row count as one (Reason.Repeats). Default 0: 8. At
 	// most 1000.
 	//
-	// Negative: no reasons. Without hooks, the queue then also reads the clock less often. To add,
-	// take and settle a key takes about a fifth less time, and Item.Queued and KeyState.Since are
-	// zero.
+	// Negative: no reasons. Without hooks, the queue also reads the clock less often: an add, a Get
+	// and a settle take about a fifth less time, but Item.Queued and KeyState.Since are zero.
 	Reasons int
 
 	// Hooks observe the queue. Default nil.

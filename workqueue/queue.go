@@ -50,9 +50,9 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// Configure replaces the options, except Name and Hooks, of a queue before its first add, Pause or
-// RequeueNow. Later, or with the error of Options.Validate, it changes nothing. Call it before you
-// share the queue.
+// Configure replaces the options of a queue, except Name and Hooks. It fails and changes nothing if
+// the options are invalid (see Options.Validate), or after the first add, Pause or RequeueNow. Call
+// it before you share the queue.
 func (q *Queue[K]) Configure(o Options[K]) error {
 	o.Name, o.Hooks = q.o.Name, q.o.Hooks
 	if err := o.Validate(); err != nil {

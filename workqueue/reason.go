@@ -11,8 +11,7 @@ import (
 
 // Reason is why a key was added, for reports. The queue does not record the zero Reason. Its own
 // reasons have the Source "queue"; their Event is a constant below or RetryOptions.Event. If a
-// reason differs from the newest one of its delivery only in At, the queue increments that one's
-// Repeats.
+// reason equals the newest one of its delivery, except for At, the queue only increments Repeats.
 type Reason struct {
 	// Source is the reporter, such as a source of the controller.
 	Source string

@@ -20,7 +20,10 @@
 //   - manager starts, monitors and stops everything in one process.
 //   - leaderelection and term decide whether the process may act now.
 //   - ledger records the requests of a Reconcile.
+//   - status, owner, finalizer and events help a Reconcile report and clean up.
+//   - webhook answers the API server's calls for admission and conversion.
 //   - server serves HTTP, for health endpoints and metrics for example.
 //   - hook has the callbacks for observers, such as package metrics.
-//   - debug shows the state of a process, and envtest runs a real control plane for tests.
+//   - debug shows the state of a process, and envtest runs a real control plane for tests,
+//     envtest/sim an API server in memory.
 package setpoint

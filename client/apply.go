@@ -129,9 +129,9 @@ const appliedFor = time.Hour
 // object as last seen, usually in a cache, or nil. A call that is not sent returns a copy of live.
 //
 // The client compares with its last call; it does not predict what the API server would do. After
-// each apply with this option it keeps a hash of the bytes sent and of the object returned. There
-// is one for each kind, UID, field owner and subresource. A later call with the same hash is not
-// sent. The hash ignores resourceVersion, managedFields, apiVersion, kind, the annotation
+// each apply with this option it keeps a hash of the bytes sent and of the object returned. It
+// keeps one hash for each kind, UID, field owner and subresource. A later call with the same hash
+// is not sent. The hash ignores resourceVersion, managedFields, apiVersion, kind, the annotation
 // kubectl.kubernetes.io/last-applied-configuration, and except in ApplyStatus the status.
 //
 // An apply is sent if any other part of the object has changed, or if a new object has its name. It

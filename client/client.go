@@ -35,7 +35,7 @@ type Options struct {
 	// which is metav1.FieldValidationWarn.
 	FieldValidation string
 	// DryRun is the option [DryRun] for every write of a [Handle] or a [Subresource], but not for
-	// clients built from [Client.Config].
+	// clients built from [Client.Config]. Default: false.
 	DryRun bool
 	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client

@@ -31,9 +31,9 @@ import (
 //
 // A typed built-in object gets a strategic merge patch, which changes single elements of lists with
 // a merge key, such as containers and conditions. Others get a JSON merge patch, which replaces a
-// list that differs. So does a built-in object if two elements have the same key, such as a port
-// for both TCP and UDP. [Writer].Patch sends any patch. A change of the status is a second request,
-// to the status subresource if the kind has one.
+// list that differs. A built-in object gets one, too, if two elements have the same key, such as a
+// port for both TCP and UDP. [Writer].Patch sends any patch. A change of the status is a second
+// request, to the status subresource if the kind has one.
 //
 // The patch has the UID of before: if another object has replaced it, the error is a conflict. With
 // [OptimisticLock] it also has the resourceVersion: the error is a conflict if the object has

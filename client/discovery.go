@@ -21,7 +21,7 @@ import (
 // a CRD is installed or updated.
 type NotServedError struct {
 	Kind        schema.GroupVersionKind
-	Subresource string // such as status; empty for the kind
+	Subresource string // such as status; empty if the kind is not served
 	Host        string // of the API server
 
 	asked time.Time

@@ -82,7 +82,7 @@ func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVers
 }
 
 // Served asks the API server whether it serves the kind now. It returns nil, a *[NotServedError],
-// or the reason why that is unknown.
+// or the error of the request.
 func (h *Handle[T]) Served(ctx context.Context) error {
 	if h.target.err != nil {
 		return h.target.err

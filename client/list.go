@@ -47,8 +47,9 @@ func (o ListOptions) request() metav1.ListOptions {
 // ListLive reads objects from the API server, one page at a time. [Collect] returns a slice.
 //
 // An error ends the list. All objects are from the moment of the first page. If the API server
-// drops that version, usually after 5 minutes, the rest is newer. Each object comes at most once,
-// and every object that exists throughout comes. A page's objects do not keep it in memory.
+// drops that version, usually after 5 minutes, the rest is newer. Each object comes at most once.
+// Every object that exists during the whole list comes. An object that you keep does not keep its
+// page in memory.
 func (h *Handle[T]) ListLive(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if err := h.target.eachPage(ctx, listing, o, nil, func(page runtime.Object) error {
@@ -139,7 +140,7 @@ func continuation(err error) string {
 	return s.Status().Continue
 }
 
-// Collect reads a list to its end. After an error it returns that and the objects before it.
+// Collect reads a list to its end. After an error, it returns the error and the objects before it.
 func Collect[T Object](list iter.Seq2[T, error]) ([]T, error) {
 	var all []T
 	for obj, err := range list {

@@ -15,7 +15,7 @@ import (
 )
 
 // RESTClient returns client-go's REST client for a kind, with protobuf for built-in kinds, else
-// JSON.
+// JSON. It returns an error if the client's configuration is invalid.
 func (c *Client) RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error) {
 	return c.restFor(restKey{gvk, true})
 }
@@ -67,12 +67,12 @@ func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 	return ok
 }
 
-// Dynamic returns client-go's dynamic client.
+// Dynamic returns client-go's dynamic client, or an error if the configuration is invalid.
 func (c *Client) Dynamic() (dynamic.Interface, error) {
 	return dynamic.NewForConfigAndClient(c.config, c.http)
 }
 
-// Metadata returns client-go's metadata client.
+// Metadata returns client-go's metadata client, or an error if the configuration is invalid.
 func (c *Client) Metadata() (metadata.Interface, error) {
 	return metadata.NewForConfigAndClient(c.config, c.http)
 }

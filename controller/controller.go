@@ -204,7 +204,7 @@ func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reaso
 // RequeueAll makes the keys of all objects due, in class Background, for example after a change of
 // the program's configuration. Kind and Informer sources deliver all their objects again, as in the
 // initial list, and RequeueAll returns nil when their handlers have run. Other sources, and keys
-// from Queue, are not concerned. Before Warm it does nothing.
+// added to Queue, are not affected. Before Warm it does nothing.
 //
 // It makes no request. Keys in a backoff are retried at once. Handlers and predicates must not call
 // it. RequeueAll returns an error if ctx ends first or a source has stopped.
@@ -227,8 +227,8 @@ func (c *Controller[K]) ResetLogLevel(key K) {
 }
 
 // SetWorkers sets how many Reconciles run at once, in this term and later ones, at any time. New
-// workers start at once; surplus workers end when their Reconcile returns. n must be at least 1: to
-// stop all work, use Pause.
+// workers start at once; surplus workers end when their Reconcile returns. A number below 1 is
+// an error: to stop all work, use Pause.
 func (c *Controller[K]) SetWorkers(n int) error {
 	if n < 1 {
 		return fmt.Errorf("controller %q: SetWorkers: %d workers, must be at least 1; to stop all work, use Pause", c.name, n)

@@ -12,7 +12,7 @@ import (
 
 // Info describes a Reconcile.
 type Info struct {
-	Controller string
+	Controller string // its name
 	// Key is of the controller's key type.
 	Key any
 	// ReconcileID is unique across processes, as in the log.

@@ -21,10 +21,12 @@ type Interruption struct {
 	ResourceVersion string // after the change
 }
 
+// Error names the object, its generation and its version.
 func (i *Interruption) Error() string {
 	return fmt.Sprintf("%s changed to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
 }
 
+// Unwrap returns context.Canceled.
 func (i *Interruption) Unwrap() error { return context.Canceled }
 
 type interrupts[K comparable] struct {

@@ -93,6 +93,7 @@ type PanicError struct {
 	Stack []byte
 }
 
+// Error returns "panic: " and the text of Value.
 func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
 // Unwrap returns the value if it is an error.

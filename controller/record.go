@@ -45,10 +45,10 @@ type version struct{ uid, resourceVersion string }
 
 // Failure describes how a key's last Reconcile failed.
 type Failure struct {
-	At          time.Time
-	ReconcileID string // as in the log
-	Err         string
-	Terminal    bool // not retried
+	At          time.Time // the end of the Reconcile
+	ReconcileID string    // as in the log
+	Err         string    // the text of the error
+	Terminal    bool      // not retried
 }
 
 type unseen struct {

@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Snapshot is the state of a controller. Each part is consistent, but they may be of different
-// moments. Keys are sorted by their text.
+// Snapshot is the state of a controller. Each part is consistent, but the parts may be from
+// different moments. Keys are sorted by their text.
 type Snapshot[K comparable] struct {
 	Name            string
 	Workers         int  // as set by Options.Workers or SetWorkers
@@ -43,9 +43,9 @@ type Snapshot[K comparable] struct {
 // Running is a Reconcile in progress.
 type Running[K comparable] struct {
 	Key         K
-	ReconcileID string
-	Since       time.Time
-	Attempt     int // 1 after a success
+	ReconcileID string    // as in the log
+	Since       time.Time // its start
+	Attempt     int       // 1 after a success
 	Class       workqueue.Class
 	Tenant      string `json:",omitempty"`
 	Slow        bool   // longer than SlowAfter or the deadline
@@ -71,8 +71,8 @@ type LogLevel[K comparable] struct {
 // Awaiting is a key that waits for its own writes to appear in the caches.
 type Awaiting[K comparable] struct {
 	Key   K
-	Since time.Time
-	For   string
+	Since time.Time // start of the wait
+	For   string    // the missing write
 }
 
 // LastError is the failure of a key's last Reconcile.

@@ -19,7 +19,7 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // ConfigFor returns the configuration of a user in the given groups and in system:authenticated.
 // The client uses a client certificate, or impersonation on an existing cluster. Without a role,
-// the user has no permissions.
+// the user has no permissions. An empty user is an error.
 func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
 	if user == "" {
 		return nil, errors.New("envtest: ConfigFor needs the name of a user")
@@ -37,7 +37,8 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 	return cfg, nil
 }
 
-// Kubeconfig returns a kubeconfig for Config, for programs that need a file.
+// Kubeconfig returns a kubeconfig for Config, for programs that need a file. On an existing
+// cluster, it reads the file of Options.Kubeconfig, which may fail.
 func (c *Cluster) Kubeconfig() ([]byte, error) {
 	if c.plane == nil {
 		return os.ReadFile(c.options.Kubeconfig)
@@ -52,7 +53,8 @@ func (c *Cluster) Kubeconfig() ([]byte, error) {
 	})
 }
 
-// WriteKubeconfig writes Kubeconfig to a file that only this user can read.
+// WriteKubeconfig writes Kubeconfig to a file that only this user can read. The error names the
+// file.
 func (c *Cluster) WriteKubeconfig(path string) error {
 	content, err := c.Kubeconfig()
 	if err == nil {

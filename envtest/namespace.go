@@ -27,7 +27,8 @@ var (
 
 // Namespace creates a namespace for a test and returns its name: prefix, a dash and a random part.
 // prefix has at most 57 lower-case letters, digits and dashes, and does not begin with a dash. With
-// Options.Controllers, Namespace returns when pods can be created there. Stop removes it.
+// Options.Controllers, Namespace returns when pods can be created there. Stop removes it. An
+// invalid prefix is an error.
 func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) {
 	// The API server would shorten a long prefix instead of rejecting it.
 	if wrong := validation.IsDNS1123Label(prefix + "-00000"); len(wrong) > 0 {

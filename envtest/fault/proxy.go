@@ -38,7 +38,8 @@ type Proxy struct {
 }
 
 // Start starts a proxy for the API server of target, on a port of the loopback interface. When ctx
-// ends, running and later requests end, but Stop must still be called.
+// ends, running and later requests end, but Stop must still be called. Start returns an error for
+// invalid options, an invalid target, or if it cannot listen.
 func Start(ctx context.Context, target *rest.Config, o Options) (*Proxy, error) {
 	return start(ctx, target, o, net.Listen)
 }

@@ -34,8 +34,8 @@ type Request struct {
 	// Name is empty for creates and lists, unless the list's field selector selects one name.
 	Name string
 
-	Path  string
-	Query url.Values
+	Path  string     // without the query
+	Query url.Values // its parameters
 
 	// Proto is HTTP/1.1 or HTTP/2.0.
 	UserAgent, Proto string

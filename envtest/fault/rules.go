@@ -76,7 +76,7 @@ func (r *Rules) Cut(m Match) int {
 	return n
 }
 
-// Kind is the key of Counts.
+// Kind is the key of Counts, with the values of the same fields of Request.
 type Kind struct{ Verb, Group, Resource, Subresource string }
 
 // Counts returns the number of requests so far, by kind. Without a resource in the path, they are

@@ -82,14 +82,14 @@ func (r *Request) Refuse() (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 }
 
-// Hang does not answer until the client gives up.
+// Hang does not answer until the client gives up. It returns the error of the request's context.
 func (r *Request) Hang() (*http.Response, error) {
 	<-r.http.Context().Done()
 	return nil, r.http.Context().Err()
 }
 
 // Send answers 200 with body, which is JSON. For a watch, body is a sequence of events, after which
-// the stream ends.
+// the stream ends. The error is nil.
 func (r *Request) Send(body string) (*http.Response, error) {
 	return r.stream(http.StatusOK, "application/json", io.NopCloser(strings.NewReader(body))), nil
 }

@@ -14,7 +14,7 @@ import (
 
 // Resource is a served kind.
 type Resource struct {
-	Group, Version, Kind string
+	Group, Version, Kind string // the core group is ""
 	// Name is the plural in paths.
 	Name       string
 	Namespaced bool

@@ -155,7 +155,7 @@ func (s *Server) notServedLocked(r *Request) (*http.Response, error) {
 	return nil, noResource()
 }
 
-// Answer answers a request that another server has intercepted.
+// Answer answers a request that another server has intercepted, with the errors of RoundTrip.
 func (s *Server) Answer(r *Request) (*http.Response, error) {
 	h := r.http.Clone(r.http.Context())
 	return s.RoundTrip(h)

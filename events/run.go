@@ -75,7 +75,8 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	return r.flush(ctx, &flush{term: term.Of(ctx)})
 }
 
-// Close sends what waits until ctx is done, and drops later events and the rest. Call it after Run.
+// Close sends the waiting events until ctx is done, and drops the rest. Later events are dropped,
+// too. The error has the number of dropped events. Call Close after Run.
 func (r *Recorder) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true

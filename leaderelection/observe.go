@@ -87,8 +87,8 @@ type HostLock interface {
 //   - It is lost RetryPeriod and RenewDeadline after that start. (client-go counts from the
 //     answer.) It is also lost when the Lease is deleted, created again or held by another process.
 //     The work is cancelled with the cause ErrLost, and further renewals fail.
-//   - A release (ReleaseOnCancel) waits until the work has returned, while the elector's request
-//     lasts and the term is trusted. Otherwise it fails, and the Lease expires.
+//   - A release (ReleaseOnCancel) waits until the work has returned. If the elector's request or
+//     the trust ends first, the release fails, and the Lease expires.
 //
 // The error names an option, a lock without an identity, or a missing client.
 func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOptions) (*Observed, error) {

@@ -29,6 +29,7 @@ type Options struct {
 	// configuration that New gets, or the manager's.
 	Config *rest.Config
 	// Lease is the name of the Lease, which the elector creates if it does not exist.
+	// Required.
 	Lease string
 	// Namespace contains the Lease. Default: the namespace of the pod.
 	Namespace string

@@ -147,7 +147,8 @@ func Of(ctx context.Context) *Ledger {
 	return l
 }
 
-// Entry is one request in a [Ledger], which the transport updates.
+// Entry is one request in a [Ledger], which the transport updates. After Begin, Update and
+// Collected are safe for concurrent use.
 type Entry struct {
 	ledger *Ledger
 	write  Write   // guarded by ledger.mu, as are the fields below

@@ -65,8 +65,8 @@ type Options struct {
 	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions
-	// Server serves the handlers of Handle with TLS: metrics, webhooks, a dashboard. Its Client is
-	// always the manager's. Default: nil.
+	// Server serves the handlers added with Handle, with TLS: metrics, webhooks, a dashboard. Its
+	// Client is always the manager's. Default: nil.
 	Server *server.Options
 	// Metrics counts what Hooks observe: see metrics.New. MetricsServer serves the counts at
 	// /metrics; without MetricsServer, Server does. Without either, Metrics only counts. Default:
@@ -158,7 +158,7 @@ func validateDefaults(o controller.Options) error {
 	return errors.Join(wrong...)
 }
 
-// Validate names each field that is wrong.
+// Validate returns an error that names each wrong field, or nil.
 func (o Options) Validate() error {
 	var wrong []error
 	if o.Name == "" {

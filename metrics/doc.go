@@ -145,8 +145,8 @@
 //
 // # In a host process
 //
-// New registers only with the given Registerer, so two managers need their own registry or prefix.
-// Next to component-base's legacyregistry, wrap it with a prefix: component-base registers its
+// New registers only with the given Registerer. A registry takes a second call of New only with a
+// prefix. Use a prefix also for component-base's legacyregistry: component-base registers its
 // workqueue_ names when its first queue is created, and panics if they are taken. See
 // examples/kubestyle.
 //

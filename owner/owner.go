@@ -186,7 +186,7 @@ func (o Owner) fits(obj metav1.Object) error {
 
 // AlreadyOwnedError is the error of SetController for an object with another controlling owner.
 type AlreadyOwnedError struct {
-	Object types.NamespacedName
+	Object types.NamespacedName // which was not changed
 	// Controller is the present controlling owner, Owner the one to be set.
 	Controller, Owner metav1.OwnerReference
 }

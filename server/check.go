@@ -43,6 +43,7 @@ func (c *Check) Name() string { return c.name }
 // Remark is an error for a check that passes. It adds a sentence to the verbose answer.
 type Remark string
 
+// Error returns the sentence.
 func (r Remark) Error() string { return string(r) }
 
 // call outlives the context of its request, because later requests may wait for it.

@@ -63,7 +63,7 @@ type Options struct {
 	Audiences []string
 }
 
-// Validate names each field that is wrong.
+// Validate returns an error that names each wrong field, or nil.
 func (o Options) Validate() error {
 	var wrong []error
 	if o.Address != "" && o.Listener != nil {

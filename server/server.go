@@ -114,6 +114,7 @@ func (s *Server) Open(ctx context.Context) error {
 // Close closes a server that is open and will not serve.
 func (s *Server) Close() error { return s.traffic.Close() }
 
+// String returns the name and, once open, the address.
 func (s *Server) String() string {
 	if s.traffic == nil {
 		return "the " + s.o.Name

@@ -34,6 +34,7 @@ type OutdatedError struct {
 	err error
 }
 
+// Error names the object and both generations.
 func (e *OutdatedError) Error() string {
 	name := nameOf(e.Object)
 	if e.Replaced {
@@ -43,6 +44,7 @@ func (e *OutdatedError) Error() string {
 		name, e.Computed, e.Newest)
 }
 
+// Unwrap returns the API server's conflict.
 func (e *OutdatedError) Unwrap() error { return e.err }
 
 // Apply applies the status of desired with server-side apply and returns the object as stored.

@@ -19,7 +19,7 @@ import (
 // a row.)
 type Token struct {
 	Lease           types.UID
-	ResourceVersion string
+	ResourceVersion string // of the Lease, at the acquisition
 	// Holder is the Lease's spec.holderIdentity.
 	Holder string
 }
@@ -39,9 +39,9 @@ type Term struct {
 	trail     trail // guarded by the fence's mutex; a ledger may hold its own mutex meanwhile
 }
 
-// New makes a term that is trusted for a time from start: the [time.Now] before the request that
-// acquired the Lease. Other electors see the Lease later, and count from then. Call End when the
-// term is over.
+// New makes a term that is trusted for the duration trusted after start. start is the [time.Now]
+// before the request that acquired the Lease: other electors see the Lease later, and count from
+// then. Call End when the term is over.
 func New(token Token, start time.Time, trusted time.Duration) *Term {
 	return &Term{
 		fence: fence{

@@ -25,7 +25,7 @@ func New(o Options) *Webhooks {
 	return w
 }
 
-// Validate returns the mistakes of the options and of the calls that added webhooks.
+// Validate returns the mistakes of the options and of the calls that added webhooks, or nil.
 func (w *Webhooks) Validate() error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

@@ -33,7 +33,7 @@ type Options struct {
 	// URL replaces Service for a process outside the cluster: https://HOST:PORT. Default: none.
 	URL string
 	// Server configures the server, which speaks HTTP/1.1 only, as in other operators. Default:
-	// port 9443, a Linger of 1 s, and certificates of our own unless it has files.
+	// port 9443, a Linger of 1 s, and certificates that the process manages, unless files are set.
 	Server server.Options
 	// Certificates configures the certificates that the process manages, see package webhook/certs.
 	// Defaults: the Secret NAME-webhook-ca in the namespace of Service, or in the namespace default
@@ -71,7 +71,7 @@ type Registration struct {
 	Reinvocation admissionregistrationv1.ReinvocationPolicyType
 }
 
-// Validate names each field that is wrong.
+// Validate returns an error that names each wrong field, or nil.
 func (o Options) Validate() error {
 	var wrong []error
 	if o.Scheme == nil {

@@ -27,7 +27,7 @@
 //  2. A replica adds it to all bundles.
 //  3. A replica that reads it back from all bundles records the time in the Secret.
 //  4. Options.Propagation and Options.Skew later, each replica signs its leaf with the new CA.
-//  5. A CA leaves the Secret and the bundles when it has expired, Options.Skew later. A leaf never
+//  5. A CA leaves the Secret and the bundles Options.Skew after it has expired. A leaf never
 //     outlives its CA. So the old CA stays until its last leaf has expired.
 //
 // API servers do not acknowledge a bundle: each learns of it by a watch that may lag. Propagation

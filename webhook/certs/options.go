@@ -31,8 +31,8 @@ type Options struct {
 	// LeafLifetime is how long a server certificate is valid. It is renewed at half of it, or when
 	// its CA is replaced. Default: 24 hours, or CALifetime if that is shorter.
 	LeafLifetime time.Duration
-	// Skew is the largest difference between two clocks of replicas and API servers. Certificates
-	// are valid this much earlier. Default: 1 minute.
+	// Skew is the largest difference between two clocks of replicas and API servers. A new
+	// certificate is valid from this long ago. Default: 1 minute.
 	Skew time.Duration
 	// Propagation is how long replicas wait, after all bundles have a new CA, until they sign with
 	// it. API servers that lag longer rely on cross-signed certificates. Default: 1 minute.
@@ -46,6 +46,7 @@ type Options struct {
 // Kind is the kind of a Target.
 type Kind string
 
+// The kinds of a Target.
 const (
 	Validating               Kind = "ValidatingWebhookConfiguration"
 	Mutating                 Kind = "MutatingWebhookConfiguration"
@@ -72,7 +73,7 @@ type Target struct {
 // String returns the kind and the name.
 func (t Target) String() string { return string(t.Kind) + " " + t.Name }
 
-// Validate names each field that is wrong. It does not call Targets.
+// Validate returns an error that names each wrong field, or nil. It does not call Targets.
 func (o Options) Validate() error {
 	var wrong []error
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("certs.Options."+format, args...)) }

@@ -37,10 +37,11 @@ func (c Class) String() string {
 	return "class " + strconv.Itoa(int(c))
 }
 
-// MarshalText returns String.
+// MarshalText returns String. The error is nil.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText accepts what String returns.
+// UnmarshalText accepts what String returns. Other text is an error, and leaves the class
+// unchanged.
 func (c *Class) UnmarshalText(text []byte) error {
 	for _, named := range []Class{Background, Normal, Interactive} {
 		if string(text) == named.String() {
@@ -57,7 +58,7 @@ func (c *Class) UnmarshalText(text []byte) error {
 }
 
 // ClassWeight is a class with its weight: weight 4 is served four times as often as weight 1, while
-// both have ready keys. Retries of the class have a quarter of its weight in addition.
+// both have ready keys. Retries get a quarter of the weight of their class on top.
 type ClassWeight struct {
 	Class Class
 	// Weight is between 0.000001 and 1000000.

@@ -82,15 +82,19 @@
 //	T = p − 1 + Σj (⌈p·wj/w⌉ + 1)        others of its lane, and
 //	F = T + ΣD (⌈(T+1)·WD/W⌉ + 1)        others in all
 //
-// The key is the p-th of its tenant, which has weight w. Its lane has weight W: the weight of the
-// class for adds, a quarter of it for retries. j and D run over the other tenants of the lane, and
-// the other lanes, that have ready keys during the wait; wj and WD are their weights. A move to a
-// higher lane restarts the count, at most 15 times. Age does not raise a key. Example: with
-// ThreeClasses and one tenant, the only added key of class Normal is taken after at most 13 others.
+//	p   the key's position among its tenant's keys in the lane, from 1
+//	w   the weight of its tenant
+//	wj  the weight of j, another tenant of the lane with ready keys during the wait
+//	W   the weight of its lane: that of the class for adds, a quarter of it for retries
+//	WD  the weight of D, another lane with ready keys during the wait
 //
-// W7. Let tenants i and j of one class have ready keys throughout an interval with ni and nj
-// deliveries. Then |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and Cheng,
-// 1996.)
+// A move to a higher lane restarts the count, at most 15 times. Age does not raise a key. Example:
+// with ThreeClasses and one tenant, the only added key of class Normal is taken after at most 13
+// others.
+//
+// W7. If tenants i and j of one class have ready keys throughout an interval, in which they get ni
+// and nj deliveries, then |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and
+// Cheng, 1996.)
 //
 // W8. ShutDown and Drain are idempotent and safe for concurrent use. Drain returns when no key is
 // ready or held. Waiting, parked and paused keys are dropped and counted.

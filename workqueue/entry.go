@@ -32,7 +32,7 @@ func (s State) String() string {
 	return "state " + strconv.Itoa(int(s))
 }
 
-// MarshalText returns String.
+// MarshalText returns String. The error is nil.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 const (

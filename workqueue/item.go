@@ -105,7 +105,8 @@ type RetryOptions struct {
 	// NotBefore is the minimum delay. Default 0: the delay of Retry.
 	NotBefore time.Duration
 	// Exactly, if positive, is the delay, for example one that a server asked for. It replaces
-	// NotBefore, Options.Backoff and Options.Limiter. The failure still counts.
+	// NotBefore, Options.Backoff and Options.Limiter. The failure still counts. Default 0:
+	// no effect.
 	Exactly time.Duration
 	// Event is the Event of the next delivery's reason; its Source is "queue". Default EventRetry.
 	Event string

@@ -9,8 +9,8 @@ import "time"
 type KeyState[K comparable] struct {
 	Key    K
 	State  State
-	Class  Class // Normal if the key has none yet
-	Tenant string
+	Class  Class  // Normal if the key has none yet
+	Tenant string // "" without Options.Tenant
 	// Since is when the key entered its state. Without hooks it is zero for a held key, and for all
 	// keys if Options.Reasons is negative. See also Queue.Observe.
 	Since time.Time `json:",omitzero"`
@@ -22,16 +22,17 @@ type KeyState[K comparable] struct {
 	Paused bool
 	// Again reports that a held key will be delivered once more, or a paused one after Resume.
 	Again      bool
-	ParkReason string
-	// Reasons belong to the delivery in progress, if any, then to the next one.
+	ParkReason string // the argument of Park, while parked
+	// Reasons has the reasons of the delivery in progress, if any, then the reasons of the next
+	// one.
 	Reasons        []Reason
 	ReasonsDropped int
 }
 
 // Snapshot is a copy of a queue's whole state.
 type Snapshot[K comparable] struct {
-	Name string
-	At   time.Time
+	Name string    // of Options
+	At   time.Time // when the copy was made
 	Len  Len
 	// Paused: PauseAll is in effect. ShutDown: ShutDown or Drain was called.
 	Paused, ShutDown bool

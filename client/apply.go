@@ -136,11 +136,11 @@ const appliedFor = time.Hour
 //
 // An apply is sent if any other part of the object has changed, or if a new object has its name. It
 // is also sent once after each start of the process, after an hour, after an error, and after
-// 100,000 other objects. It is always sent if live comes from a cache with a Transform.
+// 100,000 other objects. With a live from a cache with a Transform, it is always sent.
 //
 // A stale live may skip an apply that is needed; the event that updates the cache then reconciles
-// the object again. Two changes go unnoticed: another field owner, or this one in another process,
-// takes or gives up a field without changing its value.
+// the object again. Changes of ownership alone go unnoticed: another field owner, or the same one
+// in another process, takes or gives up a field without changing its value.
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
 		c.compare, c.already = true, nil

@@ -24,9 +24,9 @@ import (
 // limit requests, set QPS and Burst.
 func LoadConfig(path string) (*rest.Config, error) { return LoadConfigContext(path, "") }
 
-// LoadConfigContext is LoadConfig with a context of the kubeconfig, or with "" its current context.
-// The error for an unknown name lists the contexts. A pod's service account has none: in a pod, a
-// name without a path or KUBECONFIG is an error.
+// LoadConfigContext is LoadConfig with the named context of the kubeconfig; "" means its current
+// context. The error for an unknown name lists the contexts. A pod's service account has none: in a
+// pod, a name without a path or KUBECONFIG is an error.
 func LoadConfigContext(path, name string) (*rest.Config, error) {
 	cfg, err := loadConfig(path, name)
 	if err != nil {

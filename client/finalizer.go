@@ -21,8 +21,8 @@ import (
 // read. If obj has it, nothing is sent and obj is returned.
 //
 // The write has obj's UID and resourceVersion, so it removes no other finalizer. After a conflict,
-// the live object is read and written, up to 5 times. It is an error if the object is being
-// deleted, is gone (IsNotFound), or was replaced by another with the same name (IsConflict).
+// the live object is read and written, up to 5 times. An object that is being deleted is an error.
+// So is one that is gone (IsNotFound), or was replaced by another with the same name (IsConflict).
 func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string, options ...Option) (T, error) {
 	return h.finalizers(ctx, "add the finalizer to", obj, finalizer, options, func(live T) ([]string, error) {
 		has := live.GetFinalizers()

@@ -193,8 +193,8 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, option
 }
 
 // Prune deletes, and returns, those objects that owner controls (metav1.IsControlledBy) and for
-// which keep returns false. It ignores objects in deletion and with other owners, so objects may be
-// any list, cached or live.
+// which keep returns false. It ignores objects in deletion and objects of other owners, so the list
+// may have any objects, cached or live.
 //
 // Each delete has the UID as precondition. Objects that are gone or were replaced are no errors,
 // and are not returned. If a delete fails, the others are still tried, and the errors are joined;

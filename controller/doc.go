@@ -130,10 +130,10 @@
 // error. Conflicts, "already exists", throttling (429) and requests refused because the term is
 // over have level info.
 //
-// For each cause the log has the first ten failures, then one in ten seconds with the number left
-// out ("unlogged"). Errors have the same cause if the API server gave the same reason, or if their
-// innermost errors differ only in digits and quoted text. [Controller.Snapshot] has every key's
-// last error.
+// For each cause the log has the first ten failures, then one in ten seconds, with the number of
+// omitted lines ("unlogged"). Errors have the same cause if the API server gave the same reason, or
+// if their innermost errors differ only in digits and quoted text. [Controller.Snapshot] has every
+// key's last error.
 //
 // # Concurrency
 //

@@ -22,8 +22,8 @@ import (
 )
 
 // Logger returns the logger of a Reconcile from its context, with the attributes controller, key,
-// reconcileID, attempt and class, and tenant if the key has one. For other contexts, for example in
-// unit tests, it returns logr's logger in the context, or else slog.Default(), and never nil.
+// reconcileID, attempt, class and, if the key has one, tenant. For other contexts, such as in unit
+// tests, it returns the context's logger (logr), or slog.Default(). It never returns nil.
 func Logger(ctx context.Context) *slog.Logger {
 	if log := logr.FromContextAsSlogLogger(ctx); log != nil {
 		return log

@@ -25,8 +25,8 @@ type Options struct {
 	// Then the key is reconciled anyway, and [Stale] names what is missing. Negative: no wait.
 	// Default: 30 s.
 	ReadYourWrites time.Duration
-	// Deadline limits one Reconcile. Then the context ends with a cause that names the deadline,
-	// and an error that the Reconcile returns is retried. Default: no limit.
+	// Deadline is the longest time of one Reconcile. After it, the context ends with a cause that
+	// names the deadline, and an error that the Reconcile returns is retried. Default: no limit.
 	Deadline time.Duration
 	// SlowAfter is how long a Reconcile may run before it is reported once, with its stack. A
 	// Reconcile that exceeds its Deadline is reported, too. The log has the first ten reports, then
@@ -44,8 +44,8 @@ type Options struct {
 	// NamespaceTenants makes each namespace a tenant, so namespaces share the Reconciles of a
 	// class, however many keys each has. Keys must be of type types.NamespacedName or implement
 	// [TenantKey]. Keys without a namespace are one tenant. For weights or other keys, use
-	// NewWithQueue with workqueue.Options.Tenant, which wins. Default: false, all keys are one
-	// tenant.
+	// NewWithQueue with workqueue.Options.Tenant, which takes precedence. Default: false, all keys
+	// are one tenant.
 	NamespaceTenants bool
 	// Classes are the queue's classes and their weights: see workqueue.Options. Default:
 	// workqueue.ThreeClasses().
@@ -67,9 +67,8 @@ type Options struct {
 	MaxAttempts int
 	// RequireKinds makes the controller lead only after each source and declared Readable was
 	// synced once. Until then, for example while a CRD is missing, the replica is not ready and
-	// does not campaign, so another one can lead. It recovers without a restart. Later failures
-	// have the usual effect. Default: false, the controller leads without kinds that cannot be
-	// listed.
+	// does not campaign, so another one can lead. It recovers without a restart. Default: false,
+	// the controller leads without kinds that cannot be listed.
 	RequireKinds bool
 	// Grace is how long running Reconciles may continue after Run's context ends. A manager has its
 	// own. Default: 25 s, less than the 30 s that Kubernetes gives a pod.

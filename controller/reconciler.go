@@ -38,9 +38,8 @@ type Result struct {
 	// It replaces the value of an earlier Reconcile. With an error, it is the earliest time of the
 	// retry. A negative value is an error.
 	RequeueAfter time.Duration
-	// Class, if not nil, is the class of the next Reconcile, if that is a retry or comes from
-	// RequeueAfter. An event in a higher class still raises the key. Default: this Reconcile's
-	// class.
+	// Class is the class of the next Reconcile if that is a retry or comes from RequeueAfter. An
+	// event in a higher class still raises the key. Default: nil, this Reconcile's class.
 	//
 	//	return controller.Result{RequeueAfter: time.Hour, Class: new(workqueue.Background)}, nil
 	Class *workqueue.Class

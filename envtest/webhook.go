@@ -68,8 +68,8 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, w Webhooks) (remove func(
 //
 // remove deletes what InstallWebhooks created, including the objects of CustomResourceDefinitions,
 // and returns when the API server does not use it any more. A CustomResourceDefinition that existed
-// before stays, with the new conversion. Call it at the end of the test, unless the control plane
-// ends, too. If InstallWebhooks returns an error, remove is nil and nothing stays installed.
+// before stays, with the new conversion. Call remove at the end of the test, unless the control
+// plane ends, too. If InstallWebhooks returns an error, remove is nil and nothing stays installed.
 func InstallWebhooks(ctx context.Context, cfg *rest.Config, w Webhooks) (remove func(context.Context) error, err error) {
 	clients, err := newClients(cfg)
 	if err != nil {

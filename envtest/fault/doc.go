@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault is a proxy in front of an API server for tests of failures. By rules, it delays,
-// holds, refuses, changes, cuts, freezes and loses requests and answers, of any client, with
-// HTTP/1.1 and HTTP/2, JSON and protobuf. Other requests are forwarded unchanged.
+// Package fault is a proxy in front of an API server for tests of failures. Rules delay, hold,
+// refuse, change, cut, freeze and lose requests and answers. It serves any client, with HTTP/1.1 or
+// HTTP/2, and forwards other requests unchanged.
 //
 //	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
 //	if err != nil { ... }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ErrStopped is the error of requests that Proxy.Stop and Rules.Stop end, and of later ones.
+// ErrStopped is the error of requests that Proxy.Stop or Rules.Stop ends, and of later requests.
 var ErrStopped = errors.New("fault: the rules have been stopped")
 
 var (

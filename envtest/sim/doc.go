@@ -76,7 +76,7 @@
 //     immutable fields of Pods (without the diff that ends the real message), StatefulSets, Jobs
 //     and role bindings.
 //   - The subresources exec, attach, portforward, proxy, log, resize, token, approval and
-//     ephemeralcontainers fail with 501, method and path.
+//     ephemeralcontainers fail with 501.
 //   - No controller computes the status of PodDisruptionBudgets: tests set disruptionsAllowed. An
 //     eviction adds no entry to their managedFields. Evictions of policy/v1beta1 are not accepted.
 //   - Built-in kinds have the fields of client-go's version, which may be newer than the
@@ -85,13 +85,13 @@
 //     resource.k8s.io have no defaults. Neither have CSIDrivers, resources of whole Pods, and
 //     volumes of RBD, AzureDisk and ScaleIO.
 //   - Admission policies have no effect. A request for which a webhook has matchConditions fails
-//     with 501, method and path.
+//     with 501.
 //   - Validating webhooks are called one after another, and all within the client's request.
 //   - Webhooks do not see evictions and bindings of Pods, nor writes of Put, Remove, garbage
 //     collection, and the deletion of namespaces and CustomResourceDefinitions. They see the
 //     deletion of a Pod once, and no update of an object that does not exist.
 //   - A webhook with a service cannot be reached. Use a url or UseWebhooks.
-//   - A webhook configuration is not checked for overlaps, such as a/* and */b, and for wrong
+//   - A webhook configuration is not checked for overlaps, such as a/* and */b, or for wrong
 //     expressions.
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
 //   - A Service may name an address or a node port that another one has.
@@ -125,8 +125,8 @@
 //   - OpenAPI v3 describes group versions only. The schemas of built-in kinds come from Go types:
 //     they have no enums and unions, a field is required if its JSON tag has no omitempty, and
 //     CustomResourceDefinition and APIService have no fields. Operations have no descriptions.
-//     Subresources that are not supported, and CBOR, are missing. Without package envtest/sim/crd,
-//     custom kinds accept every field.
+//     Unsupported subresources and CBOR are missing. Without package envtest/sim/crd, custom kinds
+//     accept every field.
 //   - The version is v1.36.3+sim.
 //   - SelfSubjectRulesReview answers with one rule that allows everything. TokenReview accepts no
 //     token.

@@ -179,7 +179,7 @@ func (s *Server) Count(verb string, of Resource) int {
 	return n
 }
 
-// Silence disables the bookmarks, one a minute, of watches that start from now on.
+// Silence disables the bookmarks of watches that start from now on. Other watches get one a minute.
 func (s *Server) Silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

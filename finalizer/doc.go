@@ -16,8 +16,8 @@
 // finalizers in `kubectl get -o yaml` begin with the step that is next.
 //
 // A step may run again after an error or a crash, so it must succeed if its work is done already. A
-// step that waits for another system returns [Waiting]. Then, as after an error, Finalize returns a
-// [StepError], and the next Finalize begins with that step.
+// step that waits for another system returns [Waiting]. Finalize then returns a [StepError], as
+// after any error, and the next Finalize begins with that step.
 //
 // [Chain.State] returns what a deletion waits for, for a condition, an event or a debug page.
 package finalizer

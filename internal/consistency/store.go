@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// Compare returns the writes that made a list of a place differ from the store, unless the store
-// shows them.
+// Compare returns the writes that explain how a list of a place differs from the store, except for
+// writes that the store shows.
 func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
 	items := map[types.UID]*metav1.PartialObjectMetadata{}
 	for n := range list.Items {

@@ -28,7 +28,7 @@ type Write struct {
 	// be unknown only if Gone or Marked. Default: unknown.
 	ResourceVersion string
 	// Gone reports that the object was deleted. A store shows this if it has no object with that
-	// name and UID, and has reached ResourceVersion, if set.
+	// name and UID. If ResourceVersion is set, the store must also have reached it.
 	Gone bool
 	// Marked reports that the object was deleted or got a deletion timestamp, at an unknown
 	// version, as by a deletecollection or an eviction. A store shows this if it has no such

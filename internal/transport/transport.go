@@ -41,8 +41,8 @@ type roundTripper struct {
 }
 
 // Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
-// and the connection. If cfg comes from another client.Client, there is still only one transport,
-// which inherits that Client's options.
+// and the connection. A cfg of another client.Client has the transport already; it then gets the
+// options of both Clients.
 func Wrap(cfg *rest.Config, o Options) error {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {

@@ -38,7 +38,7 @@
 // # Acquiring a Lease
 //
 // A standby watches the Lease, and takes it after a release, or when its record has not changed for
-// the duration in it. The Update has the UID and version of that record.
+// the leaseDurationSeconds that it contains. The Update has the UID and version of that record.
 //
 // The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
 // its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
@@ -62,8 +62,8 @@
 //
 //   - L1: Two processes never trust a term at the same time. The rates of their clocks may differ
 //     by less than a tenth, with the default durations.
-//   - L2 (with package term): The requests of a term are refused after its trust, after lead has
-//     returned, and when another process was seen to hold the Lease.
+//   - L2 (with package term): The requests of a term are refused after its trust has ended, after
+//     lead has returned, and once another process was seen to hold the Lease.
 //   - L3: A Lease is released only after lead has returned. Until then it is renewed.
 //   - L4: A release never frees the Lease of another process.
 //   - L5: A lost term does not end the process if lead returns before the Lease expires. Otherwise
@@ -74,12 +74,13 @@
 //     leader makes one request per RetryPeriod, and a standby none while it watches.
 //   - L7: Replicas with client-go's elector can share the Lease, so you can migrate one replica at
 //     a time. RetryPeriod must be at least 1 s, because client-go compares renewals by the second.
-//   - L9 (with packages client and controller): The first Reconcile of a term never starts on a
-//     cache older than the in-scope writes of a term that was released gracefully. Only the last
-//     release counts.
+//   - L9 (with packages client and controller): After a graceful release, the first Reconcile of
+//     the next term never starts on a cache that lacks a write of the released term within its
+//     scope. Only the last release counts.
 //
-// With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. It acquires and polls
-// as client-go does, but leaves alone the record of another process with our identity.
+// With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. The elector acquires
+// and polls as in client-go, but it never takes the Lease of another process with the same
+// identity.
 //
 // # Permissions
 //

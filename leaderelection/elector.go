@@ -27,8 +27,8 @@ type Elector struct {
 }
 
 // New makes an elector. It starts nothing and makes no request. With Options.Config, cfg may be
-// nil. The elector ignores cfg's rate limit. Its requests time out after half of RenewDeadline, at
-// least 1 s, so one that hangs does not cost the term. The error names what is invalid.
+// nil. The elector ignores cfg's rate limit. Its requests time out after half of RenewDeadline, but
+// not before 1 s. So a request that hangs does not cost the term. The error names what is invalid.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	field := "leaderelection.New"
 	if o.Config != nil {

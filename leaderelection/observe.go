@@ -84,7 +84,7 @@ type HostLock interface {
 // The wrapper makes no request of its own. The term counts from the start of the last Create or
 // Update that succeeded, and ends as follows:
 //
-//   - It is lost RetryPeriod and RenewDeadline after that start. (client-go counts from the
+//   - It is lost RetryPeriod plus RenewDeadline after that start. (client-go counts from the
 //     answer.) It is also lost when the Lease is deleted, created again or held by another process.
 //     The work is cancelled with the cause ErrLost, and further renewals fail.
 //   - A release (ReleaseOnCancel) waits until the work has returned. If the elector's request or

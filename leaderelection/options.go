@@ -49,9 +49,9 @@ type Options struct {
 	// be watched. It must be shorter than four fifths of RenewDeadline. Default: a fifth of
 	// RenewDeadline.
 	RetryPeriod time.Duration
-	// Stay makes Run wait, without a campaign, while the work of a lost term goes on for too long.
-	// Check then fails a liveness probe after Grace. Default: Run returns an error, and the process
-	// should exit.
+	// Stay makes Run wait, without a campaign, if the work of a lost term still runs when the Lease
+	// expires. Check then fails a liveness probe after Grace. Default: Run returns an error, and
+	// the process should exit.
 	Stay bool
 	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s, as in
 	// kube-controller-manager.

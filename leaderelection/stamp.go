@@ -24,7 +24,7 @@ import (
 //
 // All readers of the Lease can read it. Resources, versions, effects, the time and the number of
 // objects are clear text. Namespaces, names, UIDs and labels are hashes ([ledger.Write.Hashed]).
-// The salts are in it, too, so a reader can confirm a guessed name.
+// The annotation also has the salts, so a reader can confirm a guessed name.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
 // clearAnnotation is from earlier versions, with names in clear text. It is only removed.

@@ -12,7 +12,7 @@
 //
 // # What a ledger cannot know
 //
-//   - Requests with another context, for example an event recorder's, or of a client that was not
+//   - Requests with another context, such as an event recorder's. Requests of a client that was not
 //     built from the configuration. client-go's fake clientsets have no transport.
 //   - Effects on other objects: garbage collection, defaulting, admission.
 //   - The version, if the answer lacks it: for an eviction, a binding, a deletecollection, or an

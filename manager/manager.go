@@ -147,9 +147,9 @@ func (m *Manager) Lease(o leaderelection.Options) *Lease {
 
 // Remove stops a controller, before or during Run. It takes no new key, its running Reconciles have
 // the grace time to finish, then its sources stop. Remove returns nil or the controller's error
-// when all that has returned; the name is then free. If ctx ends earlier, Remove returns an error
-// and the stop continues. The controller's own Reconciles must not call Remove, which waits for
-// them.
+// when all of them have returned; the name is then free. If ctx ends earlier, Remove returns an
+// error and the stop continues. The controller's own Reconciles must not call Remove, which waits
+// for them.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
 // Cache returns the manager's cache, which Run runs.
@@ -161,10 +161,9 @@ func (m *Manager) Client() *client.Client { return m.client }
 // Recorder returns the manager's recorder of Kubernetes events. Run sends the events of a term
 // before it releases the Lease, and all others before it returns, within the grace time.
 //
-// It writes to the manager's own cluster, also about an object of a further one; events in a
-// namespace that does not exist there are dropped. For events in the object's cluster, make a
-// recorder with events.New(cluster.Client(), …), run it with AddEverywhere, and close it after its
-// Run.
+// It writes all events to the manager's own cluster, and drops an event whose namespace does not
+// exist there. For events in the object's cluster, make a recorder with
+// events.New(cluster.Client(), …), run it with AddEverywhere, and close it after its Run.
 func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:

@@ -80,8 +80,8 @@ type Options struct {
 	// webhook.New. It answers on standbys, too, and before caches are synced. Default: nil.
 	Webhooks Webhooks
 	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
-	// debug.Profiles under /debug/pprof/. All requests are answered. A stop ends a CPU profile
-	// early. Default: none.
+	// debug.Profiles under /debug/pprof/, without authorization. A stop ends a CPU profile early.
+	// Default: none.
 	Pprof string
 	// Grace is how long running Reconciles, and the functions and handlers added to the manager,
 	// may continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a

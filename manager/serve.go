@@ -43,7 +43,7 @@ func (m *Manager) servesMetrics(pattern string) bool {
 	return m.o.Metrics != nil && m.o.MetricsServer == nil && m.o.Server != nil && strings.TrimSpace(path) == metricsPath
 }
 
-// Authorize returns a handler that passes to h only requests that the API server allows, like
+// Authorize returns a handler that passes to h only requests that the API server allows: see
 // server.Server.Authorize. Bind the manager's ServiceAccount to the ClusterRole
 // system:auth-delegator. Run returns a mistake as an error.
 func (m *Manager) Authorize(h http.Handler) http.Handler { return m.authorized(m.server, h) }

@@ -12,7 +12,7 @@
 //
 // # Common metrics
 //
-// These metrics keep the names, labels, types and buckets of controller-runtime, and their meaning:
+// These metrics have the same names, labels, types, buckets and meaning as in controller-runtime:
 //
 //	workqueue_depth{name,controller,priority}                     ready keys
 //	workqueue_adds_total{name,controller}                         keys that became ready
@@ -140,8 +140,8 @@
 // # Lifetime
 //
 // The series of a controller, its queue, its sources and its requests exist while Controller.Warm
-// runs, and end with Manager.Remove. A queue without a controller has series from its constructor
-// to its shutdown. An informer has them until its last handle is released.
+// runs, and end with Manager.Remove. The series of a queue without a controller exist from its
+// constructor to its shutdown. The series of an informer end when its last handle is released.
 //
 // # In a host process
 //
@@ -152,7 +152,7 @@
 //
 // # Cost
 //
-// All hooks are safe for concurrent use. Those for each key or request allocate nothing, and cost
-// less than a microsecond per Reconcile. A scrape reads the figures of each queue and controller,
-// and iterates over the names of each informer's objects.
+// All hooks are safe for concurrent use. Hooks that are called for each key or request allocate
+// nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue
+// and controller, and iterates over the names of each informer's objects.
 package metrics

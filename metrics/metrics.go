@@ -16,8 +16,8 @@ import (
 )
 
 // Metrics counts what a program does, and serves the counts. It serves any number of managers,
-// controllers and queues, and all methods are safe for concurrent use. The series of controllers
-// with the same name are summed, and end with the last of them.
+// controllers and queues, and all methods are safe for concurrent use. Controllers with the same
+// name share their series, which end with the last of these controllers.
 type Metrics struct {
 	hooks    hook.Hooks
 	gatherer prometheus.Gatherer // nil: the Registerer is no Gatherer

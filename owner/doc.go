@@ -12,6 +12,7 @@
 // one of several owners, for handler.AnyOwner. Both change the object in memory: write it
 // afterwards. For apply configurations use cache.Handle.OwnerRef.
 //
-// An owner must be cluster-scoped or in the namespace of its objects, because the garbage collector
-// would delete the others. To clean these up, use a finalizer.
+// An owner must be cluster-scoped or in the namespace of its objects: the garbage collector deletes
+// objects whose owner is in another namespace. To clean up objects in other namespaces, use a
+// finalizer.
 package owner

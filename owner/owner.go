@@ -86,7 +86,7 @@ func BlockDeletion(block bool) Option {
 // or to a predecessor with the same kind and name.
 //
 // The error is an *[AlreadyOwnedError] if obj has another controlling owner. A namespaced owner of
-// an object in another namespace, or in none, is an error, too. Then obj is unchanged.
+// an object in another namespace, or in none, is an error, too. With an error, obj is unchanged.
 func (o Owner) SetController(obj metav1.Object, options ...Option) error {
 	yes := true
 	r := o.reference()

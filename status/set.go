@@ -19,7 +19,7 @@ import (
 )
 
 // Limits and patterns of metav1.Condition, which controller-gen puts into CRDs. The API server
-// counts characters. Types and reasons have only characters of one byte.
+// counts characters. Types and reasons are ASCII.
 const (
 	maxType    = 316
 	maxReason  = 1024

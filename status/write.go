@@ -48,7 +48,7 @@ func (e *OutdatedError) Error() string {
 func (e *OutdatedError) Unwrap() error { return e.err }
 
 // Apply applies the status of desired with server-side apply and returns the object as stored.
-// desired names the object of s, and has s.ApplyConfigurations. Apply adds the UID and
+// desired must name the object of s and contain s.ApplyConfigurations. Apply adds the UID and
 // resourceVersion of that object, so that the API server refuses an outdated status. If the object
 // has changed in another way, such as its labels, Apply tries again with its new version, up to 5
 // times.

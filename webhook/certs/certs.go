@@ -44,9 +44,9 @@ func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errNone
 }
 
-// Check returns an error until a certificate is in use that API servers trust by all bundles, and
-// after it has expired. The error names what is not in place. After the first success, problems
-// are a [server.Remark], because the certificate in use still serves.
+// Check returns an error until the server uses a certificate that all bundles verify, and after
+// that certificate has expired. The error names what is not in place. After the first success,
+// problems are a [server.Remark], because the certificate in use still serves.
 func (c *Certs) Check(context.Context) error {
 	leaf := c.leaf.Load()
 	c.mu.Lock()

@@ -80,8 +80,8 @@
 //   - A1: rotation never causes a refused request. A served leaf verifies with every bundle that an
 //     API server may use, on clocks that differ by at most Skew. Such a bundle is at most
 //     Propagation old, or has a valid CA whose key is in the Secret. This holds for any number of
-//     replicas and for a stop at any moment. Exception: after another client has reset a bundle,
-//     until the API servers have the restored one.
+//     replicas and for a stop at any moment. It does not hold while API servers have a bundle that
+//     another client has reset.
 //   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
 //     certificate in use stays until a better one is verified. Keys appear in no log line, event,
 //     metric or error.

@@ -169,7 +169,8 @@ func (q *Queue[K]) Pause(key K) {
 	}
 }
 
-// Resume ends a Pause. The key is ready if it was ready, was added or became due until now.
+// Resume ends a Pause. The key is ready if it was ready before, or was added or became due during
+// the pause.
 func (q *Queue[K]) Resume(key K) {
 	if w := (who[K]{key: key}); q.identify(&w) {
 		q.lock()

@@ -14,7 +14,7 @@ type KeyState[K comparable] struct {
 	// Since is when the key entered its state. Without hooks it is zero for a held key, and for all
 	// keys if Options.Reasons is negative. See also Queue.Observe.
 	Since time.Time `json:",omitzero"`
-	// Due is when the key becomes ready by itself, or is added again if ready or held. Zero: never.
+	// Due is when a waiting key becomes ready, or a ready or held key is added again. Zero: never.
 	Due time.Time `json:",omitzero"`
 	// Attempts is the number of failures in a row.
 	Attempts int

@@ -125,22 +125,22 @@ func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersi
 
 const appliedFor = time.Hour
 
-// UnlessAlready makes Apply and ApplyStatus send nothing if that would change nothing. live is the
-// object as last seen, usually in a cache, or nil. A call that is not sent returns a copy of live.
+// UnlessAlready makes Apply and ApplyStatus skip a request that would change nothing. live is the
+// object as last seen, usually in a cache, or nil. A skipped call returns a copy of live.
 //
 // The client compares with its last call; it does not predict what the API server would do. After
 // each apply with this option it keeps a hash of the bytes sent and of the object returned. It
 // keeps one hash for each kind, UID, field owner and subresource. A later call with the same hash
-// is not sent. The hash ignores resourceVersion, managedFields, apiVersion, kind, the annotation
+// is skipped. The hash ignores resourceVersion, managedFields, apiVersion, kind, the annotation
 // kubectl.kubernetes.io/last-applied-configuration, and except in ApplyStatus the status.
 //
 // An apply is sent if any other part of the object has changed, or if a new object has its name. It
 // is also sent once after each start of the process, after an hour, after an error, and after
-// 100,000 other objects. With a live from a cache with a Transform, it is always sent.
+// 100,000 other objects. If live comes from a cache with a Transform, every apply is sent.
 //
-// A stale live may skip an apply that is needed; the event that updates the cache then reconciles
-// the object again. Changes of ownership alone go unnoticed: another field owner, or the same one
-// in another process, takes or gives up a field without changing its value.
+// If live is stale, an apply that is needed may be skipped. The object's next event then reconciles
+// it again. Changes of ownership alone go unnoticed: another field owner, or the same one in
+// another process, takes or gives up a field without changing its value.
 func UnlessAlready(live Object) Option {
 	return Option{name: "UnlessAlready", fits: []verb{applying}, set: func(c *call) error {
 		c.compare, c.already = true, nil

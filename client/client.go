@@ -47,7 +47,7 @@ type Options struct {
 	Strict bool
 }
 
-// Validate returns an error that names a wrong field.
+// Validate returns an error that names a wrong field, or nil.
 func (o Options) Validate() error {
 	if err := checkFieldOwner(o.FieldOwner); err != nil {
 		return fmt.Errorf("client.Options.FieldOwner: %w", err)

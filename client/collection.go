@@ -21,9 +21,9 @@ const deletedAtOnce = 200
 // deletion. It takes [DryRun], [Propagation] and [GracePeriod]. If a page fails, the objects of
 // earlier pages are deleted.
 //
-// o must have the Namespace of a namespaced kind, or Labels or Fields for a cluster-scoped one;
-// labels.Everything() deletes all. A page has o.PageSize objects, by default 200. Objects that are
-// created meanwhile may survive.
+// o must have a Namespace for a namespaced kind, and Labels or Fields for a cluster-scoped one,
+// such as labels.Everything() for all objects. A page has o.PageSize objects, by default 200.
+// Objects that are created meanwhile may survive.
 func (h *Handle[T]) DeleteAll(ctx context.Context, o ListOptions, options ...Option) error {
 	c, err := h.target.call(deletingAll, options)
 	if err != nil {

@@ -65,7 +65,7 @@ func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVers
 	}
 	if formOf[T]() != typed {
 		if want.Empty() {
-			return want, errors.New("the type says no kind; give the Go type of one, or name it with client.ForKind")
+			return want, errors.New("the type has no kind; give the Go type of a kind, or name the kind with client.ForKind")
 		}
 		return want, nil
 	}

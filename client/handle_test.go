@@ -188,8 +188,8 @@ func TestUnknownType(t *testing.T) {
 	for _, err := range []error{applied, created, updated, read, listed, patched, ensured, pruned, scaled, h.Served(ctx), h.Delete(ctx, name("default", "a"))} {
 		wants(t, err, "client.For[*v1.ConfigMap]", "the scheme does not know the type", "AddToScheme")
 	}
-	wants(t, client.For[*unstructured.Unstructured](c).Served(ctx), "client.For[*unstructured.Unstructured]: the type says no kind")
-	wants(t, client.For[*metav1.PartialObjectMetadata](c).Served(ctx), "the type says no kind", "client.ForKind")
+	wants(t, client.For[*unstructured.Unstructured](c).Served(ctx), "client.For[*unstructured.Unstructured]: the type has no kind")
+	wants(t, client.For[*metav1.PartialObjectMetadata](c).Served(ctx), "the type has no kind", "client.ForKind")
 	wants(t, client.For[*corev1.ConfigMap](nil).Served(ctx), "the client is nil", "client.New")
 	wants(t, client.ForKind[*unstructured.Unstructured](nil, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}).Served(ctx), "the client is nil")
 	wants(t, client.ForKind[*unstructured.Unstructured](c, schema.GroupVersionKind{Kind: "Pod"}).Served(ctx), "client.ForKind[*unstructured.Unstructured]", "name both")

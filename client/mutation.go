@@ -38,7 +38,7 @@ const (
 // The update has the resourceVersion of the object that mutate got, so no other client's change is
 // lost. After a conflict, or if another client creates or deletes the object at the same time,
 // mutate gets the live object. After 5 tries the last error is returned. mutate may change neither
-// the name nor the namespace. Its error is returned as it is, and nothing is sent.
+// the name nor the namespace. An error of mutate is returned as it is, and nothing is sent.
 //
 // Objects are compared with equality.Semantic.DeepEqual. An update does not change the status of a
 // kind with a status subresource. It removes the fields that T does not have, and those that a

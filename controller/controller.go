@@ -56,8 +56,8 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
 }
 
-// NewWithQueue is New for keys of any type. Fields of q win over the same fields of Options. q.Name
-// defaults to the controller's name.
+// NewWithQueue is New for keys of any type. Fields of q take precedence over the same fields of
+// Options. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),

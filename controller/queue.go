@@ -15,7 +15,7 @@ import (
 
 // TenantKey is an optional interface of a key type, for [Options].NamespaceTenants.
 type TenantKey interface {
-	// Tenant returns the key's tenant, such as its namespace, and always the same.
+	// Tenant returns the key's tenant, such as its namespace. It must always return the same.
 	Tenant() string
 }
 
@@ -66,7 +66,7 @@ func (c *Controller[K]) newQueue() error {
 
 // Default fills the zero fields of the controller's Options from o, except Grace, Logger and Hooks.
 // Values set by NewWithQueue and SetWorkers remain. NamespaceTenants has no effect if the keys have
-// no namespace. MinInterval and MaxWait are filled together. Validate reports an error if o changes
+// no namespace. MinInterval and MaxWait count as one field. Validate reports an error if o changes
 // the queue although keys were added before.
 //
 // A manager calls Default with its own defaults. After Warm has begun, it has no effect.

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Events of retries. Other errors have workqueue.EventRetry.
+// Events of retries after certain errors. Retries after other errors have workqueue.EventRetry.
 const (
 	EventRetryConflict      = "RetryConflict"      // another client changed the object
 	EventRetryAlreadyExists = "RetryAlreadyExists" // the object to create exists

@@ -207,7 +207,7 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 		}
 		longest := "none is running"
 		if p.Running > 0 {
-			longest = fmt.Sprintf("the Reconcile of %s runs since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
+			longest = fmt.Sprintf("the Reconcile of %s has run since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
 		}
 		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
 	}
@@ -232,9 +232,9 @@ func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
 func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 
 // CatchUp returns nil when the sources have handled everything that the API server had at the call,
-// and the declared Readables show it. If ctx ends before, the error names what is missing. Without
-// [source.CatchingUp], it only waits until a source or Readable is settled. CatchUp sends list
-// requests: use it in tests and scripts.
+// and the declared Readables show it. If ctx ends before, the error names what is missing. For a
+// source or Readable that does not implement [source.CatchingUp], it only waits until that is
+// settled. CatchUp sends list requests: use it in tests and scripts.
 func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
 
 // Quiet is [workqueue.Queue.Quiet] of the controller's queue. If ctx ends before, the error names

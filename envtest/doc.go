@@ -17,8 +17,8 @@
 // writes their status. Package envtest/fault is a proxy for tests that need delayed, refused or cut
 // requests.
 //
-// [InstallWebhooks] installs webhook configurations that call the manager under test, here and on
-// the server of package envtest/sim. [ServingCertificate] makes the certificate for that.
+// [InstallWebhooks] installs webhook configurations that call the manager under test, on this API
+// server or one of package envtest/sim. [ServingCertificate] makes the certificate for that.
 //
 // # Where the program comes from
 //

@@ -15,8 +15,8 @@
 // # The module
 //
 // It is a separate module: it needs the k8s.io modules of one Kubernetes release, and the library
-// another version. Build it with GOWORK=off. Its go.mod has no replace lines, so this works from
-// anywhere:
+// needs another version. Build it with GOWORK=off. Its go.mod has no replace lines, so this works
+// from anywhere:
 //
 //	go install github.com/setpoint-dev/setpoint/envtest/controlplane@latest
 //

@@ -88,7 +88,7 @@ func (p *Proxy) Config() (*rest.Config, error) { return p.ConfigOf(p.origin) }
 // unchanged.
 func (p *Proxy) ConfigOf(cfg *rest.Config) (*rest.Config, error) {
 	if cfg.Host == p.host {
-		return nil, fmt.Errorf("fault: the configuration leads to the proxy itself, %s; use that of the API server", p.host)
+		return nil, fmt.Errorf("fault: the configuration leads to the proxy itself, %s; use the one of the API server", p.host)
 	}
 	c, err := newClient(cfg)
 	if err != nil {

@@ -26,7 +26,7 @@ type Match struct {
 	// 	"*"             every resource, without subresources
 	Resources []string
 
-	// Namespace and Name are those in the path. Default: any.
+	// Namespace and Name are as in the path. Default: any.
 	Namespace, Name string
 
 	// UserAgent is a substring of the User-Agent header. Default: any.

@@ -42,21 +42,21 @@ type Rule struct {
 	// itself. Default: nil.
 	Refuse *apierrors.StatusError
 
-	// Cut breaks the connection instead, like a network failure: it resets the connection with
-	// HTTP/1.1, and the stream with HTTP/2. Go's HTTP/1.1 client retries a GET when a reused
-	// connection breaks. For running requests use Proxy.Cut. Default: false.
+	// Cut breaks the connection instead of sending the request, like a network failure: it resets
+	// the connection with HTTP/1.1, and the stream with HTTP/2. Go's HTTP/1.1 client retries a GET
+	// when a reused connection breaks. For running requests use Proxy.Cut. Default: false.
 	Cut bool
 
 	// Hang neither answers nor forwards the request, until the client gives up. Default: false.
 	Hang bool
 
-	// Change sends the request instead, after Hold and Delay, and returns the answer. It may change
-	// both, or answer without calling next. It is called concurrently; if it blocks, it must end
-	// with the request's context. A new Body needs no ContentLength. The first of several rules is
-	// the outermost. Default: nil.
+	// Change is called instead of sending the request, after Hold and Delay, and returns the
+	// answer. It may change request and answer, or answer without calling next. It is called
+	// concurrently; if it blocks, it must end with the request's context. A new Body needs no
+	// ContentLength. The first of several rules is the outermost. Default: nil.
 	Change func(h *http.Request, next http.RoundTripper) (*http.Response, error)
 
-	// Lose breaks the connection after the API server has executed the request, when it answers.
+	// Lose breaks the connection when the API server answers, after it has executed the request.
 	// Default: false.
 	Lose bool
 

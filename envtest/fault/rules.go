@@ -79,8 +79,8 @@ func (r *Rules) Cut(m Match) int {
 // Kind is the key of Counts, with the values of the same fields of Request.
 type Kind struct{ Verb, Group, Resource, Subresource string }
 
-// Counts returns the number of requests so far, by kind. Without a resource in the path, they are
-// counted by verb alone.
+// Counts returns the number of requests so far, by kind. Requests without a resource in the path
+// are counted by verb alone.
 func (r *Rules) Counts() map[Kind]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

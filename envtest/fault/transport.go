@@ -12,7 +12,7 @@ import (
 
 // Transport returns an http.RoundTripper that applies the rules to its requests and sends them with
 // next. Without sockets, it works in a testing/synctest bubble. It fits rest.Config.Wrap. A cut
-// connection is syscall.ECONNRESET. Match.Config compares bearer tokens.
+// connection is the error syscall.ECONNRESET. Match.Config compares bearer tokens.
 func (r *Rules) Transport(next http.RoundTripper) http.RoundTripper { return &transport{r, next} }
 
 type transport struct {

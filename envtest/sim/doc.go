@@ -97,8 +97,8 @@
 //   - A Service may name an address or a node port that another one has.
 //   - If a manager applies in another version than before, its fields of the earlier versions stay.
 //     Any other write removes the managedFields entries of other versions.
-//   - An apply of a custom object with empty metadata always makes a version. In the real server
-//     that depends on its cache.
+//   - An apply of a custom object with an empty list or map in its metadata always makes a version.
+//     In the real server that depends on its cache.
 //   - The managedFields of a CustomResourceDefinition also name its structs. A write of one must
 //     contain kind and apiVersion.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
@@ -114,8 +114,9 @@
 //   - Without package envtest/sim/crd, custom objects are stored as they are: no validation,
 //     defaults or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
 //   - Without a conversion webhook, versions of a kind differ only in their apiVersion.
-//   - A conversion webhook receives the objects of a list in one review, and once. The real server
-//     converts them one by one. Label and field selectors see the stored version.
+//   - A list converts its objects in one review, and each version of an object only once. The real
+//     server converts them one by one, at each list. Label and field selectors see the stored
+//     version.
 //   - core/v1 and events.k8s.io/v1 Events are separate kinds with separate objects.
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.

@@ -30,7 +30,7 @@ type TB interface {
 // be typed, unstructured, or lists. Their namespaces are made.
 //
 // The server ends with the test: open watches end, and later requests fail. In a synctest bubble,
-// pass the bubble's t. New ends the test at invalid input. Of returns the server itself.
+// pass the bubble's t. New ends the test if an argument is invalid. Of returns the server itself.
 func New(t TB, scheme *runtime.Scheme, objects ...runtime.Object) *rest.Config {
 	t.Helper()
 	s := NewServer()

@@ -112,8 +112,8 @@ func (s *Server) serveKindLocked(d definition, with *store) *table {
 }
 
 // Withdraw stops serving resources, as if their CRD was deleted. Their objects are gone, and
-// watches end without seeing that. Serve brings the resource back empty; a watch that resumes is
-// then too old (410).
+// watches end without events about it. Serve brings the resource back empty; a watch that resumes
+// is then too old (410).
 func (s *Server) Withdraw(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

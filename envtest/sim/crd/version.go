@@ -48,7 +48,7 @@ func (v *versionSchema) Default(u *unstructured.Unstructured) []error {
 	return errs
 }
 
-// Validate has the order of the real API server.
+// Validate implements sim.Schema, in the order of the real API server.
 func (v *versionSchema) Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList {
 	ctx := context.Background()
 	var errs field.ErrorList

@@ -27,9 +27,9 @@ const ReasonFailing = "ReconcileFailing"
 //	c := controller.New("website", r, controller.Options{})
 //
 // The event is a Warning with [ReasonFailing]. Its note has the number of failures in a row and the
-// last error. The first failure after that time records it: for 10 minutes and with the default
-// backoff, within 11 minutes. After a success, an object can get another event. A new leader counts
-// from the start.
+// last error. It is recorded at the first failure after that time. With 10 minutes and the default
+// backoff, this is within 11 minutes. After a success, an object can get another event. A new
+// leader counts from the start.
 //
 // Conflicts and exceeded deadlines count as failures, interrupted Reconciles do not. A key that is
 // not retried, because of a terminal error or MaxAttempts, counts from the start at its next

@@ -36,7 +36,7 @@ const (
 // Options configures New.
 type Options struct {
 	// Name is the name of the program, for reportingController. Required. Invalid characters become
-	// '-', and more than 63 bytes are cut.
+	// '-', and a longer name is cut to 63 bytes.
 	Name string
 	// Instance identifies this process, for reportingInstance. It is cut at 128 bytes. Default: the
 	// host name.
@@ -45,8 +45,8 @@ type Options struct {
 	Hooks *hook.Events
 }
 
-// Recorder records events and sends them. [Run] sends: run it in one goroutine. All methods are
-// safe for concurrent use.
+// Recorder records events and sends them. [Recorder.Run] sends: run it in one goroutine. All
+// methods are safe for concurrent use.
 type Recorder struct {
 	name, instance string
 	scheme         *runtime.Scheme

@@ -40,8 +40,8 @@ type Write struct {
 	Subresource string
 	// Object is the answer, for selectors: the object or its metadata. Default: unknown.
 	Object runtime.Object
-	// Hashed is set if it hashed Namespace, Name, UID, and the keys and values of Object's labels.
-	// Object then has only labels. See Locate.
+	// Hashed is the Hasher of Namespace, Name, UID, and the keys and values of Object's labels.
+	// Object then has only labels. See Locate. Default: nil, nothing is hashed.
 	Hashed Hasher
 
 	found types.NamespacedName // set by Locate

@@ -48,8 +48,8 @@
 //	it has our identity, but not a renewTime of ours     another process holds it
 //	it does not exist, and this process never saw it     it is created at once
 //
-// A standby that may not watch logs this and polls, every RetryPeriod plus up to a fifth. A
-// takeover then comes that much later.
+// A standby that may not watch logs this and polls every RetryPeriod, plus up to a fifth at random.
+// A takeover then comes that much later.
 //
 // # Handover
 //

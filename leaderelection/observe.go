@@ -21,9 +21,9 @@ import (
 )
 
 // ObserveOptions configures Observe. Set the same durations as in the host's elector. The defaults
-// are the defaults of client-go's LeaderElectionConfig and component-base's
-// LeaderElectionConfiguration. The fields mean the same as in [Options]. An elector with a shorter
-// LeaseDuration cannot acquire the Lease.
+// are as in client-go's LeaderElectionConfig and component-base's LeaderElectionConfiguration. The
+// fields mean the same as in [Options]. An elector with a shorter LeaseDuration cannot acquire the
+// Lease.
 type ObserveOptions struct {
 	// Default: 15 s.
 	LeaseDuration time.Duration

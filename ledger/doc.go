@@ -12,8 +12,8 @@
 //
 // # What a ledger cannot know
 //
-//   - Requests with another context, such as an event recorder's. Requests of a client that was not
-//     built from the configuration. client-go's fake clientsets have no transport.
+//   - Requests with another context, such as an event recorder's, and requests of a client that was
+//     not built from the configuration. client-go's fake clientsets have no transport.
 //   - Effects on other objects: garbage collection, defaulting, admission.
 //   - The version, if the answer lacks it: for an eviction, a binding, a deletecollection, or an
 //     empty or broken answer, or if the caller stops reading in the metadata. An update that

@@ -27,8 +27,8 @@ const (
 	// Deleting: marked for deletion at the Write's version, waiting for finalizers or the grace
 	// period.
 	Deleting Effect = "deleting"
-	// Gone: deleted, or updated without its last finalizer. The version is the answer's, if any:
-	// the deletion's, or the object's before it.
+	// Gone: deleted, or updated without its last finalizer. ResourceVersion is from the answer, if
+	// it has one: the version of the deletion, or the last one before it.
 	Gone Effect = "gone"
 	// Accepted: the API server did what was asked. Unknown explains what the answer lacks.
 	Accepted Effect = "accepted"

@@ -326,7 +326,7 @@ func TestAStalledControllerFailsLivezWhereThatIsAskedFor(t *testing.T) {
 			pass(time.Hour)
 			if after == 0 {
 				want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "livez check passed")
-			} else if status, body := get(t, c, "http://x/livez/controller-website"); status != 500 || !strings.Contains(body, " runs since 2000-01-01T00:00:00Z") {
+			} else if status, body := get(t, c, "http://x/livez/controller-website"); status != 500 || !strings.Contains(body, " has run since 2000-01-01T00:00:00Z") {
 				t.Errorf("%d %s", status, body)
 			}
 			close(free)

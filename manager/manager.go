@@ -133,9 +133,9 @@ func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error
 // or make them equal.
 func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 
-// Lease makes the process campaign for a further Lease, before or during Run. It may be held by
-// another replica than the first one. The campaign begins when the Lease has a controller or
-// function, and its controllers are warm.
+// Lease makes the process campaign for a further Lease, before or during Run. Different replicas
+// may hold the Leases. The campaign begins when the Lease has a controller or function, and its
+// controllers are warm.
 //
 // Identity defaults to the Identity of the process's first Lease. Run returns an error for invalid
 // options, and for a name that another Lease has, even in another namespace.

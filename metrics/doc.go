@@ -52,10 +52,10 @@
 //	go_*, process_*                                   from the Prometheus library
 //
 // Dashboards and alerts for these metrics keep working, even if they are for k8s.io/component-base,
-// which has fewer labels. A queue has its name as name and controller. The label priority is the
-// class times 100: background keys have -100, as controller-runtime's initial lists do. If both
-// libraries run in one process, wrap the registry with prometheus.WrapRegistererWithPrefix, or use
-// a separate one.
+// which has fewer labels. The labels name and controller of a queue are both its name. The label
+// priority is the class times 100: background keys have -100, as controller-runtime's initial lists
+// do. If both libraries run in one process, wrap the registry with
+// prometheus.WrapRegistererWithPrefix, or use a separate one.
 //
 // These metrics of controller-runtime do not exist here:
 //

@@ -40,7 +40,7 @@ const (
 )
 
 // Authorize returns a handler that passes a request to h if the API server accepts its bearer token
-// (TokenReview) and allows the user its method on its path. The SubjectAccessReview is of a
+// (TokenReview) and allows the user its method on its path. The SubjectAccessReview is for a
 // non-resource URL, with the method in lower case. This rule lets a scraper read metrics:
 //
 //	kind: ClusterRole
@@ -69,7 +69,8 @@ const (
 // was valid lately), for at most five seconds. A flood of made-up tokens never delays a request
 // that was allowed within the last minute. docs/operations.md describes other delays.
 //
-// The reviewed path is the one that h gets. To strip a prefix, wrap the handler of Authorize.
+// The reviewed path is the one that h gets. To strip a prefix, wrap the handler that Authorize
+// returns.
 func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
 	if argument.IsNil(h) {
 		return nil, errors.New("Authorize: the handler is nil")

@@ -4,7 +4,7 @@
 package status
 
 const (
-	// Ready is the condition that the object is as its spec asks for.
+	// Ready is True while the object is as its spec asks for.
 	Ready = "Ready"
 	// Reconciling is True while the controller works on the object, and else absent.
 	Reconciling = "Reconciling"

@@ -22,8 +22,8 @@ const (
 
 const not = "!"
 
-// Not marks a condition for Summarize that is good when it is False or absent, such as Stalled or
-// Degraded.
+// Not marks a condition as good when it is False or absent, such as Stalled or Degraded, for
+// Summarize.
 func Not(conditionType string) string { return not + conditionType }
 
 // Summarize sets the condition into from other conditions, as they are at the call: to False if one

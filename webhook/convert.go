@@ -150,9 +150,9 @@ func (w *Webhooks) Conversions() (all []Conversion) {
 	return all
 }
 
-// ConvertObject converts one object, in JSON, as a request of the API server does. The apiVersion
-// is the wanted one, such as web.example.com/v1. An object of that version is returned as it is.
-// The error names the object. A panic is logged with its stack, by the logger of ctx.
+// ConvertObject converts one object, in JSON, as a request of the API server does. apiVersion is
+// the target, such as web.example.com/v1. An object of that version is returned as it is. The error
+// names the object. A panic is logged with its stack, by the logger of ctx.
 func (w *Webhooks) ConvertObject(ctx context.Context, object []byte, apiVersion string) ([]byte, error) {
 	var head struct {
 		metav1.TypeMeta `json:",inline"`

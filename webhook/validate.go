@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// Validator has functions that reject requests with an error. A nil function allows, and by default
-// the API server does not call the webhook for its operation.
+// Validator has functions that reject requests with an error. A nil function allows all requests,
+// and by default the API server does not call the webhook for its operation.
 //
 // The functions own the objects. The package doc describes their contexts and errors.
 type Validator[T client.Object] struct {

@@ -32,7 +32,7 @@ type Options struct {
 	// its CA is replaced. Default: 24 hours, or CALifetime if that is shorter.
 	LeafLifetime time.Duration
 	// Skew is the largest difference between two clocks of replicas and API servers. A new
-	// certificate is valid from this long ago. Default: 1 minute.
+	// certificate is valid as if it was made this much earlier. Default: 1 minute.
 	Skew time.Duration
 	// Propagation is how long replicas wait, after all bundles have a new CA, until they sign with
 	// it. API servers that lag longer rely on cross-signed certificates. Default: 1 minute.

@@ -118,7 +118,7 @@
 //
 // # Bad input
 //
-//   - A zero or negative delay means none. A huge delay is cut to what a time can hold.
+//   - A zero or negative delay means none. A delay that exceeds the range of a time is cut.
 //   - A key that is not equal to itself (a NaN) or not comparable (an interface with a slice) is
 //     dropped, counted and reported.
 //   - A panic of your function is recovered, counted (Snapshot.Panics) and reported

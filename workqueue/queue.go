@@ -16,8 +16,8 @@ import (
 )
 
 // Queue hands keys to workers. All methods except Configure may be called from any goroutine at any
-// time. Only Get, Drain and Quiet block. AddAll, Snapshot and ShutDown hold the queue's lock for
-// all their keys, the others for a few.
+// time. Only Get, Drain and Quiet block. AddAll, Snapshot and ShutDown hold the queue's lock while
+// they process all their keys; other methods process a few.
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed

@@ -79,7 +79,7 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 // Quiet returns the number of deliveries until that moment. If ctx ends first, the error counts the
 // keys in progress and names up to five per state.
 //
-// While a call waits, a use of the queue may scan all due times.
+// While a call waits, other calls of the queue may scan all due times.
 func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	l := q.nextLull()
 	select {

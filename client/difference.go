@@ -25,9 +25,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// PatchFrom changes an object from before, which was read, to after, a changed copy of it. It sends
-// a patch with the fields that differ. So it keeps fields that T does not have, and others' changes
-// to other fields. If nothing differs, it sends nothing and returns a copy of before.
+// PatchFrom changes an object. before is the object as it was read, and after a changed copy of it.
+// PatchFrom sends a patch with the fields that differ. So it keeps fields that T does not have, and
+// others' changes to other fields. If nothing differs, it sends nothing and returns a copy of
+// before.
 //
 // A typed built-in object gets a strategic merge patch, which changes single elements of lists with
 // a merge key, such as containers and conditions. Others get a JSON merge patch, which replaces a

@@ -27,7 +27,7 @@ type ListOptions struct {
 	// Labels selects by labels. Default: all.
 	Labels labels.Selector
 	// Fields selects by the fields that the API server supports: metadata.name, metadata.namespace,
-	// and a few of some kinds. Default: all.
+	// and for some kinds a few more. Default: all.
 	Fields fields.Selector
 	// PageSize is the number of objects in a request. Default: 500, for DeleteAll 200.
 	PageSize int

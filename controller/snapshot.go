@@ -56,7 +56,7 @@ type Running[K comparable] struct {
 // Read is a Readable that was passed to Reads, with its state in words.
 type Read struct{ What, State string }
 
-// PausedKey is a paused key with what paused it: PauseKey or annotations.
+// PausedKey is a paused key. By names what paused it: PauseKey or annotations.
 type PausedKey[K comparable] struct {
 	Key K
 	By  []string

@@ -35,8 +35,8 @@ const ReasonFailing = "ReconcileFailing"
 // not retried, because of a terminal error or MaxAttempts, counts from the start at its next
 // Reconcile.
 //
-// of has the objects that the keys name. The controller must watch it or declare it with Reads. An
-// object that is gone gets no event. If after is not positive, Failing returns r.
+// The handle of has the objects that the keys name. The controller must watch it or declare it with
+// Reads. An object that is gone gets no event. If after is not positive, Failing returns r.
 func Failing[T cache.Object](
 	r controller.Reconciler[types.NamespacedName], after time.Duration, of *cache.Handle[T], to *Recorder,
 ) controller.Reconciler[types.NamespacedName] {

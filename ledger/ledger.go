@@ -26,13 +26,13 @@ type Origin struct {
 	// Term is the token of the term of leadership, or empty.
 	Term string
 	// Decode reports whether to keep written objects of a resource in [Write.Object]. Default:
-	// none. The request's goroutine calls it, and Late.
+	// none. The goroutine of the request calls Decode and Late.
 	Decode func(schema.GroupResource) bool
 	// Late is called for each write that a closed ledger refuses. Default: none.
 	Late func(*LateWriteError)
 }
 
-// ReconcileID returns Run-Delivery, or "" if both are zero.
+// ReconcileID returns Run and Delivery with a hyphen between them, or "" if both are zero.
 func (o Origin) ReconcileID() string {
 	if o.Run == "" && o.Delivery == 0 {
 		return ""

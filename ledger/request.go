@@ -32,7 +32,7 @@ type Request struct {
 	// Took is the time from Started until the answer began or an error came; 0 before.
 	Started time.Time
 	Took    time.Duration
-	// Status is the HTTP status, or 0 without an answer. Err then is the error, if it has come.
+	// Status is the HTTP status, or 0 without an answer. Err is the error if there is no answer.
 	Status int
 	Err    error
 }

@@ -16,9 +16,9 @@ import (
 )
 
 // Run starts everything, blocks until ctx is done or something fails, and stops everything. It
-// returns nil after a stop because of ctx, else an error that names what failed or still runs. If
-// the wiring has mistakes, it starts nothing and returns all of them, one line each. A second call
-// is an error.
+// returns nil if it stopped because ctx ended, else an error that names what failed or still runs.
+// If the wiring has mistakes, it starts nothing and returns all of them, one line each. A second
+// call is an error.
 func (m *Manager) Run(ctx context.Context) error {
 	stopping, end := context.WithCancel(ctx)
 	defer end()

@@ -19,8 +19,8 @@ import (
 )
 
 // Conditions registers a collector that counts the conditions of the objects of a handle at each
-// scrape; see "Conditions" in the package doc. of returns the conditions of an object, and must not
-// change it:
+// scrape; see "Conditions" in the package doc. The function of returns an object's conditions, and
+// must not change the object:
 //
 //	err := metrics.Conditions(registry, websites, func(w *v1alpha1.Website) []metav1.Condition {
 //		return w.Status.Conditions

@@ -26,9 +26,9 @@ const not = "!"
 // Summarize.
 func Not(conditionType string) string { return not + conditionType }
 
-// Summarize sets the condition into from other conditions, as they are at the call: to False if one
-// of them is bad, else to Unknown if one is unknown, else to True. A condition is bad when it is
-// False, or True if marked with [Not]. It is unknown if the object does not have it, or if it
+// Summarize sets one condition, named by into, from others, as they are at the call: to False if
+// one of them is bad, else to Unknown if one is unknown, else to True. A condition is bad when it
+// is False, or True if marked with [Not]. It is unknown if the object does not have it, or if it
 // observed an older generation.
 //
 // The reason is from the first condition that decides the summary, the message from all of them.

@@ -39,7 +39,7 @@ type Term struct {
 	trail     trail // guarded by the fence's mutex; a ledger may hold its own mutex meanwhile
 }
 
-// New makes a term that is trusted for the duration trusted after start. start is the [time.Now]
+// New makes a term. It is trusted until the duration trusted has passed since start, the [time.Now]
 // before the request that acquired the Lease: other electors see the Lease later, and count from
 // then. Call End when the term is over.
 func New(token Token, start time.Time, trusted time.Duration) *Term {

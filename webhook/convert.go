@@ -29,10 +29,10 @@ import (
 //		func(from *v1alpha1.Website, to *v1.Website) error { to.Spec.Replicas = from.Spec.Size; return nil },
 //		func(from *v1.Website, to *v1alpha1.Website) error { to.Spec.Size = from.Spec.Replicas; return nil })
 //
-// A function fills to, which has a copy of the metadata and is empty otherwise. It may change
-// labels and annotations, but no other metadata: the API server does not allow it. An annotation
-// can keep values for which the other version has no field. webhooktest.RoundTrip finds fields that
-// get lost.
+// A function fills its second argument, which has a copy of the metadata and is empty otherwise. It
+// may change labels and annotations, but no other metadata: the API server does not allow it. An
+// annotation can keep values for which the other version has no field. webhooktest.RoundTrip finds
+// fields that get lost.
 //
 // An error or a panic fails the whole request, with the name of the object. The functions need no
 // cache and no leader: the API server converts before the operator is ready, and on standbys. They

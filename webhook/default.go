@@ -15,9 +15,9 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// Default adds a mutating webhook for new and changed objects of one kind. set changes obj, which
-// it owns, or rejects the request with an error. The answer is a JSON patch of what set has
-// changed, so fields that the Go type does not have stay as they are.
+// Default adds a mutating webhook for new and changed objects of one kind. The function set changes
+// obj, which it owns, or rejects the request with an error. The answer is a JSON patch with the
+// changes, so fields that the Go type does not have stay as they are.
 //
 // An unchanged element of a list keeps such fields, even if it moves. A changed element keeps them
 // if its name, key, type, id or index is the same.

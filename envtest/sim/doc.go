@@ -95,8 +95,8 @@
 //     expressions.
 //   - A PriorityClass, a LimitRange and a ResourceQuota have no effect on Pods.
 //   - A Service may name an address or a node port that another one has.
-//   - If a manager applies in another version than before, its fields of the earlier versions stay.
-//     Any other write removes the managedFields entries of other versions.
+//   - If a field manager applies in another version than before, its fields of the earlier versions
+//     stay. Any other write removes the managedFields entries of other versions.
 //   - An apply of a custom object with an empty list or map in its metadata always makes a version.
 //     In the real server that depends on its cache.
 //   - The managedFields of a CustomResourceDefinition also name its structs. A write of one must

@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// Compare returns the writes that explain how a list of a place differs from the store, except for
-// writes that the store shows.
+// Compare compares a list of a place with the store. It returns the writes that explain the
+// differences and that the store does not show.
 func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
 	items := map[types.UID]*metav1.PartialObjectMetadata{}
 	for n := range list.Items {

@@ -56,7 +56,7 @@ func Closed(c <-chan struct{}) bool {
 // Barrier lets goroutines wait for a condition, under the owner's lock.
 type Barrier struct{ wait chan struct{} }
 
-// When returns a channel that is closed now if the condition holds, else by Open.
+// When returns a channel, which is closed already if the condition holds. Otherwise Open closes it.
 func (b *Barrier) When(holds bool) <-chan struct{} {
 	if holds {
 		c := make(chan struct{})

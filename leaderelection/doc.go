@@ -55,8 +55,8 @@
 //
 // A release stores the last writes of the term in an annotation of the Lease ([WrittenAnnotation]).
 // The next holder moves them to its own term ([term.Term.Inherited]), whose first Reconciles wait
-// until the caches show them. A term that is released within a minute passes them on, too. After a
-// crash, or a release by another elector, the last writes are unknown.
+// until the caches show them. If that term lasts less than a minute, its release passes them on,
+// too. After a crash, or a release by another elector, the last writes are unknown.
 //
 // # Guarantees
 //

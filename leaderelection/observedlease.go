@@ -25,7 +25,7 @@ type observedLease struct {
 	o *Observed
 }
 
-// Get may end the term, by the Lease that it reads.
+// Get ends the term if it finds that the Lease is lost.
 func (l observedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := l.LeaseInterface.Get(term.Without(ctx), name, o)
 	switch {

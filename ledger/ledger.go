@@ -219,7 +219,8 @@ func (e *Entry) Update(f func(w *Write)) {
 	}
 }
 
-// Collected records the objects that a deletecollection listed, and returns those within the limit.
+// Collected records the objects that a deletecollection listed, as many as fit into the ledger, and
+// returns these.
 func (e *Entry) Collected(items []Write) []Write {
 	l := e.ledger
 	l.mu.Lock()

@@ -22,8 +22,8 @@ import (
 //
 // Idle returns nil when there was a moment after the call at which
 //
-//   - the caches of the controllers contained what the API server had at that moment (if others
-//     keep writing: at a moment since the call),
+//   - the caches of the controllers contained what the API server had at that moment, or, if others
+//     keep writing, at an earlier moment since the call,
 //   - their sources had handled it: no event waited for a handler or a retry,
 //   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes.
 //

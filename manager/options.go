@@ -59,9 +59,9 @@ type Options struct {
 	// is an error. Default: all.
 	Controllers []string
 	// Controller has defaults for all controllers: see controller.Controller.Default. Add a
-	// controller before you add keys to its queue, or Run returns an error if the defaults change
-	// the queue. A Limiter limits all controllers together. Grace, Logger and Hooks must be zero:
-	// the manager has its own. Default: as in package controller.
+	// controller before you add keys to its queue: once it has had keys, defaults that change the
+	// queue make Run return an error. A Limiter limits all controllers together. Grace, Logger and
+	// Hooks must be zero: the manager has its own. Default: as in package controller.
 	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions

@@ -203,8 +203,8 @@ type conn struct {
 	broken   atomic.Bool // a write has failed
 }
 
-// Write limits how long http.Server waits for the client with answers of its own, such as a 400.
-// After a failed write, TLS's close message does not wait.
+// Write limits how long http.Server waits for a slow client when it writes an answer of its own,
+// such as a 400. After a failed write, the close message of TLS does not wait for the client.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.broken.Load() {
 		return 0, net.ErrClosed

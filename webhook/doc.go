@@ -49,9 +49,9 @@
 // # Rights
 //
 // With Options.Register, the operator needs these rights, in addition to the rights of package
-// certs. The names restrict all verbs, because an apply names the object that it creates. The last
-// line is for policies. To apply one with a paramKind, the operator also needs get for all such
-// parameters.
+// certs. The resourceNames restrict all verbs, because an apply names the object that it creates.
+// The last line is for policies. To apply one with a paramKind, the operator also needs get for all
+// such parameters.
 //
 //	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=website-operator,verbs=create;list;watch;patch
 //	// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=list;watch;patch

@@ -37,10 +37,10 @@ import (
 // created while no webhook answers. Other namespaces, such as kube-system, are included: exclude
 // them with Registration.NamespaceSelector. Without Options.Service, no namespace is excluded.
 //
-// No webhook gets Leases. Without Ignore as failure policy, none gets the kinds that the API server
-// or the operator need to start: CustomResourceDefinitions, APIServices, Nodes, TokenReviews and
-// SubjectAccessReviews. A rule that names one of these is a mistake, which Validate returns. For a
-// rule with "*" the webhook has a match condition that excludes them.
+// No webhook gets Leases. Unless its failure policy is Ignore, no webhook gets the kinds that the
+// API server or the operator need to start: CustomResourceDefinitions, APIServices, Nodes,
+// TokenReviews and SubjectAccessReviews. A rule that names one of these is a mistake, which
+// Validate returns. For a rule with "*" the webhook has a match condition that excludes them.
 func (w *Webhooks) Manifests() ([]*unstructured.Unstructured, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err

@@ -66,7 +66,8 @@
 //
 // # Rights
 //
-// The names restrict all verbs except create. A watch by name needs list and watch with that name.
+// The resourceNames restrict all verbs except create. A watch by name needs list and watch with
+// that name.
 //
 //	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,verbs=create
 //	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,resourceNames=website-webhook-ca,verbs=get;list;watch;update

@@ -58,7 +58,8 @@
 //
 // If Options.Classes is set, each class has a lane for adds and a lane for retries (Retry, After
 // and AddRateLimited). While adds are ready, at most every fifth delivery of the class is a retry.
-// A waiting or ready retry that is added in its class or a higher one moves to the lane for adds.
+// If a key waits for a retry or is ready for one, an add in its class or a higher one moves it to
+// the lane for adds.
 //
 // # Guarantees
 //

@@ -82,7 +82,8 @@ func (p *Proxy) Config() (*rest.Config, error) { return p.ConfigOf(p.origin) }
 // ConfigOf returns the configuration for a client that reaches the API server through the proxy,
 // with the credentials of cfg. cfg must be for the same API server. The result has a token that
 // only the proxy knows; the proxy replaces it by cfg's certificate, token or plugin. All but the
-// connection settings stay as in cfg. Match.Config distinguishes the clients of separate calls.
+// connection settings stay as in cfg. To restrict a rule to some clients, make them from a call of
+// their own, and set Match.Config to its result.
 //
 // Credentials that you put into the result, such as a service account token, are forwarded
 // unchanged.

@@ -35,7 +35,7 @@ func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
 func (s *Server) CloseIdleConnections() {}
 
 // Add activates a rule: it fails, delays, holds, changes or loses requests and answers, as in the
-// proxy of package fault. Server.Config distinguishes the clients of fault.Match.Config.
+// proxy of package fault. For a rule for some clients only, see Config.
 func (s *Server) Add(r fault.Rule) *fault.Fault { return s.rules.Add(r) }
 
 // Cut breaks the connections of matching running requests, such as watches, and returns their

@@ -78,8 +78,8 @@ func NewServer(resources ...Resource) *Server {
 	return s
 }
 
-// Config returns a configuration that reaches the server. fault.Match.Config distinguishes the
-// clients of separate calls.
+// Config returns a configuration that reaches the server. To restrict a rule to some clients, make
+// them from a call of their own, and set fault.Match.Config to its result.
 func (s *Server) Config() *rest.Config {
 	token := fmt.Sprintf("client-%d", s.clients.Add(1))
 	return &rest.Config{Host: Host, Transport: s, QPS: -1, BearerToken: token}

@@ -35,8 +35,8 @@ const maxStamp = 16 << 10
 
 type stamp struct {
 	Holder string `json:"holder"`
-	// Released is the renewTime of the release. The Lease has another one if the annotation
-	// survived another holder, such as client-go's elector.
+	// Released is the renewTime of the release. The Lease has a later one if it had another holder
+	// since, such as client-go's elector, which keeps the annotation.
 	Released  time.Time      `json:"released"`
 	Unknown   int            `json:"unknown,omitempty"`
 	Resources []string       `json:"resources,omitempty"` // with the group: deployments.apps

@@ -28,7 +28,7 @@ func (q *Queue[K]) Interface() *RateLimiting[K] { return &RateLimiting[K]{q} }
 func (r *RateLimiting[K]) AddAfter(key K, d time.Duration) { r.AddWith(key, AddOptions{After: d}) }
 
 // AddRateLimited counts a failure of the key and adds it after its backoff, as a retry. A held key
-// keeps its class; another one gets Normal.
+// keeps its class; any other key gets Normal.
 func (r *RateLimiting[K]) AddRateLimited(key K) {
 	w := who[K]{key: key}
 	if !r.prepare(&w) {

@@ -40,7 +40,7 @@ func ExampleObserve() {
 		LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kcm"}, Client: clients,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: "kcm-7f9c"},
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
 	c := lamps{}
@@ -55,7 +55,10 @@ func ExampleObserve() {
 	led := make(chan error, 1)
 	lock.Client, config.Lock = observed, lock
 	config.Callbacks = clientgo.LeaderCallbacks{
-		OnStartedLeading: func(ctx context.Context) { led <- observed.Lead(ctx, c.Lead) },
+		OnStartedLeading: func(ctx context.Context) {
+			time.AfterFunc(time.Second/4, cancel) // the host stops
+			led <- observed.Lead(ctx, c.Lead)
+		},
 		OnStoppedLeading: func() {},
 	}
 	clientgo.RunOrDie(ctx, config)

@@ -37,7 +37,7 @@ type Controller interface {
 
 	// Unsynced is for /readyz.
 	Unsynced() []string
-	// Running is for the error of a stop that is overdue.
+	// Running describes the keys in progress, for the error of a stop that takes too long.
 	Running() []string
 	// Alive is for /livez.
 	Alive(limit time.Duration) func() error

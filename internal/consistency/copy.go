@@ -112,7 +112,7 @@ func (c *Copy) learnKind() {
 	}
 }
 
-// Keeps reports whether the informer keeps objects of the resource of a write.
+// Keeps reports whether the informer keeps objects of w's resource.
 func (c *Copy) Keeps(w *Write) bool { return c.Serves(w.Resource) || c.recognizes(w) }
 
 // Serves reports whether the informer is for a resource, in any version and form. Without a mapping

@@ -164,6 +164,6 @@
 // All hooks are safe for concurrent use. Hooks that are called for each key or request allocate
 // nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue
 // and controller. It counts the objects of each informer by iterating over their names, which takes
-// 20 to 40 ms for 250,000 objects. It does so at most once a minute for more than 10,000 objects, so
-// this number may be a minute old.
+// 20 to 40 ms for 250,000 objects. It does so at most once a minute for more than 10,000 objects,
+// so this number may be a minute old.
 package metrics

@@ -293,7 +293,8 @@ func TestPacked_RefusedObjects(t *testing.T) {
 			"duplicate key": "\xa2" + string(cborText("metadata")) + "\xa1" + string(cborText("name")) + string(cborText("bad")) + string(cborText("metadata")) + "\xa0",
 		},
 	}
-	framed := []string{"deep", "NaN", "bad escape", "newline", "null", "a number", "a string", "an array", "not UTF-8", "duplicate key"} // see TestPacked_NoEvent
+	// see TestPacked_NoEvent
+	framed := []string{"deep", "NaN", "bad escape", "newline", "null", "a number", "a string", "an array", "not UTF-8", "duplicate key"}
 	for format, items := range cases {
 		e := encodings()[format]
 		for name, item := range items {

@@ -77,7 +77,7 @@ func TestScrape(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		api.Put(sim.ConfigMaps, configMap("a", "1"))
 		c, scrape := scraped(t, api)
-		decoded, packed := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Packed})
+		decoded, packed := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Decoded}), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Packed})
 		defer start(t, c)()
 		synced(t, decoded)
 		synced(t, packed)
@@ -117,7 +117,7 @@ func TestState_OfSeveralInformers(t *testing.T) {
 			t.Errorf("got %v, %v", list, err)
 		}
 		s := h.State()
-		if s.Storage != "packed" || s.Decodes != 2 || s.Objects != 2 || s.Selection != "labels app=web" || s.Scope != "labels app=web, packed, namespaces a b" {
+		if s.Storage != "packed" || s.Decodes != 2 || s.Objects != 2 || s.Selection != "labels app=web" || s.Scope != "labels app=web, namespaces a b" {
 			t.Errorf("got %+v", s)
 		}
 		for _, one := range c.States() {

@@ -194,7 +194,7 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 		for name, labels := range map[string][]string{
 			"controller_runtime_reconcile_total": {"website", "success"}, "workqueue_adds_total": {"website", "website"},
 			"setpoint_api_requests_total":   {"200", "website", "configmaps", "get"},
-			"setpoint_informer_objects":     {"ConfigMap.v1", "", "decoded"},
+			"setpoint_informer_objects":     {"ConfigMap.v1", "", "packed"},
 			"leader_election_master_status": {"operator"},
 		} {
 			if n := value(t, r, name, labels...); n != 1 {

@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"webhook/certs":       {"client", "events", "hook", "server", "term", "internal/run"},
 	"webhook/webhooktest": {"client", "envtest", "webhook"},
 	"metrics":             {"cache", "hook"},
-	"debug":               {},
+	"debug":               {"hook"},
 	"envtest":             {},
 	"envtest/cluster":     {"envtest"},
 	"envtest/fault":       {"internal/apipath"},

@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"webhook/certs":       {"client", "events", "hook", "server", "term", "internal/logging", "internal/run"},
 	"webhook/webhooktest": {"client", "envtest", "webhook"},
 	"metrics":             {"cache", "hook"},
-	"debug":               {},
+	"debug":               {"hook"},
 	"envtest":             {},
 	"envtest/cluster":     {"envtest"},
 	"envtest/fault":       {"internal/apipath"},

@@ -84,10 +84,10 @@ func TestScrape(t *testing.T) {
 		for objects := 1; objects < 4; objects++ {
 			s := scrape()
 			if d := s["decoded"]; d.Objects != objects || d.Bytes != 0 || d.Decodes != 0 {
-				t.Errorf("decoded: %+v", d)
+				t.Errorf("decoded: %d objects, %d bytes, %d decodes", d.Objects, d.Bytes, d.Decodes)
 			}
 			if p := s["packed"]; p.Objects != objects || p.Bytes != packed.State().Bytes || p.Bytes == 0 {
-				t.Errorf("packed: %+v", p)
+				t.Errorf("packed: %d objects, %d bytes", p.Objects, p.Bytes)
 			}
 			api.Put(sim.ConfigMaps, configMap(fmt.Sprint(objects), "1"))
 			synctest.Wait()

@@ -14,18 +14,21 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
-// Storage is how the cache stores objects between reads. Reads return the same objects in both
-// forms.
+// Storage is how the cache stores objects between reads: a choice between memory and CPU time.
+// Reads return the same objects in both forms. Set [Options].Storage for all handles, or
+// [Scope].Storage for one.
 type Storage uint8
 
 const (
 	// DefaultStorage is [Options].Storage, or else Packed for typed objects of built-in kinds and
 	// Decoded for others.
 	DefaultStorage Storage = iota
-	// Decoded stores Go objects. Reads copy them, and Shared returns them.
+	// Decoded stores Go objects. Reads copy them, and Shared returns them without a copy. Choose it
+	// for kinds that you often list, index or transform.
 	Decoded
-	// Packed stores the bytes from the API server, without managedFields. Each read decodes them.
-	// Package docs compare the costs.
+	// Packed stores the bytes from the API server, without managedFields. Each read decodes an
+	// object of its own. Choose it for kinds with many objects that are rarely read. "Storage" in
+	// the package docs compares the costs.
 	Packed
 )
 

@@ -36,7 +36,8 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// FieldOwner is the field manager of the client's writes. Default: Name.
 	FieldOwner string
-	// Cache has the namespaces, labels, transform and resync of all handles and informer factories.
+	// Cache has the namespaces, labels, transform, storage and resync of all handles and informer
+	// factories.
 	// Its Hooks run in addition to the field Hooks. Run returns an error if it is invalid, for
 	// example with an empty set of namespaces. Default: everything.
 	//

@@ -133,7 +133,8 @@
 // form, selectors and transform of a cache.Scope, such as "labels app=web"; it is empty for all
 // objects of a kind in their usual form. Scopes that differ only in cluster, namespaces or names
 // share a series. Beyond the limit of 1000, "other" keeps the label storage. Decoded scopes have no
-// bytes: the memory of Go objects is not known.
+// bytes: the memory of Go objects is not known. For the same reason, objects that listers keep
+// decoded do not count.
 //
 // # Conditions
 //

@@ -40,6 +40,7 @@ func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName],
 	mgr.Add(c)
 
 	mgr.Handle("/debug/controllers/", mgr.Authorize(http.StripPrefix("/debug/controllers", debug.Controllers(c))))
+	mgr.Handle("/debug/informers/", mgr.Authorize(http.StripPrefix("/debug/informers", debug.Informers(mgr.Cache()))))
 	mgr.AddReadyzCheck("license", func(context.Context) error {
 		if !license() {
 			return errors.New("the license has expired")

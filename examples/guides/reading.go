@@ -101,6 +101,14 @@ func packedBackups(c *cache.Cache, backups schema.GroupVersionKind) *cache.Handl
 	return cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: backups, Storage: cache.Packed})
 }
 
+// bytesOfAll returns the options of an operator that keeps objects of all kinds as bytes.
+func bytesOfAll() manager.Options {
+	return manager.Options{
+		Name:  "packed",
+		Cache: cache.Options{Storage: cache.Packed},
+	}
+}
+
 // withoutEnvironment keeps Pods without a part that this program does not read.
 func withoutEnvironment(c *cache.Cache) *cache.Handle[*corev1.Pod] {
 	small := cache.NewTransform("without environment", func(p *corev1.Pod) {

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package debug_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+type states []hook.InformerState
+
+func (s states) States() []hook.InformerState { return s }
+
+type line struct {
+	Kind, Scope, Storage, Phase, Err string
+	Objects, Bytes, Decodes          int64
+}
+
+// TestInformers: the page shows the storage of each informer and what it costs, sorted.
+func TestInformers(t *testing.T) {
+	h := debug.Informers(
+		states{
+			{Kind: "Pod.v1", Scope: "packed", Phase: hook.Synced, Objects: 3, Bytes: 600, Storage: "packed", Decodes: 5},
+			{Kind: "Pod.v1", Phase: hook.Synced, Objects: 3, Bytes: 900, Storage: "decoded"},
+		},
+		states{{Kind: "ConfigMap.v1", Scope: "cluster west", Phase: hook.Failing, Err: errors.New("no <route>"), Storage: "decoded"}},
+	)
+	w := get(t, h, "GET", "/")
+	var shown []line
+	if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	if want := []line{
+		{Kind: "ConfigMap.v1", Scope: "cluster west", Phase: "failing", Err: "no <route>", Storage: "decoded"},
+		{Kind: "Pod.v1", Phase: "synced", Objects: 3, Bytes: 900, Storage: "decoded"},
+		{Kind: "Pod.v1", Scope: "packed", Phase: "synced", Objects: 3, Bytes: 600, Storage: "packed", Decodes: 5},
+	}; !slices.Equal(shown, want) {
+		t.Errorf("got %s", w.Body)
+	}
+	if n := strings.Count(w.Body.String(), `"Err"`); n != 1 {
+		t.Errorf("%d of the informers have an error: %s", n, w.Body)
+	}
+	if w := get(t, h, "GET", "/Pod.v1"); w.Code != http.StatusNotFound {
+		t.Errorf("GET /Pod.v1: %d", w.Code)
+	}
+	if w := get(t, h, "POST", "/"); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST /: %d", w.Code)
+	}
+}
+
+// TestInformers_None: a cache without informers is an empty list.
+func TestInformers_None(t *testing.T) {
+	if body := get(t, debug.Informers(states{}), "GET", "/").Body.String(); body != "[]\n" {
+		t.Errorf("got %q", body)
+	}
+}

@@ -24,7 +24,7 @@ type Observer[K comparable] interface {
 	// handler.Identity, but no resyncs and retries. It runs before the predicates, and before the
 	// event adds the key. The events of one object come in order, one after another. Events of
 	// different objects may overlap. Old and New of an Update may be different objects with the
-	// same name.
+	// same name. Objects of a packed cache are not decoded: they have only metadata.
 	//
 	// The source calls after, unless nil, once it has delivered or dropped the event, or its
 	// handler has failed. Both must be quick, because the informer waits.

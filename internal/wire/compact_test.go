@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
@@ -410,7 +409,7 @@ func TestUnwrapAndEvent(t *testing.T) {
 	}
 	for _, data := range []string{
 		``, `null`, `[]`, `{}`, `{"type":"ADDED"}`, `{"object":{}}`, `{"type":1,"object":{}}`, `{"type":"A","object":null}`, `{"type":"A","object":[]}`, `{"type":"A","type":"B","object":{}}`,
-		`{"type":"A","object":{},"object":{}}`, `{"type":"A","object":{}} {}`, `{"type":"A","object":{"x":NaN}}`, `{"type":"A","object":{}`, `{"type":"A","object":{"x"`, `{"type":"A","object":{},"object":{}}`, `{"type":"` + "\xff" + `","object":{}}`,
+		`{"type":"A","object":{},"object":{}}`, `{"type":"A","object":{}} {}`, `{"type":"A","object":{"x":NaN}}`, `{"type":"A","object":{}`, `{"type":"A","object":{"x"`, `{"type":"` + "\xff" + `","object":{}}`,
 	} {
 		if typ, object, err := wire.Event(wire.JSON, []byte(data)); err == nil {
 			t.Errorf("%s is an event: %s %s", data, typ, object)
@@ -426,16 +425,20 @@ func TestUnwrapAndEvent(t *testing.T) {
 	if _, _, err := wire.Event(wire.CBOR, []byte("\xa0")); err == nil {
 		t.Error("CBOR is an event")
 	}
-	_, _, event, _ := wire.Unwrap(frame)
-	for name, bad := range map[string][]byte{
-		"a Pod":               inner,
-		"an event named Pod":  append([]byte("k8s\x00\x0a\x05\x12\x03Pod\x12"), protowire.AppendBytes(nil, event)...),
-		"no object":           []byte("k8s\x00\x12\x05\x0a\x01A\x12\x00"),
-		"an object in no raw": []byte("k8s\x00\x12\x07\x0a\x01A\x12\x02\x0a\x00"),
+	for name, bad := range map[string]string{
+		"a Pod":               string(inner),
+		"a group":             "\x0a\x01A\x12\x03\x0a\x01x\x2b\x2c",
+		"two types":           "\x0a\x01A\x0a\x01B\x12\x03\x0a\x01x",
+		"no type":             "\x12\x03\x0a\x01x",
+		"no object":           "\x0a\x01A\x12\x00",
+		"an object in no raw": "\x0a\x01A\x12\x02\x0a\x00",
 	} {
-		if typ, object, err := wire.Event(wire.Protobuf, bad); err == nil {
+		if typ, object, err := wire.Event(wire.Protobuf, []byte(bad)); err == nil {
 			t.Errorf("%s is an event: %s %q", name, typ, object)
 		}
+	}
+	if typ, object, err := wire.Event(wire.JSON, []byte(`{"kind":"WatchEvent","type":"A","object":{}}`)); typ != "A" || string(object) != "{}" || err != nil {
+		t.Errorf("%s %s %v", typ, object, err)
 	}
 }
 

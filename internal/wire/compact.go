@@ -36,9 +36,11 @@ type Compacted struct {
 // the object's kind, or of unstructured objects, makes the same of Data as of data.
 //
 // The error describes what is wrong with data, or what decoders read in different ways, such as
-// duplicate keys in metadata. So a decoder may accept data. It may also refuse Data: of protobuf,
-// Compact checks only the fields of the object and of its metadata; of JSON, the syntax of
-// everything, and the types in metadata that it reads.
+// duplicate keys in metadata. So a decoder may accept data.
+//
+// A decoder may also refuse Data. Of protobuf, Compact checks only the fields of the object and of
+// its metadata. Of JSON, it checks the syntax of everything, and the types in metadata that it
+// reads. In the managed fields that it removes, it checks only the syntax of JSON.
 func Compact(f Format, data []byte, keep bool) (Compacted, error) {
 	switch f {
 	case JSON:

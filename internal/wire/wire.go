@@ -9,10 +9,9 @@
 // read stay empty, and it does not validate the rest.
 //
 // [Compact] is strict. It returns the whole object without its managed fields, for a decoder to
-// read later, or an error. After an error, the caller decodes the input instead, encodes the result
-// and compacts that: the encoding of an object with metadata has no such error, except in an
-// unstructured object with metadata of the wrong types. [Unwrap] and [Event] find the object in an
-// envelope and in a watch event.
+// read later, or an error. After an error, the caller decodes the object, encodes it and compacts
+// the result. Compact then fails only without metadata, or if an unstructured object has metadata
+// of the wrong types. [Unwrap] and [Event] find the object in an envelope and in a watch event.
 package wire
 
 import (

@@ -97,8 +97,8 @@ func (a *Assignment) insert(i int, m Member) {
 // Dead removes the lives under proof.Name that are older than proof. A process must have acquired
 // that member's Lease at proof.Term, by the rules of package leaderelection: the caller to prove
 // the death, or a restarted member whose Lease shows the Term. Then no older life passes its fence.
-// Their slots go to their adopters, or are without an owner since the given time:
-// when the caller saw the Lease change last. Call Propose next.
+// Their slots go to their adopters, or are without an owner since the given time: when the caller
+// saw the Lease change last. Call Propose next.
 func (a *Assignment) Dead(proof ID, since time.Time) (*Assignment, error) {
 	n := a.next()
 	if !n.bury(proof, since) {

@@ -160,5 +160,8 @@ func final(obj any) any {
 	if o := whole(obj); o != nil {
 		return o
 	}
-	return obj.(*packed.Object).Outline() //nolint:forcetypeassert // others are whole
+	if p, ok := obj.(*packed.Object); ok {
+		return p.Outline()
+	}
+	return obj // client-go did not find the last state
 }

@@ -56,10 +56,11 @@ func (d *decoder) speaksProtobuf() bool {
 
 func (d *decoder) decode(f wire.Format, raw []byte) (o object, err error) {
 	if d.Codec != nil {
-		if o, err := d.Codec.Read(f, raw); err == nil {
-			return o, nil
+		packed, err := d.Codec.Read(f, raw)
+		if err != nil {
+			return nil, err // not a nil *packed.Object
 		}
-		return nil, err
+		return packed, nil
 	}
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {
@@ -146,7 +147,9 @@ func (d *decoder) lastKnown(f wire.Format, raw []byte) (name *metav1.PartialObje
 func identify(f wire.Format, raw []byte) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	if f == wire.Protobuf {
-		_ = m.Unmarshal(raw) // best effort
+		var all metav1.PartialObjectMetadata
+		_ = all.Unmarshal(raw) // best effort
+		m.Namespace, m.Name, m.UID, m.ResourceVersion = all.Namespace, all.Name, all.UID, all.ResourceVersion
 		return m
 	}
 	var o struct {

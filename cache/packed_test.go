@@ -184,6 +184,7 @@ func TestF1_SameEvents(t *testing.T) {
 		api.Expire()
 		api.Intercept(nil)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		want := "[add a=1 true add b=1 false update a=1 to a=2 delete b=1 false delete a=2 true]"
 		for name, log := range logs {
 			if got := fmt.Sprint(*log); got != want {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
@@ -160,7 +161,13 @@ func identify(f wire.Format, raw []byte) *metav1.PartialObjectMetadata {
 			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	_ = utiljson.Unmarshal(raw, &o) // best effort
+	if f == wire.CBOR {
+		_ = direct.Unmarshal(raw, &o) // best effort
+	} else if utiljson.Unmarshal(raw, &o) != nil && o.Metadata.Name == "" {
+		found, _ := wire.Read(f, raw, wire.Options{}) // up to what is no JSON
+		m.Namespace, m.Name, m.UID, m.ResourceVersion = string(found.Namespace), string(found.Name), types.UID(found.UID), string(found.ResourceVersion)
+		return m
+	}
 	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
 	return m
 }

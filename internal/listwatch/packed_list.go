@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
@@ -53,23 +53,30 @@ func (r *listReader) read() error {
 	if err != nil {
 		return err
 	}
-	body := io.Reader(r.body)
-	if f == wire.CBOR {
-		all, err := io.ReadAll(r.body)
-		if err != nil {
-			return err
-		}
-		text, err := wire.CBORToJSON(all)
-		if err != nil {
-			return err
-		}
-		f, body = wire.JSON, bytes.NewReader(text)
-	}
 	r.pack = newPacker(func(item []byte) apiruntime.Object { return r.item(f, item) })
-	if f == wire.Protobuf {
+	switch f {
+	case wire.Protobuf:
 		return r.protobuf()
+	case wire.CBOR:
+		return r.cbor()
+	default:
+		return r.json()
 	}
-	return r.json(json.NewDecoder(body))
+}
+
+// check returns an error for a response that is not a list of the kind. In JSON and CBOR, a CRD may
+// choose the kind of its lists; their items name their kind.
+func (r *listReader) check(apiVersion, kind string, items bool) error {
+	want := ListKind(r.Kind)
+	switch {
+	case kind == want.Kind && (apiVersion == "" || apiVersion == want.GroupVersion().String()):
+		return nil
+	case kind == "" && items:
+		return nil
+	case kind == "" || !strings.HasSuffix(kind, "List") || r.speaksProtobuf():
+		return fmt.Errorf("the API server sent a %q of %q", kind, apiVersion)
+	}
+	return nil
 }
 
 // formatOf returns the format of a response from its first byte: an API server may answer in
@@ -89,75 +96,46 @@ func formatOf(body *bufio.Reader) (wire.Format, error) {
 	}
 }
 
-func (r *listReader) json(body *json.Decoder) error {
-	if _, err := expect(body, json.Delim('{')); err != nil {
+func (r *listReader) cbor() error {
+	all, err := io.ReadAll(r.body)
+	if err != nil {
 		return err
 	}
-	var kind string
-	items := false
-	for body.More() {
-		key, err := body.Token()
-		if err != nil {
-			return err
-		}
-		switch key {
-		case "kind":
-			err = body.Decode(&kind)
-		case "metadata":
-			err = body.Decode(&r.list.ListMeta)
-		case "items":
-			items = true
-			err = r.jsonItems(body)
-		default:
-			err = body.Decode(new(json.RawMessage))
-		}
-		if err != nil {
-			return err
-		}
+	var list struct {
+		APIVersion string          `json:"apiVersion"`
+		Kind       string          `json:"kind"`
+		Metadata   metav1.ListMeta `json:"metadata"`
+		Items      []rawCBOR       `json:"items"`
 	}
-	if !items && !strings.HasSuffix(kind, "List") {
-		return fmt.Errorf("the API server sent a %q", kind)
+	if err := direct.Unmarshal(all, &list); err != nil {
+		return err
 	}
-	_, err := expect(body, json.Delim('}'))
-	return err
-}
-
-func (r *listReader) jsonItems(body *json.Decoder) error {
-	if begun, err := expect(body, json.Delim('['), nil); begun == nil || err != nil {
-		return err // or null
-	}
-	var item json.RawMessage
-	for body.More() {
-		if err := body.Decode(&item); err != nil {
-			return err
-		}
+	r.list.ListMeta = list.Metadata
+	for _, item := range list.Items {
 		if err := r.pack.add(bytes.NewReader(item), int64(len(item))); err != nil {
 			return err
 		}
 	}
-	_, err := expect(body, json.Delim(']'))
-	return err
+	return r.check(list.APIVersion, list.Kind, list.Items != nil)
 }
 
-func expect(body *json.Decoder, one ...json.Token) (json.Token, error) {
-	found, err := body.Token()
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range one {
-		if t == found {
-			return found, nil
-		}
-	}
-	return nil, fmt.Errorf("it has %v where %v was expected", found, one[0])
+// rawCBOR is an item's bytes.
+type rawCBOR []byte
+
+// UnmarshalCBOR keeps the bytes.
+func (r *rawCBOR) UnmarshalCBOR(data []byte) error {
+	*r = bytes.Clone(data)
+	return nil
 }
 
 // Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.
 const (
-	unknownTypeMeta = 1 // runtime.Unknown
-	unknownRaw      = 2
-	listMetadata    = 1 // of every list
-	listItems       = 2
+	unknownTypeMeta        = 1 // runtime.Unknown
+	unknownRaw             = 2
+	unknownContentEncoding = 3
+	unknownContentType     = 4
+	listMetadata           = 1 // of every list
+	listItems              = 2
 )
 
 // protobuf reads an envelope, whose message is the list.
@@ -185,10 +163,15 @@ func (r *listReader) protobuf() error {
 			if err := whole.read(length, kind.Unmarshal); err != nil {
 				return err
 			}
-			if kind.Kind != ListKind(r.Kind).Kind {
-				return fmt.Errorf("the API server sent a %q", kind.Kind)
+			err = r.check(kind.APIVersion, kind.Kind, true)
+		case unknownContentEncoding, unknownContentType:
+			if length > 0 {
+				err = errors.New("its content is encoded")
 			}
 		case unknownRaw:
+			if read {
+				return errors.New("it has its content twice")
+			}
 			read = true
 			whole.left -= length
 			err = r.protobufItems(&message{body: r.body, left: length})
@@ -221,6 +204,9 @@ func (r *listReader) protobufItems(list *message) error {
 		if err != nil {
 			return err
 		}
+	}
+	if list.left < 0 {
+		return errors.New("its last field is longer than the list")
 	}
 	return nil
 }

@@ -43,6 +43,9 @@ func (r packedRequests) list(ctx context.Context, o metav1.ListOptions) (runtime
 		return nil, err
 	}
 	defer body.Close()
+	if o.Continue == "" {
+		r.broken.beginList() // forgets what a failed try has found
+	}
 	return r.readList(body)
 }
 
@@ -97,7 +100,9 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 		}
 		o, err := r.object(e)
 		if err == nil {
-			r.broken.Remove(o)
+			if e.action != watch.Bookmark { // it has no name
+				r.broken.Remove(o)
+			}
 			r.initial = r.initial && e.action != watch.Bookmark
 			return e.action, o, nil
 		}
@@ -111,7 +116,7 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 func (r *eventReader) instead(e event, why error) (watch.EventType, runtime.Object) {
 	name, known := r.lastKnown(r.format, e.data)
 	switch {
-	case e.action == watch.Deleted:
+	case e.action == watch.Deleted && name.Name != "":
 		r.broken.Remove(name)
 		if known == nil {
 			known = r.metadataOf(name)

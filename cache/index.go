@@ -43,7 +43,7 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Ind
 		return x.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
 	}
 	x.id = h.handle.group.addIndex(name, func(obj any) ([]string, error) {
-		o, ok := whole(obj).(T)
+		o, ok := indexed(obj).(T)
 		if !ok {
 			return nil, nil
 		}

@@ -41,7 +41,7 @@ func unpackedIndexers(indexers toolscache.Indexers) toolscache.Indexers {
 	decoding := toolscache.Indexers{}
 	for name, f := range indexers {
 		decoding[name] = func(obj any) ([]string, error) {
-			if o := whole(obj); o != nil {
+			if o := indexed(obj); o != nil {
 				return f(o)
 			}
 			return nil, nil
@@ -107,6 +107,19 @@ func whole(obj any) any {
 		return obj
 	}
 	o, err := p.Shared()
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+// indexed is whole for index functions.
+func indexed(obj any) any {
+	p, ok := obj.(*packed.Object)
+	if !ok {
+		return obj
+	}
+	o, err := p.Indexed()
 	if err != nil {
 		return nil
 	}

@@ -118,12 +118,10 @@ func (c *Codec) Pack(f wire.Format, obj object.Object) (*Object, error) {
 	return c.compact(f, data)
 }
 
-// decode decodes a record of o.
-func (c *Codec) decode(r *record, o *Object) (object.Object, error) {
+func (c *Codec) decode(r *record) (object.Object, error) {
 	c.decodes.Add(1)
 	obj, err := c.unmarshal(r.format, []byte(r.data))
 	if err != nil {
-		c.refuse(o, err)
 		return nil, err
 	}
 	if obj.GetResourceVersion() != r.version { // see SetResourceVersion

@@ -65,16 +65,31 @@ func (o *Object) Decode() (object.Object, error) {
 	if d := o.lately(); d != nil {
 		return d.object.DeepCopyObject().(object.Object), nil //nolint:forcetypeassert // a copy has the same type
 	}
-	return o.codec.decode(&o.record, o)
+	obj, err := o.codec.decode(&o.record)
+	if err != nil {
+		o.codec.refuse(o, err)
+		return nil, err
+	}
+	return obj, nil
 }
 
 // Shared is Decode for callers that do not change the result: it returns the same object to several
 // of them, while the garbage collector has not freed it.
 func (o *Object) Shared() (object.Object, error) {
+	obj, err := o.Indexed()
+	if err != nil {
+		o.codec.refuse(o, err)
+	}
+	return obj, err
+}
+
+// Indexed is Shared for index functions: they run under the store's lock, so Refused, which may
+// read the store, is not called.
+func (o *Object) Indexed() (object.Object, error) {
 	if d := o.lately(); d != nil {
 		return d.object, nil
 	}
-	obj, err := o.codec.decode(&o.record, o)
+	obj, err := o.codec.decode(&o.record)
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +185,8 @@ func (o *Object) part(has fields, name string) (m metav1.ObjectMeta) {
 	}
 	text := wire.Fields(o.format, o.data[o.metaStart:o.metaEnd], name)
 	if err := unmarshal(o.format, text, &m); err != nil {
-		// A reader of the object gets the error.
-		o.codec.refuse(o, err)
+		// A reader of the object gets the error. Index functions come here under the store's lock,
+		// so Refused is not called.
 		return metav1.ObjectMeta{}
 	}
 	return m

@@ -1,0 +1,389 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// inBubble runs a packed cache of widgets and ConfigMaps in a bubble.
+func inBubble(t *testing.T, f func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps, widgets)
+		c, told := packedCache(t, api)
+		f(t, api, c, told)
+	})
+}
+
+// TestPacked_Transform: a transform's changes are stored in both forms. If it panics, changes the
+// identity or returns what cannot be encoded, State names the object, which stays readable.
+func TestPacked_Transform(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("odd", func(m *corev1.ConfigMap) {
+			m.Data["data"] += "+"
+			switch m.Name {
+			case "panic":
+				panic("oops")
+			case "renamed":
+				m.Name, m.UID, m.ResourceVersion = "other", "other", "1"
+			}
+		})})
+		loose := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind, Transform: cache.NewTransform("loose", func(u *unstructured.Unstructured) {
+			switch delete(u.Object, "size"); u.GetName() {
+			case "unknown":
+				u.Object["size"] = func() {}
+			case "kind":
+				u.SetKind("Gadget")
+			default:
+				u.Object["added"] = int64(7)
+			}
+		})})
+		for _, name := range []string{"panic", "renamed", "good"} {
+			api.Put(sim.ConfigMaps, configMap(name, "1"))
+		}
+		for _, name := range []string{"unknown", "kind", "good"} {
+			api.Put(widgets, widget(name, int64(3)))
+		}
+		defer start(t, c)()
+		synced(t, maps)
+		synced(t, loose)
+		for _, name := range []string{"panic", "renamed", "good"} {
+			m, err := maps.Get(t.Context(), key(name))
+			if err != nil || m.Name != name || m.UID == "other" || m.ResourceVersion == "1" || !strings.HasPrefix(m.Data["data"], "1+") {
+				t.Errorf("%s: got %v, %v", name, m, err)
+			}
+		}
+		if s := maps.State(); s.BrokenCount != 2 || !strings.Contains(fmt.Sprint(s.Broken), `default/panic: the transform "odd" failed: panic: oops`) ||
+			!strings.Contains(fmt.Sprint(s.Broken), `default/renamed: the transform "odd" failed: it changed`) {
+			t.Errorf("got %s", s.Broken)
+		}
+		good, err := loose.Get(t.Context(), key("good"))
+		if err != nil || good.Object["added"] != int64(7) || good.Object["size"] != nil {
+			t.Errorf("got %v, %v", good, err)
+		}
+		for _, name := range []string{"unknown", "kind"} { // the API server's state
+			u, err := loose.Get(t.Context(), key(name))
+			if err != nil || u.Object["size"] != int64(3) || u.GetKind() != "Widget" {
+				t.Errorf("got %v, %v", u, err)
+			}
+		}
+		if s := loose.State(); s.BrokenCount != 2 || strings.Count(fmt.Sprint(s.Broken), `the result of the transform "loose" cannot be encoded`) != 2 {
+			t.Errorf("got %s", s.Broken)
+		}
+	})
+}
+
+// TestPacked_TransformOfUndecodable: an object that does not fit its Go type is stored as it is,
+// and named, although there is a transform.
+func TestPacked_TransformOfUndecodable(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		h := cache.ForScope[*Widget](c, cache.Scope{Transform: cache.NewTransform("t", func(w *Widget) { w.Size++ })})
+		api.Put(widgets, widget("odd", "large"))
+		api.Put(widgets, widget("even", int64(2)))
+		defer start(t, c)()
+		synced(t, h)
+		if s := h.State(); s.BrokenCount != 1 || !strings.HasPrefix(s.Broken[0], "default/odd: it cannot be decoded") || s.Phase != hook.Synced {
+			t.Errorf("got %s", s)
+		}
+		api.Put(widgets, widget("odd", int64(4)))
+		synctest.Wait()
+		if w, err := h.Get(t.Context(), key("odd")); err != nil || w.Size < 5 || h.State().BrokenCount != 0 {
+			t.Errorf("got %v, %v, %s", w, err, h.State())
+		}
+	})
+}
+
+// TestPacked_ErrorsOfRelists (S2): if the delete of an undecodable object is missed, State forgets it.
+func TestPacked_ErrorsOfRelists(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		api.Put(widgets, widget("odd", "large"))
+		h := cache.For[*Widget](c)
+		defer start(t, c)()
+		synced(t, h)
+		if _, err := h.Get(t.Context(), key("odd")); err == nil || h.State().BrokenCount != 1 {
+			t.Fatalf("got %v, %s", err, h.State())
+		}
+		api.Intercept(refuse)
+		api.CutWatches()
+		synctest.Wait()
+		api.Remove(widgets, "default", "odd")
+		api.Expire()
+		api.Intercept(nil)
+		time.Sleep(30 * time.Minute) // it is forgotten with the next watch
+		synctest.Wait()
+		if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
+			t.Errorf("got %v, %s", err, h.State())
+		}
+	})
+}
+
+// TestPacked_ScopeChanges: an object that leaves the scope, by namespace or name, is a delete with
+// its last state, even if that does not fit its Go type. It may return.
+func TestPacked_ScopeChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		names, namespaces := cache.NewSet(key("a"), key("odd")), cache.NewSet("default")
+		byName := cache.ForScope[*Widget](c, cache.Scope{Names: names})
+		bySpace := cache.ForScope[*Widget](c, cache.Scope{Namespaces: namespaces})
+		size := cache.NewIndex(byName, "size", func(w *Widget) []string { return []string{fmt.Sprint(w.Size)} })
+		for _, name := range []string{"a", "b"} {
+			api.Put(widgets, widget(name, int64(1)))
+		}
+		api.Put(widgets, widget("odd", "large"))
+		first, some := subscribe(t, byName)
+		defer first.Close()
+		second, all := subscribe(t, bySpace)
+		defer second.Close()
+		defer start(t, c)()
+		synced(t, byName)
+		synced(t, bySpace)
+		expect := func(e *events, want ...string) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			got := strings.Split(e.take(), ", ")
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		expect(some, "add a")
+		expect(all, "add a", "add b")
+		names.Add(key("b"))
+		names.Remove(key("a"), key("odd"))
+		expect(some, "add b", "missed a", "missed odd")
+		if list, err := size.List(t.Context(), "1", cache.ListOptions{}); err != nil || len(list) != 1 || list[0].Name != "b" {
+			t.Errorf("got %v, %v", list, err)
+		}
+		names.Add(key("a"))
+		expect(some, "add a")
+		namespaces.Replace("other")
+		expect(all, "missed a", "missed b", "missed odd")
+		namespaces.Add("default")
+		expect(all, "add a", "add b")
+	})
+}
+
+// TestS10_CatchUp_Packed: CatchUp of a handle, a subscription and an adopted handle returns after
+// the events, also if an object does not fit its Go type any more.
+func TestS10_CatchUp_Packed(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		h := cache.For[*Widget](c)
+		adopted := cache.Adopt[*Widget](c, h.Informer(), cache.AdoptOptions{})
+		s, e := subscribe(t, h)
+		defer s.Close()
+		foreign, f := subscribe(t, adopted)
+		defer foreign.Close()
+		api.Put(widgets, widget("a", int64(1)))
+		defer start(t, c)()
+		synced(t, h)
+		catchUp := func(want string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			for _, err := range []error{h.CatchUp(ctx), s.CatchUp(ctx), adopted.CatchUp(ctx), foreign.CatchUp(ctx)} {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if got, same := e.take(), f.take(); got != want || same != want {
+				t.Errorf("got %q and %q, want %q", got, same, want)
+			}
+		}
+		catchUp("add a")
+		api.Put(widgets, widget("a", int64(2)))
+		catchUp("update a")
+		api.Put(widgets, widget("a", "large"))
+		catchUp("")
+		api.Put(widgets, widget("b", "large"))
+		catchUp("")
+		api.Put(widgets, widget("a", int64(2)))
+		catchUp("add a")
+		api.Remove(widgets, "default", "b")
+		catchUp("delete b")
+	})
+}
+
+// TestPacked_Adopt: a handle adopted from a packed handle's Informer reads what that has, as copies.
+func TestPacked_Adopt(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		h := cache.For[*corev1.ConfigMap](c)
+		adopted := cache.Adopt[*corev1.ConfigMap](c, h.Informer(), cache.AdoptOptions{})
+		data := cache.NewIndex(adopted, "data", func(m *corev1.ConfigMap) []string { return []string{m.Data["data"]} })
+		defer start(t, c)()
+		synced(t, h)
+		for range 2 {
+			m, err := adopted.Get(t.Context(), key("a"))
+			if err != nil || m.Data["data"] != "1" {
+				t.Fatalf("got %v, %v", m, err)
+			}
+			m.Data["data"] = "mine"
+			list, err := data.List(t.Context(), "1", cache.ListOptions{})
+			if err != nil || len(list) != 1 || list[0].Data["data"] != "1" {
+				t.Fatalf("got %v, %v", list, err)
+			}
+			list[0].Data["data"] = "mine"
+		}
+	})
+}
+
+// TestPacked_LateIndex: an index that is declared on a synced handle finds its objects. The index
+// leaves out an object that cannot be decoded.
+func TestPacked_LateIndex(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		h := cache.For[*Widget](c)
+		api.Put(widgets, widget("a", int64(1)))
+		api.Put(widgets, widget("odd", "large"))
+		defer start(t, c)()
+		synced(t, h)
+		size := cache.NewIndex(h, "size", func(w *Widget) []string {
+			if w.Size == 13 {
+				panic("oops")
+			}
+			return []string{fmt.Sprint(w.Size)}
+		})
+		has := func(value string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			list, err := size.List(t.Context(), value, cache.ListOptions{})
+			var got []string
+			for _, w := range list {
+				got = append(got, w.Name)
+			}
+			if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+				t.Errorf("got %v, %v; want %v", got, err, want)
+			}
+		}
+		has("1", "a")
+		has("0")
+		api.Put(widgets, widget("odd", int64(1)))
+		has("1", "a", "odd")
+		api.Put(widgets, widget("a", "large"))
+		has("1", "odd")
+		api.Put(widgets, widget("odd", int64(13)))
+		synctest.Wait()
+		if _, err := size.List(t.Context(), "1", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), `default/odd: the index "size" failed: panic: oops`) {
+			t.Errorf("got %v", err)
+		}
+		api.Put(widgets, widget("odd", int64(1)))
+		has("1", "odd")
+	})
+}
+
+// TestPacked_CacheReads: Cache.Get and Cache.List of packed handles return the objects in each form,
+// with their kind. Handles of metadata are not packed.
+func TestPacked_CacheReads(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		api.Put(widgets, widget("a", int64(1)))
+		api.Put(widgets, widget("odd", "large"))
+		typed := cache.For[*Widget](c)
+		loose := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind})
+		meta := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: widgetKind})
+		if meta.State().Storage != "decoded" || typed.State().Storage != "packed" || loose.State().Storage != "packed" {
+			t.Errorf("got %s, %s, %s", meta.State().Storage, typed.State().Storage, loose.State().Storage)
+		}
+		defer start(t, c)()
+		ctx := t.Context()
+		var w Widget
+		if err := c.Get(ctx, key("a"), &w); err != nil || w.Size != 1 || w.Kind != "Widget" {
+			t.Errorf("got %v, %v", w, err)
+		}
+		before := w
+		if err := c.Get(ctx, key("odd"), &w); err == nil || !reflect.DeepEqual(w, before) {
+			t.Errorf("got %v, %v", w, err)
+		}
+		var list WidgetList
+		if err := c.List(ctx, &list, cache.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
+			t.Errorf("got %v, %v", list, err)
+		}
+		u, all := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
+		u.SetGroupVersionKind(widgetKind)
+		all.SetGroupVersionKind(widgetKind.GroupVersion().WithKind("WidgetList"))
+		if err := c.Get(ctx, key("odd"), u); err != nil || u.Object["size"] != "large" {
+			t.Errorf("got %v, %v", u, err)
+		}
+		if err := c.List(ctx, all, cache.ListOptions{}); err != nil || len(all.Items) != 2 || all.Items[0].GetKind() != "Widget" {
+			t.Errorf("got %v, %v", all, err)
+		}
+		m := &metav1.PartialObjectMetadata{}
+		m.SetGroupVersionKind(widgetKind)
+		if err := c.Get(ctx, key("odd"), m); err != nil || m.Name != "odd" {
+			t.Errorf("got %v, %v", m, err)
+		}
+	})
+}
+
+// TestPacked_Decodes: one Get decodes once, and metadata never.
+func TestPacked_Decodes(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		h := cache.For[*corev1.ConfigMap](c)
+		for n := range 10 {
+			m := configMap(fmt.Sprint("m", n), "1")
+			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "owner"}}
+			api.Put(sim.ConfigMaps, m)
+		}
+		defer start(t, c)()
+		synced(t, h)
+		if n := h.State().Decodes; n != 0 {
+			t.Errorf("%d decodes for the initial list", n)
+		}
+		if _, err := h.Get(t.Context(), key("m1")); err != nil || h.State().Decodes != 1 {
+			t.Errorf("%d decodes for a Get; %v", h.State().Decodes, err)
+		}
+		for range h.Owned(t.Context(), types.UID("owner"), cache.ListOptions{}) {
+		}
+		if n := h.State().Decodes; n != 11 {
+			t.Errorf("%d decodes for a Get and ten reads by owner", n)
+		}
+		if list, err := h.List(t.Context(), cache.ListOptions{Limit: 3}); err != nil || len(list) != 3 || h.State().Decodes != 14 {
+			t.Errorf("%d objects, %d decodes, %v", len(list), h.State().Decodes, err)
+		}
+	})
+}
+
+// TestPacked_Formats (F1): an API server that answers in JSON for a kind with protobuf, and changes
+// its format between requests, loses nothing.
+func TestPacked_Formats(t *testing.T) {
+	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
+		json := true
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if json = !json; json {
+				return inJSON(r)
+			}
+			return nil, nil
+		})
+		api.Put(sim.ConfigMaps, configMap("a", "0"))
+		h := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		synced(t, h)
+		for n := range 6 {
+			api.CutWatches()
+			time.Sleep(10 * time.Second)
+			api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(n)))
+			synctest.Wait()
+			if m, err := h.Get(t.Context(), key("a")); err != nil || m.Data["data"] != fmt.Sprint(n) || m.Kind != "" {
+				t.Errorf("got %v, %v", m, err)
+			}
+		}
+	})
+}

@@ -125,7 +125,7 @@ var _ = Describe("kubestyle", func() {
 		}
 		Expect(of(families["leader_election_master_status"], "all")).To(BeNumerically("==", 1))
 		Expect(of(families["kubestyle_leader_election_master_status"], "all")).To(BeNumerically("==", 1))
-		Expect(of(families["kubestyle_setpoint_informer_objects"], "Namespace.v1", "", "decoded")).To(BeNumerically(">", 3))
+		Expect(of(families["kubestyle_setpoint_informer_objects"], "Namespace.v1", "adopted", "")).To(BeNumerically(">", 3))
 		Expect(families).NotTo(HaveKey("kubestyle_setpoint_unfenced_writes_total"), "the plain controllers write under the term, too")
 
 		By("our series have the form of the host's, with more labels and buckets")

@@ -46,10 +46,9 @@
 //	GOWORK=off go run . -only rotation [-rotations 50] [-kill-every 10] [-hard] [-failures]
 //		[-certificates setpoint,cert-controller,knative]
 //
-// Caches that keep objects packed, beside client-go and controller-runtime. A round takes about 6
-// minutes on two idle cores, and 2 more with the job work-typed. The server and the objects are in
-// this program, which needs no control plane and 2 GB of memory for itself. Names of contestants are
-// separated by semicolons:
+// Caches that keep objects packed, beside client-go and controller-runtime. A round takes about 5
+// minutes of processor time, and 3 more with the job work-typed. It needs no control plane: the
+// server and the objects are in this program. Semicolons separate the contestants' names:
 //
 //	GOWORK=off go run . -only packed [-rounds 5] [-objects 100000] [-profile directory]
 //		[-packed-jobs hold,work,index,both,work-typed]

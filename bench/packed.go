@@ -31,7 +31,7 @@ type packed struct {
 
 func newPacked(shared *informers) *packed {
 	p := &packed{shared: shared}
-	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both", "packed: `jobs` to measure")
+	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both", "packed: `jobs` to measure; work-typed is slower")
 	flag.StringVar(&p.kinds, "packed-kinds", "pods,configmaps,typed,unstructured", "packed: `kinds` to measure")
 	flag.StringVar(&p.contestants, "packed-contestants", "", "packed: `names` of the contestants to measure, separated by semicolons (default: all)")
 	flag.StringVar(&p.child, "packed-child", "", "packed: `orders` of a child (internal)")
@@ -40,6 +40,7 @@ func newPacked(shared *informers) *packed {
 
 // scene is a job over the objects of a server, and the rows that it yields.
 type scene struct {
+	name   string // of the flag
 	job    job
 	kind   string
 	serves map[string]float64 // kinds, and their numbers relative to -objects
@@ -64,14 +65,14 @@ type packedBase struct {
 
 func holdScene(kind string, most float64, more ...packedRow) scene {
 	bases := []packedBase{{clientGoName, most}, {runtimeName, most}, {clientGoBare, 0}, {runtimeBare, 0}}
-	return scene{hold, kind, map[string]float64{kind: 1}, append([]packedRow{{"heap after sync", heapFigure, "%.1f MB", 1e-6, bases, 0}}, more...)}
+	return scene{"hold", hold, kind, map[string]float64{kind: 1}, append([]packedRow{{"heap after sync", heapFigure, "%.1f MB", 1e-6, bases, 0}}, more...)}
 }
 
-func workScene(kind string) scene {
+func workScene(name, kind string) scene {
 	bases := func(goMost, runtimeMost float64) []packedBase {
 		return []packedBase{{clientGoName, goMost}, {runtimeName, runtimeMost}, {copyingName, 0}}
 	}
-	return scene{work, kind, map[string]float64{kind: 1}, []packedRow{
+	return scene{name, work, kind, map[string]float64{kind: 1}, []packedRow{
 		{"time until all are reconciled, one Get each", secondsFigure, "%.2f s", 1, bases(0.8, 0.6), 0},
 		{"processor time until then", cpuFigure, "%.2f s", 1, bases(0, 0), 0},
 		{"processor time per update, reconciled with one Get", updateFigure, "%.1f µs", 1e6, bases(0.9, 0.75), 0},
@@ -89,12 +90,12 @@ func (p *packed) scenes() []scene {
 	limit := 600e6 * float64(p.shared.objects) / 100_000
 	return []scene{
 		holdScene("pods", 0.35, peaks), holdScene("configmaps", 0.5), holdScene("typed", 0.4), holdScene("unstructured", 0.15),
-		workScene("pods"), workScene("typed"),
-		{index, "pods", one, []packedRow{
+		workScene("work", "pods"), workScene("work-typed", "typed"),
+		{"index", index, "pods", one, []packedRow{
 			{"list by index, copies: a hundredth of the objects", listFigure, "%.2f ms", 1e3, compared(2), 0},
 			{"processor time of that list", listCPUFigure, "%.2f ms", 1e3, compared(0), 0},
 		}},
-		{both, "pods", map[string]float64{"pods": 1, "configmaps": 2.5}, []packedRow{
+		{"both", both, "pods", map[string]float64{"pods": 1, "configmaps": 2.5}, []packedRow{
 			{"peak resident memory, with 2.5 ConfigMaps for each Pod", peakFigure, "%.0f MB", 1e-6, nil, limit},
 			{"live heap of that", heapFigure, "%.0f MB", 1e-6, nil, 0},
 			{"time of that sync", secondsFigure, "%.2f s", 1, nil, 0},
@@ -116,7 +117,7 @@ func (p *packed) compare(w *tabwriter.Writer, rounds int) error {
 		return err
 	}
 	for _, s := range p.scenes() {
-		if !slices.Contains(strings.Split(p.jobs, ","), string(s.job)) || !slices.Contains(strings.Split(p.kinds, ","), s.kind) {
+		if !slices.Contains(strings.Split(p.jobs, ","), s.name) || !slices.Contains(strings.Split(p.kinds, ","), s.kind) {
 			continue
 		}
 		names := p.names(s.job)

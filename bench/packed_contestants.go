@@ -208,16 +208,23 @@ func clientGoIndexes(ctx context.Context, r *packedRun) error {
 	if err != nil {
 		return err
 	}
-	r.list = func(_ context.Context, node string) (int, error) {
+	r.list = func(_ context.Context, node string) (int, crclient.Object, error) {
 		objects, err := informer.GetIndexer().ByIndex(byNode, node)
 		pods := make([]*corev1.Pod, 0, len(objects))
 		for _, o := range objects {
 			p, _ := o.(*corev1.Pod)
 			pods = append(pods, p.DeepCopy())
 		}
-		return len(pods), err
+		return firstOf(pods, err)
 	}
 	return runInformer(ctx, informer, func() { close(r.ready) })
+}
+
+func firstOf(pods []*corev1.Pod, err error) (int, crclient.Object, error) {
+	if err != nil || len(pods) == 0 {
+		return 0, nil, err
+	}
+	return len(pods), pods[0].DeepCopy(), nil
 }
 
 func runtimeCache(r *packedRun, bare bool) (crcache.Cache, error) {
@@ -289,10 +296,12 @@ func runtimeIndexes(ctx context.Context, r *packedRun) error {
 	if err != nil {
 		return err
 	}
-	r.list = func(ctx context.Context, node string) (int, error) {
+	r.list = func(ctx context.Context, node string) (int, crclient.Object, error) {
 		var pods corev1.PodList
-		err := c.List(ctx, &pods, crclient.MatchingFields{byNode: node})
-		return len(pods.Items), err
+		if err := c.List(ctx, &pods, crclient.MatchingFields{byNode: node}); err != nil || len(pods.Items) == 0 {
+			return 0, nil, err
+		}
+		return len(pods.Items), pods.Items[0].DeepCopy(), nil
 	}
 	return runRuntimeCache(ctx, r, c)
 }
@@ -363,9 +372,8 @@ func setpointIndexes(ctx context.Context, r *packedRun, s cache.Scope) error {
 	}
 	pods := cache.ForScope[*corev1.Pod](c, s)
 	nodes := cache.NewIndex(pods, byNode, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
-	r.list = func(ctx context.Context, node string) (int, error) {
-		found, err := nodes.List(ctx, node, cache.ListOptions{})
-		return len(found), err
+	r.list = func(ctx context.Context, node string) (int, crclient.Object, error) {
+		return firstOf(nodes.List(ctx, node, cache.ListOptions{}))
 	}
 	return runWithCache(ctx, c, func(ctx context.Context) error {
 		if err := pods.WaitForSync(ctx); err != nil {

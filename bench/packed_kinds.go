@@ -93,7 +93,7 @@ func packedKindOf(name string) *packedKind {
 // reads are the methods of a handle that the measurements need.
 type reads struct {
 	sync func(ctx context.Context) error
-	get  func(ctx context.Context, k key) (metav1.Object, error)
+	get  func(ctx context.Context, k key) (cache.Object, error)
 	kind func(h handler.Handler[key], predicates ...handler.Predicate) source.Source[key]
 }
 
@@ -101,7 +101,7 @@ func handleOf[T cache.Object](c *cache.Cache, s cache.Scope) reads {
 	h := cache.ForScope[T](c, s)
 	return reads{
 		sync: h.WaitForSync,
-		get:  func(ctx context.Context, k key) (metav1.Object, error) { return h.Get(ctx, k) },
+		get:  func(ctx context.Context, k key) (cache.Object, error) { return h.Get(ctx, k) },
 		kind: func(by handler.Handler[key], predicates ...handler.Predicate) source.Source[key] {
 			return source.Kind(h, by, predicates...)
 		},

@@ -4,12 +4,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -29,6 +34,48 @@ var generations = [...]int64{created: 1, changed: 2, statusOnly: 2, changedAgain
 
 func (s state) resourceVersion(i int) string {
 	return strconv.Itoa((int(s)+1)*10_000_000 + i)
+}
+
+// indexOf returns the number of an object and its state.
+func indexOf(o metav1.Object) (int, state) {
+	n, _ := strconv.Atoi(o.GetResourceVersion())
+	return n % 10_000_000, state(n/10_000_000 - 1)
+}
+
+// same returns an error if o is not what the server sent. It ignores managedFields and the kind,
+// which client-go clears in built-in types.
+func (r *packedRun) same(o runtime.Object) error {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return err
+	}
+	got, err := plainOf(o)
+	if err != nil {
+		return err
+	}
+	want, err := plainOf(r.kind.object(indexOf(m)))
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("%s/%s is %v, but the server sent %v", m.GetNamespace(), m.GetName(), got, want)
+	}
+	return nil
+}
+
+func plainOf(o runtime.Object) (map[string]any, error) {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	var plain map[string]any
+	if err := json.Unmarshal(raw, &plain); err != nil {
+		return nil, err
+	}
+	delete(plain, "kind")
+	delete(plain, "apiVersion")
+	unstructured.RemoveNestedField(plain, "metadata", "managedFields")
+	return plain, nil
 }
 
 // nodes is the number of nodes of the Pods, which an index counts.

@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	crclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // packedOrders are what a child measures.
@@ -51,8 +51,9 @@ type packedRun struct {
 
 	config *rest.Config
 	kind   *packedKind
+	wrong  chan error    // a read object is not what the server sent
 	ready  chan struct{} // closed when the objects are there, and reconciled if that is the job
-	list   func(ctx context.Context, node string) (int, error)
+	list   func(ctx context.Context, node string) (n int, first crclient.Object, err error)
 
 	counts  [4]atomic.Int64  // objects reconciled, by generation
 	reached [4]chan struct{} // closed when they are as many as expected
@@ -63,11 +64,20 @@ func (r *packedRun) expected(generation int64) int64 {
 	return [4]int64{1: int64(r.Objects), 2: int64(r.Events), 3: 1}[generation]
 }
 
-// reconciled counts an object that was read.
-func (r *packedRun) reconciled(o metav1.Object) error {
+// reconciled counts an object that was read, and compares a few with what the server sent.
+func (r *packedRun) reconciled(o crclient.Object) error {
 	g := o.GetGeneration()
-	if g < 1 || g > 3 || o.GetUID() == "" {
-		return fmt.Errorf("%s/%s is not what the server sent", o.GetNamespace(), o.GetName())
+	if g < 1 || g > 3 {
+		return fmt.Errorf("%s/%s has the generation %d", o.GetNamespace(), o.GetName(), g)
+	}
+	if i, _ := indexOf(o); i%max(1, r.Objects/20) == 0 {
+		if err := r.same(o); err != nil {
+			select {
+			case r.wrong <- err:
+			default:
+			}
+			return err
+		}
 	}
 	if r.counts[g].Add(1) == r.expected(g) {
 		close(r.reached[g])
@@ -95,7 +105,7 @@ func (p *packed) main() {
 func (o packedOrders) measure(ctx context.Context) (figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	r := &packedRun{packedOrders: o, config: &rest.Config{Host: o.Server, QPS: -1}, kind: packedKindOf(o.Kind), ready: make(chan struct{})}
+	r := &packedRun{packedOrders: o, config: &rest.Config{Host: o.Server, QPS: -1}, kind: packedKindOf(o.Kind), wrong: make(chan error, 1), ready: make(chan struct{})}
 	for i := range r.reached {
 		r.reached[i] = make(chan struct{})
 	}
@@ -134,6 +144,8 @@ func (r *packedRun) until(ctx context.Context, phase string, done <-chan struct{
 	select {
 	case <-done:
 		return stop()
+	case err := <-r.wrong:
+		return fmt.Errorf("%s: %w", r.Contestant, err)
 	case err := <-ended:
 		return errors.Join(fmt.Errorf("%s ended before the end of phase %s", r.Contestant, phase), err)
 	case <-ctx.Done():
@@ -203,12 +215,14 @@ func (r *packedRun) post(ctx context.Context, s state) error {
 // listAll lists the objects of each node, three times.
 func (r *packedRun) listAll(ctx context.Context, f figures) error {
 	const passes = 3
+	var first [nodes]crclient.Object
 	all := func() error {
 		for i := range nodes {
-			n, err := r.list(ctx, nodeOf(i))
+			n, o, err := r.list(ctx, nodeOf(i))
 			if err != nil {
 				return err
 			}
+			first[i] = o
 			if most := r.Objects/nodes + 1; n < r.Objects/nodes || n > most {
 				return fmt.Errorf("%s has %d objects instead of %d", nodeOf(i), n, most)
 			}
@@ -230,6 +244,11 @@ func (r *packedRun) listAll(ctx context.Context, f figures) error {
 		}
 	}
 	f[listFigure], f[listCPUFigure] = time.Since(start).Seconds()/(passes*nodes), (cpuClock()-spent).Seconds()/(passes*nodes)
+	for _, o := range first {
+		if err := r.same(o); err != nil {
+			return err
+		}
+	}
 	return stop()
 }
 

@@ -113,7 +113,8 @@ func TestPacked_TransformOfUndecodable(t *testing.T) {
 	})
 }
 
-// TestPacked_ErrorsOfRelists (S2): if the delete of an undecodable object is missed, State forgets it.
+// TestPacked_ErrorsOfRelists (S2): if the delete of an undecodable object is missed, State forgets
+// it.
 func TestPacked_ErrorsOfRelists(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		api.Put(widgets, widget("odd", "large"))
@@ -223,7 +224,8 @@ func TestS10_CatchUp_Packed(t *testing.T) {
 	})
 }
 
-// TestPacked_Adopt: a handle adopted from a packed handle's Informer reads what that has, as copies.
+// TestPacked_Adopt: a handle adopted from a packed handle's Informer reads what that has, as
+// copies.
 func TestPacked_Adopt(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		api.Put(sim.ConfigMaps, configMap("a", "1"))
@@ -290,8 +292,8 @@ func TestPacked_LateIndex(t *testing.T) {
 	})
 }
 
-// TestPacked_CacheReads: Cache.Get and Cache.List of packed handles return the objects in each form,
-// with their kind. Handles of metadata are not packed.
+// TestPacked_CacheReads: Cache.Get and Cache.List of packed handles return the objects in each
+// form, with their kind. Handles of metadata are not packed.
 func TestPacked_CacheReads(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		api.Put(widgets, widget("a", int64(1)))

@@ -309,14 +309,15 @@ func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, how work
 }
 
 func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
-	readable := true
 	for i, predicate := range f.predicates {
+		var readable bool
 		if e, readable = decoded(predicate, e); !readable || !predicate.Keep(e) {
 			f.drop(i)
 			return nil, nil
 		}
 	}
-	if e, readable = decoded(f.handler, e); !readable {
+	e, readable := decoded(f.handler, e)
+	if !readable {
 		return nil, nil
 	}
 	return f.handler.Keys(ctx, e)

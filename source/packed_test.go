@@ -193,7 +193,8 @@ func TestPacked_Decodes(t *testing.T) {
 	})
 }
 
-// TestPacked_Resync: a resync and a Replay deliver each packed object as an update without a change.
+// TestPacked_Resync: a resync and a Replay deliver each packed object as an update without a
+// change.
 func TestPacked_Resync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t).packMaps(cache.Scope{Resync: time.Minute}), &log{}

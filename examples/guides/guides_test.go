@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -119,6 +120,12 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	root := types.NamespacedName{Namespace: "default", Name: "kube-root-ca.crt"}
 	if text, err := describe(ctx, mgr.Cache(), root, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %q, %v", text, err) // no controller manager makes it
+	}
+	all := manager.New(cluster.Config(), bytesOfAll())
+	nodes := cache.ForScope[*unstructured.Unstructured](all.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Node")})
+	defer run(t, all)()
+	if err := nodes.WaitForSync(ctx); err != nil || nodes.State().Storage != "packed" {
+		t.Errorf("got %s, %v", nodes.State(), err)
 	}
 	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync, packed.WaitForSync} {
 		if err := wait(ctx); err != nil {

@@ -21,6 +21,6 @@ type List struct {
 // DeepCopyObject returns a copy of the list with the same objects, which never change.
 func (l *List) DeepCopyObject() runtime.Object {
 	c := &List{TypeMeta: l.TypeMeta, Items: slices.Clone(l.Items)}
-	l.ListMeta.DeepCopyInto(&c.ListMeta)
+	l.DeepCopyInto(&c.ListMeta)
 	return c
 }

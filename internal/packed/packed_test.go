@@ -43,7 +43,7 @@ func pod() *corev1.Pod {
 	grace, now := int64(30), metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Local())
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "p", GenerateName: "p-", Namespace: "ns", SelfLink: "here", UID: "u1", ResourceVersion: "77", Generation: 3,
+			Name: "p", GenerateName: "p-", Namespace: "ns", UID: "u1", ResourceVersion: "77", Generation: 3,
 			CreationTimestamp: now, DeletionTimestamp: &now, DeletionGracePeriodSeconds: &grace,
 			Labels: map[string]string{"a": "1", "b": "2"}, Annotations: map[string]string{"c": `an odd " and { and \`},
 			OwnerReferences: []metav1.OwnerReference{{Name: "owner", UID: "other", Kind: "X", APIVersion: "v1"}, {Name: "second", UID: "one", Kind: "Y", APIVersion: "v1"}},

@@ -62,7 +62,7 @@ func (o *Object) GetCreationTimestamp() metav1.Time {
 }
 
 func (o *Object) GetGenerateName() string { return o.part(0, "generateName").GenerateName }
-func (o *Object) GetSelfLink() string     { return o.part(0, "selfLink").SelfLink }
+func (o *Object) GetSelfLink() string     { return o.part(0, "selfLink").SelfLink } //nolint:staticcheck // the interface has it
 
 func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry {
 	return o.part(0, "managedFields").ManagedFields

@@ -26,6 +26,8 @@ test: FIRST := ./internal/scenario/...
 .PHONY: test
 test: control-plane ## test the library, the examples and the other modules
 	@$(call each,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...,-count=1)
+	@for storage in packed decoded; do echo "SETPOINT_STORAGE=$$storage"; \
+		SETPOINT_STORAGE=$$storage $(GO) test $(TESTFLAGS) ./cache/... ./source || exit 1; done
 
 .PHONY: test-full
 test-full: ## as test, with the scenario tests that take minutes

@@ -25,11 +25,13 @@ func scraped(t *testing.T, api *sim.Server) (c *cache.Cache, scrape func() map[s
 	if err != nil {
 		t.Fatal(err)
 	}
-	var informers func() []hook.InformerState
-	c = cache.New(cl, cache.Options{Hooks: &hook.Cache{Started: func(s hook.CacheStarted) { informers = s.Informers }}})
+	informers := make(chan func() []hook.InformerState, 1)
+	c = cache.New(cl, cache.Options{Hooks: &hook.Cache{Started: func(s hook.CacheStarted) { informers <- s.Informers }}})
 	return c, func() map[string]hook.InformerState {
 		byStorage := map[string]hook.InformerState{}
-		for _, s := range informers() {
+		of := <-informers
+		informers <- of
+		for _, s := range of() {
 			byStorage[s.Storage] = s
 		}
 		return byStorage

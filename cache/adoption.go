@@ -31,7 +31,7 @@ type AdoptOptions struct {
 	// Scope is meta.RESTScopeNamespace or meta.RESTScopeRoot. handler.Owner needs it. Default: the
 	// running cache asks the API server. Without a Backend it is unknown.
 	Scope meta.RESTScope
-	// Run makes the cache run the informer, instead of the host program.
+	// Run makes the cache run the informer. Default false: the host program runs it.
 	Run bool
 }
 

@@ -26,6 +26,7 @@ type Object = object.Object
 
 // Event is one change of one object.
 type Event struct {
+	// Op is what happened.
 	Op Op
 	// Old is the state before the event, nil for a Create.
 	Old Object

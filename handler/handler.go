@@ -17,6 +17,7 @@ import (
 // and should not block: its source's other events wait. The source retries failed events with
 // backoff.
 type Handler[K comparable] interface {
+	// Keys returns the keys of an event, or an error to get the event again.
 	Keys(ctx context.Context, e Event) ([]K, error)
 }
 

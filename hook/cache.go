@@ -53,7 +53,8 @@ type InformerState struct {
 	ResourceVersion string
 	// Broken names some objects with an error, each with its reason:
 	//
-	//   - An object that does not fit its Go type. The store keeps its last valid state, if any.
+	//   - An object that does not fit its Go type. The store keeps its last valid state, if any. A
+	//     packed object counts once a read or an event has decoded it.
 	//   - An object whose transform failed. The store has it as the transform left it.
 	//
 	// It lists at most 10 of each. BrokenCount counts all.
@@ -71,6 +72,7 @@ type InformerState struct {
 	Decodes int64
 }
 
+// String returns the kind, the scope, the phase, the error and one broken object.
 func (s InformerState) String() string {
 	text := s.Kind
 	if s.Scope != "" {
@@ -91,6 +93,7 @@ func (s InformerState) String() string {
 
 // Cache observes package cache.
 type Cache struct {
+	// Started is called when Run begins.
 	Started func(CacheStarted)
 	// Stopped is called when all informers have stopped. A cache runs only once.
 	Stopped func(CacheStopped)

@@ -90,9 +90,10 @@ type Awaited struct {
 // the caches contain the previous leader's writes.
 type Takeover struct {
 	Controller string
-	Took       time.Duration
+	Took       time.Duration // of the wait
 	// Writes counts the writes on the Lease, including those outside this controller's scopes.
-	Writes  int
+	Writes int
+	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool
 	// Doubts describes the writes that the Reconciles may not see, or is nil.
 	Doubts error

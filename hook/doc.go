@@ -21,6 +21,12 @@
 //   - It must not change its arguments.
 //   - It must not panic: except in the functions of [Queue], a panic may end the process.
 //
+// # Fields of events
+//
+// Controller, Queue, Source, Lease and Webhook are names, and Key is a key as text. ReconcileID is
+// the ID in logs. Class is the workqueue.Class, Attempt the number of the delivery since the last
+// success. Took, Held, Waited and Delay are durations. Err is nil without an error.
+//
 // Caches, controllers, queues and sources report their start and their end: Started and Stopped,
 // Opened and Closed. At the end, an observer can drop what it has stored about them.
 package hook

@@ -12,6 +12,7 @@ type LeaderElection struct {
 	Campaigning func(lease string)
 	// TookOver is called before Acquired if another process was seen to hold the Lease.
 	TookOver func(LeaseTakeover)
+	// Acquired is called at the beginning of a term, before its work.
 	Acquired func(lease string)
 	// Renewed is called after each attempt to renew the Lease.
 	Renewed func(LeaseRenewal)
@@ -33,8 +34,9 @@ type LeaderElection struct {
 
 // LeaseTakeover reports that this process acquired a Lease that another process held.
 type LeaseTakeover struct {
+	Lease string
 	// From is the identity of the previous holder.
-	Lease, From string
+	From string
 	// Gap is the time without a leader, as seen here: from the last renewal, or the release, to the
 	// acquisition.
 	Gap time.Duration

@@ -27,8 +27,10 @@ type Queue struct {
 	Added func(QueueAdded)
 	// Delayed is called after an add with a delay (AddOptions.After).
 	Delayed func(QueueDelayed)
+	// Taken is called when a worker takes a key, Settled when it gives the key back.
 	Taken   func(QueueTaken)
 	Settled func(QueueSettled)
+	// Dropped is called when keys or adds are dropped: at a shutdown or after it.
 	Dropped func(QueueDropped)
 	// Misused is called when a call violates the queue's contract. The call has no effect.
 	Misused func(QueueMisused)
@@ -50,6 +52,7 @@ type QueueOpened struct {
 
 // QueueStats are the current counts of a queue.
 type QueueStats struct {
+	// These count keys: due, due later, taken, parked, and paused.
 	Ready, Waiting, Held, Parked, Paused int
 	// ReadyByClass counts the ready keys by configured class.
 	ReadyByClass map[int]int

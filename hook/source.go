@@ -7,6 +7,7 @@ import "time"
 
 // Source observes package source.
 type Source struct {
+	// Started is called when Run begins, Stopped before it returns.
 	Started func(SourceRun)
 	Stopped func(SourceRun)
 	// Dropped is called for an event that a predicate or a channel drops, or with the wrong Go

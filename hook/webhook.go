@@ -7,6 +7,7 @@ import "time"
 
 // Webhook observes package webhook.
 type Webhook struct {
+	// Received is called for each request, Answered for its answer.
 	Received func(WebhookRequest)
 	Answered func(WebhookAnswer)
 	// Certificate is called when a server certificate or a CA is used for the first time.
@@ -40,6 +41,7 @@ type WebhookAnswer struct {
 // WebhookCertificate describes a certificate that a process manages for its webhooks.
 type WebhookCertificate struct {
 	// CA reports a certificate authority. Otherwise it is the certificate of the server.
-	CA                  bool
+	CA bool
+	// The certificate is valid between these times.
 	NotBefore, NotAfter time.Time
 }

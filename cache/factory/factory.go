@@ -60,7 +60,9 @@ const resyncCheck = time.Second
 
 // Owner is a manager or one of its clusters.
 type Owner interface {
+	// Cache returns the cache with the informers.
 	Cache() *cache.Cache
+	// Client returns the client of the same cluster.
 	Client() *client.Client
 }
 

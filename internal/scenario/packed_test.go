@@ -144,7 +144,8 @@ var _ = Describe("packed caches", func() {
 		seen.mu.Lock()
 		defer seen.mu.Unlock()
 		Expect(seen.got["application/vnd.kubernetes.protobuf"]).To(ContainElement(HaveSuffix("/secrets")))
-		Expect(seen.got["application/json"]).To(ContainElement(HaveSuffix("/secrets"))) // unstructured
+		// Unstructured objects need JSON.
+		Expect(seen.got["application/json"]).To(ContainElement(HaveSuffix("/secrets")))
 	}, SpecTimeout(patience))
 })
 
@@ -171,5 +172,6 @@ func oddObjects(ctx context.Context, set kubernetes.Interface, namespace string)
 			[]byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"annotations":{"by":"both"}}}`), metav1.PatchOptions{FieldManager: manager})
 		Expect(err).NotTo(HaveOccurred())
 	}
-	Expect(set.AppsV1().Deployments(namespace).Delete(ctx, "d", metav1.DeleteOptions{})).To(Succeed()) // the finalizer keeps it
+	// The finalizer keeps it.
+	Expect(set.AppsV1().Deployments(namespace).Delete(ctx, "d", metav1.DeleteOptions{})).To(Succeed())
 }

@@ -104,11 +104,11 @@ type exception struct {
 // documented are the differences in the package doc of sim that the suite meets. A script ends at
 // one of them, because the two servers differ from there on.
 var documented = []exception{
-	{"Of the other rules of built-in kinds there are these", acceptsMore},
+	{"Built-in kinds have only these other rules", acceptsMore},
 	{"Garbage collection and namespace deletion happen in one step right after the request", settlesLater},
-	{"Their order is fixed: dependents in the order of their creation", keepsOwners},
+	{"The order of these deletions is fixed: dependents in the order of their creation", keepsOwners},
 	{"/metrics, /logs and the list of paths are not supported", isUnsupported},
-	{"An apply of a custom object with empty metadata always makes a version", appliesEmptyMetadata},
+	{"An apply of a custom object with an empty list or map in its metadata always makes a version", appliesEmptyMetadata},
 	{"the immutable fields of Pods (without the diff that ends the real message)", lacksDiff},
 }
 

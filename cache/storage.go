@@ -5,6 +5,7 @@ package cache
 
 import (
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,13 +71,14 @@ func (i *informer) newCodec() *packed.Codec {
 	if !i.key.packed {
 		return nil
 	}
+	of := reflect.TypeOf(i.example).Elem()
 	return &packed.Codec{
 		Kind: i.key.gvk, KeepManagedFields: i.key.keepManagedFields, Intern: i.env.strings.of, Refused: i.refused,
 		New: func() (Object, error) {
 			if i.key.form == listwatch.Unstructured {
 				return &unstructured.Unstructured{}, nil
 			}
-			return i.example.DeepCopyObject().(Object), nil //nolint:forcetypeassert // a copy has the same type
+			return reflect.New(of).Interface().(Object), nil //nolint:forcetypeassert // the example is one
 		},
 	}
 }

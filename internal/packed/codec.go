@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +35,7 @@ type Codec struct {
 
 	decodes atomic.Int64
 	keeps   atomic.Bool
+	buffers sync.Pool // of *[]byte, for decode
 }
 
 // Decodes returns how many times the codec decoded a whole object.
@@ -120,7 +122,20 @@ func (c *Codec) Pack(f wire.Format, obj object.Object) (*Object, error) {
 
 func (c *Codec) decode(r *record) (object.Object, error) {
 	c.decodes.Add(1)
-	obj, err := c.unmarshal(r.format, []byte(r.data))
+	// Generated protobuf code keeps no part of its input; a method UnmarshalJSON may.
+	var data []byte
+	if r.format == wire.Protobuf {
+		buffer, _ := c.buffers.Get().(*[]byte)
+		if buffer == nil {
+			buffer = new([]byte)
+		}
+		defer c.buffers.Put(buffer)
+		*buffer = append((*buffer)[:0], r.data...)
+		data = *buffer
+	} else {
+		data = []byte(r.data)
+	}
+	obj, err := c.unmarshal(r.format, data)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +162,9 @@ func (c *Codec) unmarshal(f wire.Format, data []byte) (obj object.Object, err er
 	}
 	if err := unmarshal(f, data, obj); err != nil {
 		return nil, fmt.Errorf("it cannot be decoded: %w", err)
+	}
+	if f == wire.Protobuf {
+		return obj, nil // the envelope has the kind
 	}
 	if err := c.Check(obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()); err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -74,12 +73,7 @@ func (i *informer) newCodec() *packed.Codec {
 	of := reflect.TypeOf(i.example).Elem()
 	return &packed.Codec{
 		Kind: i.key.gvk, KeepManagedFields: i.key.keepManagedFields, Intern: i.env.strings.of, Refused: i.refused,
-		New: func() (Object, error) {
-			if i.key.form == listwatch.Unstructured {
-				return &unstructured.Unstructured{}, nil
-			}
-			return reflect.New(of).Interface().(Object), nil //nolint:forcetypeassert // the example is one
-		},
+		New: func() Object { return reflect.New(of).Interface().(Object) }, //nolint:forcetypeassert // the example is one
 	}
 }
 

@@ -101,25 +101,17 @@ func allWhole(stored []any) []any {
 
 // whole returns a stored object in its Go form, which others may have too, or nil if it cannot be
 // decoded.
-func whole(obj any) any {
-	p, ok := obj.(*packed.Object)
-	if !ok {
-		return obj
-	}
-	o, err := p.Shared()
-	if err != nil {
-		return nil
-	}
-	return o
-}
+func whole(obj any) any { return decodedBy(obj, (*packed.Object).Shared) }
 
 // indexed is whole for index functions.
-func indexed(obj any) any {
+func indexed(obj any) any { return decodedBy(obj, (*packed.Object).Indexed) }
+
+func decodedBy(obj any, decode func(*packed.Object) (Object, error)) any {
 	p, ok := obj.(*packed.Object)
 	if !ok {
 		return obj
 	}
-	o, err := p.Indexed()
+	o, err := decode(p)
 	if err != nil {
 		return nil
 	}

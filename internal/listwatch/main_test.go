@@ -13,12 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,18 +40,24 @@ type follower struct {
 // follow lists and watches the ConfigMaps of an API server until stop is called.
 func follow(t *testing.T, api *sim.Server) (f *follower, stop func()) {
 	t.Helper()
+	return followAs(t, api, &corev1.ConfigMap{}, nil)
+}
+
+// followAs is follow for a stored type. codec is nil unless that is packed.
+func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packed.Codec) (f *follower, stop func()) {
+	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f = &follower{}
 	f.lw = listwatch.New(
-		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")},
+		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Codec: codec},
 		listwatch.Reports{
 			State: f.state, Mapping: f.mapping, Listed: f.list, Delivered: func() {},
 			Store: func() toolscache.Store { return f.store.GetStore() },
 		})
-	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), &corev1.ConfigMap{}, 0, toolscache.Indexers{})
+	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), stored, 0, toolscache.Indexers{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { f.store.RunWithContext(ctx) })

@@ -5,7 +5,6 @@ package listwatch_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,12 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
-	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
@@ -37,28 +32,8 @@ import (
 // followPacked is follow with packed objects.
 func followPacked(t *testing.T, api *sim.Server) (f *follower, stop func()) {
 	t.Helper()
-	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f = &follower{}
-	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	f.lw = listwatch.New(
-		listwatch.Target{Backend: c, Kind: kind, Codec: &packed.Codec{
-			Kind: kind, Intern: strings.Clone, New: func() (object.Object, error) { return &corev1.ConfigMap{}, nil },
-		}},
-		listwatch.Reports{
-			State: f.state, Mapping: f.mapping, Listed: f.list, Delivered: func() {},
-			Store: func() toolscache.Store { return f.store.GetStore() },
-		})
-	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), &packed.Object{}, 0, toolscache.Indexers{})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { f.store.RunWithContext(ctx) })
-	return f, sync.OnceFunc(func() {
-		cancel()
-		running.Wait()
-		f.lw.Join()
+	return followAs(t, api, &packed.Object{}, &packed.Codec{
+		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Intern: strings.Clone, New: func() object.Object { return &corev1.ConfigMap{} },
 	})
 }
 

@@ -24,7 +24,7 @@ type Codec struct {
 	// Kind is the kind of the objects.
 	Kind schema.GroupVersionKind
 	// New returns an empty object of the Go type, such as an *unstructured.Unstructured.
-	New func() (object.Object, error)
+	New func() object.Object
 	// KeepManagedFields keeps managedFields in the bytes.
 	KeepManagedFields bool
 	// Intern returns one string for all equal ones, for namespaces.
@@ -157,9 +157,7 @@ func (c *Codec) unmarshal(f wire.Format, data []byte) (obj object.Object, err er
 			obj, err = nil, fmt.Errorf("it cannot be decoded: panic: %v", p)
 		}
 	}()
-	if obj, err = c.New(); err != nil {
-		return nil, err
-	}
+	obj = c.New()
 	if err := unmarshal(f, data, obj); err != nil {
 		return nil, fmt.Errorf("it cannot be decoded: %w", err)
 	}

@@ -126,10 +126,7 @@ func (o *Object) Repack(obj object.Object) (*Object, error) { return o.codec.Pac
 // Outline returns an object of the Go form with only name, UID, version, labels and owners, for a
 // deleted object that cannot be decoded.
 func (o *Object) Outline() object.Object {
-	obj, err := o.codec.New()
-	if err != nil {
-		return o
-	}
+	obj := o.codec.New()
 	obj.SetNamespace(o.GetNamespace())
 	obj.SetName(o.GetName())
 	obj.SetUID(o.GetUID())

@@ -34,7 +34,7 @@ func pods() *packed.Codec {
 	return &packed.Codec{
 		Kind:   corev1.SchemeGroupVersion.WithKind("Pod"),
 		Intern: strings.Clone,
-		New:    func() (object.Object, error) { return &corev1.Pod{}, nil },
+		New:    func() object.Object { return &corev1.Pod{} },
 	}
 }
 
@@ -258,7 +258,7 @@ func TestCodec_BadInput(t *testing.T) {
 // name no kind, get it.
 func TestCodec_Unstructured(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
-	c := &packed.Codec{Kind: kind, Intern: strings.Clone, New: func() (object.Object, error) { return &unstructured.Unstructured{}, nil }}
+	c := &packed.Codec{Kind: kind, Intern: strings.Clone, New: func() object.Object { return &unstructured.Unstructured{} }}
 	o, err := c.Read(wire.JSON, []byte(`{"metadata":{"name":"a"},"size":9007199254740993,"ratio":1.5}`))
 	if err != nil {
 		t.Fatal(err)

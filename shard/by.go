@@ -9,13 +9,9 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/slots"
 )
-
-// Slots is the number of slots of every group. It never changes while a group has members.
-const Slots = 256
-
-// Slot is one of the parts into which a group divides its keys, from 0 to Slots-1.
-type Slot uint8
 
 // By maps keys to slots. The zero value is ByKey. All members of a group must use the same one: its
 // name is stored in the assignment, and a member with another one is refused.
@@ -54,12 +50,12 @@ func (b By) String() string {
 	if name == "" {
 		name = "namespace/name"
 	}
-	return name + " fnv1a64-fmix64 " + strconv.Itoa(Slots)
+	return name + " fnv1a64-fmix64 " + strconv.Itoa(slots.Slots)
 }
 
 // Slot returns the slot of a key. It fails only if a ByFunc function is nil, panics, or returns
 // different texts in two calls.
-func (b By) Slot(key types.NamespacedName) (Slot, error) {
+func (b By) Slot(key types.NamespacedName) (uint8, error) {
 	if !b.user {
 		text := key.Namespace + "/" + key.Name
 		if b.text != nil {
@@ -87,10 +83,10 @@ func (b By) call(key types.NamespacedName) (text string, err error) {
 	return b.text(key), nil
 }
 
-func slotOf(text string) Slot {
+func slotOf(text string) uint8 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // it cannot fail
-	return Slot(mixed(h.Sum64()) >> 56)
+	return uint8(mixed(h.Sum64()) >> 56)
 }
 
 // mixed is the finalizer of MurmurHash3 (fmix64, public domain). It is a bijection.

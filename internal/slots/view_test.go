@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func TestP5_AnOlderRecordOpensNoFence(t *testing.T) {
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(a.id) })
 	a.Stop(epoch, a.Tasks().Owned...)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, a.Tasks().Release...) })
-	fresh := NewView(a.id, By{}, epoch)
+	fresh := NewView(a.id, settings, epoch)
 	g.see(fresh)
 	for name, v := range map[string]*View{"a": a, "a that has lost its memory": fresh} {
 		if err := v.See(old, epoch); err != nil || v.Owns(s, held) {
@@ -90,12 +90,12 @@ func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
 		t.Errorf("its owner reports %+v", own[0])
 	}
 
-	n := New(By{}, g.record, silent)
+	n := New(settings, g.record, silent)
 	g.put(n)
 	report(b, well, Slots, silent, "waits for a list")
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Listed(g.version) })
 	report(b, well, Slots, silent, "the group has no members")
-	d := NewView(ID{"d", 40}, By{}, epoch)
+	d := NewView(ID{"d", 40}, settings, epoch)
 	report(d, well, Slots, epoch, "no valid assignment")
 	joined, err := g.assignment().Join(Member{ID: d.id, Weight: 1}, epoch)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
 }
 
 func TestView_KnowsNothingAtFirst(t *testing.T) {
-	v := NewView(ID{"a", 1}, By{}, epoch)
+	v := NewView(ID{"a", 1}, settings, epoch)
 	if a, err := v.Assignment(); a != nil || err == nil || v.Owns(0, 0) || len(v.Tasks().Owned) != 0 {
 		t.Errorf("it knows %v: %v", a, err)
 	}

@@ -1,30 +1,28 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard_test
+package slots_test
 
 import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
 // A slot moves from one member to another one.
 func Example() {
 	now, version := time.Unix(0, 0), uint64(100)
-	a, b := shard.ID{Name: "pod-a", Term: 90}, shard.ID{Name: "pod-b", Term: 95}
-	viewA, viewB := shard.NewView(a, shard.ByKey(), now), shard.NewView(b, shard.ByKey(), now)
+	a, b := slots.ID{Name: "pod-a", Term: 90}, slots.ID{Name: "pod-b", Term: 95}
+	viewA, viewB := slots.NewView(a, "namespace/name", now), slots.NewView(b, "namespace/name", now)
 
 	// A driver stores the text by compare-and-swap on n.Version(), and all members watch it.
-	store := func(n *shard.Assignment, err error) *shard.Assignment {
+	store := func(n *slots.Assignment, err error) *slots.Assignment {
 		check(err)
 		text, err := n.Propose(now).Encode()
 		check(err)
 		version++
-		r := shard.Record{Version: version, Manager: shard.Manager, Text: text}
+		r := slots.Record{Version: version, Manager: slots.Manager, Text: text}
 		check(viewA.See(r, now))
 		check(viewB.See(r, now))
 		known, err := viewA.Assignment()
@@ -32,13 +30,12 @@ func Example() {
 		return known
 	}
 
-	n := store(shard.New(shard.ByKey(), shard.Record{Version: version, Missing: true}, now), nil)
+	n := store(slots.New("namespace/name", slots.Record{Version: version, Missing: true}, now), nil)
 	n = store(n.Listed(version))
-	n = store(n.Join(shard.Member{ID: a, Weight: 1}, now))
-	n = store(n.Join(shard.Member{ID: b, Weight: 1}, now))
+	n = store(n.Join(slots.Member{ID: a, Weight: 1}, now))
+	n = store(n.Join(slots.Member{ID: b, Weight: 1}, now))
 
-	slot, err := shard.ByKey().Slot(types.NamespacedName{Namespace: "shop", Name: "cart"})
-	check(err)
+	const slot = 167
 	fmt.Printf("slot %d moves from %s to %s\n", slot, n.Slot(slot).Owner, n.Slot(slot).To)
 
 	n = store(n.Ready(b, now, viewB.Tasks().Prepare...)) // pod-b's caches are warm

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"encoding/json"
@@ -102,7 +102,7 @@ func place(i int16) *int16 {
 
 // Decode reads a record. Its errors match ErrInvalid, or ErrSettings if the group uses other
 // settings than by. A group without members can change its settings: its record is then invalid.
-func Decode(by By, r Record) (*Assignment, error) {
+func Decode(by string, r Record) (*Assignment, error) {
 	if r.Missing {
 		return nil, fmt.Errorf("shard: the assignment is missing: %w", ErrInvalid)
 	}
@@ -123,13 +123,13 @@ func Decode(by By, r Record) (*Assignment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard: read the assignment: %w: %w", err, ErrInvalid)
 	}
-	if a.by != by.String() {
+	if a.by != by {
 		return nil, a.otherSettings(by)
 	}
 	return a, nil
 }
 
-func (a *Assignment) otherSettings(by By) error {
+func (a *Assignment) otherSettings(by string) error {
 	err := ErrSettings
 	if len(a.members) == 0 && !a.recovering() {
 		err = ErrInvalid // no member uses the other settings any more

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"errors"
@@ -24,12 +24,12 @@ var epoch = time.UnixMilli(1_000_000)
 // newGroup returns a group whose members have joined in one write and share the slots.
 func newGroup(t *testing.T, names ...string) *group {
 	g := &group{t: t, version: 10, views: map[string]*View{}}
-	g.put(New(By{}, Record{Version: 10, Missing: true}, epoch))
+	g.put(New(settings, Record{Version: 10, Missing: true}, epoch))
 	g.apply(func(a *Assignment) (*Assignment, error) { return a.Listed(g.version) })
 	n := g.assignment()
 	for i, name := range names {
 		id := ID{name, uint64(i) + 1}
-		g.views[name] = NewView(id, By{}, epoch)
+		g.views[name] = NewView(id, settings, epoch)
 		var err error
 		if n, err = n.Join(Member{ID: id, Weight: 1}, epoch); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func (g *group) see(v *View) {
 
 func (g *group) assignment() *Assignment {
 	g.t.Helper()
-	a, err := Decode(By{}, g.record)
+	a, err := Decode(settings, g.record)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func (g *group) apply(transition func(*Assignment) (*Assignment, error)) {
 
 func (g *group) join(id ID) *View {
 	g.t.Helper()
-	g.views[id.Name] = NewView(id, By{}, epoch)
+	g.views[id.Name] = NewView(id, settings, epoch)
 	g.apply(func(a *Assignment) (*Assignment, error) { return a.Join(Member{ID: id, Weight: 1}, epoch) })
 	return g.views[id.Name]
 }
@@ -142,7 +142,7 @@ func TestP1_OnlyTheOwnerReleases(t *testing.T) {
 	a, b := g.views["a"], g.views["b"]
 	n, s := g.assignment(), a.Tasks().Owned[0]
 	b.Stop(epoch, s)
-	other, late := NewView(ID{"z", 9}, By{}, epoch), NewView(ID{"a", 9}, By{}, epoch)
+	other, late := NewView(ID{"z", 9}, settings, epoch), NewView(ID{"a", 9}, settings, epoch)
 	g.wantError("does not own slot")(n.Release(b, "", epoch, s))
 	g.wantError("does not own slot")(n.Settle(b.id, s))
 	g.wantError("does not move to it")(n.Ready(b.id, epoch, s))
@@ -188,7 +188,7 @@ func TestP1_DeathNeedsAnotherHolderOfTheLease(t *testing.T) {
 func TestP1_ARestartedMemberOwnsNothing(t *testing.T) {
 	g := newGroup(t, "a", "b")
 	before, s := g.assignment(), g.views["a"].Tasks().Owned[0]
-	again := NewView(ID{"a", 20}, By{}, epoch)
+	again := NewView(ID{"a", 20}, settings, epoch)
 	g.see(again)
 	if again.Owns(s, before.Slot(s).Epoch) || !again.Tasks().Join {
 		t.Fatal("it owns the slots of the former life")
@@ -237,7 +237,7 @@ func TestP1_ANewAssignmentWaitsForEarlierOwners(t *testing.T) {
 		t.Fatalf("the assignment is deleted: %v, %+v", err, b.Tasks())
 	}
 	delete(g.views, "a") // its watch is late
-	n := New(By{}, gone, epoch)
+	n := New(settings, gone, epoch)
 	if n.Version() != 0 || n.Epoch() != gone.Version {
 		t.Errorf("it is created at version %d with epoch %d", n.Version(), n.Epoch())
 	}
@@ -387,3 +387,6 @@ func TestP6_ARetargetedMoveKeepsADrainThatBegan(t *testing.T) {
 		t.Errorf("b leaves: %+v", state)
 	}
 }
+
+// settings is the name of a hash.
+const settings = "namespace/name"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ func (j *judge) roundTrip(n, want *Assignment) {
 	if err != nil {
 		return // no room: the driver tries again
 	}
-	got, err := Decode(By{}, Record{Version: want.version, Manager: Manager, Text: text})
+	got, err := Decode(settings, Record{Version: want.version, Manager: Manager, Text: text})
 	if err != nil {
 		j.fail("encoding", "%v", err)
 		return

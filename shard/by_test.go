@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
 // key parses namespace/name.
@@ -17,7 +19,7 @@ func key(text string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-func slotFor(t *testing.T, by By, k string) Slot {
+func slotFor(t *testing.T, by By, k string) uint8 {
 	t.Helper()
 	s, err := by.Slot(key(k))
 	if err != nil {
@@ -32,7 +34,7 @@ func TestBy_TheHashNeverChanges(t *testing.T) {
 	for _, test := range []struct {
 		by   By
 		key  string
-		want Slot
+		want uint8
 	}{
 		{ByKey(), "default/web", 4},
 		{ByKey(), "/node-1", 179},
@@ -70,7 +72,7 @@ func TestBy_NumberedNamesSpread(t *testing.T) {
 	}{
 		{ByKey(), "default/web-%d"}, {ByNamespace(), "tenant-%03d/web"}, {ByName(), "default/web-%d"}, {ByKey(), "team-%[1]d/team-%[1]d"},
 	} {
-		count := [Slots]int{}
+		count := [slots.Slots]int{}
 		for i := range 1000 {
 			count[slotFor(t, test.by, fmt.Sprintf(test.format, i))]++
 		}

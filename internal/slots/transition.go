@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 //
 // Earlier owners may not have noticed. So no slot gets an owner before [Assignment.Listed], and
 // before every life listed there has acknowledged or is dead.
-func New(by By, r Record, now time.Time) *Assignment {
-	a := &Assignment{by: by.String(), version: r.Version, epoch: r.Version}
+func New(by string, r Record, now time.Time) *Assignment {
+	a := &Assignment{by: by, version: r.Version, epoch: r.Version}
 	if r.Missing {
 		a.version = 0
 	}

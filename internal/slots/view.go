@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // new View. It is not safe for concurrent use.
 type View struct {
 	id      ID
-	by      By
+	by      string // the name of the hash
 	version uint64 // of the newest record
 	known   *Assignment
 	err     error         // why known is nil
@@ -23,7 +23,7 @@ type View struct {
 
 // NewView returns the view of a member that has seen nothing and owns nothing. now is used for
 // reports only.
-func NewView(id ID, by By, now time.Time) *View {
+func NewView(id ID, by string, now time.Time) *View {
 	return &View{id: id, by: by, err: errors.New("shard: the assignment is not read yet"), since: now}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"encoding/json"
@@ -52,7 +52,7 @@ func TestP1_ARecordThatNoMemberWroteIsRefused(t *testing.T) {
 		"it has 255 slots":                  sealedAgain(`"slots":[{"o":0,"e":12,"since":1000000},`, `"slots":[`),
 		"member 0 is invalid":               sealedAgain(`"term":1,"weight":1`, `"term":1,"weight":0`),
 	} {
-		a, err := Decode(By{}, r)
+		a, err := Decode(settings, r)
 		if a != nil || !errors.Is(err, ErrInvalid) || errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want a refusal with %q, got %v", want, err)
 		}
@@ -67,8 +67,8 @@ func TestDecode_OtherSettingsAreLeftAlone(t *testing.T) {
 	newer := g.record
 	newer.Text = sealed([]byte(strings.Replace(newer.Text[:strings.LastIndex(newer.Text, `,"sum"`)], `"format":1`, `"format":2`, 1)))
 	for want, f := range map[string]func() (*Assignment, error){
-		`is for "namespace/name fnv1a64-fmix64 256", and this member uses "name fnv`: func() (*Assignment, error) { return Decode(ByName(), g.record) },
-		"has the format 2": func() (*Assignment, error) { return Decode(By{}, newer) },
+		`is for "namespace/name", and this member uses "name"`: func() (*Assignment, error) { return Decode("name", g.record) },
+		"has the format 2": func() (*Assignment, error) { return Decode(settings, newer) },
 	} {
 		if a, err := f(); a != nil || !errors.Is(err, ErrSettings) || errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
@@ -79,7 +79,7 @@ func TestDecode_OtherSettingsAreLeftAlone(t *testing.T) {
 	a.Stop(epoch, a.Tasks().Owned...)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, a.Tasks().Release...) })
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(a.id) })
-	if _, err := Decode(ByName(), g.record); !errors.Is(err, ErrInvalid) {
+	if _, err := Decode("name", g.record); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a group without members keeps its settings: %v", err)
 	}
 }
@@ -125,14 +125,14 @@ func FuzzDecode(f *testing.F) {
 	f.Add(strings.Replace(body, `{"o":0`, `{"o":-5`, 1))
 	f.Add(strings.Replace(body, `{"o":0`, `{"o":0,"to":-5`, 1))
 	f.Fuzz(func(t *testing.T, body string) {
-		a, err := Decode(By{}, Record{Version: 1 << 40, Manager: Manager, Text: sealed([]byte(body))})
+		a, err := Decode(settings, Record{Version: 1 << 40, Manager: Manager, Text: sealed([]byte(body))})
 		if err != nil {
 			return
 		}
 		if err := a.valid(); err != nil {
 			t.Fatal(err)
 		}
-		v := NewView(ID{"a", 1}, By{}, epoch)
+		v := NewView(ID{"a", 1}, settings, epoch)
 		_ = v.see(1<<40, a, nil, epoch)
 		v.Tasks()
 		v.Unserved(nil)
@@ -143,7 +143,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b, err := Decode(By{}, Record{Version: 1 << 40, Manager: Manager, Text: text})
+		b, err := Decode(settings, Record{Version: 1 << 40, Manager: Manager, Text: text})
 		if err != nil {
 			t.Fatal(err)
 		}

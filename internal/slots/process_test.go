@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"errors"
@@ -189,7 +189,7 @@ func (p *process) campaign() {
 				return
 			}
 			p.id, p.stamped, p.renewAt, p.proposed, p.busy = ID{p.name, term}, false, p.w.now, 0, 0
-			p.trust, p.view, p.began = sent+p.trustFor(), NewView(p.id, By{}, p.wall()), p.w.now
+			p.trust, p.view, p.began = sent+p.trustFor(), NewView(p.id, settings, p.wall()), p.w.now
 			p.prepared, p.shown = [Slots]int64{}, [Slots]uint64{}
 		})
 	}
@@ -356,7 +356,7 @@ func (p *process) decide() {
 		p.receive(p.read())
 	case errors.Is(err, ErrInvalid) && p.w.in(3):
 		missing := p.w.record.missing && p.w.record.version == p.view.version
-		p.send(New(By{}, Record{Version: p.view.version, Missing: missing}, p.wall()))
+		p.send(New(settings, Record{Version: p.view.version, Missing: missing}, p.wall()))
 	case a != nil:
 		p.transit(a)
 	}

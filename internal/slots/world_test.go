@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package slots
 
 import (
 	"container/heap"
@@ -297,7 +297,7 @@ func (w *simulation) editByHand() {
 			manager = Manager
 		}
 	}
-	r.a, r.err = Decode(By{}, Record{Version: r.version, Missing: r.missing, Manager: manager, Text: text})
+	r.a, r.err = Decode(settings, Record{Version: r.version, Missing: r.missing, Manager: manager, Text: text})
 	if r.err == nil && w.without != "manager" {
 		w.judge.fail("P1", "a record edited by hand is accepted")
 	}

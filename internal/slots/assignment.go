@@ -41,10 +41,10 @@ const (
 	// MaxHandover is the size of one handover, in bytes.
 	MaxHandover = 4 << 10
 	// MaxSize is the size of an encoded assignment, in bytes.
-	MaxSize = 64 << 10
+	MaxSize = 160 << 10
 
 	// maxHandovers is the size of all handovers, in bytes: the rest of MaxSize is for 256 members.
-	maxHandovers = 12 << 10
+	maxHandovers = 60 << 10
 )
 
 // Handover describes what an owner wrote before it released slots.

@@ -305,20 +305,22 @@ func TestP4_HandoversArePassedOn(t *testing.T) {
 }
 
 func TestP4_AReleaseWithoutRoomIsRefused(t *testing.T) {
-	g := newGroup(t, "a", "b", "c", "d")
-	long := strings.Repeat("w", MaxHandover)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		v := g.views[name]
+	g := newGroup(t, "a")
+	long, v := strings.Repeat("w", MaxHandover), g.views["a"]
+	for room := g.assignment().Room(); room >= 0; room -= MaxHandover {
 		s := v.Tasks().Owned[0]
 		v.Stop(epoch, s)
 		g.wantError("have no room")(g.assignment().Release(v, long+"w", epoch, s))
 		n, err := g.assignment().Release(v, long, epoch, s)
-		if name == "d" {
+		if room < MaxHandover {
 			g.wantError("have no room")(n, err)
 			break
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if n.Room() != room-MaxHandover {
+			t.Errorf("room for %d bytes, want %d", n.Room(), room-MaxHandover)
 		}
 		again := v.Tasks().Owned[0]
 		v.Stop(epoch, again)

@@ -98,8 +98,8 @@ func TestEncode_TheLargestGroupFits(t *testing.T) {
 		a = n
 	}
 	a = a.Propose(epoch)
-	for i := range 3 {
-		a.handovers = append(a.handovers, Handover{Epoch: a.epoch - 1, From: a.members[i].ID, Written: strings.Repeat("w", MaxHandover)})
+	for i := 0; a.Room() >= MaxHandover; i++ {
+		a.handovers = append(a.handovers, Handover{Epoch: a.epoch - 1, From: a.members[i].ID, Written: strings.Repeat("ww\"", MaxHandover/3)})
 	}
 	for s := range a.slots {
 		of := &a.slots[s]
@@ -111,7 +111,7 @@ func TestEncode_TheLargestGroupFits(t *testing.T) {
 	}
 	t.Logf("%d bytes", len(text))
 	a.members[0].Name = strings.Repeat("a", MaxSize)
-	if _, err := a.Encode(); err == nil || !strings.Contains(err.Error(), "more than 65536") {
+	if _, err := a.Encode(); err == nil || !strings.Contains(err.Error(), "more than 163840") {
 		t.Errorf("too long: %v", err)
 	}
 }

@@ -371,7 +371,7 @@ func (p *process) transit(a *Assignment) {
 		}
 	}
 	t := p.view.Tasks()
-	if !a.listed {
+	if t.List {
 		apply(n.Listed(p.w.version, p.w.held()...))
 	}
 	if t.Acknowledge && len(p.running) == 0 {

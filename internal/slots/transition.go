@@ -253,15 +253,22 @@ func (a *Assignment) Release(v *View, written string, now time.Time, slots ...Sl
 	return n, nil
 }
 
+// Room returns how many bytes of newest writes the assignment has room for.
+func (a *Assignment) Room() int {
+	left := maxHandovers
+	for _, h := range a.handovers {
+		left -= len(h.Written)
+	}
+	return left
+}
+
 func (a *Assignment) handOver(h Handover) error {
-	sum := len(h.Written)
 	for _, other := range a.handovers {
 		if other.Epoch == h.Epoch {
 			return fmt.Errorf("shard: release by %s: a second release in one write; release all slots in one call", h.From)
 		}
-		sum += len(other.Written)
 	}
-	if len(h.Written) > MaxHandover || sum > maxHandovers {
+	if len(h.Written) > min(MaxHandover, a.Room()) {
 		return fmt.Errorf("shard: release by %s: %d bytes of newest writes have no room (each %d, all %d); shorten them, or wait until others settle",
 			h.From, len(h.Written), MaxHandover, maxHandovers)
 	}

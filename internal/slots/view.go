@@ -78,6 +78,8 @@ func (v *View) Stop(now time.Time, slots ...Slot) {
 type Tasks struct {
 	// Join: it is not a member.
 	Join bool
+	// List: the assignment waits for a list of the group's Leases ([Assignment.Listed]).
+	List bool
 	// Acknowledge: the assignment waits for it.
 	Acknowledge bool
 	// Prepare are the slots that move to it, and are not ready.
@@ -97,7 +99,7 @@ func (v *View) Tasks() Tasks {
 		return t
 	}
 	self := v.known.index(v.id)
-	t.Join = self == none
+	t.Join, t.List = self == none, !v.known.listed
 	for _, id := range v.known.waiting {
 		t.Acknowledge = t.Acknowledge || id == v.id
 	}

@@ -73,10 +73,10 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 	}
 	e := &Elector{http: httpClient}
 	e.now = newClock(wallTime)
-	e.stamper = stamper{identity: o.Identity, host: server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")}
+	e.stamper = newStamper(o.Identity, server.Scheme+"://"+server.Host+strings.TrimSuffix(server.Path, "/"))
 	e.leases = leases{o: o, rest: coordination.RESTClient()}
 	if o.Config != nil {
-		e.elsewhere = e.stamper.host
+		e.elsewhere = e.stamper.Host
 	}
 	return e, nil
 }

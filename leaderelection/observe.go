@@ -106,7 +106,7 @@ func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOpt
 	}
 	n := &Observed{
 		o: o.options(), name: lock.Describe(), client: leases, now: newClock(wallTime),
-		stamper: stamper{identity: lock.Identity()}, authors: authors{identity: lock.Identity()},
+		stamper: newStamper(lock.Identity(), ""), authors: authors{identity: lock.Identity()},
 	}
 	n.o.Lease, n.o.Identity = n.name[strings.LastIndex(n.name, "/")+1:], lock.Identity()
 	n.rival.least = n.o.LeaseDuration

@@ -49,10 +49,11 @@ func (e *FencedError) Error() string {
 func (e *FencedError) Unwrap() []error { return []error{ErrFenced, e.Err} }
 
 type fence struct {
-	name string // of the term
-	done chan struct{}
+	name  string // of the term or part, for errors
+	whole *fence // of a part, else nil
+	done  chan struct{}
 
-	mu      sync.Mutex // guards the fields below, and the passages
+	mu      sync.Mutex // guards the fields below, and the passages; a part's is locked first
 	trust   trust
 	start   time.Time // when the last renewal was sent
 	ended   error
@@ -83,7 +84,7 @@ func (f *fence) End(cause error) {
 	if f.ended != nil {
 		return
 	}
-	f.ended = fmt.Errorf("the term of leadership %s has ended: %w", f.name, cause)
+	f.ended = fmt.Errorf("%s has ended: %w", f.name, cause)
 	close(f.done)
 	if f.timer != nil {
 		f.timer.Stop()
@@ -102,6 +103,9 @@ func (f *fence) Trusted() error {
 
 // Until returns when the trust will be over, unless extended or ended before.
 func (f *fence) Until() time.Time {
+	if f.whole != nil {
+		return f.whole.Until()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.start.Add(f.trust.limit)
@@ -116,10 +120,13 @@ func (f *fence) refusalLocked() error {
 	if f.ended != nil {
 		return f.ended
 	}
+	if f.whole != nil {
+		return f.whole.Trusted()
+	}
 	now := time.Now()
 	mono, wall := now.Sub(f.start), now.Round(0).Sub(f.start.Round(0))
 	if f.trust.over(mono, wall) {
-		return fmt.Errorf("the term of leadership %s is not trusted any more: %w: it has been %s, at most %s are allowed",
+		return fmt.Errorf("%s is not trusted any more: %w: it has been %s, at most %s are allowed",
 			f.name, errNotRenewed, max(mono, wall).Round(time.Millisecond), f.trust.limit)
 	}
 	return nil
@@ -142,6 +149,25 @@ func (t *trust) over(mono, wall time.Duration) bool {
 // if base calls the httptrace hooks of the request's context; see FencedError.Uncertain. The
 // *[FencedError] has no Controller and no Request yet.
 func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
+	if f.whole != nil {
+		return f.whole.RoundTrip(behind{f, base, traced}, req, traced)
+	}
+	return f.pass(base, req, traced)
+}
+
+// behind sends requests through the fence of a part. They have passed the fence of the whole.
+type behind struct {
+	part   *fence
+	base   http.RoundTripper
+	traced bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b behind) RoundTrip(req *http.Request) (*http.Response, error) {
+	return b.part.pass(b.base, req, b.traced)
+}
+
+func (f *fence) pass(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	p, first := &passage{fence: f, cancel: cancel}, waiting
 	if !traced {
@@ -207,7 +233,7 @@ func (f *fence) admit(p *passage, s stage) (refused error) {
 }
 
 func (f *fence) armLocked() {
-	if f.timer == nil {
+	if f.timer == nil && f.whole == nil { // the whole has a timer
 		f.timer = time.AfterFunc(time.Until(f.start.Add(f.trust.limit)), f.expire)
 	}
 }

@@ -45,10 +45,26 @@ type Term struct {
 func New(token Token, start time.Time, trusted time.Duration) *Term {
 	return &Term{
 		fence: fence{
-			name: token.String(), done: make(chan struct{}),
+			name: "the term of leadership " + token.String(), done: make(chan struct{}),
 			trust: trust{limit: trusted}, start: start, waiting: map[*passage]struct{}{},
 		},
 		token: token, made: time.Now(),
+	}
+}
+
+// Part makes a term for a part of the work under t, such as a slot. It is trusted while t is, until
+// its own End, which does not affect t. Its requests pass both fences. Errors contain its name,
+// such as "slot 17".
+//
+// A part has the Token and Until of t. Extend has no effect on it, and the end of t does not close
+// its Done. Its writes and its handover are its own: t does not contain them.
+func (t *Term) Part(name string) *Term {
+	return &Term{
+		fence: fence{
+			name: name + " of " + t.name, whole: &t.fence, done: make(chan struct{}),
+			waiting: map[*passage]struct{}{},
+		},
+		token: t.token, made: time.Now(),
 	}
 }
 

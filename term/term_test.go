@@ -166,65 +166,130 @@ func (c tapped) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// TestPart: a part is trusted while its term is trusted and the part has not ended.
+func TestPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		leading := New(Token{Lease: "u", ResourceVersion: "7"}, start, 10*time.Second)
+		one, two := leading.Part("slot 1"), leading.Part("slot 2")
+		check := func(part *Term, want string) {
+			t.Helper()
+			if err := part.Trusted(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		check(one, "")
+		time.Sleep(10 * time.Second)
+		check(one, "the term of leadership u@7 is not trusted any more")
+		one.Extend(time.Now())
+		check(one, "not trusted any more")
+		leading.Extend(start.Add(time.Second))
+		check(one, "")
+		if one.Token() != leading.Token() || !one.Until().Equal(leading.Until()) {
+			t.Errorf("the part has %s until %s", one.Token(), one.Until())
+		}
+		one.End(errors.New("moved"))
+		<-one.Done()
+		check(one, "slot 1 of the term of leadership u@7 has ended: moved")
+		check(two, "")
+		check(leading, "")
+		leading.End(errors.New("lost"))
+		check(two, "the term of leadership u@7 has ended: lost")
+		select {
+		case <-two.Done():
+			t.Error("the end of the term has ended a part")
+		default:
+		}
+	})
+}
+
+// tooLate returns ways to lose the trust while a connection is made.
+func tooLate() map[string]func(leading *Term) (under *Term, lose func()) {
+	return map[string]func(*Term) (*Term, func()){
+		"by a clock": func(leading *Term) (*Term, func()) { return leading, leading.loseTrust },
+		"by a clock, of a part": func(leading *Term) (*Term, func()) {
+			return leading.Part("slot 1"), leading.loseTrust
+		},
+		"the part ends": func(leading *Term) (*Term, func()) {
+			part := leading.Part("slot 1")
+			return part, func() {
+				part.mu.Lock()
+				part.ended = errors.New("moved") // as if a connection came just before
+				part.mu.Unlock()
+			}
+		},
+	}
+}
+
+// loseTrust acts as if another goroutine had asked.
+func (t *Term) loseTrust() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trust.lost = true
+}
+
 // TestL2_AConnectionThatComesTooLateIsNotUsed: the connection took so long that the trust is over
 // by the wall clock, and no timer has ended the wait. No byte of the request is written, in
-// HTTP/1.1 or HTTP/2.
+// HTTP/1.1 or HTTP/2. The same holds if it is a part that has ended.
 func TestL2_AConnectionThatComesTooLateIsNotUsed(t *testing.T) {
-	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		t.Run(proto, func(t *testing.T) {
-			var requests, written atomic.Int64
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				io.Copy(io.Discard, r.Body)
-				if r.Proto != proto {
-					t.Errorf("a request in %s", r.Proto)
-				}
-			}))
-			if server.EnableHTTP2 = proto == "HTTP/2.0"; server.EnableHTTP2 {
-				server.StartTLS()
-			} else {
-				server.Start()
+	for name, begin := range tooLate() {
+		for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			t.Run(proto+", "+name, func(t *testing.T) { lateConnection(t, proto, begin) })
+		}
+	}
+}
+
+func lateConnection(t *testing.T, proto string, begin func(*Term) (*Term, func())) {
+	var requests, written atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		io.Copy(io.Discard, r.Body)
+		if r.Proto != proto {
+			t.Errorf("a request in %s", r.Proto)
+		}
+	}))
+	if server.EnableHTTP2 = proto == "HTTP/2.0"; server.EnableHTTP2 {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	defer server.Close()
+	for range 5 {
+		leading := New(Token{}, time.Now(), time.Hour)
+		under, lose := begin(leading)
+		base := server.Client().Transport.(*http.Transport).Clone()
+		base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			lose()
+			return tapped{conn, &written}, err
+		}
+		put := func(under *Term) error {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL, strings.NewReader("{}"))
+			resp, err := under.RoundTrip(base, req, true)
+			if err == nil {
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
 			}
-			defer server.Close()
-			for range 5 {
-				leading := New(Token{}, time.Now(), time.Hour)
-				base := server.Client().Transport.(*http.Transport).Clone()
-				base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-					conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-					leading.mu.Lock()
-					leading.trust.lost = true // as if another goroutine had asked
-					leading.mu.Unlock()
-					return tapped{conn, &written}, err
-				}
-				put := func() error {
-					req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL, strings.NewReader("{}"))
-					resp, err := leading.RoundTrip(base, req, true)
-					if err == nil {
-						io.Copy(io.Discard, resp.Body)
-						resp.Body.Close()
-					}
-					return err
-				}
-				err := put()
-				if fenced, ok := errors.AsType[*FencedError](err); !ok || fenced.Uncertain {
-					t.Fatal(err)
-				}
-				if n := written.Load(); n != 0 && proto == "HTTP/1.1" {
-					t.Fatalf("%d bytes were written", n)
-				}
-				leading.Extend(time.Now())
-				if proto == "HTTP/2.0" { // the connection is still good
-					if err := put(); err != nil || requests.Swap(0) != 1 {
-						t.Fatalf("after a renewal: %v", err)
-					}
-				}
-				base.CloseIdleConnections()
-				leading.End(nil)
+			return err
+		}
+		err := put(under)
+		if fenced, ok := errors.AsType[*FencedError](err); !ok || fenced.Uncertain {
+			t.Fatal(err)
+		}
+		if n := written.Load(); n != 0 && proto == "HTTP/1.1" {
+			t.Fatalf("%d bytes were written", n)
+		}
+		leading.Extend(time.Now())
+		if proto == "HTTP/2.0" { // the connection is still good
+			if err := put(leading); err != nil || requests.Swap(0) != 1 {
+				t.Fatalf("after a renewal: %v", err)
 			}
-			server.Close()
-			if n := requests.Load(); n != 0 {
-				t.Errorf("%d requests have arrived", n)
-			}
-		})
+		}
+		base.CloseIdleConnections()
+		leading.End(nil)
+	}
+	server.Close()
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests have arrived", n)
 	}
 }

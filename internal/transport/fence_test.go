@@ -368,7 +368,7 @@ func TestStrictSaysWhatToDo(t *testing.T) {
 
 // TestL2_RenewalsRaceWithTheTrust: requests begin, wait and are sent while renewals are answered
 // early, late or too late. A request is sent only under a renewal that was known then and is not
-// over. A refusal comes at once.
+// over. A refusal comes at once. Some requests are of parts of the term.
 func TestL2_RenewalsRaceWithTheTrust(t *testing.T) {
 	passed, refused := 0, 0
 	for seed := range uint64(200) {
@@ -403,10 +403,13 @@ func TestL2_RenewalsRaceWithTheTrust(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx := term.With(t.Context(), leading)
 			var group sync.WaitGroup
 			for i := range 5 {
 				own := rand.New(rand.NewPCG(seed, uint64(i)+2))
+				ctx := term.With(t.Context(), leading)
+				if i%2 == 1 {
+					ctx = term.With(ctx, leading.Part("slot 17"))
+				}
 				group.Go(func() {
 					for range 10 {
 						pause(own, limit/2)

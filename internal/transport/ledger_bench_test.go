@@ -138,7 +138,7 @@ func BenchmarkLedger(b *testing.B) {
 	b.Run("without a ledger", func(b *testing.B) { measure(b, base, http.MethodPut, "", false, nil) })
 }
 
-// BenchmarkTerm prints the same for requests that have a ledger and a term.
+// BenchmarkTerm prints the same for requests that have a ledger and a term, or a part of one.
 func BenchmarkTerm(b *testing.B) {
 	body := sized(b, 1<<10)["application/json"]
 	base := &loop{header: http.Header{"Content-Type": {"application/json"}}, body: body}
@@ -146,6 +146,7 @@ func BenchmarkTerm(b *testing.B) {
 	defer leading.End(nil)
 	b.Run("read", func(b *testing.B) { measure(b, base, http.MethodGet, "", true, leading) })
 	b.Run("update", func(b *testing.B) { measure(b, base, http.MethodPut, string(body), true, leading) })
+	b.Run("update of a part", func(b *testing.B) { measure(b, base, http.MethodPut, string(body), true, leading.Part("slot 17")) })
 }
 
 func measure(b *testing.B, base http.RoundTripper, method, sends string, reconcile bool, leading *term.Term) {

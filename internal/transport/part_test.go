@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// TestL2_APartHasAFenceOfItsOwn: a request of a part is refused when the part or its term ends, and
+// the error names which. The end of a part affects neither the term nor another part.
+func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
+	const ofPart, ofTerm = "fence: slot 17 of the term of leadership u@7 has ended: lost", "fence: the term of leadership u@7 has ended: lost"
+	end := func(after time.Duration, which func(whole, part *term.Term) *term.Term) func(whole, part *term.Term) {
+		return func(whole, part *term.Term) { time.Sleep(after); which(whole, part).End(errLost) }
+	}
+	whole := func(whole, _ *term.Term) *term.Term { return whole }
+	part := func(_, part *term.Term) *term.Term { return part }
+	for name, c := range map[string]struct {
+		dialing, answer time.Duration
+		meanwhile       func(whole, part *term.Term)
+		after           time.Duration // it is refused, if says is not empty
+		says            string
+		wholeGoesOn     bool
+	}{
+		"in time":                        {dialing: limit - 1, wholeGoesOn: true},
+		"the part ends":                  {dialing: time.Hour, meanwhile: end(4*time.Second, part), after: 4 * time.Second, says: ofPart, wholeGoesOn: true},
+		"the term ends":                  {dialing: time.Hour, meanwhile: end(4*time.Second, whole), after: 4 * time.Second, says: ofTerm},
+		"the trust runs out":             {dialing: time.Hour, after: limit, says: "fence: the term of leadership u@7 is not trusted any more"},
+		"on the wire, and the part ends": {answer: 4 * time.Second, meanwhile: end(time.Second, part), wholeGoesOn: true},
+		"on the wire, and the term ends": {answer: time.Hour, meanwhile: end(time.Second, whole)},
+		"the term is renewed":            {dialing: 12 * time.Second, meanwhile: func(whole, _ *term.Term) { time.Sleep(limit - 1); whole.Extend(time.Now()) }, wholeGoesOn: true},
+		"the part ends after the renewal": {dialing: time.Hour, after: 14 * time.Second, says: ofPart, wholeGoesOn: true, meanwhile: func(whole, part *term.Term) {
+			time.Sleep(limit - 1)
+			whole.Extend(time.Now())
+			time.Sleep(4*time.Second + 1)
+			part.End(errLost)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newTrial(t, client.Options{})
+				defer f.close()
+				f.dialing, f.answer = c.dialing, c.answer
+				start := time.Now()
+				leading := term.New(term.Token{Lease: "u", ResourceVersion: "7"}, start, limit)
+				defer leading.End(nil)
+				slot, other := leading.Part("slot 17"), leading.Part("slot 18")
+				if c.meanwhile != nil {
+					go c.meanwhile(leading, slot)
+				}
+				err := f.do(ledger.With(term.With(t.Context(), slot), ledger.New(ledger.Origin{})), http.MethodPut)
+				took := time.Since(start)
+				if refused := c.says != ""; errors.Is(err, term.ErrFenced) != refused || (err != nil) != refused || (len(f.seen) == 0) != refused {
+					t.Fatalf("%v, arrived: %v", err, f.seen)
+				}
+				if err != nil && (!strings.Contains(err.Error(), c.says) || took != c.after) {
+					t.Errorf("after %s: %v\nwant after %s: %s", took, err, c.after, c.says)
+				}
+				synctest.Wait()
+				f.dialing, f.answer = 0, 0
+				for _, under := range []*term.Term{leading, other} {
+					if err := f.do(term.With(t.Context(), under), http.MethodPut); (err == nil) != c.wholeGoesOn {
+						t.Errorf("another request: %v", err)
+					}
+				}
+				if err := f.do(term.With(t.Context(), slot), http.MethodPut); (err == nil) != (slot.Trusted() == nil) {
+					t.Errorf("a request of the part: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAPartHasATrailOfItsOwn: the term does not hand its writes over.
+func TestAPartHasATrailOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTrial(t, client.Options{})
+		defer f.close()
+		leading := term.New(term.Token{}, time.Now(), limit)
+		defer leading.End(nil)
+		slot := leading.Part("slot 17")
+		slot.Inherit(term.Handover{Holder: "before"})
+		if err := f.do(ledger.With(term.With(t.Context(), slot), ledger.New(ledger.Origin{})), http.MethodPut); err != nil {
+			t.Fatal(err)
+		}
+		ofPart, _ := slot.Written()
+		ofTerm, _ := leading.Written()
+		if len(ofPart) != 1 || len(ofTerm) != 0 || slot.Inherited().Holder != "before" || leading.Inherited() != nil {
+			t.Errorf("the part wrote %v, the term %v", ofPart, ofTerm)
+		}
+	})
+}

@@ -1,74 +1,91 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shard divides the keys of a controller among replicas that all work at the same time.
+// Package shard divides the keys of controllers among replicas that all work at the same time.
 //
-// This version has the rules only, as pure code without a clock, lock or request. What runs them is
-// not built yet: the Leases, the watch, the fence in the transport, and the filter of keys.
+//	m, err := manager.New(cfg, manager.Options{
+//		Name:           "website-operator",
+//		LeaderElection: &leaderelection.Options{Lease: "website-operator"},
+//		Shards:         &shard.Options{},
+//	})
 //
-//		key ──By.Slot──▶ slot ──Assignment──▶ member ──View.Owns──▶ may this process write?
+// Without a manager, give controller.Options.Shards a [Group], and pass their Lead to [Group.Run].
+//
+//		key ──By──▶ slot ──assignment──▶ member ──▶ its workers, its fence
 //
 //	  - A key always belongs to one of 256 slots ([By]).
-//	  - A member is a replica that holds a Lease of its own. Each time that it acquires the Lease is
-//	    another life of the member, with another [ID].
-//	  - The [Assignment] is one stored object: the owner of each slot, and where the slot moves to.
-//	    Any member may change it, by compare-and-swap.
-//	  - [Desired] computes who should own each slot. [Assignment.Propose] starts the moves to it.
-//	  - A [View] is what one life of a member knows. It decides what the member may do.
+//	  - A member is a replica that holds a Lease of its own, with the label [GroupLabel]. It renews it
+//	    as the elector of package leaderelection does, and has the same timings.
+//	  - The assignment says which member owns each slot. It is an annotation of one more Lease, the
+//	    group's ([SlotsAnnotation]). Any member may change it, by compare-and-swap.
+//	  - A controller reconciles only keys of slots that its process owns. Other keys never enter its
+//	    queue.
+//	  - Each request of a Reconcile carries the slot. The fence refuses it when the slot is released,
+//	    or the trust in the member's Lease is over.
 //
 // # Moving a slot
 //
-// The adopter prepares while the owner works. So a slot is without an owner that acts only while
-// running Reconciles finish:
+//	b joins   the slot shall move to b
+//	b         "ready"                          a still works
+//	a         takes no new key of the slot, finishes running Reconciles, closes its fence
+//	a         "released", with the newest writes
+//	b         waits until its caches show these writes, and begins with all keys of the slot
 //
-//	Propose   the slot moves to b        a works, b fills its caches
-//	Ready     b is ready: the slot       a takes no new key of it, and finishes running Reconciles
-//	          drains
-//	Stop      (nothing is stored)        a's fence is closed for good for this adoption
-//	Release   b owns the slot, under     b works when its caches show what a wrote (State.After)
-//	          another epoch
+// So a slot is without an owner that acts while running Reconciles finish, and for one write and
+// one event.
 //
-// A slot without an owner, as after a crash, has a new owner at once, which then fills its caches.
+// A member that stops leaves in the same way: the others adopt its slots before it gives them up,
+// for at most 5 s. A new member waits for Options.Settle before others give it slots. If a member
+// leaves meanwhile, as in a rolling update, the new one gets its slots: each slot moves once.
 //
-// # Why an old view is safe
+// When a member has not renewed its Lease for LeaseDuration, another member acquires the Lease by
+// the rules of package leaderelection (L1), which ends the trust of the silent one, and gives its
+// slots to others. A replica that loses its Lease goes on as a new member.
 //
-// While a member lives, only this member takes a slot from itself. So however late it sees other
-// changes, its own slots stay its own. Other members may take its slots only after a later life has
-// acquired its Lease, because then the fence refuses each request of the earlier one: see package
-// leaderelection.
+// # What a controller sees of the others
 //
-// # The stored assignment is changed by hand
+// All members keep all objects in their caches, and divide only the keys. A slot that moves is
+// reconciled from the cache: each key of it once. A deletion is reconciled by the new owner, too,
+// if it was seen at most a minute before.
 //
-// A sum, the field manager and the resourceVersion show an edit, an old copy, and a deletion. Then
-// earlier owners may go on without knowing. So a new assignment gives no slot to a member until
+// # From one leader to a group, and back
 //
-//   - a list of the Leases, made after it was stored, shows which members may be such owners
-//     ([Assignment.Listed]), and
-//   - each of these has acknowledged it, or is dead.
+// The group's Lease is the Lease of the leader. A group waits until no leader holds it, and holds
+// it without a time limit while it has members: see [Holder]. So a rolling update can turn a
+// Deployment with a leader into a group, and back: nothing works until the last leader has released
+// the Lease, or the last member has left.
 //
-// This rests on the Leases: to delete the assignment and the Leases of living members together, and
-// to start a new member within LeaseDuration, can give a slot two owners.
+// If all members crash at the same time, new members go on, but a leader waits for ever: delete
+// the group's Lease when no member runs.
+//
+// # Changed by hand
+//
+// If the annotation is edited, put back or deleted, or its Lease is, all members stop within one
+// event, and a member writes a new assignment. It gives a slot to a member when each former member
+// has acknowledged that it has stopped, or is dead.
+//
+// Members with another By are refused, and stay standbys: to change it, stop all members first.
+//
+// # Permissions
+//
+// A member creates, gets, lists, watches, updates and deletes Leases in the namespace of the group.
+// Kubernetes cannot limit these rights to Leases with a label.
 //
 // # Guarantees
 //
-// For members that follow the rules of the methods:
+//   - P1: One member at a time reconciles a key.
+//   - P2: Every slot is served, or [Status].Unserved of every member without a fault reports it,
+//     with its age and the reason.
+//   - P3: A graceful move leaves a slot unserved while its running Reconciles finish, plus one write
+//     and one event. After a crash, it is unserved for LeaseDuration since the last renewal.
+//   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote: the
+//     newest writes, as many as have room (2 KiB for each release). A crash hands nothing over.
+//   - P5: No request of a slot passes the fence after the slot's release.
+//   - P6: A change of one member moves at most ⌈256/members⌉ + 1 slots from or to each member, if
+//     all have the same weight.
 //
-//   - P1: The fences of two members are never open for a slot at the same time.
-//   - P2: Every slot has an owner that acts, or [View.Unserved] reports it with its age: on every
-//     member without a fault, or on the owner that has stopped it.
-//   - P4: After any number of graceful moves, an owner knows what all former owners wrote
-//     ([State].After) until one of them has settled it. After a crash, or when the assignment was
-//     lost, this is unknown.
-//   - P5: After a release, the former owner's fence is closed for the slot, whatever records arrive
-//     in whatever order.
-//   - P6: A change of one member moves at most ⌈slots/members⌉ + 1 slots from or to each member, if
-//     all have the same weight. No balanced assignment needs fewer moves.
+// Not promised: that a process outside of the group does not write; and P1 if a person deletes the
+// group's Lease and the Leases of living members at the same time.
 //
-// Not built yet: P3 (how long a move leaves a slot unserved) and P7 (the resources of a member that
-// keeps only its part).
-//
-// # Testing
-//
-// A simulation in virtual time runs these rules with crashes, suspended members, slow and lost
-// events and answers, and edits by hand. SETPOINT_FULL=1 makes it a million changes of members.
+// The rules are in internal/slots, as pure code that a simulation tests.
 package shard

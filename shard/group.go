@@ -6,52 +6,142 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Options configures New. The zero value is useful.
-type Options struct {
-	// By maps keys to slots. All members must use the same one. Default: ByKey.
-	By By
-	// Weight is this member's part of the slots, in relation to other members: 1 to 1000.
-	// Default: 1.
-	Weight int
-}
-
 // Group is this process's membership of a group of replicas that divide keys among them. Run may be
-// called once at a time; all other methods are safe for concurrent use.
+// called once at a time. All other methods are safe for concurrent use.
 type Group struct {
-	owned *owned.Slots
+	o        Options
+	election leaderelection.Options
+	name     string                  // of the group's Lease
+	elector  *leaderelection.Elector // for the member's Lease
+	requests requests
+	owned    *owned.Slots
+	stamp    stamp.Codec
+	seen     *seen
+	notes    atomic.Pointer[notes]
+	status   atomic.Pointer[Status]
 }
 
-// New makes a group of the replicas with the same Lease (see leaderelection.Options). It starts
-// nothing and makes no request. The error names what is invalid.
+// New makes a group of the replicas with the same Lease. It starts nothing and makes no request.
+// The error names what is invalid.
+//
+// All members need the same Lease, Namespace, LeaseDuration and Options.By. The Lease can be one
+// that an elector of package leaderelection or client-go used before: see the package
+// documentation. With election.Config, cfg may be nil.
 func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, error) {
-	return &Group{owned: owned.New(o.By.Slot)}, nil
+	if err := errors.Join(election.Validate(), o.Validate(), checkLease(election.Lease)); err != nil {
+		return nil, err
+	}
+	g := &Group{o: o.withDefaults(election), election: election, name: election.Lease, owned: owned.New(o.By.Slot)}
+	member := election
+	member.Lease = fmt.Sprintf("%s-%.8s", election.Lease, uuid.NewUUID())
+	member.Labels = map[string]string{GroupLabel: g.name}
+	member.Annotations = g.annotations
+	member.Hooks = g.renamed(election.Hooks)
+	var err error
+	if g.elector, err = leaderelection.New(cfg, member); err != nil {
+		return nil, err
+	}
+	namespace, _, _ := strings.Cut(g.elector.String(), "/")
+	if election.Config != nil {
+		cfg = election.Config
+	}
+	if g.requests, err = newRequests(cfg, namespace, g.name); err != nil {
+		return nil, err
+	}
+	g.stamp = stamp.Codec{Identity: g.elector.Identity(), Host: g.requests.host}
+	g.seen = newSeen(g.name, leaseDuration(election))
+	g.status.Store(&Status{})
+	return g, nil
 }
 
-// Run joins the group, and calls lead while the process is a member: see leaderelection.Elector.Run.
-// take ends when the member has given up all its slots.
+// Run joins the group, and calls lead while this process is a member: see type
+// [leaderelection.Lead]. take ends when the member has given up its slots, which begins when ctx
+// is done. After a loss of its Lease, the process joins again when lead has returned. Otherwise,
+// Run is like [leaderelection.Elector.Run].
 func (g *Group) Run(ctx context.Context, lead leaderelection.Lead) error {
-	return errors.New("shard: Run is not built yet")
+	watching, stop := context.WithCancel(term.Without(context.WithoutCancel(ctx)))
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { g.watch(watching) })
+	var left bool
+	err := g.elector.Run(ctx, func(take, work context.Context) error {
+		l, err := g.newLife(work)
+		if err != nil {
+			return err
+		}
+		left, err = l.run(take, work, lead)
+		return err
+	})
+	if left {
+		g.cleanUp(watching)
+	}
+	return err
+}
+
+// cleanUp deletes the released Lease of this member.
+func (g *Group) cleanUp(ctx context.Context) {
+	_, name, _ := strings.Cut(g.elector.String(), "/")
+	if err := g.requests.deleteReleased(ctx, name); err != nil {
+		logging.Of(ctx).Warn("the Lease of this member was not deleted; another member will do it", "lease", name, "err", err)
+	}
 }
 
 // Owned returns the slots that this process owns, for controllers.
 func (g *Group) Owned() *owned.Slots { return g.owned }
 
-// Identity returns the holderIdentity of this process.
-func (g *Group) Identity() string { return "" }
+// Identity returns the holderIdentity of this process in its Lease.
+func (g *Group) Identity() string { return g.elector.Identity() }
 
 // Name returns the name of the Check, such as "leader-election-operator".
-func (g *Group) Name() string { return "" }
+func (g *Group) Name() string { return "leader-election-" + g.name }
 
-// Check is like leaderelection.Elector.Check.
-func (g *Group) Check(*http.Request) error { return nil }
+// Check is like [leaderelection.Elector.Check].
+func (g *Group) Check(r *http.Request) error { return g.elector.Check(r) }
 
 // String returns NAMESPACE/NAME of the group's Lease.
-func (g *Group) String() string { return "" }
+func (g *Group) String() string { return g.requests.namespace + "/" + g.name }
+
+// renamed lets hooks report the name of the group instead of this member's Lease, which is another
+// one in each process.
+func (g *Group) renamed(h *hook.LeaderElection) *hook.LeaderElection {
+	if h == nil {
+		return nil
+	}
+	r := &hook.LeaderElection{}
+	lease := func(f func(string)) func(string) {
+		if f == nil {
+			return nil
+		}
+		return func(string) { f(g.name) }
+	}
+	r.Campaigning, r.Acquired, r.Lost, r.Cold = lease(h.Campaigning), lease(h.Acquired), lease(h.Lost), lease(h.Cold)
+	if f := h.Renewed; f != nil {
+		r.Renewed = func(e hook.LeaseRenewal) { e.Lease = g.name; f(e) }
+	}
+	if f := h.Released; f != nil {
+		r.Released = func(_ string, err error) { f(g.name, err) }
+	}
+	if f := h.Trouble; f != nil {
+		r.Trouble = func(_ string, err error) { f(g.name, err) }
+	}
+	return r
+}

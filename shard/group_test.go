@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// fleet is a group of replicas in one bubble, with a judge.
+type fleet struct {
+	t   *testing.T
+	api *sim.Server
+	all []*replica
+}
+
+// replica is a process with a group. Its connection can be cut.
+type replica struct {
+	*shard.Group
+
+	name string
+	cut  atomic.Bool
+	stop context.CancelFunc
+	done chan error
+	over atomic.Bool
+}
+
+type network struct {
+	http.RoundTripper
+	of *replica
+}
+
+func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
+	if n.of.cut.Load() {
+		return nil, errors.New("the network is cut")
+	}
+	return n.RoundTripper.RoundTrip(r)
+}
+
+func newFleet(t *testing.T) *fleet {
+	api := sim.NewServer(sim.Leases, sim.ConfigMaps)
+	t.Cleanup(api.Close)
+	return &fleet{t: t, api: api}
+}
+
+func election() leaderelection.Options {
+	return leaderelection.Options{Lease: "web", Namespace: "default"}
+}
+
+func (f *fleet) client() kubernetes.Interface { return kubernetes.NewForConfigOrDie(f.api.Config()) }
+
+func (f *fleet) start(name string, o shard.Options) *replica {
+	f.t.Helper()
+	r := &replica{name: name, done: make(chan error, 1)}
+	cfg := f.api.Config()
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
+	e := election()
+	e.Identity = name
+	var err error
+	if r.Group, err = shard.New(cfg, e, o); err != nil {
+		f.t.Fatal(err)
+	}
+	f.run(r)
+	return r
+}
+
+func (f *fleet) run(r *replica) {
+	ctx, stop := context.WithCancel(f.t.Context())
+	r.stop = stop
+	go func() {
+		err := r.Run(ctx, func(take, _ context.Context) error {
+			<-take.Done()
+			return nil
+		})
+		r.over.Store(true)
+		r.done <- err
+	}()
+	f.all = append(f.all, r)
+}
+
+// owns returns the slots that may be worked on now.
+func (r *replica) owns() (all []*owned.Adoption) {
+	current, _ := r.Owned().Current()
+	return slices.DeleteFunc(current, func(a *owned.Adoption) bool { return a.Term.Trusted() != nil })
+}
+
+// judge checks P1, and returns how many slots each replica owns.
+func (f *fleet) judge() map[string]int {
+	f.t.Helper()
+	owner, counts := map[uint8]string{}, map[string]int{}
+	for _, r := range f.all {
+		for _, a := range r.owns() {
+			if other, ok := owner[a.Slot]; ok {
+				f.t.Fatalf("P1: %s and %s own slot %d", other, r.name, a.Slot)
+			}
+			owner[a.Slot] = r.name
+			counts[r.name]++
+		}
+	}
+	return counts
+}
+
+// pass lets time pass in small steps, and judges after each.
+func (f *fleet) pass(d time.Duration) map[string]int {
+	f.t.Helper()
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		f.judge()
+	}
+	return f.judge()
+}
+
+// passUntil lets time pass until the counts are right, and returns how long this took.
+func (f *fleet) passUntil(what string, limit time.Duration, right func(map[string]int) bool) time.Duration {
+	f.t.Helper()
+	began := time.Now()
+	for time.Since(began) < limit {
+		if right(f.judge()) {
+			return time.Since(began)
+		}
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+	}
+	f.t.Fatalf("%s: not after %s: %v; %s", what, limit, f.judge(), f.describe())
+	return 0
+}
+
+func (f *fleet) describe() string {
+	var all []string
+	for _, r := range f.all {
+		all = append(all, fmt.Sprintf("%s: %+v", r.name, *r.Status()))
+	}
+	return strings.Join(all, "\n")
+}
+
+func (f *fleet) end() {
+	for _, r := range f.all {
+		r.cut.Store(false)
+		r.stop()
+	}
+	for _, r := range f.all {
+		if !r.over.Load() {
+			<-r.done
+		}
+	}
+	synctest.Wait()
+}
+
+func even(members, total int) func(map[string]int) bool {
+	return func(counts map[string]int) bool {
+		sum := 0
+		for _, n := range counts {
+			if n < total/members || n > (total+members-1)/members {
+				return false
+			}
+			sum += n
+		}
+		return len(counts) == members && sum == total
+	}
+}
+
+func TestGroup_MembersShareAllSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		f.start("a", shard.Options{})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		for i, name := range []string{"b", "c", "d", "e"} {
+			f.start(name, shard.Options{})
+			took := f.passUntil(name, 30*time.Second, even(i+2, 256))
+			t.Logf("%d members after %s", i+2, took)
+		}
+	})
+}
+
+func lease(t *testing.T, f *fleet, name string) *coordinationv1.Lease {
+	t.Helper()
+	l, err := f.client().CoordinationV1().Leases("default").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestP3_AGracefulMoveTakesOneWriteAndOneEvent: a member that leaves gives its slots to the others
+// at once, and nothing of it stays.
+func TestP3_AGracefulMoveTakesOneWriteAndOneEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.start("b", shard.Options{})
+		f.start("c", shard.Options{})
+		f.passUntil("three members", time.Minute, even(3, 256))
+		a.stop()
+		took := f.passUntil("two members", time.Second, even(2, 256))
+		if err := <-a.done; err != nil {
+			t.Error(err)
+		}
+		t.Logf("%s", took)
+		f.pass(time.Minute)
+		all, err := f.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(all.Items) != 3 {
+			t.Errorf("%d Leases, want 3: the member that left has deleted its own (%v)", len(all.Items), err)
+		}
+	})
+}
+
+// TestP3_ACrashTakesTheLease: the others own the slots of a silent member when its Lease has
+// expired, not before.
+func TestP3_ACrashTakesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.start("b", shard.Options{})
+		f.start("c", shard.Options{})
+		f.passUntil("three members", time.Minute, even(3, 256))
+		a.cut.Store(true)
+		took := f.passUntil("two members", time.Minute, func(counts map[string]int) bool { return counts["b"]+counts["c"] == 256 })
+		if took < 12*time.Second || took > 15500*time.Millisecond {
+			t.Errorf("it took %s, want 13 s to 15.5 s", took)
+		}
+		a.cut.Store(false)
+		f.passUntil("three members again", 2*time.Minute, even(3, 256))
+		f.pass(3 * time.Minute)
+		if all, err := f.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) != 4 {
+			t.Errorf("%d Leases, want 4 (%v)", len(all.Items), err)
+		}
+	})
+}
+
+// TestGroup_TheLastMemberFreesTheLease, for an elector of one leader.
+func TestGroup_TheLastMemberFreesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		if l := lease(t, f, "web"); *l.Spec.HolderIdentity != shard.Holder {
+			t.Errorf("the holder is %q", *l.Spec.HolderIdentity)
+		}
+		a.stop()
+		if err := <-a.done; err != nil {
+			t.Error(err)
+		}
+		if l := lease(t, f, "web"); *l.Spec.HolderIdentity != "" || *l.Spec.LeaseDurationSeconds != 1 {
+			t.Errorf("the Lease is not free: %+v", l.Spec)
+		}
+	})
+}

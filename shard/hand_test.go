@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// leader runs an elector of one leader with the group's Lease.
+func (f *fleet) leader(name string) (leads func() bool, stop func()) {
+	e := election()
+	e.Identity = name
+	elector, err := leaderelection.New(f.api.Config(), e)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	leading, done := make(chan bool, 1), make(chan struct{})
+	leading <- false
+	set := func(to bool) { <-leading; leading <- to }
+	go func() {
+		defer close(done)
+		if err := elector.Run(ctx, func(take, _ context.Context) error {
+			set(true)
+			<-take.Done()
+			set(false)
+			return nil
+		}); err != nil {
+			f.t.Error(err)
+		}
+	}()
+	return func() bool { is := <-leading; leading <- is; return is }, func() { cancel(); <-done }
+}
+
+// TestP1_NeverALeaderAndAGroup turns a Deployment with a leader into a group, and back.
+func TestP1_NeverALeaderAndAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		leads, stop := f.leader("old")
+		time.Sleep(time.Second)
+		a := f.start("a", shard.Options{})
+		b := f.start("b", shard.Options{})
+		if f.pass(time.Minute)["a"]+f.judge()["b"] > 0 || !leads() {
+			t.Error("a group works while a leader leads")
+		}
+		stop()
+		took := f.passUntil("the group", 5*time.Second, func(counts map[string]int) bool { return counts["a"]+counts["b"] == 256 })
+		t.Logf("the group works after %s", took)
+		again, end := f.leader("new")
+		defer end()
+		f.pass(time.Minute)
+		a.stop()
+		f.passUntil("the other one", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
+		if f.pass(time.Minute); again() {
+			t.Error("a leader leads while a group works")
+		}
+		b.stop()
+		f.passUntil("the leader", 5*time.Second, func(map[string]int) bool { return again() })
+	})
+}
+
+// TestP1_ChangedByHand: whatever happens to the group's Lease, no slot has two owners, and all are
+// served again.
+func TestP1_ChangedByHand(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, f *fleet){
+		"the Lease is deleted": func(t *testing.T, f *fleet) {
+			if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the annotation is removed": func(t *testing.T, f *fleet) {
+			f.patch(`{"metadata":{"annotations":{"setpoint.dev/slots":null}}}`)
+		},
+		"the annotation is edited": func(t *testing.T, f *fleet) {
+			f.patch(`{"metadata":{"annotations":{"setpoint.dev/slots":"{}"}}}`)
+		},
+		"another holder is written": func(t *testing.T, f *fleet) {
+			f.patch(`{"spec":{"holderIdentity":"me"}}`)
+		},
+		"an earlier assignment is put back": func(t *testing.T, f *fleet) {
+			l := lease(t, f, "web").DeepCopy()
+			f.start("late", shard.Options{})
+			f.pass(30 * time.Second)
+			now := lease(t, f, "web")
+			now.Annotations = l.Annotations
+			if _, err := f.client().CoordinationV1().Leases("default").Update(t.Context(), now, metav1.UpdateOptions{FieldManager: "hand"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a member's Lease is deleted": func(t *testing.T, f *fleet) {
+			all, err := f.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{LabelSelector: shard.GroupLabel})
+			if err != nil || len(all.Items) == 0 {
+				t.Fatal(len(all.Items), err)
+			}
+			if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), all.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				defer f.end()
+				f.start("a", shard.Options{})
+				f.start("b", shard.Options{})
+				f.start("c", shard.Options{})
+				f.passUntil("three members", time.Minute, even(3, 256))
+				change(t, f)
+				f.pass(time.Second)
+				took := f.passUntil("again", 2*time.Minute, func(counts map[string]int) bool {
+					sum := 0
+					for _, n := range counts {
+						sum += n
+					}
+					return sum == 256
+				})
+				t.Logf("all slots are served after %s", took+time.Second)
+			})
+		})
+	}
+}
+
+func (f *fleet) patch(text string) {
+	f.t.Helper()
+	if _, err := f.client().CoordinationV1().Leases("default").Patch(f.t.Context(), "web", types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "hand"}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestGroup_AnotherHashIsRefused: a member with other settings stays a standby, and says why. It
+// takes over when the others have left.
+func TestGroup_AnotherHashIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.passUntil("one member", 5*time.Second, even(1, 256))
+		b := f.start("b", shard.Options{By: shard.ByNamespace()})
+		if f.pass(time.Minute)["b"] > 0 || !strings.Contains(b.Status().Trouble, "its members use other settings") {
+			t.Errorf("%+v", b.Status())
+		}
+		a.stop()
+		f.passUntil("the other one", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
+	})
+}
+
+// TestGroup_LeaseWrites: at most 30 writes of Leases for each member and minute.
+func TestGroup_LeaseWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		for _, name := range []string{"a", "b", "c"} {
+			f.start(name, shard.Options{})
+		}
+		f.passUntil("three members", time.Minute, even(3, 256))
+		f.pass(time.Minute)
+		before := f.leaseVersions()
+		f.pass(time.Minute)
+		if n := f.leaseVersions() - before; n > 3*30+3 || n < 80 {
+			t.Errorf("%d writes of 3 members in a minute", n)
+		}
+	})
+}
+
+// leaseVersions returns the newest version, which counts all writes.
+func (f *fleet) leaseVersions() int {
+	all, err := f.client().CoordinationV1().Leases("default").List(f.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	n := 0
+	for _, r := range all.ResourceVersion {
+		n = n*10 + int(r-'0')
+	}
+	return n
+}
+
+// TestNew_WrongOptions: the error names the field and the remedy.
+func TestNew_WrongOptions(t *testing.T) {
+	f := newFleet(t)
+	for want, test := range map[string]struct {
+		lease string
+		o     shard.Options
+	}{
+		"shard.Options.Weight: 1001; set 1 to 1000":                {"web", shard.Options{Weight: 1001}},
+		"shard.Options.Settle: -1s, must not be negative":          {"web", shard.Options{Settle: -time.Second}},
+		"has 64 characters; a shard group needs at most 63":        {strings.Repeat("w", 64), shard.Options{}},
+		"leaderelection.Options.Lease: name the Lease":             {"", shard.Options{}},
+		`the function of "func f fnv1a64-fmix64 256" is nil; pass`: {"web", shard.Options{By: shard.ByFunc("f", nil)}},
+	} {
+		e := leaderelection.Options{Lease: test.lease, Namespace: "default"}
+		if _, err := shard.New(f.api.Config(), e, test.o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+)
+
+// Options configures New. The zero value is useful.
+type Options struct {
+	// By maps keys to slots. All members must use the same one. Default: ByKey.
+	By By
+	// Weight is this member's part of the slots, in relation to other members: 1 to 1000.
+	// Default: 1.
+	Weight int
+	// Settle is how long the others wait before they give slots of theirs to a new member. A
+	// member that leaves meanwhile, as in a rolling update, gives its slots to the new one, so each
+	// slot moves once. Slots without an owner do not wait. Default: the LeaseDuration.
+	Settle time.Duration
+}
+
+func (o Options) withDefaults(election leaderelection.Options) Options {
+	o.Weight = cmp.Or(o.Weight, 1)
+	o.Settle = cmp.Or(o.Settle, leaseDuration(election))
+	return o
+}
+
+func leaseDuration(election leaderelection.Options) time.Duration {
+	return cmp.Or(election.LeaseDuration, defaultLease)
+}
+
+const defaultLease = 15 * time.Second
+
+// Validate applies the defaults and returns an error that names each wrong field.
+func (o Options) Validate() error {
+	o = o.withDefaults(leaderelection.Options{})
+	var wrong []error
+	if o.Weight < 1 || o.Weight > slots.MaxWeight {
+		wrong = append(wrong, fmt.Errorf("shard.Options.Weight: %d; set 1 to %d", o.Weight, slots.MaxWeight))
+	}
+	if o.Settle < 0 {
+		wrong = append(wrong, fmt.Errorf("shard.Options.Settle: %s, must not be negative", o.Settle))
+	}
+	if o.By.user && o.By.text == nil {
+		wrong = append(wrong, fmt.Errorf("shard.Options.By: the function of %q is nil; pass one to ByFunc", o.By))
+	}
+	return errors.Join(wrong...)
+}
+
+// checkLease limits the name of the Lease, which is a label of all Leases of the group.
+func checkLease(name string) error {
+	if len(name) > validation.LabelValueMaxLength {
+		return fmt.Errorf("leaderelection.Options.Lease: %q has %d characters; a shard group needs at most %d", name, len(name), validation.LabelValueMaxLength)
+	}
+	return nil
+}

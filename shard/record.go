@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/slots"
+)
+
+const (
+	// SlotsAnnotation is the annotation of the group's Lease with the assignment of slots to
+	// members, as JSON. Only members may write it: they notice another writer, and start over.
+	SlotsAnnotation = "setpoint.dev/slots"
+
+	// lifeAnnotation and seenAnnotation are on a member's Lease: the version of the Lease when the
+	// member acquired it, and the version of the newest assignment that it has seen.
+	lifeAnnotation = "setpoint.dev/shard-life"
+	seenAnnotation = "setpoint.dev/shard-seen"
+
+	// Holder is the holderIdentity of the group's Lease while the group has members. It has no
+	// time limit, so electors of one leader wait until the last member has left.
+	Holder = "all members of the shard group"
+)
+
+// noLimit is the duration of the group's Lease while the group holds it.
+const noLimit = math.MaxInt32 * time.Second
+
+// held reports whether the group holds its Lease.
+func held(l *coordinationv1.Lease) bool { return l != nil && lease.Holder(l) == Holder }
+
+// recordOf returns the record for the rules. While another process holds the Lease, the record has
+// no assignment. at is the version without the Lease.
+func recordOf(l *coordinationv1.Lease, at uint64) (slots.Record, error) {
+	if l == nil {
+		return slots.Record{Version: at, Missing: true}, nil
+	}
+	version, err := parseVersion(l.ResourceVersion)
+	if err != nil {
+		return slots.Record{}, err
+	}
+	r := slots.Record{Version: version}
+	if !held(l) {
+		r.Manager = lease.Holder(l)
+		return r, nil
+	}
+	r.Manager, r.Text = managerOf(l, SlotsAnnotation), l.Annotations[SlotsAnnotation]
+	return r, nil
+}
+
+// managerOf returns the field manager of an annotation. If there are several, it returns another
+// one than ours.
+func managerOf(l *coordinationv1.Lease, annotation string) (manager string) {
+	for _, e := range l.ManagedFields {
+		if e.FieldsV1 == nil || !owns(e.FieldsV1.Raw, annotation) {
+			continue
+		}
+		if manager = e.Manager; manager != slots.Manager {
+			return manager
+		}
+	}
+	return manager
+}
+
+func owns(fields []byte, annotation string) bool {
+	var of struct {
+		Metadata struct {
+			Annotations map[string]json.RawMessage `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+	if err := json.Unmarshal(fields, &of); err != nil {
+		return true // unknown is as bad as another manager
+	}
+	_, ok := of.Metadata.Annotations["f:"+annotation]
+	return ok
+}
+
+// stored returns the Lease to store for an assignment. before is the Lease that it replaces, or
+// nil. If the last member leaves, the Lease is free for an elector of one leader.
+func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, leaving bool, now time.Time) (*coordinationv1.Lease, error) {
+	text, err := n.Encode()
+	if err != nil {
+		return nil, err
+	}
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.group}}
+	if n.Version() != 0 {
+		l = before.DeepCopy()
+		if v, err := parseVersion(l.ResourceVersion); err != nil || v != n.Version() {
+			return nil, fmt.Errorf("the Lease %s/%s has another version than the assignment", r.namespace, r.group)
+		}
+	}
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, SlotsAnnotation, text)
+	switch _, recovering := n.Recovering(); {
+	case leaving && len(n.Members()) == 0 && !recovering:
+		return lease.GivenUp(l, now), nil
+	case held(l):
+		return lease.Held(l, Holder, noLimit, now), nil
+	}
+	return lease.Acquired(l, Holder, noLimit, now), nil
+}
+
+// notes are what the next renewal of the member's Lease shows to other members.
+type notes struct{ life, seen uint64 }
+
+func (g *Group) annotations() map[string]string {
+	n := g.notes.Load()
+	if n == nil {
+		return map[string]string{lifeAnnotation: "", seenAnnotation: ""}
+	}
+	return map[string]string{lifeAnnotation: strconv.FormatUint(n.life, 10), seenAnnotation: strconv.FormatUint(n.seen, 10)}
+}
+
+// shown returns what a member's Lease shows of its holder: zero if nobody holds it, or if the
+// holder has not renewed it yet.
+func shown(l *coordinationv1.Lease) (n notes) {
+	if l == nil || lease.Holder(l) == "" {
+		return n
+	}
+	n.life, _ = strconv.ParseUint(l.Annotations[lifeAnnotation], 10, 64)
+	n.seen, _ = strconv.ParseUint(l.Annotations[seenAnnotation], 10, 64)
+	return n
+}

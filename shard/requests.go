@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/slots"
+)
+
+// GroupLabel is the label of the Leases of a group's members, with the name of the group's Lease.
+const GroupLabel = "setpoint.dev/shard-group"
+
+// requests are the driver's requests for Leases.
+type requests struct {
+	namespace, group string
+	host             string // the API server, as in a ledger
+	client           coordinationclient.LeaseInterface
+}
+
+// requestLimit bounds one request, so that a server that hangs does not stop the driver.
+const requestLimit = 5 * time.Second
+
+func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	cfg.UserAgent += "/shard"
+	cfg.Timeout = 0 // it would end watches
+	cfg.QPS, cfg.RateLimiter = -1, nil
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return requests{}, fmt.Errorf("shard.New: %w", err)
+	}
+	client, err := coordinationclient.NewForConfig(cfg)
+	if err != nil {
+		return requests{}, fmt.Errorf("shard.New: %w", err)
+	}
+	host := server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")
+	return requests{namespace: namespace, group: group, host: host, client: client.Leases(namespace)}, nil
+}
+
+func (r *requests) get(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	return r.client.Get(ctx, name, metav1.GetOptions{})
+}
+
+// put updates a Lease, or creates it if it has no UID. The API server refuses the write if the
+// Lease has changed.
+func (r *requests) put(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	if l.UID == "" {
+		return r.client.Create(ctx, l, metav1.CreateOptions{FieldManager: slots.Manager})
+	}
+	return r.client.Update(ctx, l, metav1.UpdateOptions{FieldManager: slots.Manager})
+}
+
+// remove deletes a Lease if it has not changed.
+func (r *requests) remove(ctx context.Context, l *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	err := r.client.Delete(ctx, l.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (r *requests) deleteReleased(ctx context.Context, name string) error {
+	l, err := r.get(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case !lease.Released(l):
+		return nil
+	}
+	return r.remove(ctx, l)
+}
+
+// list returns the members' Leases, and the version of the list. It reads from etcd.
+func (r *requests) list(ctx context.Context) ([]coordinationv1.Lease, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	all, err := r.client.List(ctx, r.ofMembers())
+	if err != nil {
+		return nil, 0, err
+	}
+	version, err := parseVersion(all.ResourceVersion)
+	return all.Items, version, err
+}
+
+func (r *requests) ofMembers() metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: labels.Set{GroupLabel: r.group}.String()}
+}
+
+func parseVersion(text string) (uint64, error) {
+	v, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || v == 0 {
+		return 0, fmt.Errorf("the API server's resourceVersion %q is no number; a shard group needs versions that can be compared", text)
+	}
+	return v, nil
+}

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// ErrReleased is the cause of refused requests of a slot that this process has released or lost.
+var ErrReleased = errors.New("the slot belongs to another replica now, or to none")
+
+// settleTime is how long an owner keeps handovers after its caches have shown them.
+const settleTime = time.Minute
+
+// tenancy is an adoption of a slot by this process, until it is released or lost, and none of its
+// work runs.
+type tenancy struct {
+	*owned.Adoption
+
+	began time.Time
+}
+
+func (t *tenancy) idle() bool { return t.Stopped() && run.Closed(t.Idle()) }
+
+// follow makes the table of owned slots agree with the view: it ends lost adoptions, and begins new
+// ones.
+func (l *life) follow() {
+	var lost, begun []*owned.Adoption
+	for _, s := range slices.Sorted(maps.Keys(l.tenancies)) {
+		switch t := l.tenancies[s]; {
+		case l.holds(t):
+		case !t.Stopped():
+			t.Term.End(ErrReleased)
+			lost = append(lost, t.Adoption)
+		case t.idle():
+			t.Term.End(ErrReleased)
+			delete(l.tenancies, s)
+		}
+	}
+	l.stop(lost...)
+	tasks := l.view.Tasks()
+	for _, s := range tasks.Owned {
+		if l.tenancies[s] == nil && !slices.Contains(tasks.Drain, s) && !l.leaving {
+			a := l.adoption(s)
+			l.tenancies[s] = &tenancy{a, time.Now()}
+			begun = append(begun, a)
+		}
+	}
+	if begun != nil {
+		l.owned.Adopt(begun...)
+	}
+}
+
+// holds reports whether the newest assignment gives the slot to this adoption.
+func (l *life) holds(t *tenancy) bool {
+	a, _ := l.view.Assignment()
+	if a == nil {
+		return false
+	}
+	of := a.Slot(t.Slot)
+	return of.Owner == l.id && of.Epoch == t.Epoch
+}
+
+func (l *life) adoption(s slots.Slot) *owned.Adoption {
+	known, _ := l.view.Assignment()
+	of := known.Slot(s)
+	a := &owned.Adoption{Slot: s, Epoch: of.Epoch, Term: l.term.Part(fmt.Sprintf("slot %d", s))}
+	for _, h := range of.After {
+		if a.Left == nil {
+			a.Left = &term.Handover{}
+		}
+		left, err := l.stamp.Decode(h.Written)
+		if err != nil {
+			a.Left.Unknown++
+			l.log.Warn("the writes that a former owner handed over cannot be read; its slots start without waiting for them", "from", h.From.String(), "err", err)
+			continue
+		}
+		a.Left.Holder, a.Left.Released = h.From.String(), left.Released
+		a.Left.Writes = append(a.Left.Writes, left.Writes...)
+		a.Left.Unknown += left.Unknown
+	}
+	return a
+}
+
+// stop ends adoptions. Whenever work of one has returned, another step follows.
+func (l *life) stop(all ...*owned.Adoption) {
+	if len(all) == 0 {
+		return
+	}
+	l.owned.Stop(all...)
+	for _, a := range all {
+		if run.Closed(a.Idle()) {
+			l.wake()
+			continue
+		}
+		l.awaiting.Go(func() {
+			<-a.Idle()
+			l.wake()
+		})
+	}
+}
+
+func (l *life) wake() {
+	select {
+	case l.returned <- struct{}{}:
+	default:
+	}
+}
+
+// drain stops slots whose adopters are ready.
+func (l *life) drain(all []slots.Slot) {
+	var stopped []*owned.Adoption
+	for _, s := range all {
+		if t := l.tenancies[s]; t != nil && !t.Stopped() {
+			stopped = append(stopped, t.Adoption)
+		}
+	}
+	l.stop(stopped...)
+}
+
+func (l *life) stopAll() { l.drain(slices.Sorted(maps.Keys(l.tenancies))) }
+
+// idle reports whether the member owns nothing that it could still work for.
+func (l *life) idle() bool {
+	for _, t := range l.tenancies {
+		if !t.idle() {
+			return false
+		}
+	}
+	a, _ := l.view.Assignment()
+	return a == nil || len(l.view.Tasks().Owned) == 0
+}
+
+// releasable returns the slots that this member has stopped and whose work has returned. It closes
+// their fence for good.
+func (l *life) releasable() (all []slots.Slot) {
+	tasks := l.view.Tasks()
+	for _, s := range slices.Sorted(slices.Values(slices.Concat(tasks.Owned, tasks.Release))) {
+		switch t := l.tenancies[s]; {
+		case t == nil && (l.leaving || slices.Contains(tasks.Drain, s) || slices.Contains(tasks.Release, s)):
+			all = append(all, s)
+		case t != nil && t.idle():
+			t.Term.End(ErrReleased)
+			all = append(all, s)
+		}
+	}
+	l.view.Stop(time.Now(), all...)
+	return all
+}
+
+// written describes the newest writes of slots, in at most limit bytes.
+func (l *life) written(all []slots.Slot, limit int) string {
+	var writes []ledger.Write
+	unknown := 0
+	for _, s := range all {
+		if t := l.tenancies[s]; t != nil {
+			more, doubts := t.Term.Written()
+			writes, unknown = append(writes, more...), unknown+doubts
+		}
+	}
+	of := l.stamp
+	of.Limit = limit
+	return of.Encode(writes, unknown, time.Now())
+}
+
+// settled returns the owned slots whose handovers no later owner needs.
+func (l *life) settled() (all []slots.Slot) {
+	known, _ := l.view.Assignment()
+	for _, s := range l.view.Tasks().Owned {
+		t := l.tenancies[s]
+		if t != nil && t.Left != nil && time.Since(t.began) > settleTime && len(t.Waiting()) == 0 && len(known.Slot(s).After) > 0 {
+			all = append(all, s)
+		}
+	}
+	return all
+}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -107,7 +106,7 @@ func (f *following[K]) takeShown() []*served {
 // serve accepts the keys of adoptions, and delivers the objects that came before.
 func (f *following[K]) serve(ctx context.Context, batch []*served) {
 	c := f.controller
-	var added [slots.Slots]bool
+	var added [owned.Count]bool
 	for _, s := range batch {
 		added[s.Slot] = true
 		s.Waits(c.name, "its objects are delivered again")
@@ -130,7 +129,7 @@ func (f *following[K]) serve(ctx context.Context, batch []*served) {
 
 // replay delivers a source's objects in the added slots. A source that is not synced follows later,
 // because it may have delivered a part of its initial list.
-func (f *following[K]) replay(ctx context.Context, i *input[K], added [slots.Slots]bool) error {
+func (f *following[K]) replay(ctx context.Context, i *input[K], added [owned.Count]bool) error {
 	shards := &f.controller.shards
 	if f.isReady(ctx, i) {
 		return i.replay(ctx, func(key K) bool {

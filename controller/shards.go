@@ -17,7 +17,6 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -74,7 +73,7 @@ type shards[K comparable] struct {
 // division is the part of shards without a type of keys.
 type division struct {
 	owned  *owned.Slots
-	serves [slots.Slots]atomic.Pointer[served] // nil: not by this controller
+	serves [owned.Count]atomic.Pointer[served] // nil: not by this controller
 
 	mu      sync.Mutex // guards what follows, and changes of serves
 	gone    tombstones
@@ -86,7 +85,7 @@ func (s *shards[K]) divide(all *owned.Slots) { s.of.Store(&division{owned: all})
 func (s *shards[K]) divided() bool { return s.of.Load() != nil }
 
 // slotOf reports false if the key has no slot.
-func (s *shards[K]) slotOf(d *division, key K) (of slots.Slot, ok bool) {
+func (s *shards[K]) slotOf(d *division, key K) (of owned.Slot, ok bool) {
 	of, err := place(d.owned, s.place, key)
 	if err != nil {
 		s.report(key, err)
@@ -94,7 +93,7 @@ func (s *shards[K]) slotOf(d *division, key K) (of slots.Slot, ok bool) {
 	return of, err == nil
 }
 
-func place[K comparable](all *owned.Slots, name func(K) types.NamespacedName, key K) (of slots.Slot, err error) {
+func place[K comparable](all *owned.Slots, name func(K) types.NamespacedName, key K) (of owned.Slot, err error) {
 	defer run.Recover(&err)
 	if name == nil {
 		return 0, fmt.Errorf("a key of type %T has no method ShardKey", key)
@@ -175,7 +174,7 @@ func (s *shards[K]) clear() {
 }
 
 // remember notes a deletion in a slot, or returns false if the slot is served otherwise than before.
-func (d *division) remember(of slots.Slot, key any, before *served) bool {
+func (d *division) remember(of owned.Slot, key any, before *served) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.serves[of].Load() != before {

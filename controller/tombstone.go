@@ -7,7 +7,7 @@ import (
 	"container/list"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/internal/owned"
 )
 
 const (
@@ -26,12 +26,12 @@ type tombstones struct {
 }
 
 type tombstone struct {
-	slot slots.Slot
+	slot owned.Slot
 	key  any
 	at   time.Time
 }
 
-func (t *tombstones) add(of slots.Slot, key any) {
+func (t *tombstones) add(of owned.Slot, key any) {
 	if t.keys == nil {
 		t.keys = map[any]*list.Element{}
 	}
@@ -41,7 +41,7 @@ func (t *tombstones) add(of slots.Slot, key any) {
 }
 
 // take removes and returns the keys of a slot.
-func (t *tombstones) take(of slots.Slot) (keys []any) {
+func (t *tombstones) take(of owned.Slot) (keys []any) {
 	t.expire()
 	var next *list.Element
 	for e := t.order.Front(); e != nil; e = next {

@@ -98,7 +98,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		return true
 	}
 	defer on.End() // after the settle
-	t.process(on, item, s)
+	t.process(on, item, s) //nolint:contextcheck // it derives from work
 	return true
 }
 

@@ -58,7 +58,7 @@ func Main(m *testing.M, command func()) {
 		command()
 		return
 	}
-	os.Exit(m.Run())
+	m.Run() // the caller exits with its result
 }
 
 // Signals sends SIGTERM and SIGINT to the command while it runs Hanging. The command must end with

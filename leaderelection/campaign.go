@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -22,7 +23,7 @@ func (c *candidate) campaign(ctx context.Context) *holding {
 		if h != nil {
 			return h
 		}
-		if left := c.rival.left(c.now().mono); left > 0 {
+		if left := c.rival.Left(c.now().mono); left > 0 {
 			pause = min(pause, left+c.spread())
 		}
 		_ = run.Sleep(ctx, pause)
@@ -32,34 +33,34 @@ func (c *candidate) campaign(ctx context.Context) *holding {
 
 // try takes the Lease if it is free, else follows it. It returns the pause before the next try.
 func (c *candidate) try(ctx context.Context) (*holding, time.Duration) {
-	lease, err := c.read(ctx)
+	l, err := c.read(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.failed("the lease cannot be read", err)
 		}
 		return nil, c.pause(err)
 	}
-	c.see(lease)
+	c.see(l)
 	var retry time.Duration
 	if c.free() {
 		var h *holding
-		if h, retry = c.take(ctx, lease); h != nil {
+		if h, retry = c.take(ctx, l); h != nil {
 			return h, 0
 		}
 	} else {
 		c.succeeded()
 	}
-	if lease == nil || time.Now().Before(c.watchAgain) { // a missing Lease cannot be watched
+	if l == nil || time.Now().Before(c.watchAgain) { // a missing Lease cannot be watched
 		return nil, max(retry, c.pause(nil))
 	}
-	return c.follow(ctx, lease, retry)
+	return c.follow(ctx, l, retry)
 }
 
 // follow returns when the Lease is ours or must be read again. A retry other than 0 means that a
 // free Lease could not be taken: follow then waits that long for a change.
-func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, retry time.Duration) (*holding, time.Duration) {
+func (c *candidate) follow(ctx context.Context, l *coordinationv1.Lease, retry time.Duration) (*holding, time.Duration) {
 	began, wait := time.Now(), c.wait(retry)
-	events, stop, err := c.watch(ctx, lease.ResourceVersion, wait)
+	events, stop, err := c.watch(ctx, l.ResourceVersion, wait)
 	if err != nil {
 		if ctx.Err() != nil || time.Since(began) >= wait {
 			return nil, 0
@@ -81,7 +82,7 @@ func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, ret
 			if event.Type == watch.Bookmark || !c.see(found) {
 				continue
 			}
-			lease, retry = found, 0
+			l, retry = found, 0
 		case <-due.C:
 			if retry != 0 {
 				return nil, 0
@@ -89,7 +90,7 @@ func (c *candidate) follow(ctx context.Context, lease *coordinationv1.Lease, ret
 		}
 		if c.free() {
 			var h *holding
-			if h, retry = c.take(ctx, lease); h != nil {
+			if h, retry = c.take(ctx, l); h != nil {
 				return h, 0
 			}
 		}
@@ -101,7 +102,7 @@ func (c *candidate) wait(retry time.Duration) time.Duration {
 	if retry != 0 {
 		return retry
 	}
-	left := c.rival.left(c.now().mono)
+	left := c.rival.Left(c.now().mono)
 	if left > 0 {
 		left += c.spread()
 	}
@@ -126,24 +127,24 @@ func (c *candidate) watchEnded(err error, began time.Time) time.Duration {
 // refused is the number of RetryPeriods of polling after a refused watch.
 const refused = 30
 
-func (c *candidate) free() bool { return c.rival.left(c.now().mono) <= 0 }
+func (c *candidate) free() bool { return c.rival.Left(c.now().mono) <= 0 }
 
 // take acquires the Lease, if its record was the last seen, or returns the pause before the next
 // try.
-func (c *candidate) take(ctx context.Context, lease *coordinationv1.Lease) (*holding, time.Duration) {
+func (c *candidate) take(ctx context.Context, l *coordinationv1.Lease) (*holding, time.Duration) {
 	// A stop must not hide that the Lease became ours: nothing would release it.
 	ctx, cancel := run.WithGrace(ctx, context.WithoutCancel(ctx), answerLimit)
 	defer cancel()
 	write := c.update
-	if lease == nil {
+	if l == nil {
 		write = c.create
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.o.Namespace, Name: c.o.Lease}}
+		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.o.Namespace, Name: c.o.Lease}}
 	}
 	h := &holding{won: c.now.moment()}
 	at := h.won.time.Truncate(time.Microsecond)
 	c.authors.wrote(at)
 	var err error
-	if h.lease, err = write(ctx, unstamped(acquired(lease, c.o.Identity, c.o.LeaseDuration, at))); err != nil {
+	if h.lease, err = write(ctx, unstamped(lease.Acquired(l, c.o.Identity, c.o.LeaseDuration, at))); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another was faster
 			c.authors.refused(at)
 		} else {

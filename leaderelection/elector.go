@@ -13,6 +13,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/term"
 
@@ -113,7 +114,7 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 
 func (e *Elector) candidate(ctx context.Context) *candidate {
 	log := logging.Of(ctx)
-	return &candidate{campaigner: &e.campaigner, log: log.With("lease", e.String()), rival: rival{least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity}}
+	return &candidate{campaigner: &e.campaigner, log: log.With("lease", e.String()), rival: lease.Rival{Least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity}}
 }
 
 // Identity returns the holderIdentity of this process.

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -33,7 +34,7 @@ type candidate struct {
 	*campaigner
 
 	log     *slog.Logger
-	rival   rival
+	rival   lease.Rival
 	authors authors
 
 	from  string        // the last holder other than this process, or empty
@@ -46,18 +47,18 @@ type candidate struct {
 	polls      bool      // logged that it polls
 }
 
-func (c *candidate) see(lease *coordinationv1.Lease) (changed bool) {
+func (c *candidate) see(l *coordinationv1.Lease) (changed bool) {
 	now := c.now().mono
-	changed = c.rival.see(lease, c.authors.mine(lease), now)
+	changed = c.rival.See(l, c.authors.mine(l), now)
 	if changed {
-		c.inherit(lease)
+		c.inherit(l)
 	}
-	if lease == nil || !changed {
+	if l == nil || !changed {
 		return changed
 	}
-	leader := holderOf(lease)
-	impostor := leader == c.o.Identity && !c.authors.mine(lease)
-	if !c.authors.mine(lease) {
+	leader := lease.Holder(l)
+	impostor := leader == c.o.Identity && !c.authors.mine(l)
+	if !c.authors.mine(l) {
 		c.from, c.heard = cmp.Or(leader, c.from), now
 	}
 	if impostor {
@@ -229,7 +230,7 @@ func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Durat
 
 func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err error) {
 	return c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
-		return held(l, c.o.Identity, c.o.LeaseDuration, at)
+		return lease.Held(l, c.o.Identity, c.o.LeaseDuration, at)
 	})
 }
 
@@ -288,7 +289,7 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 		return l
 	})
 	if stamped && notStored(err) { // a release without the last writes is better than none
-		_, err = c.overwrite(ctx, h, givenUp)
+		_, err = c.overwrite(ctx, h, lease.GivenUp)
 	}
 	switch {
 	case errors.Is(err, errTaken):
@@ -309,7 +310,7 @@ func notStored(err error) bool {
 }
 
 func (c *candidate) givenUp(h *holding, l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
-	l = givenUp(l, at)
+	l = lease.GivenUp(l, at)
 	switch {
 	case h.tenure != nil:
 		writes, unknown := h.term.Written()

@@ -17,6 +17,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -109,7 +110,7 @@ func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOpt
 		stamper: newStamper(lock.Identity(), ""), authors: authors{identity: lock.Identity()},
 	}
 	n.o.Lease, n.o.Identity = n.name[strings.LastIndex(n.name, "/")+1:], lock.Identity()
-	n.rival.least = n.o.LeaseDuration
+	n.rival.Least = n.o.LeaseDuration
 	return n, nil
 }
 
@@ -125,7 +126,7 @@ type Observed struct {
 
 	// Only the elector's goroutine uses these.
 	authors authors
-	rival   rival                 // with our identity, which client-go would take for itself
+	rival   lease.Rival           // with our identity, which client-go would take for itself
 	last    *coordinationv1.Lease // never changed
 	left    *term.Handover        // from the last holder, or nil
 	ours    bool                  // as last read or written

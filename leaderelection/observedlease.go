@@ -14,6 +14,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -51,26 +52,26 @@ func (l observedLease) Create(ctx context.Context, lease *coordinationv1.Lease, 
 // Update fails if it would renew a lost term, release the Lease of another process, or release a
 // Lease under which work goes on. Like Create, it fails for a duration below
 // ObserveOptions.LeaseDuration. A release adds the last writes, and an acquisition removes them.
-func (l observedLease) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (l observedLease) Update(ctx context.Context, asked *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	update := func(ctx context.Context) (*coordinationv1.Lease, error) {
-		lease := l.o.stamped(lease.DeepCopy())
-		written, err := l.LeaseInterface.Update(ctx, lease, o)
-		if _, stamped := lease.Annotations[WrittenAnnotation]; stamped && notStored(err) {
-			delete(lease.Annotations, WrittenAnnotation)
-			written, err = l.LeaseInterface.Update(ctx, lease, o)
+		sent := l.o.stamped(asked.DeepCopy())
+		written, err := l.LeaseInterface.Update(ctx, sent, o)
+		if _, stamped := sent.Annotations[WrittenAnnotation]; stamped && notStored(err) {
+			delete(sent.Annotations, WrittenAnnotation)
+			written, err = l.LeaseInterface.Update(ctx, sent, o)
 		}
 		return written, err
 	}
-	if holderOf(lease) == "" {
+	if lease.Holder(asked) == "" {
 		return l.o.release(ctx, update)
 	}
-	return l.o.hold(ctx, lease, update)
+	return l.o.hold(ctx, asked, update)
 }
 
 // keep records a copy of an answer, because the LeaseLock changes it.
 func (o *Observed) keep(l *coordinationv1.Lease) {
 	o.last = l.DeepCopy()
-	o.rival.see(o.last, o.authors.mine(l), o.now().mono)
+	o.rival.See(o.last, o.authors.mine(l), o.now().mono)
 }
 
 func (o *Observed) saw(l *coordinationv1.Lease) {
@@ -80,17 +81,17 @@ func (o *Observed) saw(l *coordinationv1.Lease) {
 	if t != nil && !o.ours {
 		t.taken()
 	}
-	if l == nil || holderOf(l) == o.leader {
+	if l == nil || lease.Holder(l) == o.leader {
 		return
 	}
-	o.leader = holderOf(l)
+	o.leader = lease.Holder(l)
 	if o.leader != "" && o.leader != o.o.Identity {
 		o.o.Hooks.Leader(o.o.Lease, o.leader)
 	}
 }
 
 func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
-	if d := durationOf(l); d < o.o.LeaseDuration.Truncate(time.Second) {
+	if d := lease.Duration(l); d < o.o.LeaseDuration.Truncate(time.Second) {
 		return nil, fmt.Errorf("the Lease %s: the elector's LeaseDuration (%s) is shorter than ObserveOptions.LeaseDuration (%s), "+
 			"so a term would be trusted for too long; set both to the same duration", o.name, d, o.o.LeaseDuration)
 	}
@@ -143,7 +144,7 @@ func (o *Observed) mayHold() (*tenure, error) {
 }
 
 func (o *Observed) namesake() error {
-	if o.last == nil || holderOf(o.last) != o.o.Identity || o.authors.mine(o.last) || o.rival.left(o.now().mono) <= 0 {
+	if o.last == nil || lease.Holder(o.last) != o.o.Identity || o.authors.mine(o.last) || o.rival.Left(o.now().mono) <= 0 {
 		return nil
 	}
 	return fmt.Errorf("another process holds it under the identity of this process, %q; waiting until it expires", o.o.Identity)
@@ -185,7 +186,7 @@ func (o *Observed) release(ctx context.Context, write func(context.Context) (*co
 
 func (o *Observed) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	t := o.current.Load()
-	if holderOf(l) != "" || t == nil || l.Spec.RenewTime == nil {
+	if lease.Holder(l) != "" || t == nil || l.Spec.RenewTime == nil {
 		return unstamped(l)
 	}
 	writes, unknown := t.term.Written()

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/lease"
 )
 
 const resource = "leases"
@@ -55,7 +57,7 @@ func (e *leases) stored(sent, got *coordinationv1.Lease, err error) (*coordinati
 	switch {
 	case err != nil:
 		return nil, err
-	case holderOf(got) == holderOf(sent) && durationOf(got) >= durationOf(sent) && got.Spec.RenewTime.Equal(sent.Spec.RenewTime) &&
+	case lease.Holder(got) == lease.Holder(sent) && lease.Duration(got) >= lease.Duration(sent) && got.Spec.RenewTime.Equal(sent.Spec.RenewTime) &&
 		(sent.UID == "" || got.UID == sent.UID):
 		return got, nil
 	}

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -53,7 +54,7 @@ func (m stamper) stamped(l *coordinationv1.Lease, writes []ledger.Write, unknown
 // later if it had another holder since. client-go's elector, for example, keeps the annotation.
 func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
-	if text == "" || !released(l) || l.Spec.RenewTime == nil {
+	if text == "" || !lease.Released(l) || l.Spec.RenewTime == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	h, err := m.Decode(text)

@@ -10,6 +10,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/lease"
 )
 
 // duel is a holder and a rival of one Lease, each with its own clocks, and the real time.
@@ -23,7 +25,8 @@ type duel struct {
 
 	stored  *coordinationv1.Lease
 	holder  trust
-	rival   rival
+	rival   lease.Rival
+	timed   lease.Version         // as the rival saw it last
 	sent    instant               // a renewal under way
 	request *coordinationv1.Lease // with the version that it is based on
 	written bool                  // and it was stored
@@ -34,11 +37,16 @@ func newDuel(holderRate, rivalRate byte, setClocks bool) *duel {
 	o := Options{Lease: "operator", Namespace: "default"}.withDefaults()
 	rate := func(b byte) float64 { return 0.95 + 0.1*float64(b)/255 } // a tenth apart at most
 	d := &duel{o: o, holderRate: rate(holderRate), rate: rate(rivalRate), setClocks: setClocks}
-	d.stored = held(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}}, "holder", o.LeaseDuration, time.Time{})
+	d.stored = lease.Held(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}}, "holder", o.LeaseDuration, time.Time{})
 	d.holder = trust{lasts: o.fence()}
-	d.rival = rival{least: o.LeaseDuration}
-	d.rival.see(d.stored, false, 0)
+	d.rival = lease.Rival{Least: o.LeaseDuration}
+	d.see()
 	return d
+}
+
+func (d *duel) see() {
+	d.rival.See(d.stored, false, d.mono)
+	d.timed = lease.VersionOf(d.stored)
 }
 
 // pass lets time pass. While asleep, the holder's monotonic clock stands still.
@@ -60,7 +68,7 @@ func (d *duel) step(t *testing.T, op byte, by time.Duration) {
 			d.sent, d.request, d.written = d.clock, d.stored, false
 		}
 	case 2: // store
-		if d.request != nil && !d.written && versionOf(d.request) == versionOf(d.stored) {
+		if d.request != nil && !d.written && lease.VersionOf(d.request) == lease.VersionOf(d.stored) {
 			d.stored, d.written = d.next(), true
 		}
 	case 3: // answer, or lose the answer
@@ -69,9 +77,9 @@ func (d *duel) step(t *testing.T, op byte, by time.Duration) {
 		}
 		d.request = nil
 	case 4:
-		d.rival.see(d.stored, false, d.mono)
+		d.see()
 	case 5: // until the rival acts
-		d.pass(max(0, time.Duration(float64(d.rival.left(d.mono))/d.rate)+1), !d.setClocks && by%2 == 1)
+		d.pass(max(0, time.Duration(float64(d.rival.Left(d.mono))/d.rate)+1), !d.setClocks && by%2 == 1)
 	case 6:
 		if d.setClocks {
 			d.clock.wall += by - 5*time.Second
@@ -79,7 +87,7 @@ func (d *duel) step(t *testing.T, op byte, by time.Duration) {
 	case 7:
 		d.pass(by, !d.setClocks)
 	}
-	if d.rival.left(d.mono) <= 0 && d.rival.seen == versionOf(d.stored) {
+	if d.rival.Left(d.mono) <= 0 && d.timed == lease.VersionOf(d.stored) {
 		d.stored, d.taken = d.next(), true
 	}
 	holder := d.holder // a copy: it does not look now
@@ -148,7 +156,7 @@ func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	a := authors{identity: "a"}
 	began := time.Unix(1, 0)
 	at := func(n int) *coordinationv1.Lease {
-		return held(&coordinationv1.Lease{}, "a", time.Second, began.Add(time.Duration(n)*time.Second))
+		return lease.Held(&coordinationv1.Lease{}, "a", time.Second, began.Add(time.Duration(n)*time.Second))
 	}
 	for n := range 2 * maxUnanswered {
 		a.wrote(began.Add(time.Duration(n) * time.Second))
@@ -160,7 +168,7 @@ func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	if !a.mine(at(0)) || a.mine(at(maxUnanswered)) || a.mine(nil) || a.mine(&coordinationv1.Lease{}) {
 		t.Error("after an answer, the wrong ones are")
 	}
-	if l := held(at(0), "b", time.Second, began); a.mine(l) {
+	if l := lease.Held(at(0), "b", time.Second, began); a.mine(l) {
 		t.Error("what b holds is ours")
 	}
 }

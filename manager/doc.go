@@ -34,6 +34,14 @@
 // functions under its Lease stop, and start again in the next term. A process may have several
 // Leases: see [Manager.Lease].
 //
+// # Shards
+//
+// With Options.Shards no replica leads. All of them are members of a group that divides the keys:
+// see package shard. The stage leader then runs on each member. At a stop, a member finishes its
+// running Reconciles and gives up its slots; another member continues with them. Then it leaves the
+// group. The grace time counts from the stop. A controller of another [Manager.Lease], or of
+// AddControllerEverywhere, keeps all keys.
+//
 // # Several clusters
 //
 // [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers

@@ -6,7 +6,7 @@ package manager
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -27,15 +28,26 @@ import (
 type Lease struct {
 	*group
 
-	elector *leaderelection.Elector // nil without leader election: leads at once
-	free    bool                    // other replicas lead at the same time, by intention
+	elector elector // nil without leader election: leads at once
+	free    bool    // other replicas lead at the same time, by intention
 	hooks   *hook.LeaderElection
 	name    string                // without the namespace
 	leads   string                // in errors and profiles
+	sharded bool                  // all replicas are members of a group
 	seen    atomic.Bool           // read or written at least once
 	trouble atomic.Pointer[error] // why the Lease cannot be used, or nil
 
 	alive, usability *server.Check // nil without an elector
+}
+
+// elector decides when the process works under a Lease. *leaderelection.Elector makes one replica
+// lead, and *shard.Group makes all replicas members of a group.
+type elector interface {
+	fmt.Stringer // NAMESPACE/NAME of the Lease
+	Run(ctx context.Context, lead leaderelection.Lead) error
+	Identity() string
+	Name() string // of the check
+	Check(*http.Request) error
 }
 
 type leases struct {
@@ -52,18 +64,20 @@ func newLeases(dial func(*rest.Config) (*client.Client, error), r *roster) *leas
 	return &leases{launcher: launcher[*Lease]{roster: r}, dial: dial}
 }
 
-// add makes a Lease. The first one is the main Lease; without options it leads at once.
-func (ls *leases) add(o *leaderelection.Options) (*Lease, error) {
-	l := &Lease{group: newGroup(ls.roster), leads: "leading"}
+// add makes a Lease. The first one is the main Lease; without options it leads at once. With shards
+// it is the Lease of a group.
+func (ls *leases) add(o *leaderelection.Options, shards *shard.Options) (*Lease, error) {
+	l := &Lease{group: newGroup(ls.roster), sharded: shards != nil}
+	l.leads = l.text("leading", "membership")
 	if o != nil {
-		if err := ls.elect(l, *o); err != nil {
+		if err := ls.elect(l, *o, shards); err != nil {
 			return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
 		}
 	}
 	ls.roster.mu.Lock()
 	defer ls.roster.mu.Unlock()
 	if len(ls.all) > 0 {
-		l.leads = "leading (" + l.place() + ")"
+		l.leads += " (" + l.place() + ")"
 	}
 	if slices.ContainsFunc(ls.all, func(other *Lease) bool { return other.elector != nil && other.name == l.name }) {
 		return l, fmt.Errorf("the process already campaigns for a Lease %q; use unique names, even in different namespaces: logs, checks and metrics use them", l.name)
@@ -80,7 +94,7 @@ func (ls *leases) addFree() *Lease {
 	return l
 }
 
-func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
+func (ls *leases) elect(l *Lease, o leaderelection.Options, shards *shard.Options) (err error) {
 	if o.Identity == "" {
 		o.Identity = ls.sameIdentity("")
 	}
@@ -98,13 +112,29 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options) (err error) {
 		ls.clients = append(ls.clients, c)
 		ls.roster.mu.Unlock()
 	}
-	if l.elector, err = leaderelection.New(cfg, o); err != nil {
+	if err = l.elects(cfg, o, shards); err != nil {
 		return err
 	}
 	ls.sameIdentity(l.elector.Identity())
 	l.alive = server.NewCheck(l.elector.Name(), func(context.Context) error { return l.elector.Check(nil) })
 	l.usability = server.NewCheck(l.elector.Name(), func(context.Context) error { return l.usable() })
 	return nil
+}
+
+// elects makes the elector. A nil pointer in the interface would not be nil.
+func (l *Lease) elects(cfg *rest.Config, o leaderelection.Options, shards *shard.Options) error {
+	if shards == nil {
+		e, err := leaderelection.New(cfg, o)
+		if err == nil {
+			l.elector = e
+		}
+		return err
+	}
+	g, err := shard.New(cfg, o, *shards)
+	if err == nil {
+		l.elector = g
+	}
+	return err
 }
 
 func (ls *leases) sameIdentity(first string) string {
@@ -136,6 +166,11 @@ func (l *Lease) Add(c Controller) { l.roster.add(c, l.group) }
 
 // AddLeaderOnly is [Manager.AddLeaderOnly] for this Lease.
 func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
+	if l.sharded {
+		l.roster.report.failed(fmt.Errorf("AddLeaderOnly: %q has no leader to run on, because with Options.Shards all replicas are active; "+
+			"make a Lease of its own with Manager.Lease and add it there, or use AddEverywhere", name))
+		return
+	}
 	l.addFunc("AddLeaderOnly", name, run)
 }
 
@@ -155,8 +190,14 @@ func (l *Lease) campaign(ctx context.Context) error {
 	if l.free {
 		ctx = term.Without(ctx)
 	}
+	lead := func(take, work context.Context) error {
+		// The grace time begins with the stop. A member's take ends later, without its slots.
+		work, cancel := run.WithGrace(ctx, work, l.roster.o.Grace)
+		defer cancel()
+		return l.lead(take, work)
+	}
 	if l.elector == nil {
-		return l.lead(ctx, context.WithoutCancel(ctx))
+		return lead(ctx, context.WithoutCancel(ctx))
 	}
 	select { // a replica without work under the Lease leaves it to others
 	case <-l.used:
@@ -166,7 +207,7 @@ func (l *Lease) campaign(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return l.elector.Run(ctx, l.lead)
+	return l.elector.Run(ctx, lead)
 }
 
 // warm waits until every controller can lead, at most for warmLimit unless it requires its sync.
@@ -186,7 +227,8 @@ func (l *Lease) warm(ctx context.Context) {
 	if cold == nil || ctx.Err() != nil {
 		return
 	}
-	l.logger().Warn("campaigning although not every controller is synced", "after", warmLimit.String(), "controllers", cold)
+	l.logger().Warn(l.text("campaigning although not every controller is synced", "joining the group although not every controller is synced"),
+		"after", warmLimit.String(), "controllers", cold)
 	if l.hooks.Cold != nil {
 		l.hooks.Cold(l.name)
 	}
@@ -210,8 +252,6 @@ func allSynced(ctx context.Context, controllers []*removable) bool {
 
 func (l *Lease) lead(take, work context.Context) error {
 	r := l.roster.report
-	work, cancel := run.WithGrace(take, work, l.roster.o.Grace)
-	defer cancel()
 	term := newStage(take, r)
 	defer term.end()
 	l.open(func(f runnable) {
@@ -235,33 +275,6 @@ func (l *Lease) flushEvents(work context.Context) {
 	}
 	if err := l.roster.recorder.Flush(work); err != nil {
 		l.logger().Warn("not all events of the term were sent", "err", err)
-	}
-}
-
-func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.place()) }
-
-func (l *Lease) log() *hook.LeaderElection {
-	return &hook.LeaderElection{
-		Campaigning: func(string) { l.logger().Info("campaigning", "identity", l.elector.Identity()) },
-		Acquired: func(string) {
-			l.found(nil)
-			l.logger().Info("leading")
-		},
-		Lost: func(string) {
-			l.logger().Error("the lease is lost: not renewed in time, or held by another replica; the work under it is cancelled")
-		},
-		Released: func(_ string, err error) {
-			if err != nil {
-				l.logger().Warn("the lease could not be released; it will expire", "err", err)
-				return
-			}
-			l.logger().Info("the lease is released")
-		},
-		Leader: func(_, identity string) {
-			l.found(nil)
-			l.logger().Info("another replica leads", "leader", identity)
-		},
-		Trouble: func(_ string, err error) { l.found(err) },
 	}
 }
 

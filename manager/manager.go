@@ -58,7 +58,11 @@ func New(cfg *rest.Config, o Options) *Manager {
 		elect = nil
 	}
 	var err error
-	m.main, err = m.leases.add(elect)
+	shards := o.Shards
+	if elect == nil { // Validate has reported shards without it
+		shards = nil
+	}
+	m.main, err = m.leases.add(elect, shards)
 	m.report.failed(err)
 	identity := m.leases.sameIdentity("")
 	m.roster.recorder = events.New(m.client, events.Options{Name: o.Name, Instance: identity, Hooks: m.o.Hooks.Events})
@@ -104,7 +108,8 @@ func (m *Manager) leaseClient(of *rest.Config) (*client.Client, error) {
 }
 
 // Add adds a controller, which leads while the process holds the Lease of Options.LeaderElection,
-// or on every replica without leader election.
+// or on every replica without leader election. With Options.Shards, every replica reconciles the
+// keys of the slots that it owns.
 //
 // A controller added during Run starts at once. After Run, the call only logs a warning. Run
 // returns an error if the controller is invalid or fails, or if its name is taken.
@@ -112,7 +117,8 @@ func (m *Manager) Add(c Controller) { m.main.Add(c) }
 
 // AddLeaderOnly adds a function that runs once in each term of the Lease of Options.LeaderElection,
 // or once without leader election. It should return when its context is done; context.Cause returns
-// the reason. Otherwise the rules of AddEverywhere apply.
+// the reason. Otherwise the rules of AddEverywhere apply. With Options.Shards no replica leads, and
+// the call is an error: add the function to a Lease of its own (see Lease).
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	m.main.AddLeaderOnly(name, run)
 }
@@ -140,7 +146,7 @@ func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 // Identity defaults to the Identity of the process's first Lease. Run returns an error for invalid
 // options, and for a name that another Lease has, even in another namespace.
 func (m *Manager) Lease(o leaderelection.Options) *Lease {
-	l, err := m.leases.add(&o)
+	l, err := m.leases.add(&o, nil)
 	m.report.failed(err)
 	return l
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/shard"
 )
 
 // Options configures New. Only Name is required.
@@ -55,6 +56,10 @@ type Options struct {
 	// LeaderElection makes one replica at a time the leader. Its Hooks run in addition to the field
 	// Hooks and to the manager's log. Default: nil, every replica runs its controllers.
 	LeaderElection *leaderelection.Options
+	// Shards divides the keys of the controllers of Add among all replicas, instead of one leader.
+	// It requires LeaderElection: the group of replicas uses its Lease, Namespace, Identity and
+	// durations. AddLeaderOnly is an error then; see Lease. Default: nil, one replica leads.
+	Shards *shard.Options
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run
 	// is an error. Default: all.
@@ -129,8 +134,8 @@ type Webhooks interface {
 //	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
 //	                      manager is Ready; a standby is ready
 //	leader-election-NAME  for each Lease: fails after a failed request, if the Lease was never read
-//	                      or written: such a replica cannot take over; later, ?verbose
-//	                      describes trouble
+//	                      or written: such a replica cannot take over, or join its group; later,
+//	                      ?verbose describes trouble
 //	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has
@@ -173,6 +178,9 @@ func (o Options) Validate() error {
 	}
 	if o.Strict && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
+	}
+	if o.Shards != nil && o.LeaderElection == nil {
+		wrong = append(wrong, errors.New("manager.Options.Shards: it requires LeaderElection, whose Lease, Namespace, Identity and durations the group of replicas uses"))
 	}
 	wrong = append(wrong, validateDefaults(o.Controller), validateList(o.Controllers), o.validateServers())
 	if o.LeaderElection != nil {

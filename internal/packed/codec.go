@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,6 +38,47 @@ type Codec struct {
 	keeps   atomic.Bool
 	buffers sync.Pool // of *[]byte, for decode
 }
+
+// Object is a packed object. Except for its setters, it is safe for concurrent use.
+type Object struct {
+	record
+
+	recent atomic.Pointer[recent]
+}
+
+// recent is the object that Shared decoded last, until the garbage collector frees it.
+type recent struct {
+	weak weak.Pointer[decoded]
+	kept *decoded // nil unless Codec.Keep was called
+}
+
+// record takes 120 bytes. Most programs keep many small objects, so each field counts.
+type record struct {
+	codec      *Codec
+	data       string
+	name       string // these are parts of data
+	namespace  string // except this: it is shared
+	uid        string
+	version    string
+	generation int64
+
+	metaStart, metaEnd uint32 // the ObjectMeta in data
+	format             wire.Format
+	has                fields
+}
+
+// fields are optional fields of the metadata, with a bit each.
+type fields uint8
+
+const (
+	hasLabels fields = 1 << iota
+	hasAnnotations
+	hasOwners
+	hasFinalizers
+	hasDeletion
+)
+
+type decoded struct{ object object.Object }
 
 // Decodes returns how many times the codec decoded a whole object.
 func (c *Codec) Decodes() int64 { return c.decodes.Load() }

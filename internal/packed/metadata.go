@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -80,6 +81,19 @@ func (o *Object) part(has fields, name string) (m metav1.ObjectMeta) {
 		return metav1.ObjectMeta{}
 	}
 	return m
+}
+
+// Outline returns an object of the Go form with only name, UID, version, labels and owners, for a
+// deleted object that cannot be decoded.
+func (o *Object) Outline() object.Object {
+	obj := o.codec.New()
+	obj.SetNamespace(o.GetNamespace())
+	obj.SetName(o.GetName())
+	obj.SetUID(o.GetUID())
+	obj.SetResourceVersion(o.GetResourceVersion())
+	obj.SetLabels(o.GetLabels())
+	obj.SetOwnerReferences(o.GetOwnerReferences())
+	return obj
 }
 
 // SetResourceVersion is for the version of a deletion, which is later than the object's.

@@ -4,56 +4,13 @@
 package packed
 
 import (
-	"sync/atomic"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/wire"
 )
-
-// Object is a packed object. Except for its setters, it is safe for concurrent use.
-type Object struct {
-	record
-
-	recent atomic.Pointer[recent]
-}
-
-// recent is the object that Shared decoded last, until the garbage collector frees it.
-type recent struct {
-	weak weak.Pointer[decoded]
-	kept *decoded // nil unless Codec.Keep was called
-}
-
-// record takes 120 bytes. Most programs keep many small objects, so each field counts.
-type record struct {
-	codec      *Codec
-	data       string
-	name       string // these are parts of data
-	namespace  string // except this: it is shared
-	uid        string
-	version    string
-	generation int64
-
-	metaStart, metaEnd uint32 // the ObjectMeta in data
-	format             wire.Format
-	has                fields
-}
-
-// fields are optional fields of the metadata, with a bit each.
-type fields uint8
-
-const (
-	hasLabels fields = 1 << iota
-	hasAnnotations
-	hasOwners
-	hasFinalizers
-	hasDeletion
-)
-
-type decoded struct{ object object.Object }
 
 // Size returns the number of kept bytes, without the record.
 func (o *Object) Size() int { return len(o.data) }
@@ -122,16 +79,3 @@ func (k kind) SetGroupVersionKind(schema.GroupVersionKind) {}
 
 // Repack packs obj, the object after a change, in the same format.
 func (o *Object) Repack(obj object.Object) (*Object, error) { return o.codec.Pack(o.format, obj) }
-
-// Outline returns an object of the Go form with only name, UID, version, labels and owners, for a
-// deleted object that cannot be decoded.
-func (o *Object) Outline() object.Object {
-	obj := o.codec.New()
-	obj.SetNamespace(o.GetNamespace())
-	obj.SetName(o.GetName())
-	obj.SetUID(o.GetUID())
-	obj.SetResourceVersion(o.GetResourceVersion())
-	obj.SetLabels(o.GetLabels())
-	obj.SetOwnerReferences(o.GetOwnerReferences())
-	return obj
-}

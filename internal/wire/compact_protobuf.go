@@ -69,3 +69,14 @@ func (l *layout) readProtobuf(data []byte, keep bool) error {
 	}
 	return nil
 }
+
+// group reports a field that this package does not read.
+func (f *fields) group() bool {
+	return f.kind == protowire.StartGroupType || f.kind == protowire.EndGroupType
+}
+
+// span returns where bytes is, given the offset of the end of the message.
+func (f *fields) span(end int) span {
+	to := end - len(f.rest)
+	return span{from: to - len(f.bytes), to: to}
+}

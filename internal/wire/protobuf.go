@@ -53,6 +53,43 @@ const (
 	evictionOptions      = 2 // Eviction
 )
 
+// metaField returns the number of a field of ObjectMeta in protobuf, by its name in JSON, or 0.
+func metaField[T string | []byte](name T) protowire.Number {
+	switch string(name) {
+	case "name":
+		return metaName
+	case "generateName":
+		return metaGenerateName
+	case "namespace":
+		return metaNamespace
+	case "selfLink":
+		return metaSelfLink
+	case "uid":
+		return metaUID
+	case "resourceVersion":
+		return metaResourceVersion
+	case "generation":
+		return metaGeneration
+	case "creationTimestamp":
+		return metaCreation
+	case "deletionTimestamp":
+		return metaDeletion
+	case "deletionGracePeriodSeconds":
+		return metaGrace
+	case "labels":
+		return metaLabels
+	case "annotations":
+		return metaAnnotations
+	case "ownerReferences":
+		return metaOwners
+	case "finalizers":
+		return metaFinalizers
+	case "managedFields":
+		return metaManaged
+	}
+	return 0
+}
+
 func readProtobuf(data []byte, o Options) (Metadata, bool) {
 	data, ok := bytes.CutPrefix(data, protobufMagic)
 	if !ok {
@@ -200,15 +237,4 @@ func (f *fields) next() bool {
 	}
 	f.rest = f.rest[max(n, 0):]
 	return n >= 0
-}
-
-// group reports a field that this package does not read.
-func (f *fields) group() bool {
-	return f.kind == protowire.StartGroupType || f.kind == protowire.EndGroupType
-}
-
-// span returns where bytes is, given the offset of the end of the message.
-func (f *fields) span(end int) span {
-	to := end - len(f.rest)
-	return span{from: to - len(f.bytes), to: to}
 }

@@ -7,28 +7,16 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/child/childtest"
 )
 
-// asMain in the environment makes the test binary the program itself.
-const asMain = "STRESS_RUN_MAIN"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { childtest.Main(m, main) }
 
 // fixture returns a folder with the module file of a library, and the files.
 func fixture(t *testing.T, files map[string]string) string {
@@ -124,92 +112,11 @@ func TestStress_Errors(t *testing.T) {
 	}
 }
 
-// hanging is a test that prints the folder of its temporary files, and runs until it is killed.
-const hanging = `package hang
-
-import (
-	"os"
-	"os/exec"
-	"testing"
-)
-
-func TestHang(t *testing.T) {
-	pipe, err := os.OpenFile(os.Getenv("HANG_PIPE"), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := exec.Command("sleep", "1000")
-	child.Stdout = pipe
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pipe.WriteString(os.TempDir() + "\n"); err != nil {
-		t.Fatal(err)
-	}
-	select {}
-}
-`
-
 // A signal ends the running tests with their children, and removes all files.
 func TestStress_Signals(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		t.Run(signal.String(), func(t *testing.T) { signalled(t, signal) })
-	}
-}
-
-func signalled(t *testing.T, signal syscall.Signal) {
-	t.Helper()
-	root, tmp := fixture(t, map[string]string{"hang/hang_test.go": hanging}), t.TempDir()
-	name := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pipe, err := os.OpenFile(name, os.O_RDWR, 0) // O_RDWR: it opens at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pipe.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	program := exec.CommandContext(ctx, os.Args[0], "-root", root, "-runs", "2", "-race", "0", "-hogs", "1", "-jobs", "1")
-	program.Env = append(os.Environ(), asMain+"=1", "TMPDIR="+tmp, "HANG_PIPE="+name)
-	var out bytes.Buffer
-	program.Stdout, program.Stderr = &out, &out
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		err := program.Wait()
-		_, _ = pipe.WriteString("ended\n")
-		ended <- err
-	}()
-	line := make([]byte, 4096)
-	n, err := pipe.Read(line)
-	if err != nil || !strings.HasPrefix(string(line[:n]), tmp) {
-		t.Fatalf("no test that runs in %s, but %q, %v\n%s", tmp, line[:n], err, &out)
-	}
-	// From here on only the hanging test and its child have the pipe open for writing. Reading ends
-	// when they do.
-	last, err := os.OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer last.Close()
-	pipe.Close()
-	if err := program.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; program.ProcessState.ExitCode() != exitInterrupted {
-		t.Errorf("it ended with %v\n%s", err, &out)
-	}
-	if left, err := filepath.Glob(filepath.Join(tmp, "*")); err != nil || len(left) > 0 {
-		t.Errorf("it left %q behind, %v", left, err)
-	}
-	if err := last.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the test or its child runs on: %v", err)
-	}
+	childtest.Signals(t, exitInterrupted, func(t *testing.T) (dir string, args []string) {
+		t.Helper()
+		root := fixture(t, map[string]string{"hang/hang_test.go": childtest.Hanging})
+		return root, strings.Fields("-runs 2 -race 0 -hogs 1 -jobs 1 -root " + root)
+	})
 }

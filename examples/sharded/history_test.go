@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+const (
+	namespace = "default"
+	lease     = "sites" // the Lease of the group, or of one leader
+
+	slotsAnnotation = "setpoint.dev/slots"
+)
+
+// history watches the parts and the Leases from their beginning, and knows each version of them.
+type history struct {
+	mu       sync.Mutex // guards what follows
+	news     chan struct{}
+	judge    *judge
+	parts    map[string]write  // the newest
+	versions map[string]uint64 // the newest, by resource
+	holders  map[string]string // of members' Leases, by life
+	leader   life              // of the Lease of one leader
+	asked    map[string]asked  // by site
+}
+
+type asked struct {
+	text   int
+	served chan string // gets the writer
+}
+
+func newHistory() *history {
+	return &history{
+		news: make(chan struct{}), judge: newJudge(), parts: map[string]write{}, versions: map[string]uint64{},
+		holders: map[string]string{}, asked: map[string]asked{},
+	}
+}
+
+// restFor returns a client of a group version.
+func restFor(cfg *rest.Config, of schema.GroupVersion) (*rest.RESTClient, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.APIPath, cfg.GroupVersion = "/apis", &of
+	if of.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	return rest.RESTClientFor(cfg)
+}
+
+// watch records what happens to a resource after a version, until ctx ends. It goes on after the
+// end of a stream, and loses nothing.
+func (h *history) watch(ctx context.Context, c *rest.RESTClient, resource, version string) error {
+	for ctx.Err() == nil {
+		o := metav1.ListOptions{Watch: true, ResourceVersion: version, AllowWatchBookmarks: true}
+		w, err := c.Get().Namespace(namespace).Resource(resource).VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", resource, err)
+		}
+		for event := range w.ResultChan() {
+			if event.Type == watch.Error {
+				return fmt.Errorf("watch %s: %w", resource, apierrors.FromObject(event.Object))
+			}
+			m, ok := event.Object.(metav1.Object)
+			if !ok {
+				return fmt.Errorf("watch %s: an event with a %T", resource, event.Object)
+			}
+			version = m.GetResourceVersion()
+			if err := h.saw(resource, event); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *history) saw(resource string, event watch.Event) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := event.Object.(metav1.Object) //nolint:forcetypeassert // watch has checked it
+	h.versions[resource] = number(m.GetResourceVersion())
+	defer h.newsLocked()
+	if event.Type == watch.Bookmark || event.Type == watch.Deleted {
+		return nil
+	}
+	switch o := event.Object.(type) {
+	case *corev1.ConfigMap:
+		h.partLocked(o)
+	case *coordinationv1.Lease:
+		return h.leaseLocked(o)
+	}
+	return nil
+}
+
+func (h *history) newsLocked() {
+	close(h.news)
+	h.news = make(chan struct{})
+}
+
+func (h *history) partLocked(o *corev1.ConfigMap) {
+	site, _, isPart := strings.Cut(o.Name, ".")
+	if !isPart || o.Data["by"] == "" {
+		return
+	}
+	text, _ := strconv.Atoi(o.Data["text"])
+	w := write{
+		life: life{o.Data["by"], o.Data["term"]}, version: number(o.ResourceVersion),
+		site: site, part: o.Name, text: text, saw: number(o.Data["saw"]),
+	}
+	h.judge.writes = append(h.judge.writes, w)
+	h.parts[w.part] = w
+	if a, ok := h.asked[site]; ok && h.parts[site+".page"].text >= a.text && h.parts[site+".feed"].text >= a.text {
+		delete(h.asked, site)
+		a.served <- w.by
+	}
+}
+
+func (h *history) leaseLocked(o *coordinationv1.Lease) error {
+	text, sharded := o.Annotations[slotsAnnotation]
+	switch {
+	case o.Name != lease:
+		h.holders[o.Name+"@"+o.ResourceVersion] = holderOf(o)
+	case sharded:
+		return h.assignmentLocked(o, text)
+	case holderOf(o) != h.leader.by:
+		h.leader = life{holderOf(o), o.ResourceVersion}
+		if h.leader.by == "" {
+			h.leader = life{}
+		}
+		r := record{version: number(o.ResourceVersion), members: 1}
+		for i := range r.owner {
+			r.owner[i] = h.leader
+		}
+		h.judge.recorded(r)
+	}
+	return nil
+}
+
+func (h *history) assignmentLocked(o *coordinationv1.Lease, text string) error {
+	version := number(o.ResourceVersion)
+	a, err := slots.Decode(shard.ByKey().String(), slots.Record{Version: version, Manager: slots.Manager, Text: text})
+	if err != nil {
+		return err
+	}
+	r := record{version: version, members: len(a.Members())}
+	for i := range r.owner {
+		s := a.Slot(slots.Slot(i))
+		if s.Owner == (slots.ID{}) || s.To != (slots.ID{}) {
+			r.moving++
+		}
+		if s.Owner != (slots.ID{}) {
+			r.owner[i] = life{h.holders[s.Owner.String()], strconv.FormatUint(s.Owner.Term, 10)}
+		}
+	}
+	h.judge.recorded(r)
+	return nil
+}
+
+func holderOf(o *coordinationv1.Lease) string {
+	if o.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *o.Spec.HolderIdentity
+}
+
+func number(version string) uint64 {
+	n, _ := strconv.ParseUint(version, 10, 64) // 0 if it is empty
+	return n
+}
+
+// wait returns when ready returns true. It calls it after each event.
+func (h *history) wait(ctx context.Context, what string, ready func() bool) error {
+	for {
+		h.mu.Lock()
+		is, news := ready(), h.news
+		h.mu.Unlock()
+		if is {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// ask returns a channel that gets a value when both parts of a site have a text.
+func (h *history) ask(site string, text int) <-chan string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := asked{text, make(chan string, 1)}
+	h.asked[site] = a
+	return a.served
+}
+
+// newest returns the newest record.
+func (h *history) newestLocked() (r record) {
+	if n := len(h.judge.records); n > 0 {
+		r = h.judge.records[n-1]
+	}
+	return r
+}
+
+// settleLocked judges all that both watches have shown.
+func (h *history) settleLocked() {
+	h.judge.settle(min(h.versions["configmaps"], h.versions["leases"]) + 1)
+}

@@ -1,0 +1,350 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
+
+var (
+	rounds    = flag.Int("rounds", 5, "the number of rounds, with one trouble each")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "the seed of the troubles")
+	duration  = flag.Duration("lease", 3*time.Second, "how long a Lease lasts")
+	oneLeader = flag.Bool("one-leader", true, "one replica leads, without shards")
+	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised, on an idle machine")
+)
+
+const (
+	replicas = 5
+	sites    = 40
+	pace     = 300 * time.Millisecond // between two changes of a site
+	within   = 500 * time.Millisecond // a key is served this much later than its slot can be
+)
+
+// trouble is what happens to a replica.
+type trouble struct {
+	name, what string
+	crash      bool // the replica cannot give up its slots
+	late       int  // writes of a crashed replica that may be on their way
+	do         func(f *fleet, m *member) (undo func() error, err error)
+}
+
+var troubles = []trouble{
+	{"stop", "SIGTERM, then a new process", false, 0, func(f *fleet, m *member) (func() error, error) {
+		return func() error { return f.restart(m) }, m.cmd.Process.Signal(syscall.SIGTERM)
+	}},
+	{"join", "one more replica, then SIGTERM", false, 0, func(f *fleet, _ *member) (func() error, error) {
+		m, err := f.add("new")
+		return func() error { return f.remove(m) }, err
+	}},
+	{"kill", "SIGKILL, then a new process", true, 0, func(f *fleet, m *member) (func() error, error) {
+		return func() error { return f.restart(m) }, m.cmd.Process.Kill()
+	}},
+	{"suspend", "SIGSTOP, and SIGCONT when others own its slots", true, workers, func(_ *fleet, m *member) (func() error, error) {
+		p := m.cmd.Process
+		return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
+	}},
+	{"cut", "no network until others own its slots", true, 0, func(f *fleet, m *member) (func() error, error) {
+		match := fault.Match{Config: m.cfg}
+		rule := f.proxy.Add(fault.Rule{Match: match, Cut: true})
+		f.proxy.Cut(match)
+		return func() error { rule.Remove(); return nil }, nil
+	}},
+}
+
+const workers = 2
+
+// sample is one change of a site that was served.
+type sample struct {
+	site          string
+	began, served time.Time
+}
+
+// result is what one round has measured.
+type result struct {
+	trouble *trouble
+	gap     time.Duration // the longest wait of a key until others served all keys
+	back    time.Duration // the longest wait while the slots were divided again
+	moves   int
+}
+
+// TestRounds makes trouble for five replicas, and judges every write. See README.md.
+func TestRounds(t *testing.T) {
+	f, ctx := newFleet(t, orders{Lease: *duration, Workers: workers, OneLeader: *oneLeader})
+	defer f.stop()
+	t.Logf("seed %d", *seed)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	for i := range replicas {
+		if _, err := f.add(string(rune('a' + i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range sites {
+		if err := f.keepChanging(ctx, fmt.Sprintf("site-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []result
+	order := random.Perm(len(troubles))
+	for n := range *rounds {
+		r, err := f.play(ctx, &troubles[order[n%len(order)]], random)
+		if err != nil {
+			t.Errorf("round %d, %s: %v\n%s", n+1, r.trouble.name, err, f.state())
+			break
+		}
+		if n%len(order) == len(order)-1 {
+			order = random.Perm(len(troubles))
+		}
+		all = append(all, r)
+		t.Logf("round %d: %-8s longest wait %6.3f s, until it was back %6.3f s, %d slots moved",
+			n+1, r.trouble.name, r.gap.Seconds(), r.back.Seconds(), r.moves)
+	}
+	f.report(t, all)
+}
+
+// keepChanging creates a site and changes it again and again, each time when it was served.
+func (f *fleet) keepChanging(ctx context.Context, name string) error {
+	if err := f.create(ctx, name); err != nil {
+		return err
+	}
+	f.running.Go(func() {
+		for n := 1; ctx.Err() == nil; n++ {
+			served, began := f.ask(name, n), time.Now()
+			if err := f.change(ctx, name, n); err != nil {
+				f.failed(fmt.Errorf("change %s: %w", name, err))
+				return
+			}
+			select {
+			case <-served:
+			case <-ctx.Done():
+				return
+			}
+			f.mu.Lock()
+			f.served = append(f.served, sample{name, began, time.Now()})
+			f.newsLocked()
+			f.mu.Unlock()
+			pause(ctx, pace)
+		}
+	})
+	return nil
+}
+
+// play makes one trouble.
+func (f *fleet) play(ctx context.Context, trouble *trouble, random *rand.Rand) (r result, err error) {
+	r.trouble = trouble
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+5*f.Lease)
+	defer cancel()
+	if err := f.settle(ctx); err != nil {
+		return r, fmt.Errorf("before: %w", err)
+	}
+	m := f.victim(random)
+	was := m.identity
+	f.mu.Lock()
+	moved := f.judge.moves
+	if trouble.crash {
+		f.judge.harm(was, trouble.late)
+	}
+	f.mu.Unlock()
+	began := time.Now()
+	undo, err := trouble.do(f, m)
+	if err != nil {
+		return r, err
+	}
+	if len(f.members) > replicas {
+		err = f.settle(ctx)
+	} else {
+		err = errors.Join(f.left(ctx, was), f.allServed(ctx))
+	}
+	r.gap = f.longest(began)
+	began = time.Now()
+	if err = errors.Join(err, undo(), f.settle(ctx)); err != nil {
+		return r, err
+	}
+	r.back = f.longest(began)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.moves = f.judge.moves - moved
+	f.served = nil
+	f.settleLocked()
+	return r, nil
+}
+
+// victim returns a random replica, or the leader.
+func (f *fleet) victim(random *rand.Rand) *member {
+	m := f.members[random.IntN(replicas)]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, other := range f.members {
+		if f.OneLeader && other.identity == f.leader.by {
+			m = other
+		}
+	}
+	return m
+}
+
+// left waits until others own all slots.
+func (f *fleet) left(ctx context.Context, was string) error {
+	return f.wait(ctx, "others to own the slots of "+was, func() bool {
+		r := f.newestLocked()
+		return !slices.ContainsFunc(r.owner[:], func(l life) bool { return l.by == was || l.by == "" })
+	})
+}
+
+// settle waits until the slots are divided among all replicas, and all sites are served.
+func (f *fleet) settle(ctx context.Context) error {
+	return errors.Join(f.divided(ctx), f.allServed(ctx))
+}
+
+// divided starts ended replicas again. It waits until the slots are divided among all replicas.
+func (f *fleet) divided(ctx context.Context) error {
+	for divided := false; !divided; {
+		for _, m := range f.members {
+			if run.Closed(m.ended) { // it has ended itself: its work did not stop in time
+				if err := f.start(m); err != nil {
+					return err
+				}
+			}
+		}
+		err := f.wait(ctx, "the slots to be divided among all replicas", func() bool {
+			divided = f.dividedLocked()
+			return divided || slices.ContainsFunc(f.members, func(m *member) bool { return run.Closed(m.ended) })
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleet) dividedLocked() bool {
+	r, count := f.newestLocked(), map[string]int{}
+	for _, l := range r.owner {
+		count[l.by]++
+	}
+	unowned := count[""]
+	for _, m := range f.members {
+		n, owns := count[m.identity]
+		if !f.OneLeader && (!owns || n < len(r.owner)/len(f.members) || n > len(r.owner)/len(f.members)+1) {
+			return false
+		}
+		delete(count, m.identity)
+	}
+	return unowned == 0 && len(count) == 0 && r.moving == 0 && r.version > 0
+}
+
+// allServed waits until each site is changed and served once more.
+func (f *fleet) allServed(ctx context.Context) error {
+	after := time.Now()
+	return f.wait(ctx, "all sites to be served", func() bool {
+		done := map[string]bool{}
+		for _, s := range f.served {
+			if s.began.After(after) {
+				done[s.site] = true
+			}
+		}
+		return len(done) == sites
+	})
+}
+
+// longest returns the longest time that a site waited since a moment.
+func (f *fleet) longest(since time.Time) (d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.served {
+		if s.began.Before(since) {
+			s.began = since
+		}
+		d = max(d, s.served.Sub(s.began))
+	}
+	return d
+}
+
+func (f *fleet) state() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, count := f.newestLocked(), map[life]int{}
+	for _, l := range r.owner {
+		count[l]++
+	}
+	s := fmt.Sprintf("version %d: %d members, %d slots move, slots by owner %v", r.version, r.members, r.moving, count)
+	for _, m := range f.members {
+		s += "\n" + m.identity
+		if run.Closed(m.ended) {
+			s += fmt.Sprintf(" has ended: %v", m.cmd.ProcessState)
+		}
+		s += "; the end of its log:\n" + m.log.String()
+	}
+	return s
+}
+
+// report prints the table, and reports what was broken.
+func (f *fleet) report(t *testing.T, all []result) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settleLocked()
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "trouble\trounds\tslots moved\tmedian wait\tlongest\tbound\t\tlongest when back\t\twhat it was")
+	for i := range troubles {
+		f.row(t, w, &troubles[i], all)
+	}
+	w.Flush()
+	j := f.judge
+	t.Logf("the longest time from a change of a site until both parts have it\n%s", &out)
+	t.Logf("%d writes judged: %d first writes after a graceful move, all with the former owner's writes seen unless noted below; "+
+		"%d first writes after a crash without; %d writes of suspended replicas that arrived late; %d requests refused by the fence; %d Leases lost without a fault",
+		j.judged, j.handovers, j.stale, j.late, f.refused, f.lost)
+	for i, what := range j.broken {
+		if i == 10 {
+			t.Errorf("and %d more", len(j.broken)-i)
+			break
+		}
+		t.Error(what)
+	}
+}
+
+func (f *fleet) row(t *testing.T, w io.Writer, trouble *trouble, all []result) {
+	var gaps, backs []time.Duration
+	moves, bound := 0, within
+	if trouble.crash {
+		bound += f.Lease
+	}
+	for _, r := range all {
+		if r.trouble == trouble {
+			gaps, backs, moves = append(gaps, r.gap), append(backs, r.back), moves+r.moves
+		}
+	}
+	if gaps == nil {
+		return
+	}
+	slices.Sort(gaps)
+	verdict := func(d, bound time.Duration) string {
+		if d <= bound {
+			return "kept"
+		}
+		if *bounds {
+			t.Errorf("%s: a key waited %s, longer than %s", trouble.name, d, bound)
+		}
+		return "SLOW"
+	}
+	longest, back := gaps[len(gaps)-1], slices.Max(backs)
+	fmt.Fprintf(w, "%s\t%d\t%d\t%.3f s\t%.3f s\t%.1f s\t%s\t%.3f s\t%s\t%s\n", trouble.name, len(gaps), moves, gaps[len(gaps)/2].Seconds(),
+		longest.Seconds(), bound.Seconds(), verdict(longest, bound), back.Seconds(), verdict(back, within), trouble.what)
+}

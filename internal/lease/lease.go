@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lease has the rules for the records of Leases: who holds one, for how long, and when
+// another process may acquire it.
+package lease
+
+import (
+	"math"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Holder returns the identity of the holder, or "".
+func Holder(l *coordinationv1.Lease) string {
+	if l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// Duration returns how long the record lasts without a renewal, or 0.
+func Duration(l *coordinationv1.Lease) time.Duration {
+	if l.Spec.LeaseDurationSeconds == nil {
+		return 0
+	}
+	return time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+}
+
+// releaseDuration is the duration of a released Lease. client-go uses the same, so that electors
+// that ignore the holder take the Lease soon.
+const releaseDuration = time.Second
+
+// Released reports whether the holder has released the Lease. A Lease without a holder may also be
+// one that a person has edited.
+func Released(l *coordinationv1.Lease) bool {
+	return Holder(l) == "" && Duration(l) == releaseDuration
+}
+
+// Held returns a copy that by has renewed at a time. It keeps the version, so the API server
+// refuses the write if the Lease has changed. d is in whole seconds.
+func Held(l *coordinationv1.Lease, by string, d time.Duration, at time.Time) *coordinationv1.Lease {
+	l = l.DeepCopy()
+	seconds, renewed := int32(d/time.Second), metav1.NewMicroTime(at) //nolint:gosec // the duration fits
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &by, &seconds, &renewed
+	return l
+}
+
+// Acquired is like Held, for an acquisition. The Lease may be new: then it has no UID.
+func Acquired(l *coordinationv1.Lease, by string, d time.Duration, at time.Time) *coordinationv1.Lease {
+	before, transitions := Holder(l), int32(0)
+	if n := l.Spec.LeaseTransitions; n != nil && *n >= 0 && *n < math.MaxInt32 {
+		transitions = *n
+	}
+	if before != by && l.UID != "" {
+		transitions++
+	}
+	l = Held(l, by, d, at)
+	l.Spec.AcquireTime, l.Spec.LeaseTransitions = l.Spec.RenewTime.DeepCopy(), &transitions
+	return l
+}
+
+// GivenUp returns a released copy, with the version.
+func GivenUp(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
+	l = Held(l, "", releaseDuration, at)
+	l.Spec.AcquireTime = l.Spec.RenewTime.DeepCopy()
+	return l
+}
+
+// Rival times the record of a Lease that another process holds, without a clock or a lock. Only the
+// monotonic clock counts: a wall clock that is set, or a machine that sleeps, never shortens the
+// wait.
+type Rival struct {
+	// Least is the minimum wait: the holder of a Lease whose duration was shortened by hand still
+	// trusts it.
+	Least time.Duration
+
+	seen Version
+	// until is when the last record with a holder expires. It stays if the record is deleted, or
+	// loses its holder other than by a release.
+	until time.Duration
+}
+
+// Version identifies a record of a Lease. The zero Version means that there is none.
+type Version struct {
+	uid      types.UID
+	revision string
+}
+
+// VersionOf accepts nil.
+func VersionOf(l *coordinationv1.Lease) Version {
+	if l == nil {
+		return Version{}
+	}
+	return Version{l.UID, l.ResourceVersion}
+}
+
+// See records the Lease, or nil if there is none, at a time of the monotonic clock. It reports
+// whether the record is another one than before. A record of this process (mine) does not change
+// the wait, even if it was put back by hand over a rival's.
+func (r *Rival) See(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
+	v := VersionOf(l)
+	changed, r.seen = v != r.seen, v
+	switch {
+	case !changed || l == nil || mine:
+	case Holder(l) != "":
+		r.until = now + max(r.Least, Duration(l))
+	case Released(l):
+		r.until = now
+	}
+	return changed
+}
+
+// Left returns the time until the Lease is free. It is not positive if the Lease is free now. Only
+// the record that See has recorded last may be acquired, with its version.
+func (r *Rival) Left(now time.Duration) time.Duration { return r.until - now }

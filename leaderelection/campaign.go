@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 func (c *candidate) campaign(ctx context.Context) *holding {
@@ -144,7 +145,8 @@ func (c *candidate) take(ctx context.Context, l *coordinationv1.Lease) (*holding
 	at := h.won.time.Truncate(time.Microsecond)
 	c.authors.wrote(at)
 	var err error
-	if h.lease, err = write(ctx, unstamped(lease.Acquired(l, c.o.Identity, c.o.LeaseDuration, at))); err != nil {
+	l = unstamped(lease.Acquired(l, c.o.Identity, c.o.LeaseDuration, at))
+	if h.lease, err = write(ctx, c.o.described(l, term.Token{})); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another was faster
 			c.authors.refused(at)
 		} else {

@@ -189,7 +189,11 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 }
 
 func (c *candidate) keep(ctx context.Context, h *holding) {
-	next := time.NewTimer(time.Until(h.won.time.Add(c.o.RetryPeriod)))
+	first := h.won.time
+	if c.o.Annotations == nil { // else they may depend on the term
+		first = first.Add(c.o.RetryPeriod)
+	}
+	next := time.NewTimer(time.Until(first))
 	defer next.Stop()
 	for {
 		select {
@@ -230,7 +234,7 @@ func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Durat
 
 func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err error) {
 	return c.overwrite(ctx, h, func(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
-		return lease.Held(l, c.o.Identity, c.o.LeaseDuration, at)
+		return c.o.described(lease.Held(l, c.o.Identity, c.o.LeaseDuration, at), h.term.Token())
 	})
 }
 

@@ -97,18 +97,22 @@ func (r *replica) want(t *testing.T, events ...string) {
 	}
 }
 
-func newReplica(t *testing.T, api *sim.Server, identity string) *replica {
+func newReplica(t *testing.T, api *sim.Server, identity string, change ...func(*leaderelection.Options)) *replica {
 	t.Helper()
 	r := &replica{api: api}
 	cfg := api.Config()
 	cfg.Transport = r
-	var err error
-	r.Elector, err = leaderelection.New(cfg, leaderelection.Options{Lease: "operator", Namespace: "default", Identity: identity, Hooks: &hook.LeaderElection{
+	o := leaderelection.Options{Lease: "operator", Namespace: "default", Identity: identity, Hooks: &hook.LeaderElection{
 		Acquired: func(lease string) { r.note("acquired %s", lease) },
 		Lost:     func(lease string) { r.note("lost %s", lease) },
 		Released: func(lease string, err error) { r.note("released %s: %v", lease, err != nil) },
 		Leader:   func(lease, identity string) { r.note("%s leads %s", identity, lease) },
-	}})
+	}}
+	for _, f := range change {
+		f(&o)
+	}
+	var err error
+	r.Elector, err = leaderelection.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}

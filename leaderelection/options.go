@@ -7,18 +7,23 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Options configures New. Lease is required, outside a pod also Namespace.
@@ -56,6 +61,16 @@ type Options struct {
 	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s, as in
 	// kube-controller-manager.
 	Grace time.Duration
+	// Labels are set on the Lease when the elector acquires or renews it. Other labels stay.
+	// Default: none.
+	Labels map[string]string
+	// Annotations returns annotations for the Lease. The elector calls it before each write that
+	// acquires or renews the Lease. It gets the token of the term, or the zero Token before an
+	// acquisition, whose version is not known yet. The first renewal is then sent right after
+	// the acquisition. Other annotations of the Lease stay, and a release changes none.
+	// Annotations must not block. If the API server refuses the result, the Lease is not renewed.
+	// Default: none.
+	Annotations func(term.Token) map[string]string
 	// Hooks observes the elector. Default: none.
 	Hooks *hook.LeaderElection
 }
@@ -79,6 +94,7 @@ func (o Options) withDefaults() Options {
 	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.LeaseDuration*2/3)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.RenewDeadline/5)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
+	o.Labels = maps.Clone(o.Labels)
 	o.Hooks = hook.Hooks{LeaderElection: silent()}.With(hook.Hooks{LeaderElection: o.Hooks}).LeaderElection
 	return o
 }
@@ -89,6 +105,19 @@ func silent() *hook.LeaderElection {
 		Campaigning: lease, Acquired: lease, Lost: lease, Cold: lease, Released: both, Trouble: both,
 		TookOver: func(hook.LeaseTakeover) {}, Renewed: func(hook.LeaseRenewal) {}, Leader: func(string, string) {},
 	}
+}
+
+// described sets the labels and annotations.
+func (o Options) described(l *coordinationv1.Lease, token term.Token) *coordinationv1.Lease {
+	for key, value := range o.Labels {
+		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
+	}
+	if o.Annotations != nil {
+		for key, value := range o.Annotations(token) {
+			metav1.SetMetaDataAnnotation(&l.ObjectMeta, key, value)
+		}
+	}
+	return l
 }
 
 func (o Options) lasts() time.Duration { return o.RetryPeriod + o.RenewDeadline }
@@ -124,7 +153,18 @@ func (o Options) Validate() error {
 	case strings.TrimSpace(o.Identity) != o.Identity || !utf8.ValidString(o.Identity) || strings.ContainsFunc(o.Identity, unicode.IsControl):
 		wrong("Identity: %q; use printable text that does not begin or end with a space, or leave it empty for a generated one", o.Identity)
 	}
-	return errors.Join(append(errs, o.validateTimes())...)
+	return errors.Join(append(errs, o.validateLabels(), o.validateTimes())...)
+}
+
+func (o Options) validateLabels() error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
+		wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(o.Labels[key])...)
+		if len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("leaderelection.Options.Labels: %s=%s: %s", key, o.Labels[key], strings.Join(wrong, "; ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // maxIdentity is longer than the longest host name with a UUID, and fits into annotations.

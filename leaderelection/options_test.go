@@ -51,7 +51,10 @@ func TestOptions(t *testing.T) {
 		"blank":         {o: with(func(o *leaderelection.Options) { o.Identity = " \t" }), want: []string{`Options.Identity: " \t"; use printable text`}},
 		"newline":       {o: with(func(o *leaderelection.Options) { o.Identity = "a\nb" }), want: []string{`Options.Identity: "a\nb"; use printable text`}},
 		"long":          {o: with(func(o *leaderelection.Options) { o.Identity = strings.Repeat("pod-", 200) }), want: []string{`Options.Identity: 800 bytes that begin with "pod-pod-pod-pod-pod-"; use at most 512`}},
-		"retry < 0":     {o: with(func(o *leaderelection.Options) { o.RetryPeriod = -time.Second }), want: []string{"Options.RetryPeriod: -1s"}},
+		"labels": {o: with(func(o *leaderelection.Options) {
+			o.Labels = map[string]string{"example.com/group": "web", "b c": "x", "a": "not a value"}
+		}), want: []string{"Options.Labels: a=not a value: a valid label", "Options.Labels: b c=x: name part"}},
+		"retry < 0": {o: with(func(o *leaderelection.Options) { o.RetryPeriod = -time.Second }), want: []string{"Options.RetryPeriod: -1s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.o.Validate()

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leaderelection_test
+
+import (
+	"maps"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// described sets a label, and annotations that depend on the term.
+func described(o *leaderelection.Options) {
+	o.Labels = map[string]string{"group": "web"}
+	o.Annotations = func(of term.Token) map[string]string {
+		return map[string]string{"term": of.ResourceVersion, "at": time.Now().Format(time.RFC3339Nano)}
+	}
+}
+
+// TestMetadata: the Lease has the labels and annotations of the options. Annotations that depend on
+// the term follow at once. Other metadata stays, also on a release.
+func TestMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.Leases)
+		put(api, coordinationv1.LeaseSpec{})
+		change(t, api, func(l *coordinationv1.Lease) {
+			l.Labels, l.Annotations = map[string]string{"other": "1", "group": "x"}, map[string]string{"other": "2"}
+		})
+		want := func(when string, annotations map[string]string) {
+			t.Helper()
+			l := lease(t, api)
+			if !maps.Equal(l.Labels, map[string]string{"other": "1", "group": "web"}) || !maps.Equal(l.Annotations, annotations) {
+				t.Errorf("%s, the Lease has the labels %v and the annotations %v", when, l.Labels, l.Annotations)
+			}
+		}
+		began := time.Now()
+		at := func(d time.Duration) string { return began.Add(d).Format(time.RFC3339Nano) }
+		acquired, answered := "", false
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if isLease(r, "update") && !answered {
+				answered = true
+				resp, err := api.Answer(r)
+				acquired = lease(t, api).ResourceVersion
+				want("acquired", map[string]string{"other": "2", "term": "", "at": at(0)})
+				return resp, err
+			}
+			return nil, nil
+		})
+		a := newReplica(t, api, "a", described)
+		stop, result := a.start(t, untilStopped)
+		synctest.Wait()
+		want("at the start", map[string]string{"other": "2", "term": acquired, "at": at(0)})
+		if made := a.made(); made != "GET PUT PUT" {
+			t.Errorf("the start takes %s", made)
+		}
+		pass(5 * time.Second)
+		want("renewed", map[string]string{"other": "2", "term": acquired, "at": at(4 * time.Second)})
+		if made := a.made(); made != "PUT PUT" {
+			t.Errorf("5 s take %s", made)
+		}
+		stop()
+		ok(t, result())
+		want("released", map[string]string{"other": "2", "term": acquired, "at": at(4 * time.Second)})
+	})
+}
+
+// TestL5_MetadataThatOthersWriteCostsNoTerm: between all renewals, another client changes labels
+// and annotations. It removes ours, too. The Lease stays ours, and the next renewal restores them.
+func TestL5_MetadataThatOthersWriteCostsNoTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.Leases)
+		a := newReplica(t, api, "a", described)
+		stop, result := a.start(t, untilStopped)
+		for range 30 {
+			pass(2 * time.Second)
+			if l := lease(t, api); l.Labels["group"] != "web" || l.Annotations["term"] == "" || l.Annotations["at"] == "" {
+				t.Errorf("the Lease has the labels %v and the annotations %v", l.Labels, l.Annotations)
+			}
+			change(t, api, func(l *coordinationv1.Lease) {
+				l.Labels, l.Annotations = map[string]string{"group": "edited"}, map[string]string{"other": time.Now().String()}
+			})
+		}
+		a.want(t, "acquired operator")
+		pass(2 * time.Second)
+		if l := lease(t, api); l.Annotations["other"] == "" {
+			t.Errorf("the annotations of another writer are gone: %v", l.Annotations)
+		}
+		stop()
+		ok(t, result())
+		a.want(t, "acquired operator", "released operator: false")
+	})
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -65,6 +66,14 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 	now.log = slog.New(&now.lines)
 	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))
 	return now
+}
+
+// served is an adoption whose keys this controller reconciles, as the context of their Reconciles.
+type served struct {
+	context.Context //nolint:containedctx // it is one
+	*owned.Adoption
+
+	delivered atomic.Bool // the objects that came before
 }
 
 // requests returns the Reconcile's ledger, closed after the Reconcile has returned.

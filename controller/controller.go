@@ -46,6 +46,7 @@ type Controller[K comparable] struct {
 	spins       spins[K]
 	pauses      pauses[K]
 	interrupts  interrupts[K]
+	shards      shards[K]
 }
 
 // New returns a controller with namespaced names as keys. It starts nothing. The name must be
@@ -74,12 +75,14 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
 	c.interrupts = interrupts[K]{queue: c.queue, workers: &c.workers, records: &c.records}
+	c.shards = shards[K]{queue: c.queue, place: placeOf[K](), report: c.reportUnplaced}
 	c.apply()
 	c.inputs.declareLocked()
 	c.inputs.wrong = []error{err, o.validate(), checkName(name)}
 	if argument.IsNil(r) {
 		c.inputs.complain("the reconciler is nil; pass a Reconciler to New")
 	}
+	c.divide()
 	return c
 }
 
@@ -88,8 +91,9 @@ func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the queue, to add keys without a source and to look at them.
-func (c *Controller[K]) Queue() workqueue.Adder[K] { return c.queue }
+// Queue returns the queue, to add keys without a source and to look at them. With Options.Shards, an
+// add of a key that another process serves has no effect.
+func (c *Controller[K]) Queue() workqueue.Adder[K] { return &c.shards }
 
 // Watch adds a source, at any time before Warm ends. Workers start when the sources added before
 // Warm are settled. If a later source cannot start, Warm returns its error.
@@ -198,8 +202,13 @@ func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{text: "PauseK
 func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, false) }
 
 // Requeue makes a key due at once and ends its backoff. The key still waits for its own writes. A
-// key in progress is reconciled once more, a paused key after the pause.
-func (c *Controller[K]) Requeue(key K) { c.queue.RequeueNow(key, workqueue.Reason{}) }
+// key in progress is reconciled once more, a paused key after the pause. With Options.Shards, only
+// the process that serves the key can requeue it.
+func (c *Controller[K]) Requeue(key K) {
+	if c.shards.accepts(key, false) {
+		c.queue.RequeueNow(key, workqueue.Reason{})
+	}
+}
 
 // RequeueAll makes the keys of all objects due, in class Background, for example after a change of
 // the program's configuration. Kind and Informer sources deliver all their objects again, as in the

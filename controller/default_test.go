@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -29,6 +30,8 @@ var defaults = controller.Options{
 // TestDefault_FillsEveryZeroField: set fields stay. Grace and Logger have other defaults; Hooks are
 // added elsewhere.
 func TestDefault_FillsEveryZeroField(t *testing.T) {
+	defaults := defaults
+	defaults.Shards = new(shard.Group)
 	filled, given := controller.Options{}.Or(defaults), controller.Options{}
 	kind := reflect.TypeFor[controller.Options]()
 	for i := range kind.NumField() {

@@ -3,7 +3,10 @@
 
 package controller
 
-import "github.com/setpoint-dev/setpoint/workqueue"
+import (
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
 
 // TheQueue returns the queue.
 func (c *Controller[K]) TheQueue() *workqueue.Queue[K] { return c.queue }
@@ -39,5 +42,8 @@ func CutStack(stacks, head string) string { return cutStack(stacks, head) }
 func (c *Controller[K]) Spinning() int {
 	return c.count(func(r record[K]) bool { return r.spin.known })
 }
+
+// Divide divides the keys as Options.Shards does.
+func (c *Controller[K]) Divide(all *owned.Slots) { c.shards.divide(all) }
 
 func (o Options) Or(d Options) Options { return o.or(d) }

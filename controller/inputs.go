@@ -196,6 +196,19 @@ func (in *inputs[K]) replay(ctx context.Context) error {
 	})
 }
 
+// replay delivers the source's objects again, for the wanted keys if the source can tell.
+func (i *input[K]) replay(ctx context.Context, wanted func(K) bool) error {
+	switch s := i.source.(type) {
+	case interface {
+		ReplayKeys(ctx context.Context, wanted func(K) bool) error
+	}:
+		return s.ReplayKeys(ctx, wanted)
+	case source.Replaying:
+		return s.Replay(ctx)
+	}
+	return nil
+}
+
 // each calls f for all inputs at once, and ignores errors of removed ones.
 func (in *inputs[K]) each(f func(*input[K]) error) error {
 	list := in.all()

@@ -65,10 +65,11 @@ func (p *pauses[K]) update(key K) {
 func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }
 
 type observed[K comparable] struct {
-	source.Queue[K] // the controller's
+	source.Queue[K] // the controller's, for the keys that it serves
 
 	pauses     *pauses[K]
 	interrupts *interrupts[K]
+	shards     *shards[K]
 	source     source.Source[K]
 	ignore     bool
 }
@@ -109,7 +110,7 @@ func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 	if value == "" {
 		return
 	}
-	if before, _ := annotation(e.Old, RequeueAnnotation); value != before {
+	if before, _ := annotation(e.Old, RequeueAnnotation); value != before && o.shards.accepts(key, false) {
 		o.pauses.queue.RequeueNow(key, workqueue.Reason{
 			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
 			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),

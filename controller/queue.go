@@ -84,6 +84,7 @@ func (c *Controller[K]) Default(o Options) {
 	before := c.given
 	c.given = c.given.or(o)
 	c.apply()
+	c.divide()
 	if !c.given.changesQueue(before) {
 		return
 	}

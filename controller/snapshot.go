@@ -32,9 +32,11 @@ type Snapshot[K comparable] struct {
 	TakingOver string `json:",omitempty"`
 	// OwnEvents counts events of keys' own writes that did not end a backoff.
 	OwnEvents int64
-	Sources   []source.State
-	Reads     []Read
-	Queue     workqueue.Snapshot[K]
+	// Slots is how many slots the controller serves, with Options.Shards. Else it is nil.
+	Slots   *int `json:",omitempty"`
+	Sources []source.State
+	Reads   []Read
+	Queue   workqueue.Snapshot[K]
 }
 
 // Running is a Reconcile in progress.
@@ -74,6 +76,9 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 		Progress: c.Progress(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
 	}
 	s.Paused = s.Queue.Paused
+	if d := c.shards.of.Load(); d != nil {
+		s.Slots = new(d.count())
+	}
 	if what := c.consistency.inherited.waits.Load(); what != nil {
 		s.TakingOver = *what
 	}
@@ -212,8 +217,15 @@ func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 // CatchUp returns nil when the sources have handled everything that the API server had at the call,
 // and the declared Readables show it. If ctx ends before, the error names what is missing. For a
 // source or Readable that does not implement [source.CatchingUp], it only waits until that is
-// settled. CatchUp sends list requests: use it in tests and scripts.
-func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.named(c.inputs.catchUp(ctx)) }
+// settled. With Options.Shards, it also waits until the controller serves the slots that the process
+// owned at the call, if it leads. CatchUp sends list requests: use it in tests and scripts.
+func (c *Controller[K]) CatchUp(ctx context.Context) error {
+	err := c.inputs.catchUp(ctx)
+	if d := c.shards.of.Load(); d != nil && err == nil {
+		err = d.catchUp(ctx, func() bool { return c.workers.now().leading })
+	}
+	return c.named(err)
+}
 
 // Quiet is [workqueue.Queue.Quiet] of the controller's queue. If ctx ends before, the error names
 // what is left.

@@ -21,17 +21,34 @@ import (
 func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
 	leading := term.Of(work)
-	if leading == nil || leading.Inherited() == nil || k.bound < 0 {
+	if leading == nil {
 		return true
 	}
-	began, left := time.Now(), leading.Inherited()
+	defer k.inherited.waits.Store(nil)
+	return k.awaitHandover(take, work, leading.Inherited(), wait{&k.inherited.leader, k.showWait})
+}
+
+func (k *gaps) showWait(what string) { k.inherited.waits.Store(&what) }
+
+// wait is where await reports: the write that it waits for, and the given-up ones in the end.
+type wait struct {
+	result *atomic.Pointer[past]
+	show   func(what string)
+}
+
+// awaitHandover waits for the writes of a former leader, or of the former owner of slots.
+func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to wait) (goOn bool) {
+	if left == nil || k.bound < 0 {
+		return true
+	}
+	began := time.Now()
 	writes := make([]cache.Written, len(left.Writes))
 	awaited := make([]unseen, len(left.Writes))
 	for i := range left.Writes {
 		writes[i] = written(&left.Writes[i])
 		awaited[i] = unseen{Write: left.Writes[i], resolved: true, instead: writes[i : i+1]}
 	}
-	expired, doubts, goOn := k.await(take, work, &k.inherited.leader, awaited, writes)
+	expired, doubts, goOn := k.await(take, work, to, awaited, writes)
 	if !goOn {
 		return false
 	}
@@ -39,7 +56,7 @@ func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
 		doubts = errors.Join(doubts, fmt.Errorf("%d more writes are not covered: their effect is unknown, or the Lease had no room for them", left.Unknown))
 	}
 	if expired {
-		doubts = errors.Join(k.missingOf(&k.inherited.leader), doubts)
+		doubts = errors.Join(k.missingOf(to.result), doubts)
 		k.logger(work).Warn("took over before the previous leader's writes were visible in the cache", "leader", left.Holder, "err", doubts)
 	}
 	if k.hooks.Controller.TookOver != nil {
@@ -61,7 +78,8 @@ func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
 	if former == nil || len(former.awaited) == 0 || k.bound < 0 {
 		return true
 	}
-	expired, unknown, goOn := k.await(take, work, &k.inherited.former, former.awaited, nil)
+	defer k.inherited.waits.Store(nil)
+	expired, unknown, goOn := k.await(take, work, wait{&k.inherited.former, k.showWait}, former.awaited, nil)
 	if !goOn {
 		return false // a later term waits again
 	}
@@ -74,21 +92,19 @@ func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
 }
 
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
-// when the controller stops. Unless it stops, result gets the given-up writes. writes may be
+// when the controller stops. Unless it stops, to.result gets the given-up writes. writes may be
 // hashed, so await locates their objects.
-func (k *gaps) await(take, work context.Context, result *atomic.Pointer[past], awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
-	defer k.inherited.waits.Store(nil)
+func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
 	p := &past{awaited: awaited}
 	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
 		k.declared.Locate(writes)
 		last, doubts := k.outstanding(work, p)
 		if last == nil {
-			result.Store(&past{givenUp: p.unsure})
+			to.result.Store(&past{givenUp: p.unsure})
 			return false, doubts, true
 		}
-		text := last.String()
-		k.inherited.waits.Store(&text)
+		to.show(last.String())
 		shown := make(chan struct{}, 1)
 		unnotify := last.Notify(func() { shown <- struct{}{} }) // called once
 		goOn := true
@@ -104,7 +120,7 @@ func (k *gaps) await(take, work context.Context, result *atomic.Pointer[past], a
 		}
 		unnotify()
 		if expired {
-			result.Store(&past{givenUp: p.awaited})
+			to.result.Store(&past{givenUp: p.awaited})
 		}
 		if expired || !goOn {
 			return expired, doubts, goOn

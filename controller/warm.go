@@ -69,6 +69,7 @@ func (c *Controller[K]) claim() error {
 
 func (c *Controller[K]) warm(ctx context.Context) error {
 	c.queue.Observe(c.o.Hooks.Queue)
+	c.shards.log.Store(c.logger(ctx))
 	if hooks := c.o.Hooks.Controller; hooks.Started != nil {
 		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.workers.stats})
 	}
@@ -125,7 +126,7 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
-	q := &observed[K]{Queue: c.queue, pauses: &c.pauses, interrupts: &c.interrupts, source: w.source, ignore: c.o.IgnoreAnnotations}
+	q := &observed[K]{Queue: &c.shards, pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
 	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
 	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
 	if m.hooks.Started != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // Lead runs the workers for one term: they take keys until take or work is done. Reconciles run on
@@ -64,14 +65,20 @@ func (t *lead[K]) employ(take, work context.Context) error {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
 	watching.Go(func() { t.watch(ctx, work) })
+	following, unfollow := context.WithCancel(take)
+	if c.shards.divided() {
+		watching.Go(func() { t.follow(following, work) })
+	}
 	all.Wait()
+	unfollow()
 	stop()
 	watching.Wait()
 	c.workers.close()
+	c.shards.clear()
 	return nil
 }
 
-func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool { //nolint:contextcheck // r is the context
+func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	c := t.controller
 	item, ok := c.queue.Get(take)
 	if !ok {
@@ -81,11 +88,27 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		_ = item.Release() // cannot fail: the item is held
 		return false
 	}
+	if !c.shards.divided() {
+		t.process(work, item, s)
+		return true
+	}
+	on := c.shards.servedOf(item.Key())
+	if on == nil || !on.Begin() {
+		t.drop(item, on)
+		return true
+	}
+	defer on.End() // after the settle
+	t.process(on, item, s) //nolint:contextcheck // it derives from work
+	return true
+}
+
+func (t *lead[K]) process(work context.Context, item workqueue.Item[K], s *slot[K]) { //nolint:contextcheck // r is the context
+	c := t.controller
 	of := c.records.take(item.Key())
 	past := of.past
 	by, why := c.spins.causeOf(item, &of)
 	if c.spins.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
-		return true
+		return
 	}
 	r := t.begin(work, item, &of, c.now())
 	s.run.Store(r)
@@ -114,7 +137,6 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	ctx = t.callReconciling(r)
 	end = t.reconcile(ctx, r) //nolint:contextcheck // ctx is r, or derived from it
 	returned = true
-	return true
 }
 
 func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -41,7 +42,7 @@ type feed[K comparable] struct {
 	events   subscription
 	began    chan struct{}
 
-	asked chan chan error // requests of Replay
+	asked chan request // of Replay
 }
 
 func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], predicates []handler.Predicate) *feed[K] {
@@ -63,7 +64,7 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	}
 	f := &feed[K]{
 		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, example: *new(T),
-		began: make(chan struct{}), asked: make(chan chan error),
+		began: make(chan struct{}), asked: make(chan request),
 	}
 	for _, predicate := range predicates {
 		if c, ok := predicate.(handler.Chooser); ok {
@@ -274,7 +275,7 @@ func (f *feed[K]) caught(exited *bool, err *error) {
 
 // try delivers an event, or returns an error if it must be retried. It drops the event when ctx is
 // done.
-func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
+func (f *feed[K]) try(ctx context.Context, e handler.Event, wanted keep) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -285,6 +286,9 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event) error {
 	if err != nil {
 		f.report(e.Key().String(), err)
 		return err
+	}
+	if wanted != nil {
+		keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool { return !wanted(key) })
 	}
 	if len(keys) > 0 {
 		f.queue.AddAll(keys, how)

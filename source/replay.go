@@ -25,16 +25,37 @@ type Replaying interface {
 	Replay(ctx context.Context) error
 }
 
-func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled) }
+func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled, keepAll) }
 
-func (i *informerSource[K]) Replay(ctx context.Context) error {
+// ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
+func (k *kind[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
+	return k.replay(ctx, k.Settled, keepOnly(wanted))
+}
+
+func (i *informerSource[K]) Replay(ctx context.Context) error { return i.replayTo(ctx, keepAll) }
+
+// ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
+func (i *informerSource[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
+	return i.replayTo(ctx, keepOnly(wanted))
+}
+
+func (i *informerSource[K]) replayTo(ctx context.Context, wanted keep) error {
 	if i.watched == nil {
 		return fmt.Errorf("%s cannot list its objects; use a client-go SharedIndexInformer or source.Kind", i)
 	}
-	return i.replay(ctx, i.Settled)
+	return i.replay(ctx, i.Settled, wanted)
 }
 
-func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) error) error {
+func keepOnly[K comparable](wanted func(K) bool) keep {
+	return func(key any) bool { return wanted(key.(K)) } //nolint:forcetypeassert // see keep
+}
+
+type request struct {
+	wanted keep
+	done   chan error
+}
+
+func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) error, wanted keep) error {
 	if run.Closed(f.ended) {
 		return errStopped
 	}
@@ -43,7 +64,7 @@ func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) erro
 	}
 	done := make(chan error, 1)
 	select {
-	case f.asked <- done:
+	case f.asked <- request{wanted, done}:
 	case <-f.ended:
 		return errStopped
 	case <-ctx.Done():
@@ -72,23 +93,23 @@ func (f *feed[K]) redeliver(ctx context.Context, all list, every time.Duration) 
 	for {
 		select {
 		case <-due:
-			if err := all(ctx, f.retries, false); err != nil {
+			if err := all(ctx, f.retries, nil); err != nil {
 				f.report("", fmt.Errorf("resync: %w", err)) // the next one may succeed
 			}
 			next()
-		case done := <-f.asked:
-			done <- all(ctx, f.retries, true)
+		case r := <-f.asked:
+			r.done <- all(ctx, f.retries, r.wanted)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// list delivers all objects of a handle to r.
-type list func(ctx context.Context, r *retries, replay bool) error
+// list delivers all objects of a handle to r, with replay set unless it is a resync.
+type list func(ctx context.Context, r *retries, replay keep) error
 
 func listOf[T cache.Object](objects *cache.Handle[T]) list {
-	return func(ctx context.Context, r *retries, replay bool) error {
+	return func(ctx context.Context, r *retries, replay keep) error {
 		over, cancel := context.WithCancel(ctx)
 		cancel() // so that Get does not wait
 		for obj, err := range objects.Shared().All(ctx, cache.ListOptions{}) {

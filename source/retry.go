@@ -22,7 +22,7 @@ const firstRetry = 100 * time.Millisecond
 // events that come while an earlier one is being tried, or waits. So the handler never sees an
 // earlier change after a later one.
 type retries struct {
-	tryOne  func(ctx context.Context, e handler.Event) error
+	tryOne  func(ctx context.Context, e handler.Event, keep keep) error
 	objects *workqueue.Queue[types.NamespacedName] // that may have a pending event
 
 	mu      sync.Mutex // guards the fields below
@@ -32,7 +32,7 @@ type retries struct {
 	calm    run.Barrier                       // when both maps are empty
 }
 
-func newRetries(try func(context.Context, handler.Event) error) *retries {
+func newRetries(try func(context.Context, handler.Event, keep) error) *retries {
 	return &retries{
 		tryOne: try, objects: newOrder[types.NamespacedName]("failed events"),
 		pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{},
@@ -131,7 +131,7 @@ func (r *retries) whenCalm() <-chan struct{} {
 func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
 	events, n := u.events()
 	for i, e := range events[:n] {
-		if err := r.tryOne(ctx, e); err != nil {
+		if err := r.tryOne(ctx, e, u.keepOf(e)); err != nil {
 			if i > 0 {
 				u = u.after(e) // the one before it is done
 			}
@@ -181,13 +181,36 @@ type unseen struct {
 	handler.Event
 	// last is the last known state of a delete, if not Old.
 	last handler.Object
-	// replay requests New as a Create, too.
-	replay bool
+	// replay requests New as a Create, too, for the keys that it keeps. It is nil without a replay.
+	replay keep
+}
+
+// keep reports whether a replay is for a key, which has the source's type of keys.
+type keep func(key any) bool
+
+func keepAll(any) bool { return true }
+
+func keepEither(a, b keep) keep {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(key any) bool { return a(key) || b(key) }
+}
+
+// keepOf returns which keys of an event of u are wanted, or nil for all.
+func (u unseen) keepOf(e handler.Event) keep {
+	if u.Op == handler.Update && e.Initial {
+		return u.replay
+	}
+	return nil
 }
 
 func merge(earlier, later unseen) unseen {
 	u := mergeEvents(earlier, later)
-	u.replay = earlier.replay || later.replay
+	u.replay = keepEither(earlier.replay, later.replay)
 	return u
 }
 
@@ -228,9 +251,9 @@ func (u unseen) events() (events [2]handler.Event, n int) {
 		return [2]handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}, 2
 	case u.Op == handler.Delete && u.last != nil:
 		return [2]handler.Event{{Op: handler.Update, Old: u.Old, New: u.last}, {Op: handler.Delete, Old: u.last, Stale: u.Stale}}, 2
-	case u.Op == handler.Update && u.replay && u.Old == u.New:
+	case u.Op == handler.Update && u.replay != nil && u.Old == u.New:
 		return [2]handler.Event{created(u.New)}, 1
-	case u.Op == handler.Update && u.replay:
+	case u.Op == handler.Update && u.replay != nil:
 		return [2]handler.Event{u.Event, created(u.New)}, 2
 	default:
 		return [2]handler.Event{u.Event}, 1
@@ -243,8 +266,8 @@ func created(o handler.Object) handler.Event {
 
 // after returns what remains after the first event, if the second one is e.
 func (u unseen) after(e handler.Event) unseen {
-	if u.replay && e.Initial {
-		return unseen{Event: handler.Event{Op: handler.Update, Old: e.New, New: e.New}, replay: true}
+	if u.replay != nil && e.Initial {
+		return unseen{Event: handler.Event{Op: handler.Update, Old: e.New, New: e.New}, replay: u.replay}
 	}
 	return unseen{Event: e}
 }

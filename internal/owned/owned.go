@@ -16,6 +16,12 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
+// Slot is a slot of the group, below Count.
+type Slot = slots.Slot
+
+// Count is the number of slots of every group.
+const Count = slots.Slots
+
 // Slots is the table. It is safe for concurrent use.
 type Slots struct {
 	of func(types.NamespacedName) (uint8, error)

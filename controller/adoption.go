@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// follow serves the slots that the process adopts, until ctx ends.
+func (t *lead[K]) follow(ctx, work context.Context) {
+	c := t.controller
+	f := &following[K]{lead: t, division: c.shards.of.Load(), wake: make(chan struct{}, 1), late: map[*input[K]]bool{}}
+	defer f.running.Wait()
+	for ctx.Err() == nil {
+		all, changed := f.division.owned.Current()
+		if f.division.keep(all) {
+			f.purge()
+		}
+		f.await(ctx, work, all)
+		if batch := f.takeShown(); len(batch) > 0 {
+			f.serve(ctx, batch)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-f.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// following is one run of lead.follow.
+type following[K comparable] struct {
+	*lead[K]
+
+	division *division
+	known    []*owned.Adoption // that were current before
+	running  sync.WaitGroup
+
+	wake  chan struct{}
+	mu    sync.Mutex // guards what follows
+	shown []*served  // whose former owner's writes are visible, but which are not served yet
+	late  map[*input[K]]bool
+}
+
+// await waits for the writes of each former owner of new adoptions.
+func (f *following[K]) await(ctx, work context.Context, all []*owned.Adoption) {
+	groups := map[*term.Handover][]*owned.Adoption{}
+	for _, a := range all {
+		if !slices.Contains(f.known, a) {
+			a.Waits(f.controller.name, "it begins to follow the slot")
+			groups[a.Left] = append(groups[a.Left], a)
+		}
+	}
+	f.known = all
+	for left, group := range groups {
+		f.running.Go(func() { f.awaitFormerOwner(ctx, work, left, group) })
+	}
+}
+
+func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Handover, group []*owned.Adoption) {
+	k := &f.controller.consistency
+	var missing atomic.Pointer[past]
+	show := func(what string) {
+		for _, a := range group {
+			a.Waits(f.controller.name, what)
+		}
+	}
+	if !k.awaitHandover(ctx, work, left, wait{&missing, show}) {
+		return
+	}
+	before, _ := work.Value(staleKey{}).(func() error)
+	stale := func() error { return errors.Join(k.missingOf(&missing), before()) }
+	work = context.WithValue(work, staleKey{}, stale)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range group {
+		f.shown = append(f.shown, &served{Context: term.With(work, a.Term), Adoption: a})
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *following[K]) takeShown() []*served {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	batch := slices.DeleteFunc(f.shown, func(s *served) bool { return s.Stopped() })
+	f.shown = nil
+	return batch
+}
+
+// serve accepts the keys of adoptions, and delivers the objects that came before.
+func (f *following[K]) serve(ctx context.Context, batch []*served) {
+	c := f.controller
+	var added [owned.Count]bool
+	for _, s := range batch {
+		added[s.Slot] = true
+		s.Waits(c.name, "its objects are delivered again")
+	}
+	for _, key := range f.division.serve(batch) {
+		c.queue.AddWith(key.(K), workqueue.AddOptions{Reason: workqueue.Reason{Source: sourceOfShards, Event: string(handler.Delete)}}) //nolint:forcetypeassert // of shards.accepts
+	}
+	err := c.inputs.each(func(i *input[K]) error { return f.replay(ctx, i, added) })
+	if err != nil && ctx.Err() == nil {
+		if args, ok := c.repetition.few("replay", "err", err); ok {
+			slog.New(f.log).Error("adopted slots, but not all of their objects were delivered", args...)
+		}
+	}
+	for _, s := range batch {
+		s.delivered.Store(true)
+		s.Waits(c.name, "")
+	}
+	f.division.tell()
+}
+
+// replay delivers a source's objects in the added slots. A source that is not synced follows later,
+// because it may have delivered a part of its initial list.
+func (f *following[K]) replay(ctx context.Context, i *input[K], added [owned.Count]bool) error {
+	shards := &f.controller.shards
+	if f.isReady(ctx, i) {
+		return i.replay(ctx, func(key K) bool {
+			of, ok := shards.slotOf(f.division, key)
+			return ok && added[of]
+		})
+	}
+	return nil
+}
+
+// isReady reports whether the source is synced. If not, it starts a replay for when it is.
+func (f *following[K]) isReady(ctx context.Context, i *input[K]) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i.source == nil || isSynced(ctx, i) {
+		return true
+	}
+	if f.late[i] {
+		return false
+	}
+	f.late[i] = true
+	f.running.Go(func() {
+		if i.WaitForSync(ctx) != nil {
+			return
+		}
+		f.mu.Lock()
+		delete(f.late, i) // later adoptions replay the source themselves
+		f.mu.Unlock()
+		_ = i.replay(ctx, func(key K) bool { return f.controller.shards.servedOf(key) != nil }) // fails only when stopped
+	})
+	return false
+}
+
+// purge makes all keys due that are no longer served, so that workers drop them and what is known
+// of them.
+func (f *following[K]) purge() {
+	c := f.controller
+	drop := func(key K) {
+		if c.shards.servedOf(key) == nil {
+			c.queue.RequeueNow(key, workqueue.Reason{Source: sourceOfShards, Event: eventStopped})
+		}
+	}
+	for _, k := range c.queue.Snapshot().Keys {
+		drop(k.Key)
+	}
+	for key, r := range c.records.all() {
+		if r.past != nil || r.spin.known || r.interrupted > 0 {
+			drop(key)
+		}
+	}
+}
+
+// drop settles a key that this controller does not serve (any more), and forgets it.
+func (t *lead[K]) drop(item workqueue.Item[K], was *served) {
+	c := t.controller
+	if !c.shards.leave(item, was) { // adopted again meanwhile
+		_ = item.Release() // cannot fail: the item is held
+		return
+	}
+	of := c.records.take(item.Key())
+	if of.past != nil && of.past.unnotify != nil {
+		of.past.unnotify()
+	}
+	if of.spin.known || of.interrupted > 0 {
+		c.records.edit(item.Key(), func(r *record[K]) { r.spin, r.interrupted = spin{}, 0 })
+	}
+	_ = item.Done()
+}
+
+// catchUp waits until the controller serves all slots that the process owned at the call.
+func (d *division) catchUp(ctx context.Context, leading func() bool) error {
+	all, _ := d.owned.Current()
+	for {
+		d.mu.Lock()
+		behind := slices.IndexFunc(all, func(a *owned.Adoption) bool { return !d.deliveredLocked(a) })
+		changed := d.changed.When(false)
+		d.mu.Unlock()
+		if behind < 0 || !leading() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("slot %d is not served yet: %w", all[behind].Slot, context.Cause(ctx))
+		}
+	}
+}
+
+func (d *division) deliveredLocked(a *owned.Adoption) bool {
+	s := d.serves[a.Slot].Load()
+	return a.Stopped() || s != nil && s.Adoption == a && s.delivered.Load()
+}
+
+// tell ends the waits of catchUp.
+func (d *division) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed.Open()
+}

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// ShardKey is an optional interface of a key type, for [Options].Shards.
+type ShardKey interface {
+	// ShardKey returns the name that decides the key's slot, such as that of its object. It must
+	// always return the same, in every process.
+	ShardKey() types.NamespacedName
+}
+
+// placeOf returns nil if keys of type K have no place.
+func placeOf[K comparable]() func(K) types.NamespacedName {
+	same := func(key types.NamespacedName) types.NamespacedName { return key }
+	if f, ok := any(same).(func(K) types.NamespacedName); ok {
+		return f
+	}
+	if reflect.TypeFor[K]().Implements(reflect.TypeFor[ShardKey]()) {
+		return func(key K) types.NamespacedName { return any(key).(ShardKey).ShardKey() }
+	}
+	return nil
+}
+
+// divide makes Options.Shards effective.
+func (c *Controller[K]) divide() {
+	if c.given.Shards == nil || c.shards.divided() {
+		return
+	}
+	if k := reflect.TypeFor[K](); c.shards.place == nil {
+		c.inputs.complain(fmt.Sprintf("controller.Options.Shards: a key of type %s has no slot; give %s a method ShardKey() types.NamespacedName", k, k))
+	}
+	c.shards.divide(c.given.Shards.Owned())
+}
+
+func (c *Controller[K]) reportUnplaced(key K, err error) {
+	log := c.shards.log.Load()
+	if log == nil { // before Warm
+		log = c.logger(context.Background())
+	}
+	if c.repetition.once("slot", err.Error()) {
+		log.Error("a key has no slot, so no process reconciles it", "key", fmt.Sprint(key), "err", err)
+	}
+}
+
+// shards is the queue for all adds from outside. It drops keys that this controller does not serve.
+// The zero value serves all.
+type shards[K comparable] struct {
+	queue  *workqueue.Queue[K]
+	place  func(K) types.NamespacedName // nil: keys have none
+	report func(key K, err error)
+	log    atomic.Pointer[slog.Logger] // set by Warm
+	of     atomic.Pointer[division]    // nil: not divided
+}
+
+// division is the part of shards without a type of keys.
+type division struct {
+	owned  *owned.Slots
+	serves [owned.Count]atomic.Pointer[served] // nil: not by this controller
+
+	mu      sync.Mutex // guards what follows, and changes of serves
+	gone    tombstones
+	changed run.Barrier
+}
+
+func (s *shards[K]) divide(all *owned.Slots) { s.of.Store(&division{owned: all}) }
+
+func (s *shards[K]) divided() bool { return s.of.Load() != nil }
+
+// slotOf reports false if the key has no slot.
+func (s *shards[K]) slotOf(d *division, key K) (of owned.Slot, ok bool) {
+	of, err := place(d.owned, s.place, key)
+	if err != nil {
+		s.report(key, err)
+	}
+	return of, err == nil
+}
+
+func place[K comparable](all *owned.Slots, name func(K) types.NamespacedName, key K) (of owned.Slot, err error) {
+	defer run.Recover(&err)
+	if name == nil {
+		return 0, fmt.Errorf("a key of type %T has no method ShardKey", key)
+	}
+	return all.Slot(name(key))
+}
+
+// servedOf returns nil if another process serves the key, or will.
+func (s *shards[K]) servedOf(key K) *served {
+	d := s.of.Load()
+	of, ok := s.slotOf(d, key)
+	if !ok {
+		return nil
+	}
+	return d.serves[of].Load()
+}
+
+// accepts reports whether this controller serves the key. It remembers a foreign key whose object
+// was deleted.
+func (s *shards[K]) accepts(key K, deleted bool) bool {
+	d := s.of.Load()
+	if d == nil {
+		return true
+	}
+	of, ok := s.slotOf(d, key)
+	if !ok || d.serves[of].Load() != nil {
+		return ok
+	}
+	return deleted && !d.remember(of, key, nil)
+}
+
+// Add implements workqueue.Adder.
+func (s *shards[K]) Add(key K) {
+	if s.accepts(key, false) {
+		s.queue.Add(key)
+	}
+}
+
+// AddWith implements workqueue.Adder.
+func (s *shards[K]) AddWith(key K, how workqueue.AddOptions) {
+	if s.accepts(key, isDeletion(how.Reason)) {
+		s.queue.AddWith(key, how)
+	}
+}
+
+// AddAll implements workqueue.Adder and source.Queue.
+func (s *shards[K]) AddAll(keys []K, how workqueue.AddOptions) {
+	if s.divided() {
+		foreign := func(key K) bool { return !s.accepts(key, isDeletion(how.Reason)) }
+		keys = slices.DeleteFunc(slices.Clone(keys), foreign)
+	}
+	s.queue.AddAll(keys, how)
+}
+
+// Lookup implements workqueue.Adder.
+func (s *shards[K]) Lookup(key K) (workqueue.KeyState[K], bool) { return s.queue.Lookup(key) }
+
+func isDeletion(r workqueue.Reason) bool { return r.Event == string(handler.Delete) }
+
+// leave reports whether a taken key is still not served. It remembers an unfinished deletion.
+func (s *shards[K]) leave(item workqueue.Item[K], was *served) bool {
+	d := s.of.Load()
+	of, ok := s.slotOf(d, item.Key())
+	if !ok {
+		return true
+	}
+	if reasons, _ := item.Reasons(); slices.ContainsFunc(reasons, isDeletion) {
+		return d.remember(of, item.Key(), was)
+	}
+	return d.serves[of].Load() == was
+}
+
+// clear ends a term: no key is served.
+func (s *shards[K]) clear() {
+	if d := s.of.Load(); d != nil {
+		d.keep(nil)
+	}
+}
+
+// remember notes a deletion in a slot, or returns false if the slot is served otherwise than before.
+func (d *division) remember(of owned.Slot, key any, before *served) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.serves[of].Load() != before {
+		return false
+	}
+	d.gone.add(of, key)
+	return true
+}
+
+// serve begins to serve slots, and returns the keys of them that were deleted shortly before.
+func (d *division) serve(batch []*served) (deleted []any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range batch {
+		d.serves[s.Slot].Store(s)
+		deleted = append(deleted, d.gone.take(s.Slot)...)
+	}
+	return deleted
+}
+
+// keep stops serving all other adoptions, and reports whether there were any.
+func (d *division) keep(all []*owned.Adoption) (lost bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.serves {
+		if s := d.serves[i].Load(); s != nil && !slices.Contains(all, s.Adoption) {
+			d.serves[i].Store(nil)
+			lost = true
+		}
+	}
+	d.changed.Open()
+	return lost
+}
+
+func (d *division) count() (n int) {
+	for i := range d.serves {
+		if d.serves[i].Load() != nil {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// partial is a source that delivers its keys at once, but is stale and not synced before ready.
+type partial[K comparable] struct {
+	initial []K
+	ready   chan struct{}
+	replays int
+
+	q source.Queue[K]
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func (p *partial[K]) Validate() error               { return nil }
+func (p *partial[K]) State() source.State           { return source.State{Source: p.String()} }
+func (p *partial[K]) String() string                { return "Partial" }
+func (p *partial[K]) Settled(context.Context) error { return nil }
+
+func (p *partial[K]) Stale() error {
+	if done(p.ready) {
+		return nil
+	}
+	return errors.New("not ready")
+}
+
+func (p *partial[K]) WaitForSync(ctx context.Context) error {
+	if done(p.ready) {
+		return nil
+	}
+	select {
+	case <-p.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *partial[K]) Run(ctx context.Context, q source.Queue[K], _ *hook.Source) error {
+	p.q = q
+	q.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
+	<-ctx.Done()
+	return nil
+}
+
+func (p *partial[K]) Replay(context.Context) error {
+	p.replays++
+	p.q.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
+	return nil
+}
+
+// TestShards_AnUnsyncedSourceIsReplayedLater: it may have delivered some objects before the
+// adoption, and delivers no object twice.
+func TestShards_AnUnsyncedSourceIsReplayedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		late := &partial[types.NamespacedName]{initial: []types.NamespacedName{keyOf("b3"), keyOf("e")}, ready: make(chan struct{})}
+		r.control.Watch(late)
+		r.start()
+		all.Adopt(adoption('b', nil))
+		r.wantSeen("adopted", time.Second, "b1 b2")
+		all.Adopt(adoption('e', nil))
+		r.wantSeen("adopted", time.Second, "")
+		close(late.ready)
+		r.wantSeen("synced", time.Second, "b3 e")
+		if late.replays != 1 {
+			t.Errorf("%d replays", late.replays)
+		}
+	})
+}
+
+// TestShards_CatchUpWaitsForAdoptions, so that a manager's Idle does.
+func TestShards_CatchUpWaitsForAdoptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		r.start()
+		r.wantSeen("started", time.Second, "")
+		r.api.Lag(0)
+		all.Adopt(adoption('a', r.leftBehind(10*time.Second)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.control.CatchUp(ctx); err == nil {
+			t.Error("it does not wait")
+		}
+		ok(t, r.control.CatchUp(t.Context()))
+		_, err := r.control.Quiet(t.Context())
+		ok(t, err)
+		r.wantSeen("caught up", 0, "a")
+	})
+}
+
+// TestShards_ATermServesWhatItAdopts: between two terms the controller serves nothing.
+func TestShards_ATermServesWhatItAdopts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		warmed := make(chan error)
+		go func() { warmed <- r.control.Warm(ctx) }()
+		a := adoption('a', nil)
+		all.Adopt(a)
+		for range 2 {
+			take, stop := context.WithCancel(ctx)
+			led := make(chan error)
+			go func() { led <- r.control.Lead(take, ctx) }()
+			r.wantSeen("leading", time.Second, "a")
+			stop()
+			ok(t, <-led)
+			r.control.Requeue(keyOf("a"))
+			r.wantEmptyQueue("between terms")
+			if a.Stopped() || *r.control.Snapshot().Slots != 0 {
+				t.Errorf("it serves %d slots", *r.control.Snapshot().Slots)
+			}
+		}
+		cancel()
+		ok(t, <-warmed)
+	})
+}

@@ -1,0 +1,418 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+type stepFunc = func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error)
+
+// newSharded returns a rig whose slots are the first letters of the names. Names that begin with x
+// have no slot.
+func newSharded(t *testing.T, o controller.Options, steps ...stepFunc) (*rig, *owned.Slots) {
+	t.Helper()
+	r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, steps...)
+	all := owned.New(func(key types.NamespacedName) (uint8, error) {
+		if key.Name[0] == 'x' {
+			return 0, errors.New("no slot for " + key.Name)
+		}
+		return key.Name[0], nil
+	})
+	r.control.Divide(all)
+	for _, name := range []string{"b1", "b2", "c"} {
+		r.put(name)
+	}
+	return r, all
+}
+
+func (r *rig) put(name string) {
+	r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"at": time.Now().String()}})
+}
+
+func adoption(slot byte, left *term.Handover) *owned.Adoption {
+	return &owned.Adoption{Slot: slot, Term: term.New(term.Token{Lease: "lease", ResourceVersion: "1"}, time.Now(), time.Hour), Left: left}
+}
+
+func keyOf(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}
+}
+
+// seen waits and returns the names that were reconciled since the last call, sorted.
+func (r *rig) seen(d time.Duration) string {
+	time.Sleep(d)
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.Sort(r.keys)
+	keys := strings.Join(r.keys, " ")
+	r.keys, r.at, r.stale = nil, nil, nil
+	return keys
+}
+
+func (r *rig) wantSeen(what string, d time.Duration, want string) {
+	r.t.Helper()
+	if got := r.seen(d); got != want {
+		r.t.Errorf("%s: reconciled %q, want %q", what, got, want)
+	}
+}
+
+func (r *rig) wantEmptyQueue(what string) {
+	r.t.Helper()
+	if keys := r.control.Snapshot().Queue.Keys; len(keys) > 0 {
+		r.t.Errorf("%s: the queue has %+v", what, keys)
+	}
+}
+
+// TestP1_OnlyKeysOfServedSlotsAreReconciled: no way leads a foreign key into the queue. An adoption
+// delivers the objects of its slot, and no others.
+func TestP1_OnlyKeysOfServedSlotsAreReconciled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		r.start()
+		r.wantSeen("without slots", time.Minute, "")
+		all.Adopt(adoption('a', nil))
+		r.wantSeen("with a", time.Second, "a")
+		all.Adopt(adoption('b', nil))
+		r.wantSeen("with b", time.Second, "b1 b2")
+		if n := r.control.Snapshot().Slots; n == nil || *n != 2 {
+			t.Errorf("it serves %v slots", n)
+		}
+		r.put("c")
+		r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "c", Namespace: "default", Annotations: map[string]string{controller.RequeueAnnotation: "now"},
+		}})
+		c := keyOf("c")
+		q := r.control.Queue()
+		q.Add(c)
+		q.AddWith(c, workqueue.AddOptions{After: time.Second})
+		q.AddAll([]types.NamespacedName{keyOf("a"), c}, workqueue.AddOptions{After: time.Second})
+		r.control.Requeue(c)
+		r.wantSeen("after adds", 2*time.Second, "a")
+		ok(t, r.control.RequeueAll(t.Context()))
+		r.wantSeen("after RequeueAll", time.Second, "a b1 b2")
+		r.wantEmptyQueue("after adds of a foreign key")
+	})
+}
+
+// TestP1_AStopDropsTheKeys, and what is known of them, wherever they wait.
+func TestP1_AStopDropsTheKeys(t *testing.T) {
+	for name, step := range map[string]stepFunc{
+		"ready": func(r *rig, _ context.Context, key types.NamespacedName) (controller.Result, error) {
+			r.control.Requeue(key)
+			r.control.Pause()
+			return controller.Result{}, nil
+		},
+		"later": func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: time.Hour}, nil
+		},
+		"backoff": func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, controller.RetryAfter(errFlaky, time.Hour)
+		},
+		"given up": func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, controller.Terminal(errFlaky)
+		},
+		"parked": func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			r.api.Lag(time.Hour)
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named("s")})
+			r.control.Requeue(keyOf("a"))
+			return controller.Result{}, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, all := newSharded(t, controller.Options{ReadYourWrites: time.Hour}, step)
+				r.start()
+				a := adoption('a', nil)
+				all.Adopt(a)
+				r.wantSeen("adopted", time.Second, "a")
+				all.Stop(a)
+				synctest.Wait()
+				r.control.Resume()
+				r.wantSeen("stopped", time.Minute, "")
+				r.wantEmptyQueue("stopped")
+				if n := r.control.Remembered() + r.control.Spinning(); n > 0 {
+					t.Errorf("%d records are left", n)
+				}
+				if n := r.control.Snapshot().Slots; n == nil || *n != 0 {
+					t.Errorf("it serves %v slots", n)
+				}
+			})
+		})
+	}
+}
+
+// TestP1_AReconcileRunsWithinItsAdoption: the adoption is idle only when the Reconcile is settled,
+// and no other one begins after Stop.
+func TestP1_AReconcileRunsWithinItsAdoption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		r, all := newSharded(t, controller.Options{}, func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			<-goOn
+			return controller.Result{}, errFlaky
+		})
+		r.start()
+		a := adoption('a', nil)
+		all.Adopt(a)
+		r.wantSeen("adopted", time.Second, "a")
+		r.put("a")
+		all.Stop(a)
+		synctest.Wait()
+		if done(a.Idle()) {
+			t.Error("the adoption is idle while its Reconcile runs")
+		}
+		close(goOn)
+		<-a.Idle()
+		if s, _ := r.control.TheQueue().Lookup(keyOf("a")); s.State == workqueue.Held && s.Attempts == 0 {
+			t.Errorf("idle before the settle: %+v", s)
+		}
+		r.wantSeen("stopped", time.Minute, "")
+		r.wantEmptyQueue("stopped")
+	})
+}
+
+// TestP1_RequestsEndWithTheAdoption: a Reconcile's context has the adoption's term. The controller's
+// next adoption of the slot has another one.
+func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, again := adoption('a', nil), adoption('a', nil)
+		var errs []error
+		write := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(fmt.Sprint("s", len(errs)))})
+			errs = append(errs, err)
+			return controller.Result{}, nil
+		}
+		r, all := newSharded(t, controller.Options{}, write, func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			a.Term.End(errors.New("the slot is released"))
+			return write(r, ctx, key)
+		}, write)
+		r.start()
+		all.Adopt(a)
+		r.wantSeen("adopted", time.Second, "a")
+		r.control.Requeue(keyOf("a"))
+		r.wantSeen("requeued", time.Second, "a")
+		all.Stop(a)
+		all.Adopt(again)
+		r.wantSeen("adopted again", time.Second, "a")
+		if len(errs) != 3 || errs[0] != nil || !errors.Is(errs[1], term.ErrFenced) || errs[2] != nil {
+			t.Errorf("the writes returned %v", errs)
+		}
+		if writes, _ := a.Term.Written(); len(writes) != 1 || writes[0].Name != "s0" {
+			t.Errorf("the first adoption's term recorded %+v", writes)
+		}
+	})
+}
+
+// leftBehind is the handover of an owner that has written the secret s, which caches show after lag.
+func (r *rig) leftBehind(lag time.Duration) *term.Handover {
+	r.api.Lag(lag)
+	s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": []byte(time.Now().String())}})
+	return &term.Handover{Holder: "other", Writes: []ledger.Write{wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored)}}
+}
+
+// TestP4_AnAdoptionWaitsForTheFormerOwnersWrites, and no adoption waits for those of another owner.
+// Slots of the same owner wait once.
+func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		r.start()
+		r.wantSeen("started", time.Second, "")
+		left := r.leftBehind(10 * time.Second)
+		a, b, c := adoption('a', left), adoption('b', left), adoption('c', nil)
+		all.Adopt(a, b, c)
+		r.wantSeen("at once", 0, "c")
+		waits := a.Waiting()["test"]
+		if !strings.Contains(waits, "default/s") || b.Waiting()["test"] != waits || len(c.Waiting()) > 0 {
+			t.Errorf("waiting: %v, %v, %v", a.Waiting(), b.Waiting(), c.Waiting())
+		}
+		r.control.Requeue(keyOf("a"))
+		r.wantSeen("before", 10*time.Second-1, "")
+		r.wantSeen("after", 1, "a b1 b2")
+		if len(r.taken) != 1 || r.taken[0].Took != 10*time.Second || r.taken[0].Writes != 1 || r.taken[0].Expired {
+			t.Errorf("told %+v", r.taken)
+		}
+		if len(a.Waiting())+len(b.Waiting()) > 0 {
+			t.Errorf("waiting: %v, %v", a.Waiting(), b.Waiting())
+		}
+	})
+}
+
+// TestP4_TheWaitForAnOwnerIsBounded: then Stale names what is missing, in that owner's slots only.
+func TestP4_TheWaitForAnOwnerIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &log{}
+		r, all := newSharded(t, controller.Options{ReadYourWrites: time.Second, Logger: slog.New(slog.NewTextHandler(out, nil))})
+		r.start()
+		r.wantSeen("started", time.Second, "")
+		all.Adopt(adoption('a', r.leftBehind(time.Minute)), adoption('c', nil))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if fmt.Sprint(r.keys) != "[c a]" || r.stale[0] != nil || r.stale[1] == nil || !strings.Contains(r.stale[1].Error(), "default/s") {
+			t.Errorf("reconciled %v, stale: %v", r.keys, r.stale)
+		}
+		if len(r.taken) != 1 || !r.taken[0].Expired || strings.Count(out.String(), "leader=other") != 1 {
+			t.Errorf("told %+v; the log:\n%s", r.taken, out)
+		}
+	})
+}
+
+// TestP4_AStopDuringTheWait: the slot is never served.
+func TestP4_AStopDuringTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		r.start()
+		r.wantSeen("started", time.Second, "")
+		a := adoption('a', r.leftBehind(10*time.Second))
+		all.Adopt(a)
+		synctest.Wait()
+		all.Stop(a)
+		r.wantSeen("stopped", time.Minute, "")
+	})
+}
+
+// TestShards_ADeletionMoves: the adopter reconciles the key of an object that it saw being deleted
+// at most a minute before, although no cache has it.
+func TestShards_ADeletionMoves(t *testing.T) {
+	for name, test := range map[string]struct {
+		adopted time.Duration
+		want    string
+	}{"soon": {time.Minute - lag, "b1 b2"}, "late": {time.Minute + lag, "b2"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, all := newSharded(t, controller.Options{})
+				r.start()
+				r.wantSeen("started", time.Second, "")
+				r.api.Remove(sim.ConfigMaps, "default", "b1")
+				time.Sleep(lag)
+				synctest.Wait()
+				time.Sleep(test.adopted)
+				b := adoption('b', nil)
+				all.Adopt(b)
+				r.wantSeen("adopted", time.Second, test.want)
+				all.Stop(b)
+				synctest.Wait()
+				all.Adopt(adoption('b', nil))
+				r.wantSeen("once", time.Second, "b2")
+			})
+		})
+	}
+}
+
+// TestShards_ADroppedDeletionMovesBack: the key of a deletion was queued, but not reconciled, when
+// the slot left.
+func TestShards_ADroppedDeletionMovesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		r.start()
+		b := adoption('b', nil)
+		all.Adopt(b)
+		r.wantSeen("adopted", time.Second, "b1 b2")
+		r.control.Pause()
+		r.api.Remove(sim.ConfigMaps, "default", "b1")
+		time.Sleep(time.Second)
+		all.Stop(b)
+		synctest.Wait()
+		r.control.Resume()
+		r.wantSeen("stopped", time.Second, "")
+		all.Adopt(adoption('b', nil))
+		r.wantSeen("adopted again", time.Second, "b1 b2")
+	})
+}
+
+// TestShards_RememberedDeletionsAreBounded: the oldest are forgotten.
+func TestShards_RememberedDeletionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		r.start()
+		for i := range 10_002 {
+			r.control.Queue().AddWith(keyOf(fmt.Sprint("d", max(1, i))), workqueue.AddOptions{Reason: workqueue.Reason{Event: string(handler.Delete)}})
+		}
+		all.Adopt(adoption('d', nil))
+		if got := strings.Fields(r.seen(time.Second)); len(got) != 10_000 || slices.Contains(got, "d1") {
+			t.Errorf("reconciled %d keys, the oldest: %t", len(got), slices.Contains(got, "d1"))
+		}
+	})
+}
+
+// TestShards_AKeyWithoutASlotIsReported once, and is never reconciled.
+func TestShards_AKeyWithoutASlotIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &log{}
+		r, all := newSharded(t, controller.Options{Logger: slog.New(slog.NewTextHandler(out, nil))})
+		r.put("x")
+		r.start()
+		all.Adopt(adoption('a', nil), adoption(0, nil))
+		r.put("x")
+		r.wantSeen("adopted", time.Second, "a")
+		const want = `level=ERROR msg="a key has no slot, so no process reconciles it" controller=test key=default/x err="no slot for x"`
+		if strings.Count(out.String(), want) != 1 || strings.Count(out.String(), "no slot") != 2 {
+			t.Errorf("the log is:\n%s", out)
+		}
+	})
+}
+
+type placed struct{ name string }
+
+func (p placed) ShardKey() types.NamespacedName {
+	if p.name == "panics" {
+		panic("no name")
+	}
+	return types.NamespacedName{Name: p.name}
+}
+
+// TestShards_KeysMustHaveAPlace: Validate names the type and the remedy, also if a manager's default
+// divides the controller.
+func TestShards_KeysMustHaveAPlace(t *testing.T) {
+	sharded := controller.Options{Shards: new(shard.Group), Logger: silent}
+	nothing := func(context.Context, int) (controller.Result, error) { return controller.Result{}, nil }
+	given := controller.NewWithQueue("given", controller.Func[int](nothing), sharded, workqueue.Options[int]{})
+	byDefault := controller.NewWithQueue("default", controller.Func[int](nothing), controller.Options{}, workqueue.Options[int]{})
+	byDefault.Default(sharded)
+	byDefault.Default(sharded)
+	const want = "controller.Options.Shards: a key of type int has no slot; give int a method ShardKey() types.NamespacedName"
+	for _, c := range []*controller.Controller[int]{given, byDefault} {
+		if err := c.Validate(); err == nil || strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%s: %v", c.Name(), err)
+		}
+	}
+	var seen []placed
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := controller.NewWithQueue("placed", controller.Func[placed](func(_ context.Context, key placed) (controller.Result, error) {
+		seen = append(seen, key)
+		cancel()
+		return controller.Result{}, nil
+	}), sharded, workqueue.Options[placed]{})
+	ok(t, c.Validate())
+	all := owned.New(func(key types.NamespacedName) (uint8, error) { return key.Name[0], nil })
+	c.Divide(all)
+	a := adoption('a', nil)
+	all.Adopt(a)
+	c.Watch(&partial[placed]{initial: []placed{{"panics"}, {"b"}, {"a"}}, ready: closed()})
+	ok(t, c.Run(ctx))
+	if fmt.Sprint(seen) != "[{a}]" {
+		t.Errorf("reconciled %v", seen)
+	}
+}

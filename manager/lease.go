@@ -132,7 +132,7 @@ func (l *Lease) elects(cfg *rest.Config, o leaderelection.Options, shards *shard
 	}
 	g, err := shard.New(cfg, o, *shards)
 	if err == nil {
-		l.elector = g
+		l.elector, l.shards = g, g
 	}
 	return err
 }

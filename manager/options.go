@@ -66,8 +66,8 @@ type Options struct {
 	Controllers []string
 	// Controller has defaults for all controllers: see controller.Controller.Default. Add a
 	// controller before you add keys to its queue: once it has had keys, defaults that change the
-	// queue make Run return an error. A Limiter limits all controllers together. Grace, Logger and
-	// Hooks must be zero: the manager has its own. Default: as in package controller.
+	// queue make Run return an error. A Limiter limits all controllers together. Grace, Logger,
+	// Hooks and Shards must be zero: the manager has its own. Default: as in package controller.
 	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions
@@ -157,6 +157,9 @@ func validateDefaults(o controller.Options) error {
 	var wrong []error
 	if o.Grace != 0 || o.Logger != nil || o.Hooks != (hook.Hooks{}) {
 		wrong = append(wrong, errors.New("manager.Options.Controller: Grace, Logger and Hooks must be zero; set the manager's own Grace, Logger and Hooks"))
+	}
+	if o.Shards != nil {
+		wrong = append(wrong, errors.New("manager.Options.Controller: Shards must be nil; set the manager's own Shards, or the Shards of a controller"))
 	}
 	if err := o.Validate(); err != nil {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Controller: %w", err))

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/shard"
 )
 
 type roster struct {
@@ -43,7 +44,8 @@ func newRoster(o *Options, report *report) *roster {
 type group struct {
 	launcher[runnable]
 
-	used chan struct{} // closed when something is added
+	used   chan struct{} // closed when something is added
+	shards *shard.Group  // divides the keys of its controllers; nil: they have all keys
 }
 
 func newGroup(r *roster) *group {
@@ -88,7 +90,7 @@ func (r *roster) add(c Controller, under *group) {
 	if defaults.Validate() != nil { // Run reports it, once
 		defaults = controller.Options{}
 	}
-	defaults.Hooks = r.o.Hooks
+	defaults.Hooks, defaults.Shards = r.o.Hooks, under.shards
 	c.Default(defaults)
 	if running { // else Run validates it
 		if err := c.Validate(); err != nil {

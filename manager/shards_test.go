@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -110,6 +111,33 @@ func TestShards_TheGraceTimeCountsFromTheStop(t *testing.T) {
 			t.Errorf("the stop takes %s, want the grace time", took)
 		}
 	})
+}
+
+// defaulted notes the defaults that it gets.
+type defaulted struct {
+	*fakeController
+	shards *shard.Group
+}
+
+func (d *defaulted) Default(o controller.Options) { d.shards = o.Shards }
+
+// TestShards_DivideTheControllersOfAdd: a Lease of its own, and AddControllerEverywhere, have all
+// keys.
+func TestShards_DivideTheControllersOfAdd(t *testing.T) {
+	m := newManager(newAPI(), sharded)
+	with := func(name string) *defaulted { return &defaulted{fakeController: newFake(name, &diary{})} }
+	divided, alone, everywhere := with("divided"), with("alone"), with("everywhere")
+	m.Add(divided)
+	m.Lease(leaseOf("alone")).Add(alone)
+	m.AddControllerEverywhere(everywhere)
+	if divided.shards == nil || alone.shards != nil || everywhere.shards != nil {
+		t.Errorf("the groups are %v, %v and %v", divided.shards, alone.shards, everywhere.shards)
+	}
+}
+
+func TestShards_AreNoDefaultOfControllers(t *testing.T) {
+	err := manager.Options{Name: "test", Controller: controller.Options{Shards: &shard.Group{}}}.Validate()
+	wantParts(t, err, "manager.Options.Controller: Shards must be nil; set the manager's own Shards")
 }
 
 // TestShards_TheLogHasMembers: no line is about one leader.

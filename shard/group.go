@@ -34,7 +34,7 @@ type Group struct {
 	owned    *owned.Slots
 	stamp    stamp.Codec
 	seen     *seen
-	notes    atomic.Pointer[notes]
+	saw      atomic.Uint64 // the version of the newest record
 	status   atomic.Pointer[Status]
 }
 

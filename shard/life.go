@@ -69,8 +69,7 @@ func (g *Group) newLife(work context.Context) (*life, error) {
 // run is the work under the member's Lease. It reports whether the group has no such member any
 // more, so that its Lease can be deleted.
 func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left bool, err error) {
-	l.notes.Store(&notes{life: l.id.Term})
-	defer l.notes.Store(nil)
+	l.saw.Store(0)
 	defer l.awaiting.Wait()
 	leading, end := context.WithCancelCause(work)
 	defer end(nil)
@@ -158,8 +157,7 @@ func (l *life) see() {
 		return
 	}
 	l.trouble(l.view.See(r, time.Now()))
-	n := notes{life: l.id.Term, seen: r.Version}
-	l.notes.Store(&n)
+	l.saw.Store(r.Version)
 	a, _ := l.view.Assignment()
 	l.noMember = a == nil || !a.Joined(l.id)
 	if a == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 const (
@@ -108,16 +109,17 @@ func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, lea
 	return lease.Acquired(l, Holder, noLimit, now), nil
 }
 
-// notes are what the next renewal of the member's Lease shows to other members.
-type notes struct{ life, seen uint64 }
-
-func (g *Group) annotations() map[string]string {
-	n := g.notes.Load()
-	if n == nil {
-		return map[string]string{lifeAnnotation: "", seenAnnotation: ""}
+// annotations are on the member's Lease while this life holds it. The acquisition clears them.
+func (g *Group) annotations(t term.Token) map[string]string {
+	seen := ""
+	if t.ResourceVersion != "" {
+		seen = strconv.FormatUint(g.saw.Load(), 10)
 	}
-	return map[string]string{lifeAnnotation: strconv.FormatUint(n.life, 10), seenAnnotation: strconv.FormatUint(n.seen, 10)}
+	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen}
 }
+
+// notes are what a member's Lease shows of its holder.
+type notes struct{ life, seen uint64 }
 
 // shown returns what a member's Lease shows of its holder: zero if nobody holds it, or if the
 // holder has not renewed it yet.

@@ -137,7 +137,7 @@ func (l *life) describe(s *Status, a *slots.Assignment) {
 // pulse is what the Lease of a member shows.
 func (l *life) pulse(id slots.ID) slots.Pulse {
 	if id == l.id {
-		return slots.Pulse{Seen: l.notes.Load().seen}
+		return slots.Pulse{Seen: l.saw.Load()}
 	}
 	of := l.seen.look(id.Name)
 	n := shown(of.lease)

@@ -97,7 +97,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		t.drop(item, on)
 		return true
 	}
-	defer on.End() // after the settle
+	defer on.End()         // after the settle
 	t.process(on, item, s) //nolint:contextcheck // it derives from work
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -116,8 +117,9 @@ func (l *life) transit(ctx context.Context, a *slots.Assignment) *slots.Assignme
 	if tasks.Join && l.mayJoin() {
 		n.apply(n.n.Join(slots.Member{ID: l.id, Weight: l.o.Weight}, now))
 	}
-	if len(tasks.Prepare) > 0 && !l.leaving {
-		n.apply(n.n.Ready(l.id, now, tasks.Prepare...))
+	ready := slices.DeleteFunc(tasks.Prepare, func(s slots.Slot) bool { return !l.prepared.ready(s) })
+	if len(ready) > 0 && !l.leaving {
+		n.apply(n.n.Ready(l.id, now, ready...))
 	}
 	l.leave(n)
 	l.drain(tasks.Drain)

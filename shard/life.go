@@ -36,6 +36,7 @@ type life struct {
 	view   *slots.View
 	spread time.Duration // so that not all members acquire a Lease at once
 
+	prepared  preparations
 	tenancies map[slots.Slot]*tenancy
 	returned  chan struct{}  // has an element when work of a stopped slot may have returned
 	awaiting  sync.WaitGroup // goroutines that send to returned
@@ -62,7 +63,7 @@ func (g *Group) newLife(work context.Context) (*life, error) {
 	return &life{
 		Group: g, id: id, term: t, log: log, view: slots.NewView(id, g.o.By.String(), time.Now()),
 		spread: rand.N(100 * time.Millisecond), tenancies: map[slots.Slot]*tenancy{}, returned: make(chan struct{}, 1),
-		met: map[slots.ID]time.Time{}, proofs: map[slots.ID]proof{}, noMember: true,
+		met: map[slots.ID]time.Time{}, prepared: newPreparations(g.o.Keeper), proofs: map[slots.ID]proof{}, noMember: true,
 	}, nil
 }
 
@@ -71,25 +72,29 @@ func (g *Group) newLife(work context.Context) (*life, error) {
 func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left bool, err error) {
 	l.saw.Store(0)
 	defer l.awaiting.Wait()
+	running, stop := context.WithCancel(work)
+	defer stop()
 	leading, end := context.WithCancelCause(work)
 	defer end(nil)
 	done := make(chan error, 1)
 	go func() { done <- lead(leading, work) }()
 
-	err, returned := l.serve(take, work, done, end)
+	err, returned := l.serve(running, take, done, end)
 	l.stopAll()
 	end(context.Cause(take))
 	if !returned {
 		err = <-done
 	}
 	if work.Err() == nil {
-		l.finish(work)
+		l.finish(running)
+	} else {
+		l.prepare(running, nil)
 	}
 	return l.noMember, err
 }
 
 // serve runs until the member has left, its Lease is lost, or lead has returned.
-func (l *life) serve(take, work context.Context, done <-chan error, end context.CancelCauseFunc) (err error, returned bool) { //nolint:revive // the error of lead
+func (l *life) serve(work, take context.Context, done <-chan error, end context.CancelCauseFunc) (err error, returned bool) { //nolint:revive // the error of lead
 	stop := take.Done()
 	for {
 		pause := l.step(work)
@@ -108,6 +113,8 @@ func (l *life) serve(take, work context.Context, done <-chan error, end context.
 			stop, l.leaving, l.leaveBy = nil, true, time.Now().Add(leaveLimit)
 		case <-l.seen.wake:
 		case <-l.returned:
+		case n := <-l.prepared.news:
+			l.note(work, n)
 		case <-time.After(pause):
 		}
 	}
@@ -139,6 +146,9 @@ const patience = time.Second
 // next step, unless something happens before.
 func (l *life) step(ctx context.Context) time.Duration {
 	l.see()
+	if a, _ := l.view.Assignment(); a != nil && !l.leaving {
+		l.prepare(ctx, l.wanted(a))
+	}
 	l.follow()
 	pause := l.decide(ctx)
 	l.report()

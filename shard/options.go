@@ -26,6 +26,10 @@ type Options struct {
 	// member that leaves meanwhile, as in a rolling update, gives its slots to the new one, so each
 	// slot moves once. Slots without an owner do not wait. Default: the LeaseDuration.
 	Settle time.Duration
+	// Keeper holds only the objects of this member's slots, for caches that need less memory: a
+	// *cache.Slots, made with By.Slot, that the scopes of handles name. A manager makes one: see its
+	// method Slots. Default: none, every member keeps all objects.
+	Keeper Keeper
 }
 
 func (o Options) withDefaults(election leaderelection.Options) Options {

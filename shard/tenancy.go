@@ -51,7 +51,7 @@ func (l *life) follow() {
 	l.stop(lost...)
 	tasks := l.view.Tasks()
 	for _, s := range tasks.Owned {
-		if l.tenancies[s] == nil && !slices.Contains(tasks.Drain, s) && !l.leaving {
+		if l.tenancies[s] == nil && !slices.Contains(tasks.Drain, s) && !l.leaving && l.prepared.ready(s) {
 			a := l.adoption(s)
 			l.tenancies[s] = &tenancy{a, time.Now()}
 			begun = append(begun, a)

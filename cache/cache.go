@@ -151,6 +151,7 @@ func (c *Cache) forget(i *informer) (unattended bool) {
 		return false
 	}
 	delete(c.informers, i.key)
+	i.leaveSlots()
 	if i.cancel != nil {
 		i.cancel()
 	}
@@ -248,7 +249,7 @@ func (c *Cache) selects(r schema.GroupResource) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, i := range c.informers {
-		if k.selects() && i.copy.Serves(r) {
+		if k.selectsByObject() && i.copy.Serves(r) {
 			return true
 		}
 	}

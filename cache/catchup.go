@@ -78,7 +78,7 @@ func (s *Subscription) awaitLeft(ctx context.Context) error {
 func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration) error {
 	var marks [2]string // the second is sent after the handler saw the first
 	for n := range marks {
-		marks[n] = strconv.FormatInt(s.group.cache.serial.Add(1), 10)
+		marks[n] = "/" + strconv.FormatInt(s.group.cache.serial.Add(1), 10)
 		r.expect(marks[n])
 		defer r.arrived(marks[n])
 	}

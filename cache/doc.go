@@ -51,6 +51,24 @@
 //
 // [Handle.State] shows the storage, the kept bytes and the number of decodes.
 //
+// # Slots
+//
+// A replica that owns a part of the keys needs only a part of the objects. [Scope].Slots names the
+// slots; package shard maps keys to them and divides them among replicas:
+//
+//	slots := cache.NewSlots(shard.ByKey().Slot)
+//	websites := cache.ForScope[*v1alpha1.Website](c, cache.Scope{Slots: slots})
+//	deploys := cache.ForScope[*appsv1.Deployment](c, cache.Scope{Slots: slots,
+//		SlotOwner: websites.GroupVersionKind()}) // live where their Website lives
+//
+// The API server sends all objects. Packed objects of other slots are dropped before they are
+// decoded; other forms are decoded first. A handle without Slots keeps all its objects.
+//
+// [Slots].Add makes one list for each informer, beside its running watch, so the slots that it has
+// stay current. If the list fails, State has the reason and the informer stays Synced. The objects
+// are not there all at once: Get waits for the slot of its key, and List may return a part of a
+// slot, until [Slots].WaitForSync returns.
+//
 // # Failures
 //
 // [Handle.State] describes an informer, and [Cache.Changed] reports changes. An informer recovers
@@ -119,6 +137,9 @@
 //     informer does not wait for events that were queued for a handler before.
 //   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
+//   - P7: A cache with [Slots] keeps, decodes and delivers only objects of its slots. If they are
+//     not packed, it also decodes foreign objects. Adding slots makes one list for each informer,
+//     loses no event, and does not interrupt the watch.
 //   - F1: Packed and decoded handles return the same objects and deliver the same events, except
 //     for objects that do not fit their Go type.
 //   - F2: A reader owns what it gets, except from Shared.

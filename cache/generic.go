@@ -147,7 +147,7 @@ func (g *group) narrowness() (n int) {
 	case g.scope.Namespaces != nil && g.members.Load().everything == nil:
 		n = 1
 	}
-	if g.key.selects() || selectsNothing(g.scope.Labels) || selectsNothing(g.scope.Fields) {
+	if g.key.selects() || g.key.slots != nil || selectsNothing(g.scope.Labels) || selectsNothing(g.scope.Fields) {
 		n += 10
 	}
 	if g.key.foreign != nil {

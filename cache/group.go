@@ -233,10 +233,14 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 		if waiting == nil {
 			return nil
 		}
+		synced := waiting.synced()
+		if waiting.hasSynced() { // it waits for slots
+			synced = nil
+		}
 		select {
 		case <-changed:
-		case <-waiting.synced():
-			if !done(waiting) {
+		case <-synced:
+			if !done(waiting) && waiting.key.slots == nil {
 				return fmt.Errorf("%w: %s", ErrNotSynced, waiting.state())
 			}
 		case <-waiting.stopped:

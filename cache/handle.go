@@ -154,10 +154,10 @@ func (h *handle) ownerRef(obj Object) *metav1ac.OwnerReferenceApplyConfiguration
 		WithController(true).WithBlockOwnerDeletion(true)
 }
 
-// WaitForSync returns nil once the initial list is in the cache. If ctx ends or the cache stops
-// before, the error describes the informer's state.
+// WaitForSync returns nil once the initial list and all slots of the scope are in the cache. If ctx
+// ends or the cache stops before, the error describes the informer's state.
 func (h *Handle[T]) WaitForSync(ctx context.Context) error {
-	return h.handle.await(ctx, (*informer).hasSynced)
+	return h.handle.await(ctx, (*informer).hasWanted)
 }
 
 // Settled is WaitForSync, but also returns nil once State has the reason why the list fails.

@@ -61,6 +61,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	if i.codec = i.newCodec(); i.codec != nil {
 		target.Codec, stored = i.codec, &packed.Object{}
 	}
+	target.Part = i.newPart()
 	i.lw = listwatch.New(target, listwatch.Reports{
 		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.delivered, Store: i.store,
 	})
@@ -79,6 +80,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	// These cannot fail before the start.
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
 	_ = i.shared.SetTransform(i.transform)
+	i.followSlots()
 	return i
 }
 
@@ -218,7 +220,7 @@ func (i *informer) state() hook.InformerState {
 		few, all := broken.Some()
 		s.Broken, s.BrokenCount = append(s.Broken, few...), s.BrokenCount+all
 	}
-	s.Storage = storageOf(i.key.packed).String()
+	s.Storage, s.Slots = storageOf(i.key.packed).String(), i.slotState()
 	if i.codec != nil {
 		s.Decodes = i.codec.Decodes()
 	}
@@ -266,7 +268,7 @@ func (i *informer) phaseNow() hook.Phase {
 }
 
 func (i *informer) settled() bool {
-	return i.hasSynced() || i.fails()
+	return i.hasWanted() || i.fails()
 }
 
 func (i *informer) relisted(version string) bool {

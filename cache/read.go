@@ -81,6 +81,9 @@ func (h *handle) lookUp(ctx context.Context, name types.NamespacedName) (any, er
 	if err := i.fits(name.Namespace, true); err != nil {
 		return nil, err
 	}
+	if err := i.awaitSlot(ctx, name); err != nil {
+		return nil, err
+	}
 	if err := i.undecodable(name); err != nil {
 		return nil, err
 	}

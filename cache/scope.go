@@ -46,6 +46,15 @@ type Scope struct {
 	// Fields selects by fields, at the API server. All kinds support metadata.name and
 	// metadata.namespace, and some a few more. fields.Nothing() selects nothing. Default: all.
 	Fields fields.Selector
+	// Slots limits the scope to the objects of some slots. The informer lists and watches all
+	// objects, and drops the others: packed ones before they are decoded, from their metadata.
+	// Handles with another *Slots do not share informers. Default: all objects.
+	Slots *Slots
+	// SlotOwner makes the key of an object's controller count, not the object's own: of its owner
+	// reference of this kind, in any version, with controller: true. So objects live where their
+	// owner lives. Objects without such a reference are dropped. It needs Slots. Default: the key
+	// of the object.
+	SlotOwner schema.GroupVersionKind
 	// Transform changes objects before the cache keeps them, for example to drop unused fields.
 	// Handles with another *Transform do not share informers. Default: [Options].Transform if it is
 	// for the type.
@@ -73,6 +82,15 @@ func (s Scope) Validate() error {
 		return errors.New("cache.Scope has both Namespaces and Names; set only Names, which include the namespace")
 	case s.Resync < 0 && s.Resync != NoResync:
 		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
+	case s.Slots == nil && s.SlotOwner != (schema.GroupVersionKind{}):
+		return errors.New("cache.Scope has SlotOwner but no Slots; set both, or none to keep all objects")
+	case s.SlotOwner != (schema.GroupVersionKind{}) && (s.SlotOwner.Kind == "" || s.SlotOwner.Version == ""):
+		return fmt.Errorf("cache.Scope.SlotOwner is %q; set its kind and version", s.SlotOwner.String())
+	}
+	if s.Slots != nil {
+		if err := s.Slots.validate(); err != nil {
+			return err
+		}
 	}
 	return s.Storage.validate("cache.Scope.Storage")
 }
@@ -99,6 +117,8 @@ type key struct {
 	form              listwatch.Form
 	place             place
 	labels, fields    string
+	slots             *Slots
+	slotOwner         schema.GroupVersionKind
 	transform         *Transform
 	keepManagedFields bool
 	packed            bool
@@ -108,7 +128,7 @@ type key struct {
 }
 
 func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
-	k := key{gvk: gvk, form: f, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
+	k := key{gvk: gvk, form: f, slots: s.Slots, slotOwner: s.SlotOwner, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
 	if f != listwatch.Metadata {
 		k.packed, k.unusual = s.Storage == Packed, s.unusual
 	}
@@ -163,6 +183,10 @@ func (k key) String() string {
 	add("namespace %s", k.place.Namespace)
 	add("labels %s", k.labels)
 	add("fields %s", k.fields)
+	if k.slots != nil && k.slotOwner.Kind == "" {
+		words = append(words, "its slots")
+	}
+	add("the slots of each %s", k.slotOwner.Kind)
 	if k.transform != nil {
 		add("transform %s", k.transform.name)
 	}
@@ -283,6 +307,9 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 }
 
 func (k *key) selects() bool { return k.labels != "" || k.fields != "" }
+
+// selectsByObject reports whether an object's content decides whether it is kept.
+func (k *key) selectsByObject() bool { return k.selects() || k.slotOwner.Kind != "" }
 
 func (k *key) trim(o Object) error {
 	switch k.form {

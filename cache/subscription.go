@@ -88,6 +88,9 @@ func (s *Subscription) joinLocked(i *informer) error {
 	}
 	r := &registration{of: s, informer: i, seen: map[types.NamespacedName]Object{}, marks: map[string]bool{}}
 	r.keeps.Store(s.group.scope.changes())
+	if i.key.slots != nil {
+		defer i.lw.Progress.Again() // it may miss a mark before this returns
+	}
 	handle, err := i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{})
 	if err != nil {
 		return err
@@ -160,8 +163,12 @@ func (s *Subscription) await(ctx context.Context, i *informer, r *registration) 
 		if s.at(i) != r {
 			return nil // the informer has left the scope
 		}
+		synced := r.HasSyncedChecker().Done()
+		if !r.hasSlots() {
+			synced = nil
+		}
 		select {
-		case <-r.HasSyncedChecker().Done():
+		case <-synced:
 			return nil
 		case <-changed:
 			continue
@@ -236,13 +243,14 @@ type registration struct {
 	// drops the pending events of a removed handler. For an adopted informer it is set from the
 	// first CatchUp on, because marks cannot pass through that.
 	keeps atomic.Bool
+	slots atomic.Int64 // the last mark of listwatch.Progress that the handler saw
 	// The group's mutex guards the fields below.
 	seen  map[types.NamespacedName]Object // the last state that the handler saw
 	marks map[string]bool                 // not yet seen by the handler
 }
 
 func (r *registration) OnAdd(obj any, initial bool) {
-	r.of.handler.OnAdd(obj, initial)
+	r.of.handler.OnAdd(obj, initial || r.joinsSlots(obj))
 	r.note(obj, true)
 }
 
@@ -328,6 +336,9 @@ func (r *registration) expect(mark string) {
 
 // arrived is also called when CatchUp stops waiting.
 func (r *registration) arrived(mark string) {
+	if n, ok := listwatch.MarkOf(mark); ok {
+		r.slots.Store(n)
+	}
 	g := r.of.group
 	g.mu.Lock()
 	delete(r.marks, mark)

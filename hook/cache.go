@@ -68,17 +68,23 @@ type InformerState struct {
 	Bytes   int64
 	// Storage is "decoded" or "packed". It is empty for an adopted informer, whose form is unknown.
 	Storage string
+	// Slots describes which slots an informer keeps, such as "keeps 52 of 256 slots, filtered
+	// here". It is empty if it keeps all objects of its scope.
+	Slots string
 	// Decodes counts how often a packed object was decoded, for reads, events and indexes.
 	Decodes int64
 }
 
-// String returns the kind, the scope, the phase, the error and one broken object.
+// String returns the kind, the scope, the phase, the slots, the error and one broken object.
 func (s InformerState) String() string {
 	text := s.Kind
 	if s.Scope != "" {
 		text += " (" + s.Scope + ")"
 	}
 	text += ": " + string(s.Phase)
+	if s.Slots != "" {
+		text += ", " + s.Slots
+	}
 	if s.Err != nil {
 		text += ": " + s.Err.Error()
 	}

@@ -47,6 +47,9 @@ type Copy struct {
 	Place  types.NamespacedName
 	Labels labels.Selector
 	Fields fields.Selector
+	// Outside reports whether the informer certainly does not keep the object of a write, Joins
+	// whether it keeps the object but does not have it yet. Default: neither.
+	Outside, Joins func(w *Write) bool
 	// Foreign is set if the informer's list options are unknown, Asked if an API server is asked
 	// how the kind is served.
 	Foreign, Asked bool

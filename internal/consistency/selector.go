@@ -18,8 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Excludes reports whether the selectors certainly exclude a write.
+// Excludes reports whether the selectors or Outside certainly exclude a write.
 func (c *Copy) Excludes(w *Write) bool {
+	if c.Outside != nil && c.Outside(w) {
+		return true
+	}
 	if c.Labels == nil && c.Fields == nil {
 		return false
 	}

@@ -22,7 +22,8 @@ const (
 
 // Shows reports whether the informer shows a write. For Unclear, the error is the reason.
 func (c *Copy) Shows(w *Write) (Verdict, error) {
-	synced := c.HasSynced() // no read is answered before the first list is complete
+	// No read is answered before the first list is complete.
+	synced := c.HasSynced() && (c.Joins == nil || !c.Joins(w))
 	at := c.version()
 	if synced && !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
 		return Shown, nil

@@ -36,6 +36,7 @@ type decoder struct {
 
 	broken *Broken
 	store  func() toolscache.Store // receives the events
+	part   *portion                // nil: everything
 }
 
 type object interface {
@@ -114,10 +115,16 @@ func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole erro
 }
 
 // item decodes an item of a list. It returns the stored state of an object that cannot be decoded,
-// or nil.
+// or nil. It returns nil for an object that is not in the part.
 func (d *decoder) item(f wire.Format, raw []byte) runtime.Object {
+	if !d.part.keepsBytes(f, raw) {
+		return nil
+	}
 	o, err := d.decode(f, raw)
 	if err == nil {
+		if !d.part.keeps(o) {
+			return nil
+		}
 		return o
 	}
 	name, known := d.lastKnown(f, raw)

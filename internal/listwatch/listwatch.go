@@ -17,20 +17,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // ListerWatcher lists and watches a Target. It is safe for concurrent use.
 type ListerWatcher struct {
 	// Broken has the objects that cannot be decoded.
 	Broken Broken
+	// Progress is nil without a Part.
+	Progress *Progress
 
 	asker
 	decoder *decoder
 
-	mu      sync.Mutex     // guards joined and running.Add
+	mu      sync.Mutex     // guards joined, part and running.Add
 	joined  bool           // no list or stream may begin
+	part    *portion       // since the last list; nil: everything
 	running sync.WaitGroup // running lists and streams
 }
 
@@ -43,6 +49,9 @@ func New(t Target, r Reports) *ListerWatcher {
 	l := &ListerWatcher{}
 	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5), marks: make(chan object)}
 	l.decoder = &decoder{Target: &t, broken: &l.Broken, store: r.Store}
+	if t.Part != nil {
+		l.Progress = newProgress()
+	}
 	return l
 }
 
@@ -98,17 +107,9 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	}
 	defer l.running.Done()
 	l.beginListing(o)
-	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
-		r, err := l.decoder.requests(m)
-		if err == nil {
-			list, err = r.list(ctx, l.target.narrow(o))
-		}
-		return err
-	})
-	if err != nil {
+	if list, err = l.listPart(ctx, &l.asker, o, l.current()); err != nil {
 		return nil, err
 	}
-	done()
 	if o.Continue == "" {
 		l.lists.Add(1)
 	}
@@ -133,19 +134,31 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	} else {
 		l.beginListing(o)
 	}
-	w, err := l.open(ctx, o)
+	part := l.current()
+	open := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return l.open(ctx, o, part) }
+	w, err := open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(&l.asker, l.open, o)
+	s := newStream(&l.asker, open, o)
 	s.complete = l.Broken.endList
+	if part != nil {
+		s.keeper = &keeper{
+			portion: part, stream: s, progress: l.Progress, store: l.reports.Store, list: l.listSlots, ahead: map[types.NamespacedName]bool{},
+		}
+	}
 	l.running.Go(func() { s.run(ctx, w) })
 	return s, nil
 }
 
-func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *portion) (w watch.Interface, err error) {
+	d := *l.decoder
+	d.part = part
 	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
-		r, err := l.decoder.requests(m)
+		r, err := d.requests(m)
+		if err == nil {
+			err = part.resolve(ctx, l.target.Backend)
+		}
 		if err == nil {
 			w, err = r.watch(ctx, l.target.narrow(o))
 		}
@@ -174,8 +187,74 @@ func (l *ListerWatcher) beginListing(o metav1.ListOptions) {
 		return
 	}
 	l.Broken.beginList()
+	if p := l.target.Part; p != nil {
+		slots, _ := p.Wanted()
+		l.begins(newPortion(p, &l.Broken, &slots))
+	}
 	if l.lists.Load() > 0 {
 		// The kind may have come back different, for example in another scope.
 		l.target.Backend.Forget(l.target.Kind)
+	}
+}
+
+func (l *ListerWatcher) begins(part *portion) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.part = part
+}
+
+func (l *ListerWatcher) current() *portion {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.part
+}
+
+// listPart makes one list, or one page of it, of a part.
+func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOptions, part *portion) (list runtime.Object, err error) {
+	d := *l.decoder
+	d.part = part
+	done, err := a.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
+		r, err := d.requests(m)
+		if err == nil {
+			err = part.resolve(ctx, l.target.Backend)
+		}
+		if err == nil {
+			list, err = r.list(ctx, l.target.narrow(o))
+		}
+		if err == nil && d.Codec == nil {
+			err = part.filter(list)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	done()
+	return list, nil
+}
+
+// listSlots lists the objects of some slots, at a version or later, beside the running watch. It
+// repeats the list until it succeeds or ctx ends.
+func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string) ([]object, error) {
+	a := &asker{target: l.target, reports: l.reports, pace: l.pace}
+	a.reports.State = func(_ hook.Phase, why error) { l.Progress.fail(why) }
+	o := metav1.ListOptions{ResourceVersion: from}
+	for {
+		list, err := l.listPart(ctx, a, o, newPortion(l.target.Part, &l.Broken, slots))
+		if err != nil && o.ResourceVersion != "" && onlyListHelps(err) {
+			o.ResourceVersion = "" // the newest one, which is later
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found, err := meta.ExtractListWithAlloc(list)
+		items := make([]object, 0, len(found))
+		for _, one := range found {
+			if o, ok := one.(object); ok {
+				items = append(items, o)
+			}
+		}
+		return items, err
 	}
 }

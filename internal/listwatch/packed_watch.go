@@ -98,6 +98,11 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 			status, err := r.status(e)
 			return e.action, status, err
 		}
+		if e.action != watch.Bookmark {
+			if o := r.part.skip(r.format, e.data); o != nil {
+				return e.action, o, nil
+			}
+		}
 		o, err := r.object(e)
 		if err == nil {
 			if e.action != watch.Bookmark { // it has no name

@@ -41,6 +41,7 @@ type stream struct {
 	// options is for the next watch. It asks for the initial list until that has arrived.
 	options metav1.ListOptions
 	events  chan watch.Event
+	keeper  *keeper
 	stop    func()
 	stopped chan struct{}
 }
@@ -49,6 +50,7 @@ func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.I
 	// The buffer lets the reflector work while the next events are decoded.
 	s := &stream{asker: a, open: open, options: o, events: make(chan watch.Event, 128), stopped: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
+	s.keeper = &keeper{stream: s}
 	return s
 }
 
@@ -60,6 +62,11 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 // or only a list can help.
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
+	defer s.keeper.close()
+	if s.options.SendInitialEvents == nil && !s.keeper.begin(ctx) {
+		w.Stop()
+		return
+	}
 	broken := 0 // watches in a row without an event
 	for {
 		from, began := s.options.ResourceVersion, time.Now()
@@ -108,7 +115,8 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	quiet := time.NewTimer(s.patience())
 	defer quiet.Stop()
 	seen := time.Now()
-	for {
+	k := s.keeper
+	for ok := true; ok; {
 		marks := s.marks
 		if s.options.SendInitialEvents != nil {
 			marks = nil // marks come after the initial list
@@ -116,9 +124,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 		select {
 		case mark := <-marks:
 			mark.SetResourceVersion(s.options.ResourceVersion) // the store keeps its version
-			if !s.give(ctx, watch.Event{Type: watch.Deleted, Object: mark}) {
-				return nil, true
-			}
+			ok = s.give(ctx, watch.Event{Type: watch.Deleted, Object: mark})
 		case e, open := <-w.ResultChan():
 			switch {
 			case !open:
@@ -127,26 +133,37 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 				return apierrors.FromObject(e.Object), false
 			}
 			seen = time.Now()
-			s.note(e)
-			if !s.give(ctx, e) {
-				return nil, true
-			}
+			began := s.note(e)
+			ok = k.pass(ctx, e) && (!began || k.begin(ctx))
+		case <-k.wanted:
+			ok = k.follow(ctx)
+		case list := <-k.listed:
+			ok = k.arrive(ctx, list)
+		case <-k.late:
+			ok = k.position(ctx)
+		case <-k.again:
+			ok = k.mark(ctx)
 		case <-quiet.C:
 			// Events do not reset the timer.
-			if since := time.Since(seen); since < s.patience() {
-				quiet.Reset(s.patience() - since)
-				continue
+			since := time.Since(seen)
+			if since >= s.patience() {
+				return s.silent(), false
 			}
-			s.quiet.Add(1)
-			err := fmt.Errorf("the watch had neither an event nor a bookmark for %s; it is restarted", s.patience())
-			s.reports.State(hook.Failing, err)
-			return err, false
+			quiet.Reset(s.patience() - since)
 		case <-s.stopped:
 			return nil, true
 		case <-ctx.Done():
 			return nil, true
 		}
 	}
+	return nil, true
+}
+
+func (s *stream) silent() error {
+	s.quiet.Add(1)
+	err := fmt.Errorf("the watch had neither an event nor a bookmark for %s; it is restarted", s.patience())
+	s.reports.State(hook.Failing, err)
+	return err
 }
 
 func (s *stream) patience() time.Duration {
@@ -156,7 +173,8 @@ func (s *stream) patience() time.Duration {
 	return quietLimit
 }
 
-func (s *stream) note(e watch.Event) {
+// note records an event's version. It reports whether the event ends the initial list.
+func (s *stream) note(e watch.Event) (began bool) {
 	o, err := meta.Accessor(e.Object)
 	switch {
 	case err != nil || o.GetResourceVersion() == "": // a watch from here would miss deletes
@@ -169,7 +187,9 @@ func (s *stream) note(e watch.Event) {
 		s.lists.Add(1)
 		s.complete()
 		s.reports.Listed()
+		return true
 	}
+	return false
 }
 
 // give delivers an event. It returns false if the stream was stopped.

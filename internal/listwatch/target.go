@@ -58,6 +58,8 @@ type Target struct {
 	Form    Form
 	// Codec packs the objects. Default: they are decoded.
 	Codec *packed.Codec
+	// Part limits the target to some slots. Default: everything.
+	Part *Part
 	// Namespace, Labels and Fields narrow the target, in the API server's syntax.
 	Namespace, Labels, Fields string
 	// Name is the object that Fields selects, for errors. Default: none.

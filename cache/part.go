@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
+)
+
+// newPart returns what the informer keeps of its scope, or nil for everything.
+func (i *informer) newPart() *listwatch.Part {
+	s := i.key.slots
+	if s == nil {
+		return nil
+	}
+	return &listwatch.Part{
+		Slot: s.of, Owner: i.key.slotOwner, Wanted: s.now,
+		Mark: func(name string) runtime.Object { return i.mark(name) },
+	}
+}
+
+// arrivals is an informer's own event handler, for the marks after the objects of new slots.
+type arrivals struct {
+	toolscache.ResourceEventHandlerFuncs
+
+	informer *informer
+}
+
+func (a arrivals) arrived(mark string) {
+	i := a.informer
+	n, ok := listwatch.MarkOf(mark)
+	if !ok {
+		return
+	}
+	i.lw.Progress.Arrived(n)
+	i.env.ring()
+	i.copy.Look()
+}
+
+func (i *informer) followSlots() {
+	if i.key.slots == nil {
+		return
+	}
+	i.copy.Outside, i.copy.Joins = i.outside, i.joins
+	i.key.slots.enter(i)
+	// It fails only if the informer has stopped.
+	_, _ = i.shared.AddEventHandlerWithOptions(arrivals{informer: i}, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
+}
+
+func (i *informer) leaveSlots() {
+	if s := i.key.slots; s != nil {
+		s.leave(i)
+	}
+}
+
+func (i *informer) hasSlots(slots *listwatch.Slots) bool {
+	return i.hasSynced() && i.lw.Progress.Has(slots, i.lw.Progress.Stored())
+}
+
+// hasWanted reports whether the store is synced, with the slots that are wanted now.
+func (i *informer) hasWanted() bool {
+	if i.key.slots == nil {
+		return i.hasSynced()
+	}
+	wanted, _ := i.key.slots.now()
+	return i.hasSlots(&wanted)
+}
+
+// keySlot returns the slot of the key that counts for an object. ok is false if it has none.
+func (i *informer) keySlot(o metav1.Object) (slot uint8, ok bool) {
+	p := listwatch.Part{Owner: i.key.slotOwner}
+	key, ok := p.KeyOf(o, i.ownersClusterScoped())
+	if !ok {
+		return 0, false
+	}
+	slot, err := i.key.slots.of(key)
+	return slot, err == nil
+}
+
+func (i *informer) ownersClusterScoped() bool {
+	if i.key.slotOwner.Kind == "" {
+		return false
+	}
+	m := i.env.backend.Known(i.key.slotOwner)
+	return m != nil && !isNamespaced(m)
+}
+
+// writtenSlot returns the slot of a written object. known is false if it cannot be told, in if the
+// object has no slot.
+func (i *informer) writtenSlot(w *consistency.Write) (slot uint8, in, known bool) {
+	switch {
+	case w.Hashed != nil:
+		return 0, false, false
+	case i.key.slotOwner.Kind == "":
+		slot, err := i.key.slots.of(w.At())
+		return slot, err == nil, err == nil
+	case w.Object == nil:
+		return 0, false, false
+	}
+	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != i.key.gvk.Kind && kind != "PartialObjectMetadata" {
+		return 0, false, false // a subresource, such as a Scale
+	}
+	o, err := meta.Accessor(w.Object)
+	if err != nil {
+		return 0, false, false
+	}
+	slot, in = i.keySlot(o)
+	return slot, in, true
+}
+
+// outside reports whether a written object is certainly not in the wanted slots.
+func (i *informer) outside(w *consistency.Write) bool {
+	slot, in, known := i.writtenSlot(w)
+	return known && (!in || !i.key.slots.has(slot))
+}
+
+// joins reports whether a written object is in a wanted slot that the store does not have yet.
+func (i *informer) joins(w *consistency.Write) bool {
+	slot, in, known := i.writtenSlot(w)
+	if !known || !in || !i.key.slots.has(slot) {
+		return false
+	}
+	var one listwatch.Slots
+	one[slot] = true
+	return !i.hasSlots(&one)
+}
+
+// awaitSlot waits until the store has the slot of a name. It returns an error for a name whose slot
+// is not wanted. If the keys of owners count, it cannot tell.
+func (i *informer) awaitSlot(ctx context.Context, name types.NamespacedName) error {
+	s := i.key.slots
+	if s == nil || i.key.slotOwner.Kind != "" {
+		return nil
+	}
+	slot, err := s.of(name)
+	if err != nil {
+		return err
+	}
+	var one listwatch.Slots
+	for one[slot] = true; ; {
+		changed := i.env.changed()
+		_, others := s.now()
+		switch {
+		case !s.has(slot):
+			return fmt.Errorf("%s is in slot %d, which this handle does not keep; add it to its cache.Slots, or use another handle", storeKey(name), slot)
+		case i.hasSlots(&one):
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-others:
+		case <-i.stopped:
+			return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, i.state())
+		case <-ctx.Done():
+			return fmt.Errorf("%w: slot %d: %s: %w", ErrNotSynced, slot, i.state(), context.Cause(ctx))
+		}
+	}
+}
+
+// slotState describes the slots for State.
+func (i *informer) slotState() string {
+	if i.key.slots == nil {
+		return ""
+	}
+	wanted, _ := i.key.slots.now()
+	text := fmt.Sprintf("keeps %d of %d slots, filtered here", wanted.Len(), len(wanted))
+	if !i.hasSlots(&wanted) {
+		text += "; adds some"
+	}
+	if err := i.lw.Progress.Err(); err != nil {
+		text += fmt.Sprintf("; cannot list the added ones: %v", err)
+	}
+	return text
+}
+
+// joinsSlots reports whether an add belongs to a slot whose mark this handler has not seen yet: it
+// is part of the slot's initial list.
+func (r *registration) joinsSlots(obj any) bool {
+	i := r.informer
+	if i.key.slots == nil {
+		return false
+	}
+	wanted, _ := i.key.slots.now()
+	mark := r.slots.Load()
+	if i.lw.Progress.Has(&wanted, mark) {
+		return false
+	}
+	o, ok := obj.(Object)
+	if !ok {
+		return false
+	}
+	var one listwatch.Slots
+	slot, in := i.keySlot(o)
+	one[slot] = in
+	return in && !i.lw.Progress.Has(&one, mark)
+}
+
+// hasSlots reports whether the handler has seen all objects of the wanted slots.
+func (r *registration) hasSlots() bool {
+	i := r.informer
+	if i.key.slots == nil {
+		return true
+	}
+	wanted, _ := i.key.slots.now()
+	return i.lw.Progress.Has(&wanted, r.slots.Load())
+}

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
+
+// Slots selects the objects of some of 256 slots, for [Scope].Slots. A function maps each key to
+// its slot. You may change the set at any time, and use it in several scopes.
+//
+// For slots that are added, each informer makes one list beside its running watch. Sources deliver
+// their objects as creates of an initial list. For slots that are removed, sources deliver deletes
+// with the last known state, and the memory is freed.
+type Slots struct {
+	of func(types.NamespacedName) (uint8, error)
+
+	mu      sync.Mutex // guards the fields below
+	wanted  listwatch.Slots
+	changed chan struct{} // closed by the next change
+	users   map[*informer]struct{}
+}
+
+// NewSlots returns an empty set. slot maps a key to its slot, such as By.Slot of package shard. It
+// must always return the same slot for a key, and be safe for concurrent use. The cache drops an
+// object for which it fails, and State names the object.
+func NewSlots(slot func(key types.NamespacedName) (uint8, error)) *Slots {
+	return &Slots{of: slot, changed: make(chan struct{}), users: map[*informer]struct{}{}}
+}
+
+// Add adds slots. Add all at once: each informer makes one list for them. WaitForSync waits for it.
+func (s *Slots) Add(slots ...uint8) { s.change(slots, true) }
+
+// Remove removes slots.
+func (s *Slots) Remove(slots ...uint8) { s.change(slots, false) }
+
+// Elements returns the slots of the set, sorted.
+func (s *Slots) Elements() (slots []uint8) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for slot, in := range s.wanted {
+		if in {
+			slots = append(slots, uint8(slot)) //nolint:gosec // below 256
+		}
+	}
+	return slots
+}
+
+func (s *Slots) change(slots []uint8, in bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, slot := range slots {
+		s.wanted[slot] = in
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// now returns the set, and a channel that its next change closes.
+func (s *Slots) now() (wanted listwatch.Slots, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted, s.changed
+}
+
+func (s *Slots) has(slot uint8) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted[slot]
+}
+
+// WaitForSync returns nil once each informer of the set has the objects of the slots; without
+// slots, of all in the set. If ctx ends or a cache stops before, the error describes the informer.
+// A slot that is not in the set, or is removed meanwhile, is an error.
+func (s *Slots) WaitForSync(ctx context.Context, slots ...uint8) error {
+	if len(slots) == 0 {
+		slots = s.Elements()
+	}
+	var all listwatch.Slots
+	for _, slot := range slots {
+		all[slot] = true
+	}
+	for {
+		_, changed := s.now()
+		for _, slot := range slots {
+			if !s.has(slot) {
+				return fmt.Errorf("%w: the slot %d is not in the cache.Slots; add it first", ErrNotSynced, slot)
+			}
+		}
+		i, news := s.behind(&all)
+		if i == nil {
+			return nil
+		}
+		if run.Closed(i.stopped) {
+			return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, i.state())
+		}
+		select {
+		case <-changed:
+		case <-news:
+		case <-i.stopped:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: %w", ErrNotSynced, i.state(), context.Cause(ctx))
+		}
+	}
+}
+
+// behind returns an informer that lacks some of the slots, and a channel that is closed when that
+// may have changed.
+func (s *Slots) behind(slots *listwatch.Slots) (*informer, <-chan struct{}) {
+	s.mu.Lock()
+	users := slices.Collect(maps.Keys(s.users))
+	s.mu.Unlock()
+	for _, i := range users {
+		news := i.env.changed()
+		if !i.hasSlots(slots) && s.uses(i) {
+			return i, news
+		}
+	}
+	return nil, nil
+}
+
+func (s *Slots) uses(i *informer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.users[i]
+	return ok
+}
+
+func (s *Slots) enter(i *informer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[i] = struct{}{}
+}
+
+func (s *Slots) leave(i *informer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.users, i)
+}
+
+func (s *Slots) validate() error {
+	if s.of == nil {
+		return errors.New("cache.Scope.Slots has no function that maps keys to slots; make it with cache.NewSlots")
+	}
+	return nil
+}

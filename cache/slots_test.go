@@ -1,0 +1,586 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// byLetter maps a key to the slot that is the first byte of its name.
+func byLetter(k types.NamespacedName) (uint8, error) {
+	if k.Name == "" {
+		return 0, errors.New("no name")
+	}
+	return k.Name[0], nil
+}
+
+// slotted is a view of a handle with slots, whatever its type.
+type slotted struct {
+	sync  func(context.Context) error
+	names func() string
+	get   func(name string) error
+	state func() string
+	sub   *cache.Subscription
+	told  *seen
+
+	declared cache.Declared
+}
+
+// seen checks the events of a subscription.
+type seen struct {
+	t       *testing.T
+	mu      sync.Mutex // guards the fields below
+	have    map[string]string
+	initial []string // names of the initial adds since the last take
+	events  []string
+}
+
+func (s *seen) OnAdd(obj any, initial bool) {
+	o := obj.(cache.Object)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.have[o.GetName()] != "" {
+		s.t.Errorf("%s was added twice", o.GetName())
+	}
+	s.have[o.GetName()] = o.GetResourceVersion()
+	s.events = append(s.events, "add "+o.GetName())
+	if initial {
+		s.initial = append(s.initial, o.GetName())
+	}
+}
+
+func (s *seen) OnUpdate(_, obj any) {
+	o := obj.(cache.Object)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.have[o.GetName()] == "" {
+		s.t.Errorf("%s was updated, and never added", o.GetName())
+	}
+	s.have[o.GetName()] = o.GetResourceVersion()
+	s.events = append(s.events, "update "+o.GetName())
+}
+
+func (s *seen) OnDelete(obj any) {
+	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = missed.Obj
+	}
+	o := obj.(cache.Object)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.have[o.GetName()] == "" {
+		s.t.Errorf("%s was deleted, and never added", o.GetName())
+	}
+	delete(s.have, o.GetName())
+	s.events = append(s.events, "delete "+o.GetName())
+}
+
+func (s *seen) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.events)
+	slices.Sort(s.initial)
+	text := strings.Join(s.events, ", ")
+	if len(s.initial) > 0 {
+		text += "; initial " + strings.Join(s.initial, " ")
+	}
+	s.events, s.initial = nil, nil
+	return text
+}
+
+func slottedOf[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) *slotted {
+	h := cache.ForScope[T](c, s)
+	told := &seen{t: t, have: map[string]string{}}
+	sub, err := h.Subscribe(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &slotted{
+		sync: h.WaitForSync, sub: sub, told: told, declared: h, state: func() string { return h.State().String() },
+		get: func(name string) error { _, err := h.Get(t.Context(), key(name)); return err },
+		names: func() string {
+			list, err := h.List(t.Context(), cache.ListOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			var names []string
+			for _, o := range list {
+				names = append(names, o.GetName())
+			}
+			slices.Sort(names)
+			return strings.Join(names, " ")
+		},
+	}
+}
+
+// slotForms are handles for ConfigMaps in each form.
+var slotForms = map[string]func(*testing.T, *cache.Cache, cache.Scope) *slotted{
+	"packed": func(t *testing.T, c *cache.Cache, s cache.Scope) *slotted {
+		s.Storage = cache.Packed
+		return slottedOf[*corev1.ConfigMap](t, c, s)
+	},
+	"decoded": func(t *testing.T, c *cache.Cache, s cache.Scope) *slotted {
+		s.Storage = cache.Decoded
+		return slottedOf[*corev1.ConfigMap](t, c, s)
+	},
+	"unstructured": func(t *testing.T, c *cache.Cache, s cache.Scope) *slotted {
+		s.Kind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+		return slottedOf[*unstructured.Unstructured](t, c, s)
+	},
+	"packed unstructured": func(t *testing.T, c *cache.Cache, s cache.Scope) *slotted {
+		s.Kind, s.Storage = corev1.SchemeGroupVersion.WithKind("ConfigMap"), cache.Packed
+		return slottedOf[*unstructured.Unstructured](t, c, s)
+	},
+	"metadata": func(t *testing.T, c *cache.Cache, s cache.Scope) *slotted {
+		s.Kind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+		return slottedOf[*metav1.PartialObjectMetadata](t, c, s)
+	},
+}
+
+// gate lets a test delay lists, after the server has answered, and the bytes of watches.
+type gate struct {
+	http.RoundTripper
+
+	mu      sync.Mutex // guards the fields below
+	lists   chan struct{}
+	watches chan struct{} // nil: open
+	held    int           // lists that wait
+}
+
+// close holds the answers to lists, or the bytes of watches, until open is called.
+func (g *gate) close(which *chan struct{}) (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := make(chan struct{})
+	*which = c
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		close(c)
+		*which = nil
+	})
+}
+
+func (g *gate) wait(ctx context.Context, which *chan struct{}) error {
+	g.mu.Lock()
+	c := *which
+	g.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := g.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.URL.Query().Get("watch") != "" {
+		resp.Body = gated{resp.Body, func() error { return g.wait(r.Context(), &g.watches) }}
+		return resp, nil
+	}
+	if strings.HasSuffix(r.URL.Path, "/configmaps") {
+		err = g.wait(r.Context(), &g.lists)
+	}
+	if err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+type gated struct {
+	io.ReadCloser
+
+	wait func() error
+}
+
+func (g gated) Read(p []byte) (int, error) {
+	n, err := g.ReadCloser.Read(p)
+	if wrong := g.wait(); wrong != nil {
+		return 0, wrong
+	}
+	return n, err
+}
+
+func gatedCache(t *testing.T, api *sim.Server) (*cache.Cache, *gate) {
+	t.Helper()
+	cfg, g := api.Config(), &gate{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		g.RoundTripper = next
+		return g
+	})
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cache.New(c, cache.Options{}), g
+}
+
+// withSlots runs a test in each form, for streamed and plain lists, with the slot a.
+func withSlots(t *testing.T, test func(*slotTest)) {
+	for form, of := range slotForms {
+		for lists, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+			t.Run(form+"/"+lists, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps), slots: cache.NewSlots(byLetter), normal: a}
+					s.api.Intercept(a)
+					for _, name := range []string{"a1", "a2", "b1", "b2", "c1"} {
+						s.api.Put(sim.ConfigMaps, configMap(name))
+					}
+					s.slots.Add('a')
+					c, g := gatedCache(t, s.api)
+					s.gate, s.slotted = g, of(t, c, cache.Scope{Slots: s.slots})
+					defer start(t, c)()
+					s.wait()
+					s.expect("a1 a2", "add a1, add a2; initial a1 a2")
+					test(s)
+				})
+			})
+		}
+	}
+}
+
+type slotTest struct {
+	*testing.T
+	*slotted
+
+	api    *sim.Server
+	slots  *cache.Slots
+	gate   *gate
+	normal answer
+}
+
+// wait waits for the wanted slots.
+func (s *slotTest) wait() {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
+	defer cancel()
+	if err := errors.Join(s.slots.WaitForSync(ctx), s.sync(ctx), s.sub.WaitForSync(ctx)); err != nil {
+		s.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// expect compares the stored names and the events since the last call.
+func (s *slotTest) expect(names, events string) {
+	s.Helper()
+	synctest.Wait()
+	if got := s.names(); got != names {
+		s.Errorf("the store has %s; want %s", got, names)
+	}
+	if got := s.told.take(); got != events {
+		s.Errorf("events: %s; want %s", got, events)
+	}
+}
+
+// TestP7_OnlyItsSlots: a cache with Slots keeps and delivers only objects of its slots. A slot that
+// is added needs one list; its objects are creates of an initial list. Objects of a removed slot are
+// deletes.
+func TestP7_OnlyItsSlots(t *testing.T) {
+	withSlots(t, func(s *slotTest) {
+		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
+		s.api.Put(sim.ConfigMaps, configMap("a3"))
+		s.api.Remove(sim.ConfigMaps, "default", "b2")
+		s.api.Put(sim.ConfigMaps, configMap("a1", "x"))
+		s.api.Remove(sim.ConfigMaps, "default", "a2")
+		s.expect("a1 a3", "add a3, delete a2, update a1")
+		before := s.api.Count("list", sim.ConfigMaps)
+		s.slots.Add('b', 'c')
+		s.wait()
+		s.expect("a1 a3 b1 c1", "add b1, add c1; initial b1 c1")
+		if n := s.api.Count("list", sim.ConfigMaps) - before; n != 1 {
+			s.Errorf("%d lists", n)
+		}
+		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		s.api.Put(sim.ConfigMaps, configMap("b1", "y"))
+		s.expect("a1 a3 b1 b3 c1", "add b3, update b1")
+		s.slots.Remove('b', 'a')
+		s.expect("c1", "delete a1, delete a3, delete b1, delete b3")
+		s.api.Put(sim.ConfigMaps, configMap("b1", "z"))
+		s.api.Remove(sim.ConfigMaps, "default", "a1")
+		s.expect("c1", "")
+		s.slots.Add('a')
+		s.wait()
+		s.expect("a3 c1", "add a3; initial a3")
+		if err := s.get("b1"); err == nil || !strings.Contains(err.Error(), "slot 98") {
+			s.Errorf("got %v", err)
+		}
+		if got := s.state(); !strings.Contains(got, "keeps 2 of 256 slots, filtered here") {
+			s.Errorf("got %s", got)
+		}
+	})
+}
+
+// TestP7_EventsDuringTheList: while the list of an added slot is late, the slots that the informer
+// has go on, and no event of the new one is lost or delivered twice.
+func TestP7_EventsDuringTheList(t *testing.T) {
+	withSlots(t, func(s *slotTest) {
+		open := s.gate.close(&s.gate.lists)
+		s.slots.Add('b')
+		synctest.Wait() // the server has answered
+		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
+		s.api.Remove(sim.ConfigMaps, "default", "b2")
+		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		s.api.Put(sim.ConfigMaps, configMap("b4"))
+		s.api.Remove(sim.ConfigMaps, "default", "b4")
+		s.api.Put(sim.ConfigMaps, configMap("a1", "x"))
+		s.expect("a1 a2", "update a1")
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		if err := s.slots.WaitForSync(ctx, 'b'); !errors.Is(err, cache.ErrNotSynced) || !strings.Contains(err.Error(), "adds some") {
+			s.Errorf("got %v", err)
+		}
+		open()
+		s.wait()
+		s.expect("a1 a2 b1 b3", "add b1, add b3; initial b1 b3")
+		if b := s.told.have["b1"]; b != s.api.Object(sim.ConfigMaps, "default", "b1").GetResourceVersion() {
+			s.Errorf("b1 is at %s", b)
+		}
+	})
+}
+
+// TestP7_LateWatch: if the list is newer than the watch, the slot joins when the watch has caught
+// up, and deletes in between are not delivered.
+func TestP7_LateWatch(t *testing.T) {
+	withSlots(t, func(s *slotTest) {
+		open := s.gate.close(&s.gate.watches)
+		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
+		s.api.Remove(sim.ConfigMaps, "default", "b2")
+		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		synctest.Wait()
+		s.slots.Add('b')
+		synctest.Wait() // the list is there
+		s.expect("a1 a2", "")
+		s.api.Put(sim.ConfigMaps, configMap("b3", "x"))
+		s.api.Put(sim.ConfigMaps, configMap("b4"))
+		open()
+		s.api.Put(sim.ConfigMaps, configMap("b5"))
+		s.wait()
+		time.Sleep(time.Second)
+		if got := s.names(); got != "a1 a2 b1 b3 b4 b5" {
+			s.Errorf("got %s", got)
+		}
+		for name, version := range s.told.have {
+			if want := s.api.Object(sim.ConfigMaps, "default", name).GetResourceVersion(); version != want {
+				s.Errorf("%s is at %s, not %s", name, version, want)
+			}
+		}
+	})
+}
+
+// TestP7_ListFails: while the list of an added slot fails, the informer follows the API server, and
+// State has the reason.
+func TestP7_ListFails(t *testing.T) {
+	withSlots(t, func(s *slotTest) {
+		s.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb == "list" {
+				return r.Fail(http.StatusForbidden, "no lists today")
+			}
+			return nil, nil
+		})
+		s.slots.Add('b')
+		time.Sleep(time.Minute)
+		s.api.Put(sim.ConfigMaps, configMap("a3"))
+		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		s.expect("a1 a2 a3", "add a3")
+		if got := s.state(); !strings.Contains(got, "synced") || !strings.Contains(got, "no lists today") {
+			s.Errorf("got %s", got)
+		}
+		s.api.Intercept(s.normal)
+		s.wait()
+		s.expect("a1 a2 a3 b1 b2 b3", "add b1, add b2, add b3; initial b1 b2 b3")
+		if got := s.state(); strings.Contains(got, "no lists today") {
+			s.Errorf("got %s", got)
+		}
+	})
+}
+
+// TestP7_RemovedWhileItJoins: a slot that is removed before its list is there leaves no object, and
+// may be added again.
+func TestP7_RemovedWhileItJoins(t *testing.T) {
+	withSlots(t, func(s *slotTest) {
+		open := s.gate.close(&s.gate.lists)
+		s.slots.Add('b', 'c')
+		synctest.Wait()
+		s.slots.Remove('b')
+		synctest.Wait()
+		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		open()
+		s.wait()
+		s.expect("a1 a2 c1", "add c1; initial c1")
+		open = s.gate.close(&s.gate.lists)
+		s.slots.Add('b')
+		synctest.Wait()
+		s.slots.Remove('b')
+		s.slots.Add('b')
+		s.api.Put(sim.ConfigMaps, configMap("b4"))
+		synctest.Wait()
+		s.slots.Remove('b')
+		synctest.Wait()
+		s.api.Remove(sim.ConfigMaps, "default", "b1")
+		synctest.Wait()
+		s.slots.Add('b')
+		synctest.Wait()
+		open()
+		s.wait()
+		s.expect("a1 a2 b2 b3 b4 c1", "add b2, add b3, add b4; initial b2 b3 b4")
+	})
+}
+
+// TestP7_Relist: after a break or an expired version (410), a change of the slots is not lost.
+func TestP7_Relist(t *testing.T) {
+	withSlots(t, func(s *slotTest) {
+		time.Sleep(time.Minute)
+		open := s.gate.close(&s.gate.lists)
+		s.slots.Add('b')
+		synctest.Wait()
+		s.api.CutWatches()
+		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		s.api.Put(sim.ConfigMaps, configMap("a3"))
+		time.Sleep(5 * time.Second)
+		s.expect("a1 a2 a3", "add a3")
+		open()
+		s.wait()
+		s.expect("a1 a2 a3 b1 b2 b3", "add b1, add b2, add b3; initial b1 b2 b3")
+		s.api.Intercept(refuse)
+		s.api.CutWatches()
+		time.Sleep(time.Minute)
+		s.slots.Remove('b')
+		s.slots.Add('c')
+		s.api.Remove(sim.ConfigMaps, "default", "a1")
+		s.api.Put(sim.ConfigMaps, configMap("c2"))
+		s.api.Expire()
+		s.api.Intercept(s.normal)
+		s.wait()
+		s.expect("a2 a3 c1 c2", "add c1, add c2, delete a1, delete b1, delete b2, delete b3; initial c1 c2")
+	})
+}
+
+var owners = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+
+func ownedBy(owner, name string) *corev1.ConfigMap {
+	c := configMap(name)
+	if owner != "" {
+		c.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Pod", Name: "a-pod", UID: "1"},
+			{APIVersion: "v1", Kind: "Secret", Name: owner, UID: types.UID(owner), Controller: new(true)},
+		}
+	}
+	return c
+}
+
+// TestP7_Owner: objects live where their controller lives. An object whose controller changes
+// leaves or arrives, also while slots are added.
+func TestP7_Owner(t *testing.T) {
+	for form, of := range slotForms {
+		for lists, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+			t.Run(form+"/"+lists, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets), slots: cache.NewSlots(byLetter), normal: a}
+					s.api.Intercept(a)
+					s.slots.Add('a')
+					for n, owner := range []string{"a", "a", "b", "b", ""} {
+						s.api.Put(sim.ConfigMaps, ownedBy(owner, fmt.Sprintf("x%d", n)))
+					}
+					c, g := gatedCache(t, s.api)
+					s.gate, s.slotted = g, of(t, c, cache.Scope{Slots: s.slots, SlotOwner: owners})
+					defer start(t, c)()
+					s.wait()
+					s.expect("x0 x1", "add x0, add x1; initial x0 x1")
+					s.api.Put(sim.ConfigMaps, ownedBy("b", "x0"))
+					s.api.Put(sim.ConfigMaps, ownedBy("a", "x2"))
+					s.api.Put(sim.ConfigMaps, ownedBy("a", "x4"))
+					s.api.Put(sim.ConfigMaps, ownedBy("a", "x5"))
+					s.api.Put(sim.ConfigMaps, ownedBy("b", "x5"))
+					s.expect("x1 x2 x4", "add x2, add x4, add x5, delete x0, delete x5")
+					open := s.gate.close(&s.gate.lists)
+					s.slots.Add('b')
+					synctest.Wait()
+					s.api.Put(sim.ConfigMaps, ownedBy("c", "x0"))
+					s.api.Put(sim.ConfigMaps, ownedBy("b", "x1"))
+					s.api.Put(sim.ConfigMaps, ownedBy("a", "x3"))
+					s.expect("x1 x2 x3 x4", "add x3, update x1")
+					open()
+					s.wait()
+					s.expect("x1 x2 x3 x4 x5", "add x5; initial x5")
+					s.slots.Remove('a')
+					s.expect("x1 x5", "delete x2, delete x3, delete x4")
+				})
+			})
+		}
+	}
+}
+
+// TestP7_Behind: a write outside the slots does not make a Reconcile wait; a write inside does, until
+// the store shows it.
+func TestP7_Behind(t *testing.T) {
+	withSlots(t, func(s *slotTest) {
+		var d cache.Declarations
+		d.Set("the test", s.declared)
+		open := s.gate.close(&s.gate.watches)
+		write := func(name string) cache.Written {
+			o := s.api.Put(sim.ConfigMaps, configMap(name, "x"))
+			return cache.Written{
+				Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: name, UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+			}
+		}
+		ours, foreign := write("a1"), write("b1")
+		if gap, err := d.Behind(foreign); gap != nil || err != nil {
+			s.Errorf("foreign: %v, %v", gap, err)
+		}
+		if gap, err := d.Behind(ours); gap == nil || err != nil {
+			s.Errorf("ours: %v, %v", gap, err)
+		}
+		closed := s.gate.close(&s.gate.lists)
+		s.slots.Add('b')
+		synctest.Wait()
+		if gap, err := d.Behind(foreign); gap == nil || err != nil {
+			s.Errorf("its slot joins: %v, %v", gap, err)
+		}
+		open()
+		closed()
+		s.wait()
+		for _, w := range []cache.Written{ours, foreign} {
+			if gap, err := d.Behind(w); gap != nil || err != nil {
+				s.Errorf("%s: %v, %v", w.Name, gap, err)
+			}
+		}
+		// The version of a dropped event shows soon, for deletions at that version.
+		gone := write("c1")
+		s.api.Remove(sim.ConfigMaps, "default", "a1")
+		last := ours
+		last.Gone, last.ResourceVersion = true, gone.ResourceVersion
+		time.Sleep(time.Second)
+		if gap, err := d.Behind(last); gap != nil || err != nil {
+			s.Errorf("the deletion: %v, %v", gap, err)
+		}
+	})
+}

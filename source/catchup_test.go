@@ -169,13 +169,15 @@ func TestS10_Channel(t *testing.T) {
 
 func TestS10_Ticker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &keys{}
+		q, polls := &keys{}, make(chan struct{}, 2)
 		src := source.Ticker("buckets", time.Minute, func(context.Context) ([]string, error) {
+			polls <- struct{}{}
 			time.Sleep(10 * time.Second)
 			return []string{"a"}, nil
 		})
 		wantNot(t, src, "Ticker(buckets): not started", errLate.Error())
 		stop := run(t, src, q, nil)
+		<-polls
 		wantCaughtUp(t, src)
 		if got := q.take(); got != "a" {
 			t.Errorf("due: %q", got)
@@ -184,7 +186,7 @@ func TestS10_Ticker(t *testing.T) {
 		if got := q.take(); got != "" {
 			t.Errorf("due: %q", got)
 		}
-		time.Sleep(58 * time.Second)
+		<-polls // it is running
 		wantCaughtUp(t, src)
 		if got := q.take(); got != "a" {
 			t.Errorf("due: %q", got)

@@ -98,9 +98,7 @@ func TestEvents(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		s.follow(l)
 		uid, version := s.api.Object(sim.ConfigMaps, "default", "a").GetUID(), s.api.Version()
 		s.put("a=2", "b=1")
 		s.remove("a")
@@ -193,9 +191,7 @@ func TestS2_MissedDelete(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a=1", "b=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		s.follow(l)
 		time.Sleep(time.Minute)
 		l.take()
 		l.takeAdded()
@@ -289,9 +285,7 @@ func TestRunTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		src := s.follow(l)
 		if err := src.Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "two controllers") {
 			t.Errorf("got %v", err)
 		}

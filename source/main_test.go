@@ -108,6 +108,15 @@ func (s *setup) start(src source.Source[name], q source.Queue[name], h *hook.Sou
 	return s.run(func(ctx context.Context) error { return src.Run(ctx, q, h) })
 }
 
+// follow runs a source of the config maps until it is synced.
+func (s *setup) follow(l *log) source.Source[name] {
+	s.t.Helper()
+	src := source.Kind(s.maps, l)
+	s.start(src, l, nil)
+	synced(s.t, src)
+	return src
+}
+
 // stop stops all, in reverse order.
 func (s *setup) stop() {
 	for _, stop := range slices.Backward(s.stops) {

@@ -205,9 +205,7 @@ func TestPacked_Resync(t *testing.T) {
 			same = same && (e.Op != handler.Update || e.Old == e.New)
 			return nil
 		}
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		src := s.follow(l)
 		again := func(want ...string) {
 			t.Helper()
 			got := strings.Split(l.take(), ", ")

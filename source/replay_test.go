@@ -55,9 +55,7 @@ func TestReplay_DoesNotHideAFailedUpdate(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		src := s.follow(l)
 		synctest.Wait()
 		l.take()
 		l.failWith(func(e handler.Event) error {

@@ -72,9 +72,7 @@ func TestS8_ResyncAndFailures(t *testing.T) {
 		defer s.stop()
 		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Hour})
 		s.put("a=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		src := s.follow(l)
 		l.take()
 		began := time.Now()
 		l.failWith(func(handler.Event) error {
@@ -103,9 +101,7 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		src := s.follow(l)
 		l.take()
 		l.failWith(func(e handler.Event) error { // it cannot cope with 2
 			if e.New != nil && e.New.(*corev1.ConfigMap).Data["data"] == "2" {
@@ -150,9 +146,7 @@ func TestS8_WhatComesDuringATry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newSetup(t), &log{}
 				defer s.stop()
-				src := source.Kind(s.maps, l)
-				s.start(src, l, nil)
-				synced(t, src)
+				s.follow(l)
 				var tries atomic.Int32
 				l.failWith(func(handler.Event) error {
 					switch tries.Add(1) {
@@ -194,9 +188,7 @@ func TestS8_ResyncBringsNothingBack(t *testing.T) {
 		defer s.stop()
 		s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, cache.Scope{Resync: time.Minute})
 		s.put("a=1", "b=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		s.follow(l)
 		l.take()
 		first := make(chan string, 10)
 		l.failWith(func(e handler.Event) error {

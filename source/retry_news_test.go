@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/source"
 )
 
 // TestS8_NewsIsNotPunished: an event that comes during a successful retry is tried at once, without
@@ -23,9 +22,7 @@ func TestS8_NewsIsNotPunished(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		s.follow(l)
 		l.take()
 		var well atomic.Bool
 		trying := make(chan struct{}, 1)

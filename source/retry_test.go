@@ -142,9 +142,7 @@ func TestS8_OnePerObject(t *testing.T) {
 				s, l := newSetup(t), &log{}
 				defer s.stop()
 				s.put("a=1")
-				src := source.Kind(s.maps, l)
-				s.start(src, l, nil)
-				synced(t, src)
+				s.follow(l)
 				l.take()
 				begin := time.Now()
 				l.fail = func(handler.Event) error {
@@ -174,9 +172,7 @@ func TestS8_FailsWhileRetried(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		s.put("a=1")
-		src := source.Kind(s.maps, l)
-		s.start(src, l, nil)
-		synced(t, src)
+		s.follow(l)
 		l.take()
 		begin := time.Now()
 		l.fail = func(e handler.Event) error {

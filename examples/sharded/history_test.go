@@ -28,8 +28,6 @@ import (
 const (
 	namespace = "default"
 	lease     = "sites" // the Lease of the group, or of one leader
-
-	slotsAnnotation = "setpoint.dev/slots"
 )
 
 // history watches the parts and the Leases from their beginning, and knows each version of them.
@@ -135,7 +133,7 @@ func (h *history) partLocked(o *corev1.ConfigMap) {
 }
 
 func (h *history) leaseLocked(o *coordinationv1.Lease) error {
-	text, sharded := o.Annotations[slotsAnnotation]
+	text, sharded := o.Annotations[shard.SlotsAnnotation]
 	switch {
 	case o.Name != lease:
 		h.holders[o.Name+"@"+o.ResourceVersion] = holderOf(o)

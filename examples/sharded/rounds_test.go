@@ -27,7 +27,7 @@ var (
 	rounds    = flag.Int("rounds", 5, "the number of rounds, with one trouble each")
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "the seed of the troubles")
 	duration  = flag.Duration("lease", 3*time.Second, "how long a Lease lasts")
-	oneLeader = flag.Bool("one-leader", true, "one replica leads, without shards")
+	oneLeader = flag.Bool("one-leader", false, "one replica leads, without shards")
 	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised, on an idle machine")
 )
 

@@ -163,6 +163,7 @@ type fleet struct {
 	refused int // requests, by the fence; guarded by the history's mutex, as what follows
 	lost    int // Leases that were lost without a fault
 	served  []sample
+	stories []string
 }
 
 // newFleet starts a control plane with a proxy, and the watches of the history. The context ends

@@ -6,9 +6,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +28,6 @@ import (
 const (
 	namespace = "default"
 	lease     = "sites" // the Lease of the group, or of one leader
-
-	slotsAnnotation = "setpoint.dev/slots"
 )
 
 // history watches the parts and the Leases from their beginning, and knows each version of them.
@@ -122,7 +122,7 @@ func (h *history) partLocked(o *corev1.ConfigMap) {
 	text, _ := strconv.Atoi(o.Data["text"])
 	w := write{
 		life: life{o.Data["by"], o.Data["term"]}, version: number(o.ResourceVersion),
-		site: site, part: o.Name, text: text, saw: number(o.Data["saw"]),
+		site: site, part: o.Name, text: text, saw: number(o.Data["saw"]), at: time.Now(),
 	}
 	h.judge.writes = append(h.judge.writes, w)
 	h.parts[w.part] = w
@@ -133,7 +133,7 @@ func (h *history) partLocked(o *corev1.ConfigMap) {
 }
 
 func (h *history) leaseLocked(o *coordinationv1.Lease) error {
-	text, sharded := o.Annotations[slotsAnnotation]
+	text, sharded := o.Annotations[shard.SlotsAnnotation]
 	switch {
 	case o.Name != lease:
 		h.holders[o.Name+"@"+o.ResourceVersion] = holderOf(o)
@@ -144,7 +144,7 @@ func (h *history) leaseLocked(o *coordinationv1.Lease) error {
 		if h.leader.by == "" {
 			h.leader = life{}
 		}
-		r := record{version: number(o.ResourceVersion), members: 1}
+		r := record{version: number(o.ResourceVersion), members: 1, at: time.Now()}
 		for i := range r.owner {
 			r.owner[i] = h.leader
 		}
@@ -159,11 +159,15 @@ func (h *history) assignmentLocked(o *coordinationv1.Lease, text string) error {
 	if err != nil {
 		return err
 	}
-	r := record{version: version, members: len(a.Members())}
+	r := record{version: version, members: len(a.Members()), at: time.Now()}
 	for i := range r.owner {
 		s := a.Slot(slots.Slot(i))
 		if s.Owner == (slots.ID{}) || s.To != (slots.ID{}) {
 			r.moving++
+			r.to[i] = h.holders[s.To.String()]
+			if s.Draining {
+				r.to[i] += ", which is ready"
+			}
 		}
 		if s.Owner != (slots.ID{}) {
 			r.owner[i] = life{h.holders[s.Owner.String()], strconv.FormatUint(s.Owner.Term, 10)}
@@ -209,6 +213,39 @@ func (h *history) ask(site string, text int) <-chan string {
 	a := asked{text, make(chan string, 1)}
 	h.asked[site] = a
 	return a.served
+}
+
+// storyLocked describes what happened to a site in a time.
+func (h *history) storyLocked(site string, from, until time.Time) string {
+	type event struct {
+		at   time.Time
+		what string
+	}
+	var all []event
+	was, slot := "", slotOf(site)
+	for _, r := range h.judge.records {
+		is := fmt.Sprintf("slot %d belongs to %q", slot, r.owner[slot].by)
+		if r.to[slot] != "" {
+			is += ", moves to " + r.to[slot]
+		}
+		if is != was {
+			all = append(all, event{r.at, is})
+		}
+		was = is
+	}
+	for _, w := range h.judge.writes {
+		if w.site == site {
+			all = append(all, event{w.at, fmt.Sprintf("%s writes %s, %d", w.by, w.part, w.text)})
+		}
+	}
+	slices.SortFunc(all, func(a, b event) int { return a.at.Compare(b.at) })
+	s := fmt.Sprintf("%s waited from 0 to %.3f s", site, until.Sub(from).Seconds())
+	for _, e := range all {
+		if e.at.After(from.Add(-until.Sub(from))) && !e.at.After(until) {
+			s += fmt.Sprintf("\n%7.3f s: %s", e.at.Sub(from).Seconds(), e.what)
+		}
+	}
+	return s
 }
 
 // newest returns the newest record.

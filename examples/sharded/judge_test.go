@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,6 +29,7 @@ type write struct {
 	part    string
 	text    int
 	saw     uint64 // the version of the part that the writer has seen; 0: none
+	at      time.Time
 }
 
 // record is what is stored about owners from a version on.
@@ -36,6 +38,8 @@ type record struct {
 	members int
 	moving  int // slots that have no owner, or move to another one
 	owner   [256]life
+	to      [256]string // the member that the slot moves to, and whether it is ready
+	at      time.Time
 }
 
 func slotOf(site string) uint8 {

@@ -27,7 +27,7 @@ var (
 	rounds    = flag.Int("rounds", 5, "the number of rounds, with one trouble each")
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "the seed of the troubles")
 	duration  = flag.Duration("lease", 3*time.Second, "how long a Lease lasts")
-	oneLeader = flag.Bool("one-leader", true, "one replica leads, without shards")
+	oneLeader = flag.Bool("one-leader", false, "one replica leads, without shards")
 	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised, on an idle machine")
 )
 
@@ -75,13 +75,15 @@ const workers = 2
 type sample struct {
 	site          string
 	began, served time.Time
+	moved         bool // another replica served it than the change before
 }
 
 // result is what one round has measured.
 type result struct {
 	trouble *trouble
-	gap     time.Duration // the longest wait of a key until others served all keys
-	back    time.Duration // the longest wait while the slots were divided again
+	gap     time.Duration // the longest wait of a key that moved, until others served all keys
+	back    time.Duration // the same while the slots were divided again
+	others  time.Duration // the longest wait of a key that did not move: the machine is busy
 	moves   int
 }
 
@@ -113,8 +115,12 @@ func TestRounds(t *testing.T) {
 			order = random.Perm(len(troubles))
 		}
 		all = append(all, r)
-		t.Logf("round %d: %-8s longest wait %6.3f s, until it was back %6.3f s, %d slots moved",
-			n+1, r.trouble.name, r.gap.Seconds(), r.back.Seconds(), r.moves)
+		t.Logf("round %d: %-8s longest wait %6.3f s, when it came back %6.3f s, of keys that did not move %6.3f s; %d slots moved",
+			n+1, r.trouble.name, r.gap.Seconds(), r.back.Seconds(), r.others.Seconds(), r.moves)
+		for _, story := range f.stories {
+			t.Log(story)
+		}
+		f.stories = nil
 	}
 	f.report(t, all)
 }
@@ -125,19 +131,21 @@ func (f *fleet) keepChanging(ctx context.Context, name string) error {
 		return err
 	}
 	f.running.Go(func() {
+		by := ""
 		for n := 1; ctx.Err() == nil; n++ {
 			served, began := f.ask(name, n), time.Now()
 			if err := f.change(ctx, name, n); err != nil {
 				f.failed(fmt.Errorf("change %s: %w", name, err))
 				return
 			}
+			was := by
 			select {
-			case <-served:
+			case by = <-served:
 			case <-ctx.Done():
 				return
 			}
 			f.mu.Lock()
-			f.served = append(f.served, sample{name, began, time.Now()})
+			f.served = append(f.served, sample{name, began, time.Now(), by != was})
 			f.newsLocked()
 			f.mu.Unlock()
 			pause(ctx, pace)
@@ -172,12 +180,13 @@ func (f *fleet) play(ctx context.Context, trouble *trouble, random *rand.Rand) (
 	} else {
 		err = errors.Join(f.left(ctx, was), f.allServed(ctx))
 	}
-	r.gap = f.longest(began)
+	all := began
+	r.gap = f.longest(began, true, f.bound(trouble))
 	began = time.Now()
 	if err = errors.Join(err, undo(), f.settle(ctx)); err != nil {
 		return r, err
 	}
-	r.back = f.longest(began)
+	r.back, r.others = f.longest(began, true, within), f.longest(all, false, time.Hour)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.moves = f.judge.moves - moved
@@ -263,15 +272,22 @@ func (f *fleet) allServed(ctx context.Context) error {
 	})
 }
 
-// longest returns the longest time that a site waited since a moment.
-func (f *fleet) longest(since time.Time) (d time.Duration) {
+// longest returns the longest time that a site waited since a moment. It keeps the story, if that is
+// longer than the bound.
+func (f *fleet) longest(since time.Time, moved bool, bound time.Duration) (d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	var worst sample
 	for _, s := range f.served {
 		if s.began.Before(since) {
 			s.began = since
 		}
-		d = max(d, s.served.Sub(s.began))
+		if took := s.served.Sub(s.began); took > d && s.moved == moved {
+			d, worst = took, s
+		}
+	}
+	if d > bound {
+		f.stories = append(f.stories, f.storyLocked(worst.site, worst.began, worst.served))
 	}
 	return d
 }
@@ -301,7 +317,7 @@ func (f *fleet) report(t *testing.T, all []result) {
 	f.settleLocked()
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "trouble\trounds\tslots moved\tmedian wait\tlongest\tbound\t\tlongest when back\t\twhat it was")
+	fmt.Fprintln(w, "trouble\trounds\tslots moved\tmedian wait\tlongest\tbound\t\tlongest when back\t\tnot moved\twhat it was")
 	for i := range troubles {
 		f.row(t, w, &troubles[i], all)
 	}
@@ -320,15 +336,20 @@ func (f *fleet) report(t *testing.T, all []result) {
 	}
 }
 
-func (f *fleet) row(t *testing.T, w io.Writer, trouble *trouble, all []result) {
-	var gaps, backs []time.Duration
-	moves, bound := 0, within
+// bound returns how long a key may wait.
+func (f *fleet) bound(trouble *trouble) time.Duration {
 	if trouble.crash {
-		bound += f.Lease
+		return f.Lease + within
 	}
+	return within
+}
+
+func (f *fleet) row(t *testing.T, w io.Writer, trouble *trouble, all []result) {
+	var gaps, backs, others []time.Duration
+	moves, bound := 0, f.bound(trouble)
 	for _, r := range all {
 		if r.trouble == trouble {
-			gaps, backs, moves = append(gaps, r.gap), append(backs, r.back), moves+r.moves
+			gaps, backs, others, moves = append(gaps, r.gap), append(backs, r.back), append(others, r.others), moves+r.moves
 		}
 	}
 	if gaps == nil {
@@ -345,6 +366,6 @@ func (f *fleet) row(t *testing.T, w io.Writer, trouble *trouble, all []result) {
 		return "SLOW"
 	}
 	longest, back := gaps[len(gaps)-1], slices.Max(backs)
-	fmt.Fprintf(w, "%s\t%d\t%d\t%.3f s\t%.3f s\t%.1f s\t%s\t%.3f s\t%s\t%s\n", trouble.name, len(gaps), moves, gaps[len(gaps)/2].Seconds(),
-		longest.Seconds(), bound.Seconds(), verdict(longest, bound), back.Seconds(), verdict(back, within), trouble.what)
+	fmt.Fprintf(w, "%s\t%d\t%d\t%.3f s\t%.3f s\t%.1f s\t%s\t%.3f s\t%s\t%.3f s\t%s\n", trouble.name, len(gaps), moves, gaps[len(gaps)/2].Seconds(),
+		longest.Seconds(), bound.Seconds(), verdict(longest, bound), back.Seconds(), verdict(back, within), slices.Max(others).Seconds(), trouble.what)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/shard"
 )
 
 // Manager runs the cache, leader election, controllers and functions of one process.
@@ -27,8 +28,9 @@ type Manager struct {
 	client   *client.Client
 	cache    *cache.Cache
 	leases   *leases
-	main     *Lease // of Options.LeaderElection
-	free     *Lease // of AddControllerEverywhere
+	slots    *cache.Slots // nil without shards
+	main     *Lease       // of Options.LeaderElection
+	free     *Lease       // of AddControllerEverywhere
 	clusters *clusters
 	server   *server.Server // has the handlers of Handle
 	probes   *probes
@@ -58,9 +60,14 @@ func New(cfg *rest.Config, o Options) *Manager {
 		elect = nil
 	}
 	var err error
-	shards := o.Shards
-	if elect == nil { // Validate has reported shards without it
-		shards = nil
+	var shards *shard.Options
+	if o.Shards != nil && elect != nil { // Validate has reported shards without it
+		of := *o.Shards
+		m.slots = cache.NewSlots(of.By.Slot)
+		if of.Keeper == nil {
+			of.Keeper = m.slots
+		}
+		shards = &of
 	}
 	m.main, err = m.leases.add(elect, shards)
 	m.report.failed(err)
@@ -70,6 +77,11 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.makeServers()
 	return m
 }
+
+// Slots returns the slots of this replica, for [cache.Scope].Slots of handles whose objects follow
+// the keys. A handle without it keeps all objects on every replica, so its keys move faster. Without
+// Options.Shards, Slots returns nil, which selects everything.
+func (m *Manager) Slots() *cache.Slots { return m.slots }
 
 // connect makes the client.
 func (m *Manager) connect(cfg *rest.Config) {

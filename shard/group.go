@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
@@ -65,7 +66,7 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	if g.requests, err = newRequests(cfg, namespace, g.name); err != nil {
 		return nil, err
 	}
-	g.stamp = stamp.Codec{Identity: g.elector.Identity(), Host: g.requests.host}
+	g.stamp = stamp.Codec{Identity: g.elector.Identity(), Host: g.requests.host, Limit: slots.MaxHandover}
 	g.seen = newSeen(g.name, leaseDuration(election))
 	g.status.Store(&Status{})
 	return g, nil

@@ -4,12 +4,15 @@
 package shard_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"slices"
+	stdslices "slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,9 +21,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -36,11 +41,16 @@ type fleet struct {
 type replica struct {
 	*shard.Group
 
+	t    *testing.T
 	name string
 	cut  atomic.Bool
 	stop context.CancelFunc
 	done chan error
 	over atomic.Bool
+	work sync.WaitGroup // lead returns after it
+
+	mu    sync.Mutex // guards known
+	known []*owned.Adoption
 }
 
 type network struct {
@@ -52,7 +62,38 @@ func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 	if n.of.cut.Load() {
 		return nil, errors.New("the network is cut")
 	}
+	if r.Method == http.MethodPut {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		n.of.judge(body)
+		r = r.Clone(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
 	return n.RoundTripper.RoundTrip(r)
+}
+
+// judge checks P5: when the replica stores an assignment, its fence is closed for all slots that
+// it has not in there.
+func (r *replica) judge(body []byte) {
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	l, ok := o.(*coordinationv1.Lease)
+	if err != nil || !ok || l.Annotations[shard.SlotsAnnotation] == "" {
+		return
+	}
+	a, err := slots.Decode(shard.ByKey().String(), slots.Record{Version: 1 << 60, Manager: slots.Manager, Text: l.Annotations[shard.SlotsAnnotation]})
+	if err != nil {
+		return // with other settings
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, known := range r.known {
+		of := a.Slot(known.Slot)
+		if known.Term.Trusted() == nil && (of.Owner.String() != r.Status().Member || of.Epoch != known.Epoch) {
+			r.t.Errorf("P5: %s stores that slot %d belongs to %q, and its own fence is open", r.name, known.Slot, of.Owner)
+		}
+	}
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -69,7 +110,14 @@ func (f *fleet) client() kubernetes.Interface { return kubernetes.NewForConfigOr
 
 func (f *fleet) start(name string, o shard.Options) *replica {
 	f.t.Helper()
-	r := &replica{name: name, done: make(chan error, 1)}
+	r := f.make(name, o)
+	f.run(r)
+	return r
+}
+
+func (f *fleet) make(name string, o shard.Options) *replica {
+	f.t.Helper()
+	r := &replica{t: f.t, name: name, done: make(chan error, 1)}
 	cfg := f.api.Config()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
 	e := election()
@@ -78,7 +126,6 @@ func (f *fleet) start(name string, o shard.Options) *replica {
 	if r.Group, err = shard.New(cfg, e, o); err != nil {
 		f.t.Fatal(err)
 	}
-	f.run(r)
 	return r
 }
 
@@ -88,6 +135,7 @@ func (f *fleet) run(r *replica) {
 	go func() {
 		err := r.Run(ctx, func(take, _ context.Context) error {
 			<-take.Done()
+			r.work.Wait()
 			return nil
 		})
 		r.over.Store(true)
@@ -99,7 +147,14 @@ func (f *fleet) run(r *replica) {
 // owns returns the slots that may be worked on now.
 func (r *replica) owns() (all []*owned.Adoption) {
 	current, _ := r.Owned().Current()
-	return slices.DeleteFunc(current, func(a *owned.Adoption) bool { return a.Term.Trusted() != nil })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range current {
+		if !stdslices.Contains(r.known, a) {
+			r.known = append(r.known, a)
+		}
+	}
+	return stdslices.DeleteFunc(current, func(a *owned.Adoption) bool { return a.Term.Trusted() != nil })
 }
 
 // judge checks P1, and returns how many slots each replica owns.

@@ -1,0 +1,359 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// owners returns who may work on each slot now.
+func (f *fleet) owners() (all [256]string) {
+	for _, r := range f.all {
+		for _, a := range r.owns() {
+			all[a.Slot] = r.name
+		}
+	}
+	return all
+}
+
+func moved(before, after [256]string) (from, to map[string]int) {
+	from, to = map[string]int{}, map[string]int{}
+	for s := range before {
+		if before[s] != after[s] {
+			from[before[s]]++
+			to[after[s]]++
+		}
+	}
+	return from, to
+}
+
+// TestP6_AChangeMovesFewSlots: a member that joins or leaves moves its own part only.
+func TestP6_AChangeMovesFewSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		for i, name := range []string{"a", "b", "c", "d"} {
+			before := f.owners()
+			f.start(name, shard.Options{})
+			f.passUntil(name, time.Minute, even(i+1, 256))
+			from, to := moved(before, f.owners())
+			if len(to) != 1 || to[name] == 0 {
+				t.Errorf("%s joins: slots move to %v", name, to)
+			}
+			for other, n := range from {
+				if other != "" && n > 256/(i+1)+1 {
+					t.Errorf("%s joins: %d slots move from %s", name, n, other)
+				}
+			}
+		}
+		before := f.owners()
+		f.all[1].stop()
+		f.passUntil("b leaves", time.Minute, even(3, 256))
+		if from, _ := moved(before, f.owners()); len(from) != 1 || from["b"] != 64 {
+			t.Errorf("b leaves: slots move from %v", from)
+		}
+	})
+}
+
+// TestP6_ARollingUpdateMovesEachSlotOnce: each new replica gets the slots of the one that it
+// replaces.
+func TestP6_ARollingUpdateMovesEachSlotOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		old := []*replica{f.start("a", shard.Options{}), f.start("b", shard.Options{}), f.start("c", shard.Options{})}
+		f.passUntil("three members", time.Minute, even(3, 256))
+		var moves [256]int
+		owner := f.owners()
+		note := func() {
+			for s, now := range f.owners() {
+				if now != "" && now != owner[s] {
+					owner[s] = now
+					moves[s]++
+				}
+			}
+		}
+		for _, r := range old {
+			f.start("new-"+r.name, shard.Options{})
+			f.pass(3 * time.Second)
+			note()
+			r.stop()
+			f.passUntil(r.name, 5*time.Second, func(counts map[string]int) bool { note(); return counts[r.name] == 0 && len(counts) == 3 })
+		}
+		f.pass(time.Minute)
+		note()
+		if !even(3, 256)(f.judge()) {
+			t.Errorf("in the end: %v", f.judge())
+		}
+		if slices.Max(moves[:]) > 1 || slices.Min(moves[:]) != 1 {
+			t.Errorf("moves of the slots: %v", moves)
+		}
+	})
+}
+
+// busy begins work in a slot of a replica. Call done when it has returned.
+func busy(t *testing.T, r *replica) (work *owned.Adoption, done func()) {
+	t.Helper()
+	for _, a := range r.owns() {
+		if a.Begin() {
+			r.work.Add(1)
+			return a, func() { a.End(); r.work.Done() }
+		}
+	}
+	t.Fatalf("%s owns nothing", r.name)
+	return nil, nil
+}
+
+// TestP1_ASlotWaitsForRunningWork: the other slots of a member that leaves do not wait, the fence
+// of this one stays open, and the status says what it waits for.
+func TestP1_ASlotWaitsForRunningWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a, b := f.start("a", shard.Options{}), f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		work, done := busy(t, a)
+		a.stop()
+		f.passUntil("the rest", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 255 })
+		f.pass(10 * time.Second)
+		if f.judge()["b"] != 255 || work.Term.Trusted() != nil {
+			t.Errorf("b owns %d slots, and the running work is trusted: %v", f.judge()["b"], work.Term.Trusted())
+		}
+		if u := b.Status().Unserved; len(u) != 1 || !slices.Equal(u[0].Slots, []int{int(work.Slot)}) || !strings.Contains(u[0].Reason, "it drains") || time.Since(u[0].Since) < 9*time.Second {
+			t.Errorf("%+v", u)
+		}
+		done()
+		took := f.passUntil("the last one", time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
+		if took > 50*time.Millisecond {
+			t.Errorf("the slot moves %s after its work has returned", took)
+		}
+		if work.Term.Trusted() == nil || work.Begin() {
+			t.Error("the slot can still be used")
+		}
+	})
+}
+
+// TestP4_TheAdopterKnowsWhatWasWritten, also if the slot moves on before it has worked.
+func TestP4_TheAdopterKnowsWhatWasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.passUntil("one member", 5*time.Second, even(1, 256))
+		work, done := busy(t, a)
+		w := ledger.Write{ResourceVersion: "77", Effect: ledger.Stored}
+		w.Request = ledger.Request{Verb: "update", Resource: "configmaps", Namespace: "default", Name: "x", Host: f.api.Config().Host}
+		work.Term.Wrote(&w)
+		done()
+		for _, name := range []string{"b", "c"} {
+			next := f.start(name, shard.Options{})
+			f.passUntil("the next member", 10*time.Second, func(map[string]int) bool { return next.Status().Member != "" && len(next.Status().Members) > 1 })
+			f.all[len(f.all)-2].stop()
+			f.passUntil(name, 10*time.Second, func(counts map[string]int) bool { return counts[name] == 256 })
+			left := leftOf(next, work.Slot)
+			if left == nil || len(left.Writes) != 1 || left.Writes[0].ResourceVersion != "77" || left.Writes[0].Resource != "configmaps" {
+				t.Errorf("%s gets %+v", name, left)
+			}
+		}
+		c := f.all[len(f.all)-1]
+		f.pass(2 * time.Minute) // the owner settles it
+		d := f.start("d", shard.Options{})
+		f.pass(3 * time.Second)
+		c.stop()
+		f.passUntil("d", 10*time.Second, func(counts map[string]int) bool { return counts["d"] == 256 })
+		if left := leftOf(d, work.Slot); left != nil {
+			t.Errorf("an old write is handed over: %+v", left)
+		}
+	})
+}
+
+func leftOf(r *replica, slot uint8) *term.Handover {
+	for _, a := range r.owns() {
+		if a.Slot == slot {
+			return a.Left
+		}
+	}
+	return nil
+}
+
+// keeper is a cache of slots that syncs when it is told.
+type keeper struct {
+	mu      sync.Mutex
+	has     map[uint8]bool
+	may     chan struct{}
+	adds    int
+	removed map[uint8]int
+}
+
+func newKeeper() *keeper {
+	k := &keeper{has: map[uint8]bool{}, may: make(chan struct{}), removed: map[uint8]int{}}
+	close(k.may)
+	return k
+}
+
+func (k *keeper) Add(slots ...uint8) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.adds++
+	for _, s := range slots {
+		if k.has[s] {
+			panic(fmt.Sprintf("slot %d is added twice", s))
+		}
+		k.has[s] = true
+	}
+}
+
+func (k *keeper) Remove(slots ...uint8) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range slots {
+		delete(k.has, s)
+		k.removed[s]++
+	}
+}
+
+func (k *keeper) WaitForSync(ctx context.Context, slots ...uint8) error {
+	k.mu.Lock()
+	may := k.may
+	k.mu.Unlock()
+	select {
+	case <-may:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range slots {
+		if !k.has[s] {
+			return errors.New("a slot was removed")
+		}
+	}
+	return nil
+}
+
+func (k *keeper) block() (unblock func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	may := make(chan struct{})
+	k.may = may
+	return func() { close(may) }
+}
+
+func (k *keeper) keeps() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.has)
+}
+
+// TestP3_AnAdopterIsReadyWhenItsCachesAre: the owner works until then. Afterwards each member keeps
+// its own slots.
+func TestP3_AnAdopterIsReadyWhenItsCachesAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		ka, kb := newKeeper(), newKeeper()
+		unblock := kb.block()
+		a := f.start("a", shard.Options{Keeper: ka})
+		f.passUntil("one member", 5*time.Second, even(1, 256))
+		f.start("b", shard.Options{Keeper: kb})
+		f.pass(time.Minute)
+		if f.judge()["a"] != 256 || kb.keeps() != 128 {
+			t.Errorf("a owns %d, b prepares %d", f.judge()["a"], kb.keeps())
+		}
+		unblock()
+		f.passUntil("two members", time.Second, even(2, 256))
+		f.pass(time.Second)
+		if ka.keeps() != 128 || kb.keeps() != 128 || kb.adds != 1 {
+			t.Errorf("a keeps %d, b keeps %d after %d adds", ka.keeps(), kb.keeps(), kb.adds)
+		}
+		defer kb.block()()
+		a.cut.Store(true)
+		f.pass(20 * time.Second)
+		if n := f.judge()["b"]; n != 128 || kb.keeps() != 256 {
+			t.Errorf("after a crash, b owns %d before its caches are ready, and keeps %d", n, kb.keeps())
+		}
+		if ka.keeps() != 0 {
+			t.Errorf("a has lost its Lease and keeps %d slots", ka.keeps())
+		}
+	})
+}
+
+// TestGroup_AMoveThatIsCancelled: the adopter leaves before its caches are ready.
+func TestGroup_AMoveThatIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		kb := newKeeper()
+		defer kb.block()()
+		f.start("a", shard.Options{Keeper: newKeeper()})
+		f.passUntil("one member", 5*time.Second, even(1, 256))
+		b := f.start("b", shard.Options{Keeper: kb})
+		f.pass(30 * time.Second)
+		b.stop()
+		if err := <-b.done; err != nil {
+			t.Error(err)
+		}
+		if f.pass(time.Second)["a"] != 256 {
+			t.Errorf("%v", f.judge())
+		}
+	})
+}
+
+// TestGroup_ALeadThatFails: its error ends Run, and the member leaves.
+func TestGroup_ALeadThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		f.start("a", shard.Options{})
+		f.passUntil("one member", 5*time.Second, even(1, 256))
+		r := f.make("b", shard.Options{})
+		broken := errors.New("it is broken")
+		done := make(chan error, 1)
+		go func() {
+			done <- r.Run(t.Context(), func(take, _ context.Context) error {
+				select {
+				case <-time.After(time.Minute):
+					return broken
+				case <-take.Done():
+					return nil
+				}
+			})
+		}()
+		if err := <-done; !errors.Is(err, broken) {
+			t.Errorf("got %v", err)
+		}
+		if f.pass(time.Second)["a"] != 256 {
+			t.Errorf("%v", f.judge())
+		}
+	})
+}
+
+// TestP5_TheFenceClosesBeforeTheRelease: the judge of the network checks each stored assignment,
+// with work that goes on during moves.
+func TestP5_TheFenceClosesBeforeTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.passUntil("one member", 5*time.Second, even(1, 256))
+		_, done := busy(t, a)
+		f.start("b", shard.Options{})
+		f.pass(30 * time.Second)
+		done()
+		f.passUntil("two members", time.Second, even(2, 256))
+	})
+}

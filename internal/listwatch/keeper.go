@@ -42,6 +42,7 @@ type keeper struct {
 	// exist, false if they are deleted.
 	ahead map[types.NamespacedName]bool
 	join  *join // or nil
+	begun bool
 
 	wanted <-chan struct{}  // closed when Wanted changes
 	listed chan joined      // the list of join
@@ -66,8 +67,14 @@ type joined struct {
 	err   error
 }
 
-// begin is called when the reflector has the list, or at the first watch after it.
+// resume is called at the beginning of each watch. The first one after a list begins.
+func (k *keeper) resume(ctx context.Context) bool {
+	return k.begun || k.portion == nil || k.initial() || k.begin(ctx)
+}
+
+// begin is called when the reflector has the list.
 func (k *keeper) begin(ctx context.Context) bool {
+	k.begun = true
 	return k.portion == nil || k.mark(ctx) && k.follow(ctx)
 }
 

@@ -63,10 +63,6 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
 	defer s.keeper.close()
-	if s.options.SendInitialEvents == nil && !s.keeper.begin(ctx) {
-		w.Stop()
-		return
-	}
 	broken := 0 // watches in a row without an event
 	for {
 		from, began := s.options.ResourceVersion, time.Now()
@@ -116,7 +112,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	defer quiet.Stop()
 	seen := time.Now()
 	k := s.keeper
-	for ok := true; ok; {
+	for ok := k.resume(ctx); ok; {
 		marks := s.marks
 		if s.options.SendInitialEvents != nil {
 			marks = nil // marks come after the initial list

@@ -64,8 +64,7 @@
 //   - P6: A change of one member moves at most ⌈slots/members⌉ + 1 slots from or to each member, if
 //     all have the same weight. No balanced assignment needs fewer moves.
 //
-// Not built yet: P3 (how long a move leaves a slot unserved) and P7 (the resources of a member that
-// keeps only its part).
+// P3, how long a move leaves a slot unserved, depends on the driver: see package shard.
 //
 // # Testing
 //

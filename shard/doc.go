@@ -36,7 +36,8 @@
 //
 // A member that stops leaves in the same way: the others adopt its slots before it gives them up,
 // for at most 5 s. A new member waits for Options.Settle before others give it slots. If a member
-// leaves meanwhile, as in a rolling update, the new one gets its slots: each slot moves once.
+// leaves meanwhile, as in a rolling update, the new one gets its slots. So each slot moves once, and
+// one or two more if 256 is not a multiple of the members.
 //
 // When a member has not renewed its Lease for LeaseDuration, another member acquires the Lease by
 // the rules of package leaderelection (L1), which ends the trust of the silent one, and gives its

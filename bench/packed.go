@@ -31,7 +31,7 @@ type packed struct {
 
 func newPacked(shared *informers) *packed {
 	p := &packed{shared: shared}
-	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both", "packed: `jobs` to measure; work-typed is slower")
+	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both,lean", "packed: `jobs` to measure; work-typed is slower")
 	flag.StringVar(&p.kinds, "packed-kinds", "pods,configmaps,typed,unstructured", "packed: `kinds` to measure")
 	flag.StringVar(&p.contestants, "packed-contestants", "", "packed: `names` of the contestants to measure, separated by semicolons (default: all)")
 	flag.StringVar(&p.child, "packed-child", "", "packed: `orders` of a child (internal)")
@@ -90,7 +90,7 @@ func (p *packed) scenes() []scene {
 	limit := 600e6 * float64(p.shared.objects) / 100_000
 	return []scene{
 		holdScene("pods", 0.35, peaks), holdScene("configmaps", 0.5), holdScene("typed", 0.4), holdScene("unstructured", 0.15),
-		workScene("work", "pods"), workScene("work-typed", "typed"),
+		workScene("work", "pods"), workScene("work-typed", "typed"), leanScene("pods"), leanScene("configmaps"),
 		{"index", index, "pods", one, []packedRow{
 			{"list by index, copies: a hundredth of the objects", listFigure, "%.2f ms", 1e3, compared(2), 0},
 			{"processor time of that list", listCPUFigure, "%.2f ms", 1e3, compared(0), 0},
@@ -187,7 +187,7 @@ func (p *packed) measure(s scene, names []string, rounds int) (map[string][]figu
 		served = append(served, servedKind{packedKindOf(name), int(times * float64(orders.Objects))})
 	}
 	server := newPackedServer(orders.Events, served...)
-	if err := server.warm(s.job == work); err != nil {
+	if err := server.warm(s.job == work || s.job == lean); err != nil {
 		return nil, err
 	}
 	debug.FreeOSMemory() // no collection of what the encoders left, while a child runs

@@ -70,6 +70,8 @@ var packedContestants = []packedContestant{
 	{runtimeBare, packedJobs{hold: runtimeHolds(true)}},
 	{decodedName, setpointJobs(cache.Scope{Storage: cache.Decoded})},
 	{packedName, setpointJobs(cache.Scope{Storage: cache.Packed})},
+	{leanDecodedName, leanJobs(cache.Decoded)},
+	{leanName, leanJobs(cache.Packed)},
 }
 
 func clientGoHolds(bare bool) func(context.Context, *packedRun) error {
@@ -310,6 +312,7 @@ func setpointJobs(s cache.Scope) packedJobs {
 	return packedJobs{
 		hold:  func(ctx context.Context, r *packedRun) error { return setpointHolds(ctx, r, s, r.kind) },
 		work:  func(ctx context.Context, r *packedRun) error { return setpointWorks(ctx, r, s) },
+		lean:  func(ctx context.Context, r *packedRun) error { return setpointWorks(ctx, r, s) },
 		index: func(ctx context.Context, r *packedRun) error { return setpointIndexes(ctx, r, s) },
 		both: func(ctx context.Context, r *packedRun) error {
 			return setpointHolds(ctx, r, s, packedKindOf("configmaps"), packedKindOf("pods"))
@@ -352,6 +355,7 @@ func setpointWorks(ctx context.Context, r *packedRun, s cache.Scope) error {
 	if err != nil {
 		return err
 	}
+	r.states = c.States
 	objects := r.kind.handle(c, s)
 	reconciler := controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {
 		o, err := objects.get(ctx, k)

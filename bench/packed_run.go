@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // packedOrders are what a child measures.
@@ -43,6 +45,8 @@ const (
 	droppedFigure = "dropped" // seconds of processor per event
 	listFigure    = "list"    // seconds per list
 	listCPUFigure = "listcpu" // seconds of processor per list
+	bytesFigure   = "bytes"   // of the kept objects
+	decodesFigure = "decodes"
 )
 
 // packedRun is the run of a contestant in a child.
@@ -55,12 +59,19 @@ type packedRun struct {
 	ready  chan struct{} // closed when the objects are there, and reconciled if that is the job
 	list   func(ctx context.Context, node string) (n int, first crclient.Object, err error)
 
+	states func() []hook.InformerState
+	slots  []uint8   // of a lean contestant
+	kept   *[4]int64 // how many objects it reconciles, by generation
+
 	counts  [4]atomic.Int64  // objects reconciled, by generation
 	reached [4]chan struct{} // closed when they are as many as expected
 }
 
 // expected returns the number of objects to reconcile at a generation.
 func (r *packedRun) expected(generation int64) int64 {
+	if r.kept != nil {
+		return r.kept[generation]
+	}
 	return [4]int64{1: int64(r.Objects), 2: int64(r.Events), 3: 1}[generation]
 }
 
@@ -109,7 +120,7 @@ func (o packedOrders) measure(ctx context.Context) (figures, error) {
 	for i := range r.reached {
 		r.reached[i] = make(chan struct{})
 	}
-	if o.Job == work {
+	if o.Job == work || o.Job == lean {
 		r.ready = r.reached[1]
 	}
 	if o.Profile != "" {
@@ -117,6 +128,11 @@ func (o packedOrders) measure(ctx context.Context) (figures, error) {
 	}
 	if err := forgetPeak(); err != nil {
 		return nil, err
+	}
+	if o.Contestant == leanName || o.Contestant == leanDecodedName {
+		if err := r.share(); err != nil {
+			return nil, err
+		}
 	}
 	for _, c := range packedContestants {
 		if do := c.jobs[o.Job]; c.name == o.Contestant && do != nil {
@@ -159,6 +175,12 @@ func (r *packedRun) more(ctx context.Context, f figures, ended <-chan error) (er
 		return err
 	}
 	switch r.Job {
+	case lean:
+		f[heapFigure] = liveHeap()
+		for _, s := range r.states() {
+			f[bytesFigure], f[decodesFigure] = float64(s.Bytes), float64(s.Decodes)
+		}
+		return r.push(ctx, f, ended)
 	case work:
 		return r.push(ctx, f, ended)
 	case index:

@@ -373,8 +373,8 @@ func TestP7_LateWatch(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
 		open := s.gate.close(&s.gate.watches)
 		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
-		s.api.Remove(sim.ConfigMaps, "default", "b2")
 		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		s.api.Remove(sim.ConfigMaps, "default", "b2") // after the newest object in the list
 		synctest.Wait()
 		s.slots.Add('b')
 		synctest.Wait() // the list is there

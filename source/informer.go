@@ -6,6 +6,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 
@@ -177,4 +178,18 @@ func (g *gate) OnUpdate(before, after any) {
 
 func (g *gate) OnDelete(obj any) {
 	g.pass(func() { g.handler.OnDelete(obj) })
+}
+
+func (i *informerSource[K]) Replay(ctx context.Context) error { return i.replayTo(ctx, keepAll) }
+
+// ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
+func (i *informerSource[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
+	return i.replayTo(ctx, keepOnly(wanted))
+}
+
+func (i *informerSource[K]) replayTo(ctx context.Context, wanted keep) error {
+	if i.watched == nil {
+		return fmt.Errorf("%s cannot list its objects; use a client-go SharedIndexInformer or source.Kind", i)
+	}
+	return i.replay(ctx, i.Settled, wanted)
 }

@@ -103,3 +103,10 @@ func (k *kind[K]) State() State {
 	}
 	return k.count(s)
 }
+
+func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled, keepAll) }
+
+// ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
+func (k *kind[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
+	return k.replay(ctx, k.Settled, keepOnly(wanted))
+}

@@ -25,27 +25,6 @@ type Replaying interface {
 	Replay(ctx context.Context) error
 }
 
-func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled, keepAll) }
-
-// ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
-func (k *kind[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
-	return k.replay(ctx, k.Settled, keepOnly(wanted))
-}
-
-func (i *informerSource[K]) Replay(ctx context.Context) error { return i.replayTo(ctx, keepAll) }
-
-// ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
-func (i *informerSource[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
-	return i.replayTo(ctx, keepOnly(wanted))
-}
-
-func (i *informerSource[K]) replayTo(ctx context.Context, wanted keep) error {
-	if i.watched == nil {
-		return fmt.Errorf("%s cannot list its objects; use a client-go SharedIndexInformer or source.Kind", i)
-	}
-	return i.replay(ctx, i.Settled, wanted)
-}
-
 func keepOnly[K comparable](wanted func(K) bool) keep {
 	return func(key any) bool { return wanted(key.(K)) } //nolint:forcetypeassert // see keep
 }

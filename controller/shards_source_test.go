@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
@@ -23,14 +21,14 @@ type partial[K comparable] struct {
 	initial []K
 	ready   chan struct{}
 	replays int
+	held    chan struct{} // if set, replays wait until it is closed
 
-	q source.Queue[K]
+	began chan struct{}
+	q     source.Queue[K] // set before began is closed
 }
 
-func closed() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
+func newPartial[K comparable](initial ...K) *partial[K] {
+	return &partial[K]{initial: initial, ready: make(chan struct{}), began: make(chan struct{})}
 }
 
 func (p *partial[K]) Validate() error               { return nil }
@@ -46,26 +44,32 @@ func (p *partial[K]) Stale() error {
 }
 
 func (p *partial[K]) WaitForSync(ctx context.Context) error {
-	if done(p.ready) {
-		return nil
+	for _, c := range []chan struct{}{p.began, p.ready} {
+		if done(c) {
+			continue
+		}
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	select {
-	case <-p.ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil
 }
 
 func (p *partial[K]) Run(ctx context.Context, q source.Queue[K], _ *hook.Source) error {
-	p.q = q
 	q.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
+	p.q = q
+	close(p.began)
 	<-ctx.Done()
 	return nil
 }
 
 func (p *partial[K]) Replay(context.Context) error {
 	p.replays++
+	if p.held != nil {
+		<-p.held
+	}
 	p.q.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
 	return nil
 }
@@ -75,7 +79,7 @@ func (p *partial[K]) Replay(context.Context) error {
 func TestShards_AnUnsyncedSourceIsReplayedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
-		late := &partial[types.NamespacedName]{initial: []types.NamespacedName{keyOf("b3"), keyOf("e")}, ready: make(chan struct{})}
+		late := newPartial(keyOf("b3"), keyOf("e"))
 		r.control.Watch(late)
 		r.start()
 		all.Adopt(adoption('b', nil))

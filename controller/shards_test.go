@@ -100,20 +100,27 @@ func TestP1_OnlyKeysOfServedSlotsAreReconciled(t *testing.T) {
 		if n := r.control.Snapshot().Slots; n == nil || *n != 2 {
 			t.Errorf("it serves %v slots", n)
 		}
+		r.control.Pause() // so that nothing leaves the queue
 		r.put("c")
 		r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Name: "c", Namespace: "default", Annotations: map[string]string{controller.RequeueAnnotation: "now"},
 		}})
-		c := keyOf("c")
 		q := r.control.Queue()
-		q.Add(c)
-		q.AddWith(c, workqueue.AddOptions{After: time.Second})
-		q.AddAll([]types.NamespacedName{keyOf("a"), c}, workqueue.AddOptions{After: time.Second})
-		r.control.Requeue(c)
-		r.wantSeen("after adds", 2*time.Second, "a")
+		for _, c := range []types.NamespacedName{keyOf("c"), keyOf("x")} {
+			q.Add(c)
+			q.AddWith(c, workqueue.AddOptions{After: time.Second})
+			q.AddAll([]types.NamespacedName{keyOf("a"), c}, workqueue.AddOptions{})
+			r.control.Requeue(c)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if keys := r.control.Snapshot().Queue.Keys; len(keys) != 1 || keys[0].Key != keyOf("a") {
+			t.Errorf("the queue has %+v", keys)
+		}
+		r.control.Resume()
+		r.wantSeen("after adds", time.Second, "a")
 		ok(t, r.control.RequeueAll(t.Context()))
 		r.wantSeen("after RequeueAll", time.Second, "a b1 b2")
-		r.wantEmptyQueue("after adds of a foreign key")
 	})
 }
 
@@ -190,6 +197,28 @@ func TestP1_AReconcileRunsWithinItsAdoption(t *testing.T) {
 		}
 		r.wantSeen("stopped", time.Minute, "")
 		r.wantEmptyQueue("stopped")
+	})
+}
+
+// TestP1_NothingBeginsAfterStop, even while the controller has not noticed it.
+func TestP1_NothingBeginsAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		slow := newPartial(keyOf("b3"))
+		slow.held = make(chan struct{})
+		close(slow.ready)
+		r.control.Watch(slow)
+		r.start()
+		a := adoption('a', nil)
+		all.Adopt(a)
+		r.wantSeen("adopted", time.Second, "a") // and its replay is held
+		all.Stop(a)
+		r.control.Requeue(keyOf("a"))
+		r.wantSeen("stopped", time.Second, "")
+		r.wantEmptyQueue("stopped")
+		all.Adopt(adoption('b', nil))
+		close(slow.held)
+		r.wantSeen("the replay goes on", time.Second, "b1 b2 b3")
 	})
 }
 
@@ -410,7 +439,9 @@ func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	c.Divide(all)
 	a := adoption('a', nil)
 	all.Adopt(a)
-	c.Watch(&partial[placed]{initial: []placed{{"panics"}, {"b"}, {"a"}}, ready: closed()})
+	keys := newPartial(placed{"panics"}, placed{"b"}, placed{"a"})
+	close(keys.ready)
+	c.Watch(keys)
 	ok(t, c.Run(ctx))
 	if fmt.Sprint(seen) != "[{a}]" {
 		t.Errorf("reconciled %v", seen)

@@ -97,7 +97,8 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		t.drop(item, on)
 		return true
 	}
-	defer on.End()         // after the settle
+	// End follows the settle.
+	defer on.End()
 	t.process(on, item, s) //nolint:contextcheck // it derives from work
 	return true
 }

@@ -76,6 +76,28 @@
 // informer has reached the version of the write. After a crash the last writes are unknown, and
 // Lead does not wait.
 //
+// # Shards
+//
+// With [Options].Shards, the controller serves the slots that its group gives to this process. It
+// watches all objects, and drops events of foreign keys where they are mapped. For each adopted
+// slot:
+//
+//  1. It waits until its informers show the former owner's writes, as at a takeover.
+//  2. It accepts keys of the slot. Kind and Informer sources deliver their objects again, for the
+//     keys of adopted slots only.
+//  3. Its Reconciles have the slot's term, so the fence refuses their requests after the slot has
+//     been released.
+//
+// When a slot leaves, its running Reconciles finish, and its other keys are dropped with their
+// timers and failures. Pauses and log levels belong to the process and stay.
+//
+// Deletions are not lost: the adopter reconciles the key of an object that it saw being deleted at
+// most a minute ago, of the last 10,000 such keys. The former owner may have reconciled it, too.
+//
+// Other keys need a source that can deliver them again. An event of a Channel, and a key added to
+// [Controller.Queue], has no effect in a process that does not serve the key. A Ticker that yields
+// all keys works. Keys that [shard.By] cannot map are dropped, and logged once.
+//
 // # Own writes during a backoff
 //
 // After an error, events of the key's own writes do not end its backoff, even if they come before
@@ -120,6 +142,10 @@
 //     never delayed.
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
 //     or [Options].ReadYourWrites is over.
+//   - P1: With Options.Shards, a key is reconciled only between the adoption of its slot and the
+//     slot's stop. The slot is not released before its running Reconciles are settled.
+//   - P4: The first Reconcile of a slot sees what its former owner wrote, or
+//     [Options].ReadYourWrites is over, or the owner crashed.
 //   - S9: Workers start when each source and Readable is synced, or cannot sync, for example
 //     because its API is missing or forbidden. The log names the cause. Reads then return the last
 //     known state, and [Stale] names it.
@@ -140,5 +166,6 @@
 // Workers call Reconcile concurrently, for different keys. Methods may be called at any time, from
 // any goroutine, unless they document otherwise. Warm starts a goroutine for each source, and one
 // for each source and declared handle that waits for its sync. Lead starts one for each worker and
-// one that watches for slow Reconciles. Both join their goroutines before they return.
+// one that watches for slow Reconciles; with Options.Shards, also one that follows adoptions, and
+// one for each former owner. Both join their goroutines before they return.
 package controller

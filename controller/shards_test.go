@@ -307,7 +307,7 @@ func TestP4_TheWaitForAnOwnerIsBounded(t *testing.T) {
 	})
 }
 
-// TestP4_AStopDuringTheWait: the slot is never served.
+// TestP4_AStopDuringTheWait: the adoption is never served, and replaces no later one.
 func TestP4_AStopDuringTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
@@ -317,7 +317,11 @@ func TestP4_AStopDuringTheWait(t *testing.T) {
 		all.Adopt(a)
 		synctest.Wait()
 		all.Stop(a)
-		r.wantSeen("stopped", time.Minute, "")
+		r.wantSeen("stopped", time.Second, "")
+		all.Adopt(adoption('a', nil))
+		r.wantSeen("adopted again", time.Minute, "a")
+		r.control.Requeue(keyOf("a"))
+		r.wantSeen("requeued", time.Second, "a")
 	})
 }
 

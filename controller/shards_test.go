@@ -222,7 +222,7 @@ func TestP1_NothingBeginsAfterStop(t *testing.T) {
 	})
 }
 
-// TestP1_RequestsEndWithTheAdoption: a Reconcile's context has the adoption's term. The controller's
+// TestP1_RequestsEndWithTheAdoption: a Reconcile has the term of its adoption. The controller's
 // next adoption of the slot has another one.
 func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -261,8 +261,8 @@ func (r *rig) leftBehind(lag time.Duration) *term.Handover {
 	return &term.Handover{Holder: "other", Writes: []ledger.Write{wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored)}}
 }
 
-// TestP4_AnAdoptionWaitsForTheFormerOwnersWrites, and no adoption waits for those of another owner.
-// Slots of the same owner wait once.
+// TestP4_AnAdoptionWaitsForTheFormerOwnersWrites, and for no other owner's. Slots of the same owner
+// wait once.
 func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})

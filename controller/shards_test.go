@@ -254,7 +254,7 @@ func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
 	})
 }
 
-// leftBehind is the handover of an owner that has written the secret s, which caches show after lag.
+// leftBehind is the handover of an owner that wrote the secret s. Caches show it after lag.
 func (r *rig) leftBehind(lag time.Duration) *term.Handover {
 	r.api.Lag(lag)
 	s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": []byte(time.Now().String())}})
@@ -415,7 +415,7 @@ func (p placed) ShardKey() types.NamespacedName {
 	return types.NamespacedName{Name: p.name}
 }
 
-// TestShards_KeysMustHaveAPlace: Validate names the type and the remedy, also if a manager's default
+// TestShards_KeysMustHaveAPlace: Validate names the type and the remedy, also if a default
 // divides the controller.
 func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	sharded := controller.Options{Shards: new(shard.Group), Logger: silent}

@@ -158,7 +158,8 @@ func (f *following[K]) isReady(ctx context.Context, i *input[K]) bool {
 		f.mu.Lock()
 		delete(f.late, i) // later adoptions replay the source themselves
 		f.mu.Unlock()
-		_ = i.replay(ctx, func(key K) bool { return f.controller.shards.servedOf(key) != nil }) // fails only when stopped
+		// It fails only when the source or the term ends.
+		_ = i.replay(ctx, func(key K) bool { return f.controller.shards.servedOf(key) != nil })
 	})
 	return false
 }

@@ -91,8 +91,8 @@ func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the queue, to add keys without a source and to look at them. With Options.Shards, an
-// add of a key that another process serves has no effect.
+// Queue returns the queue, to add keys without a source and to look at them. With Options.Shards,
+// an add of a key that another process serves has no effect.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return &c.shards }
 
 // Watch adds a source, at any time before Warm ends. Workers start when the sources added before

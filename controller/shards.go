@@ -22,7 +22,7 @@ import (
 
 // ShardKey is an optional interface of a key type, for [Options].Shards.
 type ShardKey interface {
-	// ShardKey returns the name that decides the key's slot, such as that of its object. It must
+	// ShardKey returns the name that decides the key's slot, such as its object's name. It must
 	// always return the same, in every process.
 	ShardKey() types.NamespacedName
 }
@@ -173,7 +173,7 @@ func (s *shards[K]) clear() {
 	}
 }
 
-// remember notes a deletion in a slot, or returns false if the slot is served otherwise than before.
+// remember notes a deletion in a slot. It returns false if another adoption of it is served now.
 func (d *division) remember(of owned.Slot, key any, before *served) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -222,7 +222,7 @@ func TestP1_NothingBeginsAfterStop(t *testing.T) {
 	})
 }
 
-// TestP1_RequestsEndWithTheAdoption: a Reconcile's context has the adoption's term. The controller's
+// TestP1_RequestsEndWithTheAdoption: a Reconcile has the term of its adoption. The controller's
 // next adoption of the slot has another one.
 func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -254,15 +254,15 @@ func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
 	})
 }
 
-// leftBehind is the handover of an owner that has written the secret s, which caches show after lag.
+// leftBehind is the handover of an owner that wrote the secret s. Caches show it after lag.
 func (r *rig) leftBehind(lag time.Duration) *term.Handover {
 	r.api.Lag(lag)
 	s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": []byte(time.Now().String())}})
 	return &term.Handover{Holder: "other", Writes: []ledger.Write{wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored)}}
 }
 
-// TestP4_AnAdoptionWaitsForTheFormerOwnersWrites, and no adoption waits for those of another owner.
-// Slots of the same owner wait once.
+// TestP4_AnAdoptionWaitsForTheFormerOwnersWrites, and for no other owner's. Slots of the same owner
+// wait once.
 func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
@@ -415,7 +415,7 @@ func (p placed) ShardKey() types.NamespacedName {
 	return types.NamespacedName{Name: p.name}
 }
 
-// TestShards_KeysMustHaveAPlace: Validate names the type and the remedy, also if a manager's default
+// TestShards_KeysMustHaveAPlace: Validate names the type and the remedy, also if a default
 // divides the controller.
 func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	sharded := controller.Options{Shards: new(shard.Group), Logger: silent}

@@ -217,8 +217,8 @@ func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 // CatchUp returns nil when the sources have handled everything that the API server had at the call,
 // and the declared Readables show it. If ctx ends before, the error names what is missing. For a
 // source or Readable that does not implement [source.CatchingUp], it only waits until that is
-// settled. With Options.Shards, it also waits until the controller serves the slots that the process
-// owned at the call, if it leads. CatchUp sends list requests: use it in tests and scripts.
+// settled. With Options.Shards, it also waits until the controller serves the slots that the
+// process owned at the call, if it leads. CatchUp sends list requests: use it in tests and scripts.
 func (c *Controller[K]) CatchUp(ctx context.Context) error {
 	err := c.inputs.catchUp(ctx)
 	if d := c.shards.of.Load(); d != nil && err == nil {

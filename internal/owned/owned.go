@@ -88,7 +88,7 @@ type Adoption struct {
 	Epoch uint64
 	// Term fences the requests of the slot's work.
 	Term *term.Term
-	// Left has the writes of former owners, which caches must show before the first Reconcile. It is
+	// Left has former owners' writes, which caches must show before the first Reconcile. It is
 	// nil if there are none, or if they are unknown.
 	Left *term.Handover
 

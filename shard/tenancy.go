@@ -4,10 +4,12 @@
 package shard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
@@ -169,6 +171,10 @@ func (l *life) written(all []slots.Slot, limit int) string {
 			writes, unknown = append(writes, more...), unknown+doubts
 		}
 	}
+	// Encode drops the oldest first. Terms of slots have no order in common but the versions.
+	slices.SortStableFunc(writes, func(a, b ledger.Write) int {
+		return cmp.Or(cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), strings.Compare(a.ResourceVersion, b.ResourceVersion))
+	})
 	of := l.stamp
 	of.Limit = limit
 	return of.Encode(writes, unknown, time.Now())

@@ -44,7 +44,7 @@ type history struct {
 
 type asked struct {
 	text   int
-	served chan string // gets the writer
+	served chan struct{}
 }
 
 func newHistory() *history {
@@ -128,7 +128,7 @@ func (h *history) partLocked(o *corev1.ConfigMap) {
 	h.parts[w.part] = w
 	if a, ok := h.asked[site]; ok && h.parts[site+".page"].text >= a.text && h.parts[site+".feed"].text >= a.text {
 		delete(h.asked, site)
-		a.served <- w.by
+		close(a.served)
 	}
 }
 
@@ -159,7 +159,7 @@ func (h *history) assignmentLocked(o *coordinationv1.Lease, text string) error {
 	if err != nil {
 		return err
 	}
-	r := record{version: version, members: len(a.Members()), at: time.Now()}
+	r := record{version: version, members: len(a.Members()), room: a.Room(), at: time.Now()}
 	for i := range r.owner {
 		s := a.Slot(slots.Slot(i))
 		if s.Owner == (slots.ID{}) || s.To != (slots.ID{}) {
@@ -206,13 +206,24 @@ func (h *history) wait(ctx context.Context, what string, ready func() bool) erro
 	}
 }
 
-// ask returns a channel that gets a value when both parts of a site have a text.
-func (h *history) ask(site string, text int) <-chan string {
+// ask returns a channel that is closed when both parts of a site have a text.
+func (h *history) ask(site string, text int) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := asked{text, make(chan string, 1)}
+	a := asked{text, make(chan struct{})}
 	h.asked[site] = a
 	return a.served
+}
+
+// movedLocked reports whether a site's slot moved while the site waited, or up to a second before.
+func (h *history) movedLocked(site string, from, until time.Time) bool {
+	slot := slotOf(site)
+	for i, r := range h.judge.records {
+		if i > 0 && r.owner[slot] != h.judge.records[i-1].owner[slot] && r.at.After(from.Add(-time.Second)) && r.at.Before(until) {
+			return true
+		}
+	}
+	return false
 }
 
 // storyLocked describes what happened to a site in a time.

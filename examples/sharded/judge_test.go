@@ -37,6 +37,7 @@ type record struct {
 	version uint64
 	members int
 	moving  int // slots that have no owner, or move to another one
+	room    int // for handovers, in bytes
 	owner   [256]life
 	to      [256]string // the member that the slot moves to, and whether it is ready
 	at      time.Time
@@ -116,9 +117,21 @@ func (j *judge) check(w write) {
 	case crashed:
 		j.stale++ // allowed: the writes of a crashed owner are unknown
 	default:
-		j.broken = append(j.broken, fmt.Sprintf("P4: %s wrote %s as version %d and had seen version %d, not version %d of %s",
-			w.by, w.part, w.version, w.saw, was.version, was.by))
+		j.broken = append(j.broken, fmt.Sprintf("P4: %s wrote %s as version %d and had seen version %d, not version %d of %s; owners since: %s",
+			w.by, w.part, w.version, w.saw, was.version, was.by, j.owners(w.site, was.version, w.version)))
 	}
+}
+
+// owners lists the owners of a site between two versions, each with the version of its record.
+func (j *judge) owners(site string, from, to uint64) (s string) {
+	slot, was := slotOf(site), life{}
+	for i := max(0, j.at(from)); i < len(j.records) && j.records[i].version < to; i++ {
+		if is := j.records[i].owner[slot]; is != was {
+			s += fmt.Sprintf("%s (version %d, room for %d bytes) ", cmp.Or(is.by, "none"), j.records[i].version, j.records[i].room)
+			was = is
+		}
+	}
+	return strings.TrimSpace(s)
 }
 
 // recorded adds a record and counts the slots that have another owner.

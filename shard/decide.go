@@ -166,7 +166,8 @@ func (l *life) release(n *transition, now time.Time) {
 	}
 	room := n.n.Room()
 	if !n.apply(n.n.Release(l.view, l.written(all, min(slots.MaxHandover/2, room/4)), now, all...)) {
-		n.apply(n.n.Release(l.view, l.written(all, 0), now, all...))
+		l.log.Warn("the assignment has no room for the newest writes of released slots; their next owner does not wait for them", "slots", len(all))
+		n.apply(n.n.Release(l.view, "", now, all...))
 	}
 }
 

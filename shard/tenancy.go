@@ -22,8 +22,10 @@ import (
 // ErrReleased is the cause of refused requests of a slot that this process has released or lost.
 var ErrReleased = errors.New("the slot belongs to another replica now, or to none")
 
-// settleTime is how long an owner keeps handovers after its caches have shown them.
-const settleTime = time.Minute
+// settleTime is how long an adoption lasts at least before its handovers are dropped from the
+// assignment. Then its controllers have begun to wait for them. The terms of the slots pass them on
+// for a minute.
+const settleTime = 2 * time.Second
 
 // tenancy is an adoption of a slot by this process, until it is released or lost, and none of its
 // work runs.
@@ -51,10 +53,10 @@ func (l *life) follow() {
 		}
 	}
 	l.stop(lost...)
-	tasks := l.view.Tasks()
+	tasks, handovers := l.view.Tasks(), map[string]*term.Handover{}
 	for _, s := range tasks.Owned {
 		if l.tenancies[s] == nil && !slices.Contains(tasks.Drain, s) && !l.leaving && l.prepared.ready(s) {
-			a := l.adoption(s)
+			a := l.adoption(s, handovers)
 			l.tenancies[s] = &tenancy{a, time.Now()}
 			begun = append(begun, a)
 		}
@@ -74,25 +76,41 @@ func (l *life) holds(t *tenancy) bool {
 	return of.Owner == l.id && of.Epoch == t.Epoch
 }
 
-func (l *life) adoption(s slots.Slot) *owned.Adoption {
+// adoption begins an adoption. Slots with the same handovers share them, so that controllers wait
+// for them once.
+func (l *life) adoption(s slots.Slot, handovers map[string]*term.Handover) *owned.Adoption {
 	known, _ := l.view.Assignment()
 	of := known.Slot(s)
 	a := &owned.Adoption{Slot: s, Epoch: of.Epoch, Term: l.term.Part(fmt.Sprintf("slot %d", s))}
+	if len(of.After) == 0 {
+		return a
+	}
+	which := ""
 	for _, h := range of.After {
-		if a.Left == nil {
-			a.Left = &term.Handover{}
-		}
+		which += fmt.Sprintf(" %d", h.Epoch)
+	}
+	if handovers[which] == nil {
+		handovers[which] = l.handover(of.After)
+	}
+	a.Left = handovers[which]
+	a.Term.Inherit(*a.Left) // if the slot moves on soon, the next owner waits for these, too
+	return a
+}
+
+func (l *life) handover(all []slots.Handover) *term.Handover {
+	sum := &term.Handover{}
+	for _, h := range all {
 		left, err := l.stamp.Decode(h.Written)
 		if err != nil {
-			a.Left.Unknown++
+			sum.Unknown++
 			l.log.Warn("the writes that a former owner handed over cannot be read; its slots start without waiting for them", "from", h.From.String(), "err", err)
 			continue
 		}
-		a.Left.Holder, a.Left.Released = h.From.String(), left.Released
-		a.Left.Writes = append(a.Left.Writes, left.Writes...)
-		a.Left.Unknown += left.Unknown
+		sum.Holder, sum.Released = h.From.String(), left.Released
+		sum.Writes = append(sum.Writes, left.Writes...)
+		sum.Unknown += left.Unknown
 	}
-	return a
+	return sum
 }
 
 // stop ends adoptions. Whenever work of one has returned, another step follows.
@@ -144,8 +162,9 @@ func (l *life) idle() bool {
 	return a == nil || len(l.view.Tasks().Owned) == 0
 }
 
-// releasable returns the slots that this member has stopped and whose work has returned. It closes
-// their fence for good.
+// releasable returns slots that this member has stopped and whose work has returned, all for the
+// same adopter: its caches can wait for all their writes. It closes the fence of these and others
+// for good.
 func (l *life) releasable() (all []slots.Slot) {
 	tasks := l.view.Tasks()
 	for _, s := range slices.Sorted(slices.Values(slices.Concat(tasks.Owned, tasks.Release))) {
@@ -158,7 +177,12 @@ func (l *life) releasable() (all []slots.Slot) {
 		}
 	}
 	l.view.Stop(time.Now(), all...)
-	return all
+	if all == nil {
+		return nil
+	}
+	a, _ := l.view.Assignment()
+	first := a.Slot(all[0]).To
+	return slices.DeleteFunc(all, func(s slots.Slot) bool { return a.Slot(s).To != first })
 }
 
 // written describes the newest writes of slots, in at most limit bytes.

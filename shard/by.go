@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
@@ -86,12 +87,5 @@ func (b By) call(key types.NamespacedName) (text string, err error) {
 func slotOf(text string) uint8 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // it cannot fail
-	return uint8(mixed(h.Sum64()) >> 56)
-}
-
-// mixed is the finalizer of MurmurHash3 (fmix64, public domain). It is a bijection.
-func mixed(h uint64) uint64 {
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
+	return uint8(owned.Mixed(h.Sum64()) >> 56)
 }

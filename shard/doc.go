@@ -49,6 +49,21 @@
 // reconciled from the cache: each key of it once. A deletion is reconciled by the new owner, too,
 // if it was seen at most a minute before.
 //
+// # Audit
+//
+// Each controller counts the keys of objects in its caches: every 10 s, in at most 1 % of the time.
+// It puts a sample of up to 16 into the member's Lease, as hashes. Members compare the samples, and
+// report in [Status].Audit and the log:
+//
+//   - members that compute different slots for a key
+//   - an owner whose cache does not have an object that others have
+//   - a controller without workers on a member that owns slots, also during a rolling update that
+//     adds a controller
+//   - keys that no member, or more than one, reconciles
+//
+// Only objects of sources with handler.Self, or another Identity, are counted. The sampled keys
+// change about every two minutes, unless there are findings.
+//
 // # From one leader to a group, and back
 //
 // The group's Lease is the Lease of the leader. A group waits until no leader holds it, and holds
@@ -76,7 +91,8 @@
 //
 //   - P1: One member at a time reconciles a key.
 //   - P2: Every slot is served, or [Status].Unserved of every member without a fault reports it,
-//     with its age and the reason.
+//     with its age and the reason. [Status].Audit compares a sample of keys, and reports those that
+//     not exactly one member knows and reconciles.
 //   - P3: A graceful move leaves a slot unserved while its running Reconciles finish, plus one write
 //     and one event. After a crash, it is unserved for LeaseDuration since the last renewal.
 //   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote: the

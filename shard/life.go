@@ -45,6 +45,7 @@ type life struct {
 	proofs   map[slots.ID]proof     // of deaths, not stored yet
 	proposed uint64                 // the version for which there was nothing to propose
 	reported reported
+	audits   audits
 
 	leaving  bool
 	leaveBy  time.Time

@@ -111,11 +111,11 @@ func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, lea
 
 // annotations are on the member's Lease while this life holds it. The acquisition clears them.
 func (g *Group) annotations(t term.Token) map[string]string {
-	seen := ""
+	seen, audit := "", ""
 	if t.ResourceVersion != "" {
-		seen = strconv.FormatUint(g.saw.Load(), 10)
+		seen, audit = strconv.FormatUint(g.saw.Load(), 10), g.notice().String()
 	}
-	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen}
+	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, auditAnnotation: audit}
 }
 
 // notes are what a member's Lease shows of its holder.

@@ -35,6 +35,8 @@ type Status struct {
 	Unserved []Unserved
 	// Trouble says why there is no valid assignment, or is empty.
 	Trouble string
+	// Audit compares a sample of keys with those that other members know.
+	Audit Audit
 }
 
 // MemberStatus describes a member.
@@ -103,7 +105,7 @@ func (l *life) trouble(err error) {
 
 // report updates the status, and logs slots that stay unserved.
 func (l *life) report() {
-	s := &Status{Group: l.String(), Member: l.id.String(), Trouble: l.reported.trouble}
+	s := &Status{Group: l.String(), Member: l.id.String(), Trouble: l.reported.trouble, Audit: l.audit()}
 	if a, _ := l.view.Assignment(); a != nil {
 		s.Epoch = a.Epoch()
 		l.describe(s, a)

@@ -24,6 +24,9 @@ const Count = slots.Slots
 
 // Slots is the table. It is safe for concurrent use.
 type Slots struct {
+	// Audits has samples of the keys of this process.
+	Audits Audits
+
 	of func(types.NamespacedName) (uint8, error)
 
 	mu      sync.Mutex // guards what follows

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package owned
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MostSampled is the number of keys in a Census.
+const MostSampled = 16
+
+// Audits passes samples of keys from controllers to the group, which compares them with those of
+// other members. The zero value is empty. It is safe for concurrent use.
+type Audits struct {
+	mu   sync.Mutex // guards what follows
+	from uint64
+	of   map[string]*Census
+	last map[string]uint64 // the numbers of the newest censuses
+}
+
+// From returns the hash at which samples begin.
+func (a *Audits) From() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.from
+}
+
+// Begin sets the hash at which samples begin from now on.
+func (a *Audits) Begin(from uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.from = from
+}
+
+// Put replaces the census of a controller that has workers, and numbers the new one. nil means that
+// there is none yet.
+func (a *Audits) Put(controller string, c *Census) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of == nil {
+		a.of, a.last = map[string]*Census{}, map[string]uint64{}
+	}
+	if c != nil {
+		a.last[controller]++
+		c.N = a.last[controller]
+	}
+	a.of[controller] = c
+}
+
+// Remove notes that a controller has no workers any more.
+func (a *Audits) Remove(controller string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.of, controller)
+}
+
+// All returns the newest censuses, by controller. You own the map.
+func (a *Audits) All() map[string]*Census {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.of)
+}
+
+// Census has the known keys whose hash is in a part of the ring of all hashes. It does not change
+// after Put.
+type Census struct {
+	// N is a number that each census of the controller increases, from 1.
+	N uint64
+	// From and To are the first and the last hash of the part.
+	From, To uint64
+	// Keys are all known keys in the part, from From on.
+	Keys []Sampled
+	// Serves reports whether the controller reconciles the keys of a slot now.
+	Serves func(Slot) bool
+}
+
+// Sampled is a key of a Census.
+type Sampled struct {
+	Hash uint64
+	Slot Slot
+	Name types.NamespacedName
+}
+
+// NewCensus returns a census of no keys, of the whole ring.
+func NewCensus(from uint64, serves func(Slot) bool) *Census {
+	return &Census{From: from, To: from - 1, Serves: serves}
+}
+
+// Covers reports whether the census has all known keys with this hash.
+func (c *Census) Covers(hash uint64) bool { return hash-c.From <= c.To-c.From }
+
+// Add adds a known key. With too many keys, the census becomes one of a smaller part.
+func (c *Census) Add(name types.NamespacedName, slot Slot) {
+	hash := HashOf(name)
+	if !c.Covers(hash) {
+		return
+	}
+	i, known := c.Find(hash)
+	if known {
+		return
+	}
+	c.Keys = slices.Insert(c.Keys, i, Sampled{hash, slot, name})
+	c.limit(MostSampled)
+}
+
+// Limited returns a census of at most n keys, or nil if n is 0.
+func (c *Census) Limited(n int) *Census {
+	if n == 0 {
+		return nil
+	}
+	of := *c
+	of.limit(n)
+	return &of
+}
+
+func (c *Census) limit(n int) {
+	if len(c.Keys) > n {
+		c.Keys = slices.Clip(c.Keys[:n])
+		c.To = c.Keys[n-1].Hash
+	}
+}
+
+// Find returns the place of a hash among the keys.
+func (c *Census) Find(hash uint64) (i int, ok bool) {
+	return slices.BinarySearchFunc(c.Keys, hash, func(k Sampled, hash uint64) int {
+		switch a, b := k.Hash-c.From, hash-c.From; {
+		case a < b:
+			return -1
+		case a > b:
+			return 1
+		}
+		return 0
+	})
+}
+
+// HashOf returns the hash of a key, for samples. It is independent of slots, so that a sample has
+// keys of many slots.
+func HashOf(name types.NamespacedName) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name.Namespace + "\x00" + name.Name)) // it cannot fail
+	return Mixed(h.Sum64())
+}
+
+// Mixed is the finalizer of MurmurHash3 (fmix64, public domain). It is a bijection.
+func Mixed(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

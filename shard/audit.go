@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/slots"
+)
+
+// Audit is a comparison of a sample of keys with those that other members know. A controller
+// samples up to 16 keys, which change about every two minutes.
+type Audit struct {
+	// Keys is the number of keys in the newest sample of this process.
+	Keys int
+	// Members is the number of other members whose samples were compared with it.
+	Members int
+	// Findings are sentences about keys that no member or several members reconcile. Each has
+	// lasted for at least 10 s, and two samples of both members. They are sorted.
+	Findings []string
+}
+
+const (
+	auditEvery   = time.Second
+	auditAfter   = 10 * time.Second // that a doubt lasts before it is a finding
+	absentAfter  = 30 * time.Second // the same for a controller without workers
+	auditCounts  = 2                // censuses of both members in this time
+	auditRotates = 10               // censuses, then other keys are sampled
+)
+
+// kind is a kind of doubts.
+type kind int
+
+const (
+	absent      kind = iota // the member owns slots, and the controller has no workers there
+	disagree                // the member computes other slots than this one
+	unknown                 // the member owns the key, and does not know it
+	unknownHere             // this member owns the key, and does not know it, but the member does
+	nobody                  // the member owns the key, and does not reconcile it; nor do others
+	several                 // the member and another one reconcile the key
+)
+
+// doubt identifies a difference. Doubts about another adoption of the slot are other ones.
+type doubt struct {
+	kind       kind
+	controller string
+	member     slots.ID
+	hash       uint64
+	epoch      uint64 // of the slot
+}
+
+// proofOf is what makes a doubt a finding: time, and further censuses of both members.
+type proofOf struct {
+	at          time.Time
+	here, there uint64 // the numbers of their censuses
+	example     string
+	current     bool // it was seen in the newest comparison
+	found       bool
+}
+
+// audits is the state of the audit in one life.
+type audits struct {
+	at     time.Time
+	result Audit
+	doubts map[doubt]*proofOf
+	began  map[string]uint64 // the numbers of censuses when the sampled keys changed
+	logged map[topic]bool
+}
+
+// topic is what a finding is about.
+type topic struct {
+	kind       kind
+	controller string
+	member     slots.ID
+}
+
+// party is a member that takes part in the audit.
+type party struct {
+	slots.ID
+	*notice
+
+	here  bool
+	slots int // that it owns
+}
+
+// audit compares the samples of all members, at most once a second.
+func (l *life) audit() Audit {
+	a, _ := l.view.Assignment()
+	switch {
+	case a == nil || !a.Joined(l.id):
+		l.audits = audits{}
+	case time.Since(l.audits.at) >= auditEvery:
+		all := l.parties(a)
+		l.audits.at = time.Now()
+		c := &comparison{audits: &l.audits, assignment: a, all: all}
+		c.compare()
+		l.rotate(all)
+		l.logFindings()
+	}
+	return l.audits.result
+}
+
+// parties returns the members that show an audit and renew their Leases, by name.
+func (l *life) parties(a *slots.Assignment) (all []party) {
+	count := map[slots.ID]int{}
+	for s := range slots.Slots {
+		count[a.Slot(slots.Slot(s)).Owner]++ //nolint:gosec // less than Slots
+	}
+	for _, m := range a.Members() {
+		p := party{ID: m.ID, here: m.ID == l.id, slots: count[m.ID]}
+		switch {
+		case p.here:
+			p.notice = l.notice()
+		case l.pulse(m.ID).Silent.IsZero():
+			p.notice = noticeOf(l.seen.look(m.Name).lease)
+		}
+		if p.notice != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// rotate lets the first member choose which keys are sampled, and the others follow. The keys stay
+// while a member has findings.
+func (l *life) rotate(all []party) {
+	if !all[0].here {
+		l.owned.Audits.Begin(all[0].From)
+		return
+	}
+	for _, p := range all {
+		if p.Found || p.here && len(l.audits.result.Findings) > 0 {
+			return
+		}
+	}
+	now := map[string]uint64{}
+	if len(all[0].Of) == 0 {
+		return
+	}
+	for name, s := range all[0].Of {
+		if now[name] = s.N; l.audits.began != nil && s.N < l.audits.began[name]+auditRotates {
+			return
+		}
+	}
+	if l.audits.began != nil {
+		l.owned.Audits.Begin(rand.Uint64())
+	}
+	l.audits.began = now
+}
+
+// logFindings warns once for each change of what the findings are about.
+func (l *life) logFindings() {
+	now := map[topic]bool{}
+	for d, p := range l.audits.doubts {
+		if p.found {
+			now[topic{d.kind, d.controller, d.member}] = true
+		}
+	}
+	was := l.audits.logged
+	if l.audits.logged = now; maps.Equal(now, was) {
+		return
+	}
+	if len(now) == 0 {
+		l.log.Info("the audit finds no faults any more")
+		return
+	}
+	l.log.Warn("the audit found keys that are not reconciled by exactly one member", "findings", strings.Join(l.audits.result.Findings, "; "))
+}
+
+// comparison is one comparison of all samples.
+type comparison struct {
+	*audits
+
+	assignment *slots.Assignment
+	all        []party
+}
+
+func (c *comparison) compare() {
+	if c.doubts == nil {
+		c.doubts = map[doubt]*proofOf{}
+	}
+	for _, p := range c.doubts {
+		p.current = false
+	}
+	here := c.all[slices.IndexFunc(c.all, func(p party) bool { return p.here })]
+	c.result = Audit{Members: len(c.all) - 1}
+	for name, s := range here.Of {
+		if s.N > 0 {
+			c.result.Keys += len(s.Census.Keys)
+			c.owners(name, here, s)
+		}
+	}
+	for _, p := range c.all {
+		if !p.here {
+			c.pair(here, p)
+		}
+	}
+	maps.DeleteFunc(c.doubts, func(_ doubt, p *proofOf) bool { return !p.current })
+	c.conclude()
+}
+
+// pair compares this member with another one.
+func (c *comparison) pair(here, there party) {
+	for name, mine := range here.Of {
+		theirs := there.Of[name]
+		switch {
+		case theirs == nil && there.slots > 0:
+			c.doubt(doubt{kind: absent, controller: name, member: there.ID}, 0, 0, "")
+		case theirs != nil && mine.N > 0 && theirs.N > 0:
+			c.samples(name, mine, theirs, here, there)
+		}
+	}
+	for name := range there.Of {
+		if here.Of[name] == nil && here.slots > 0 {
+			c.doubt(doubt{kind: absent, controller: name, member: here.ID}, 0, 0, "")
+		}
+	}
+}
+
+func (c *comparison) samples(name string, mine, theirs *sample, here, there party) {
+	note := func(k kind, hash uint64, s slots.Slot, example string) {
+		d := doubt{kind: k, controller: name, member: there.ID, hash: hash, epoch: c.assignment.Slot(s).Epoch}
+		c.doubt(d, mine.N, theirs.N, example)
+	}
+	for _, k := range mine.Census.Keys {
+		i, known := theirs.Find(k.Hash)
+		switch {
+		case known && theirs.Census.Keys[i].Slot != k.Slot:
+			note(disagree, k.Hash, k.Slot, fmt.Sprintf("%s: slot %d here, and slot %d there", k.Name, k.Slot, theirs.Census.Keys[i].Slot))
+		case !known && theirs.Covers(k.Hash) && c.assignment.Slot(k.Slot).Owner == there.ID:
+			note(unknown, k.Hash, k.Slot, fmt.Sprintf("%s in slot %d", k.Name, k.Slot))
+		}
+	}
+	for _, k := range theirs.Census.Keys {
+		if _, known := mine.Find(k.Hash); !known && mine.Covers(k.Hash) && c.assignment.Slot(k.Slot).Owner == here.ID {
+			note(unknownHere, k.Hash, k.Slot, fmt.Sprintf("one in slot %d", k.Slot))
+		}
+	}
+}
+
+// owners checks that exactly one member reconciles each key of this member's sample.
+func (c *comparison) owners(name string, here party, mine *sample) {
+	for _, k := range mine.Census.Keys {
+		of := c.assignment.Slot(k.Slot)
+		var serving []party
+		var owner *sample
+		for _, p := range c.all {
+			s := p.Of[name]
+			if s == nil || s.N == 0 {
+				continue
+			}
+			serves, known := s.serves[k.Hash]
+			if known && p.ID == of.Owner {
+				owner = s
+			}
+			if serves {
+				serving = append(serving, p)
+			}
+		}
+		d := doubt{controller: name, hash: k.Hash, epoch: of.Epoch}
+		switch {
+		case len(serving) == 0 && owner != nil && !of.Draining:
+			d.kind, d.member = nobody, of.Owner
+			c.doubt(d, mine.N, owner.N, fmt.Sprintf("%s in slot %d", k.Name, k.Slot))
+		case len(serving) > 1:
+			d.kind, d.member = several, serving[1].ID
+			c.doubt(d, mine.N, serving[1].Of[name].N, fmt.Sprintf("%s, also by %s", k.Name, serving[0].Name))
+		}
+	}
+}
+
+// doubt notes a difference. It is a finding if it has lasted long enough.
+func (c *comparison) doubt(d doubt, here, there uint64, example string) {
+	p := c.doubts[d]
+	if p == nil {
+		p = &proofOf{at: c.at, here: here, there: there}
+		c.doubts[d] = p
+	}
+	p.current, p.example = true, example
+	age := c.at.Sub(p.at)
+	if d.kind == absent {
+		p.found = age >= absentAfter
+		return
+	}
+	p.found = p.found || age >= auditAfter && here >= p.here+auditCounts && there >= p.there+auditCounts
+}
+
+// conclude makes a sentence for each topic.
+func (c *comparison) conclude() {
+	count, example := map[topic]int{}, map[topic]string{}
+	for d, p := range c.doubts {
+		if p.found {
+			t := topic{d.kind, d.controller, d.member}
+			count[t]++
+			if example[t] == "" || p.example < example[t] {
+				example[t] = p.example
+			}
+		}
+	}
+	for t, n := range count {
+		c.result.Findings = append(c.result.Findings, t.sentence(n, example[t]))
+	}
+	slices.Sort(c.result.Findings)
+}
+
+func (t topic) sentence(n int, example string) string {
+	keys := cmp.Or(map[int]string{1: "a sampled key"}[n], fmt.Sprintf("%d sampled keys", n)) + ", such as " + example
+	of := "controller " + t.controller + ": "
+	switch t.kind {
+	case absent:
+		return of + fmt.Sprintf("it has no workers on %s, so no member reconciles its keys in the slots there; start it on all members", t.member.Name)
+	case disagree:
+		return of + fmt.Sprintf("%s and this member compute different slots of %s; run the same release, or give its By another name", t.member.Name, keys)
+	case unknown:
+		return of + fmt.Sprintf("%s owns %s, and its cache does not have the object; compare its cache's scope and log", t.member.Name, keys)
+	case unknownHere:
+		return of + fmt.Sprintf("this member owns %s, which %s knows, and its cache does not have the object; compare its cache's scope and log", keys, t.member.Name)
+	case nobody:
+		return of + fmt.Sprintf("%s owns %s, and does not reconcile it; see its log", t.member.Name, keys)
+	}
+	return of + fmt.Sprintf("%s reconciles %s; run the same release on all members", t.member.Name, keys)
+}

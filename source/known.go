@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/handler"
+)
+
+// Known calls do with the key of each object in the source's cache, if the handler is a
+// handler.Identity. It asks no predicate. A controller calls it, to compare its keys with those of
+// other replicas.
+func (f *feed[K]) Known(ctx context.Context, do func(K)) error {
+	identity, ok := f.handler.(handler.Identity[K])
+	if !ok || f.stored == nil {
+		return nil
+	}
+	var wrong error
+	err := f.stored(ctx, func(o cache.Object) {
+		if wrong == nil {
+			wrong = f.identify(identity, o, do)
+		}
+	})
+	return errors.Join(err, wrong)
+}
+
+func (f *feed[K]) identify(identity handler.Identity[K], o cache.Object, do func(K)) (err error) {
+	exited := true
+	defer f.caught(&exited, &err)
+	if e, readable := decoded(identity, handler.Event{Op: handler.Create, New: o}); readable {
+		if key, ok := identity.Identity(e.New); ok {
+			do(key)
+		}
+	}
+	exited = false
+	return nil
+}

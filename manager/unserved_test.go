@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+func leaseHeldBy(holder string, seconds int32) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds},
+	}
+}
+
+// TestP2_OneReplicaRecordsUnservedSlots as one event, and another one when all are served. No
+// replica becomes unready.
+func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps, sim.Leases, eventsResource)
+		api.Put(sim.Leases, leaseHeldBy("old", 3600))
+		var stops []func()
+		var results []func() error
+		var probes []*http.Client
+		for range 3 {
+			m, c := healthy(t, api, sharded)
+			m.Add(newFake("website", &diary{}))
+			stop, result := start(t, m)
+			stops, results, probes = append(stops, stop), append(results, result), append(probes, c)
+		}
+		pass(50 * time.Second)
+		if all := eventsOf(t, api); len(all) != 0 {
+			t.Errorf("%d events before a minute", len(all))
+		}
+		pass(5 * time.Minute)
+		all := eventsOf(t, api)
+		if len(all) != 1 || all[0].Type != "Warning" || all[0].Reason != "SlotsUnserved" || all[0].Regarding.Kind != "Lease" ||
+			all[0].Regarding.Name != "operator" || all[0].Regarding.UID == "" ||
+			!strings.HasPrefix(all[0].Note, "256 slots (0-255) are not served for 1m") || !strings.HasSuffix(all[0].Note, "old holds the group's Lease; the group waits until it is released") {
+			t.Fatalf("the events are %+v", all)
+		}
+		for _, c := range probes {
+			want(t, c, "http://x/readyz?verbose", 200, "[+]shards-operator ok: 256 slots (0-255) are not served for 5m50s: old holds the group's Lease; the group waits until it is released")
+		}
+		api.Put(sim.Leases, leaseHeldBy("", 1))
+		pass(time.Minute)
+		all = eventsOf(t, api)
+		if len(all) != 2 || all[0].Reason == all[1].Reason {
+			t.Fatalf("the events are %+v", all)
+		}
+		for _, c := range probes {
+			want(t, c, "http://x/readyz?verbose", 200, "[+]shards-operator ok")
+		}
+		for i := range stops {
+			stops[i]()
+			ok(t, results[i]())
+		}
+	})
+}
+
+// TestShards_NotReadyWithoutTheGroup: a replica that may use its Lease, but may not list the
+// group's, must stop a rollout.
+func TestShards_NotReadyWithoutTheGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		var forbidden atomic.Bool
+		forbidden.Store(true)
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if forbidden.Load() && (r.Verb == "list" || r.Verb == "watch") && r.Resource.Resource == "leases" {
+				return r.Fail(http.StatusForbidden, "no right")
+			}
+			return nil, nil
+		})
+		m, c := healthy(t, api, sharded)
+		m.Add(newFake("website", &diary{}))
+		stop, result := start(t, m)
+		pass(4 * time.Second)
+		want(t, c, "http://x/readyz/shards-operator", 200, "ok")
+		pass(4 * time.Second)
+		want(t, c, "http://x/readyz/shards-operator", 500, "the group's Lease could not be read yet; let the replica list and watch Leases")
+		forbidden.Store(false)
+		pass(10 * time.Second)
+		want(t, c, "http://x/readyz/shards-operator", 200, "ok")
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestShards_HooksOfTheManager get what a group reports, beside those of the options.
+func TestShards_HooksOfTheManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		adopted := 0
+		count := func() *hook.Shards {
+			return &hook.Shards{Adopted: func(s hook.ShardSlots) { adopted += s.Slots }}
+		}
+		m := newManager(newAPI(), func(o *manager.Options) {
+			sharded(o)
+			o.Hooks.Shards, o.Shards = count(), &shard.Options{Hooks: count()}
+		})
+		m.Add(newFake("website", &diary{}))
+		stop, result := start(t, m)
+		pass(5 * time.Second)
+		if adopted != 2*256 || len(m.Shards().Status().Owned) != 256 {
+			t.Errorf("the hooks count %d slots; the group has %+v", adopted, m.Shards().Status())
+		}
+		stop()
+		ok(t, result())
+	})
+}

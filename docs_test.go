@@ -64,7 +64,8 @@ func anchors(doc string) []string {
 var quoted = regexp.MustCompile("(?m)^\\| `([a-zA-Z][^`]* [^`]*)`")
 
 // TestTroubleshooting_QuotesTheCode requires that each message in the first column of
-// docs/troubleshooting.md is part of a string in the library, or in Kubernetes.
+// docs/troubleshooting.md and docs/scale-out.md is part of a string in the library, or in
+// Kubernetes.
 func TestTroubleshooting_QuotesTheCode(t *testing.T) {
 	var code strings.Builder
 	for _, p := range library(t) {
@@ -72,13 +73,15 @@ func TestTroubleshooting_QuotesTheCode(t *testing.T) {
 			code.WriteString(f.text)
 		}
 	}
-	quotes := quoted.FindAllStringSubmatch(read(t, "docs/troubleshooting.md"), -1)
-	if len(quotes) < 20 {
-		t.Errorf("there are %d quotes, fewer than expected", len(quotes))
-	}
-	for _, m := range quotes {
-		if !strings.Contains(code.String(), m[1]) {
-			t.Errorf("docs/troubleshooting.md quotes %q, which no message contains: update the page", m[1])
+	for page, least := range map[string]int{"docs/troubleshooting.md": 20, "docs/scale-out.md": 15} {
+		quotes := quoted.FindAllStringSubmatch(read(t, page), -1)
+		if len(quotes) < least {
+			t.Errorf("%s has %d quotes, fewer than expected", page, len(quotes))
+		}
+		for _, m := range quotes {
+			if !strings.Contains(code.String(), m[1]) {
+				t.Errorf("%s quotes %q, which no message contains: update the page", page, m[1])
+			}
 		}
 	}
 }

@@ -19,7 +19,8 @@
 //     many goroutines at the same time.
 //   - It should return quickly: the caller waits.
 //   - It must not change its arguments.
-//   - It must not panic: except in the functions of [Queue], a panic may end the process.
+//   - It must not panic: except in the functions of [Queue] and [Shards], a panic may end the
+//     process.
 //
 // # Fields of events
 //

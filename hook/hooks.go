@@ -18,6 +18,7 @@ type Hooks struct {
 	// Client observes requests, including those for Leases.
 	Client         *Client
 	LeaderElection *LeaderElection
+	Shards         *Shards
 	Events         *Events
 	Webhook        *Webhook
 }
@@ -29,7 +30,7 @@ func (h Hooks) With(other Hooks) Hooks {
 		Queue: h.Queue.with(other.Queue), Controller: h.Controller.with(other.Controller),
 		Source: h.Source.with(other.Source), Cache: h.Cache.with(other.Cache),
 		Client: h.Client.with(other.Client), LeaderElection: h.LeaderElection.with(other.LeaderElection),
-		Events: h.Events.with(other.Events), Webhook: h.Webhook.with(other.Webhook),
+		Shards: h.Shards.with(other.Shards), Events: h.Events.with(other.Events), Webhook: h.Webhook.with(other.Webhook),
 	}
 }
 
@@ -95,6 +96,16 @@ func (l *LeaderElection) with(other *LeaderElection) *LeaderElection {
 		Campaigning: both(l.Campaigning, other.Campaigning), TookOver: both(l.TookOver, other.TookOver), Acquired: both(l.Acquired, other.Acquired),
 		Renewed: both(l.Renewed, other.Renewed), Lost: both(l.Lost, other.Lost), Released: both2(l.Released, other.Released),
 		Leader: both2(l.Leader, other.Leader), Cold: both(l.Cold, other.Cold), Trouble: both2(l.Trouble, other.Trouble),
+	}
+}
+
+func (s *Shards) with(other *Shards) *Shards {
+	if one, ok := only(s, other); ok {
+		return one
+	}
+	return &Shards{
+		Observed: both(s.Observed, other.Observed), Adopted: both(s.Adopted, other.Adopted),
+		Released: both(s.Released, other.Released), Lost: both(s.Lost, other.Lost),
 	}
 }
 

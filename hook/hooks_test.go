@@ -15,7 +15,7 @@ import (
 // TestWith checks every function of every struct by reflection: With calls both functions in order,
 // or the only one, or is nil without any.
 func TestWith(t *testing.T) {
-	for _, of := range []any{&hook.Queue{}, &hook.Controller{}, &hook.Source{}, &hook.Cache{}, &hook.Client{}, &hook.LeaderElection{}, &hook.Events{}} {
+	for _, of := range []any{&hook.Queue{}, &hook.Controller{}, &hook.Source{}, &hook.Cache{}, &hook.Client{}, &hook.LeaderElection{}, &hook.Shards{}, &hook.Events{}, &hook.Webhook{}} {
 		kind := reflect.TypeOf(of)
 		t.Run(kind.String(), func(t *testing.T) {
 			for i := range kind.Elem().NumField() {

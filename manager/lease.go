@@ -38,6 +38,7 @@ type Lease struct {
 	trouble atomic.Pointer[error] // why the Lease cannot be used, or nil
 
 	alive, usability *server.Check // nil without an elector
+	slots            *server.Check // nil without a group
 }
 
 // elector decides when the process works under a Lease. *leaderelection.Elector makes one replica
@@ -130,9 +131,10 @@ func (l *Lease) elects(cfg *rest.Config, o leaderelection.Options, shards *shard
 		}
 		return err
 	}
-	g, err := shard.New(cfg, o, *shards)
+	g, err := shard.New(cfg, o, l.observed(*shards))
 	if err == nil {
 		l.elector, l.shards = g, g
+		l.slots = server.NewCheck("shards-"+l.name, func(context.Context) error { return l.divided() })
 	}
 	return err
 }

@@ -58,7 +58,9 @@ type Options struct {
 	LeaderElection *leaderelection.Options
 	// Shards divides the keys of the controllers of Add among all replicas, instead of one leader.
 	// It requires LeaderElection: the group of replicas uses its Lease, Namespace, Identity and
-	// durations. AddLeaderOnly is an error then; see Lease. Default: nil, one replica leads.
+	// durations. AddLeaderOnly is an error then; see Lease. Its Hooks run in addition to the field
+	// Hooks. If slots are unserved for more than a minute, one replica records the event
+	// SlotsUnserved on the group's Lease, and SlotsServed afterwards. Default: nil, one replica leads.
 	Shards *shard.Options
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run
@@ -136,6 +138,9 @@ type Webhooks interface {
 //	leader-election-NAME  for each Lease: fails after a failed request, if the Lease was never read
 //	                      or written: such a replica cannot take over, or join its group; later,
 //	                      ?verbose describes trouble
+//	shards-NAME           with Options.Shards: fails if the group's Lease could never be read, 5 s
+//	                      after the replica acquired its own; ?verbose lists unserved slots with
+//	                      their age and reason, also of others, and what the group waits for
 //	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has

@@ -63,6 +63,9 @@ func (p *probes) livez() []*server.Check {
 func (p *probes) readyz() (checks []*server.Check) {
 	for _, l := range p.leases.elected() {
 		checks = append(checks, l.usability)
+		if l.slots != nil {
+			checks = append(checks, l.slots)
+		}
 	}
 	for _, c := range p.roster.current() {
 		checks = append(checks, c.synced)
@@ -103,7 +106,7 @@ func (p *probes) add(method string, to *[]*server.Check, name string, ask func(c
 
 func reserved(name string) bool {
 	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate", "webhooks"}, name) ||
-		strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
+		strings.HasPrefix(name, "shards-") || strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 
 // certificates reports an expired certificate of the metrics server as a remark, because the Pod

@@ -114,6 +114,17 @@
 //	setpoint_leader_election_cold_campaigns_total{name}       campaigns before being warm
 //	setpoint_leader_election_trouble{name}                    1 while the Lease cannot be read or
 //	                                                          written
+//	setpoint_shard_slots{group,state}                         state: owned (slots of this process),
+//	                                                          moving and unserved (of the group);
+//	                                                          group is the name of its Lease
+//	setpoint_shard_members{group}                             members of the group, as this process
+//	                                                          sees it; 0 while it is none
+//	setpoint_shard_unserved_seconds{group}                    since when the oldest unserved slot of
+//	                                                          the group has no member that acts; 0
+//	                                                          if all are served
+//	setpoint_shard_slot_changes_total{group,event}            slots that this process has got or
+//	                                                          given up; event: adopted, released,
+//	                                                          lost
 //	setpoint_events_sent_total{kind,type,reason}              events that the API server has stored;
 //	                                                          several may share one request
 //	setpoint_events_failed_total                              failed requests for events

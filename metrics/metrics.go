@@ -39,9 +39,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	mu := &lock{}
 	controllers := newControllers(mu)
 	queues, sources, caches, requests, leases := newQueues(mu), newSources(mu), newCaches(mu), newRequests(mu, controllers.open.has), newLeases()
-	events, webhooks := newEvents(mu), newWebhooks(mu)
+	events, webhooks, shards := newEvents(mu), newWebhooks(mu), newShards(mu)
 	controllers.goneLocked = requests.forgetLocked
-	all := collectors{queues, controllers, sources, caches, requests, leases, events, webhooks}
+	all := collectors{queues, controllers, sources, caches, requests, leases, shards, events, webhooks}
 	switch err := r.Register(all); {
 	case errors.As(err, new(prometheus.AlreadyRegisteredError)):
 		return nil, errors.New("metrics.New: this registry has the metrics of Setpoint already; use the Metrics of the first call, which serves any number of managers")
@@ -51,7 +51,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{hooks: hook.Hooks{
 		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
 		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
-		Events: events.hooks(), Webhook: webhooks.hooks(),
+		Shards: shards.hooks(), Events: events.hooks(), Webhook: webhooks.hooks(),
 	}}
 	if g, ok := r.(prometheus.Gatherer); ok {
 		m.gatherer = g

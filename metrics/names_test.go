@@ -89,6 +89,10 @@ setpoint_queue_tenant_ready_keys gauge name tenant
 setpoint_reconcile_own_writes_wait_seconds histogram controller
 setpoint_reconcile_slow_total counter controller
 setpoint_reconcile_stale_total counter controller
+setpoint_shard_members gauge group
+setpoint_shard_slot_changes_total counter event group
+setpoint_shard_slots gauge group state
+setpoint_shard_unserved_seconds gauge group
 setpoint_skipped_applies_total counter controller resource
 setpoint_source_dropped_total counter controller reason source
 setpoint_source_handler_failures_total counter controller source
@@ -150,6 +154,9 @@ func feed(m hook.Hooks) {
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
 	m.LeaderElection.Trouble("operator", err)
+	m.Shards.Observed(hook.ShardGroup{Group: "operator", Member: "operator-1", Members: 3, Owned: 85, Moving: 2, Unserved: 1})
+	m.Shards.Adopted(hook.ShardSlots{Group: "operator", Slots: 86})
+	m.Shards.Released(hook.ShardSlots{Group: "operator", Slots: 1})
 	m.Events.Sent(hook.EventSent{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Events: 3})
 	m.Events.Failed(hook.EventFailed{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Err: err})
 	m.Events.Dropped(hook.EventDropped{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Why: "forbidden", Events: 2})
@@ -306,6 +313,14 @@ func TestScrape(t *testing.T) {
 		`setpoint_reconcile_own_writes_wait_seconds_sum{controller="website"} 1`,
 		`setpoint_reconcile_slow_total{controller="website"} 1`,
 		`setpoint_reconcile_stale_total{controller="website"} 1`,
+		`setpoint_shard_members{group="operator"} 3`,
+		`setpoint_shard_slot_changes_total{event="adopted",group="operator"} 86`,
+		`setpoint_shard_slot_changes_total{event="lost",group="operator"} 0`,
+		`setpoint_shard_slot_changes_total{event="released",group="operator"} 1`,
+		`setpoint_shard_slots{group="operator",state="moving"} 2`,
+		`setpoint_shard_slots{group="operator",state="owned"} 85`,
+		`setpoint_shard_slots{group="operator",state="unserved"} 1`,
+		`setpoint_shard_unserved_seconds{group="operator"} 0`,
 		`setpoint_skipped_applies_total{controller="website",resource="deployments.apps"} 1`,
 		`setpoint_source_dropped_total{controller="website",reason="GenerationChanged",source="Kind(Website)"} 1`,
 		`setpoint_source_handler_failures_total{controller="website",source="Kind(Website)"} 1`,

@@ -57,7 +57,7 @@ func (l *life) acquire(ctx context.Context, name string, of sight) (term uint64,
 		return 0, false // the watch will show what has changed
 	case err != nil:
 		if ctx.Err() == nil {
-			l.log.Warn("the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
+			l.failing("the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
 		}
 		return 0, false
 	}
@@ -95,7 +95,7 @@ func (l *life) sweep(ctx context.Context, a *slots.Assignment) {
 			continue
 		}
 		if err := l.requests.remove(ctx, of); err != nil && ctx.Err() == nil {
-			l.log.Warn("the Lease of a former replica was not deleted; it will be retried", "lease", of.Name, "err", err)
+			l.failing("the Lease of a former replica was not deleted; it will be retried", "lease", of.Name, "err", err)
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func (l *life) list(ctx context.Context, n *transition) {
 	all, version, err := l.requests.list(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			l.log.Warn("the Leases of the group cannot be listed; its slots wait", "err", err)
+			l.failing("the Leases of the group cannot be listed; its slots wait", "err", err)
 		}
 		return
 	}

@@ -200,7 +200,7 @@ func (l *life) store(ctx context.Context, before *coordinationv1.Lease, n *slots
 		}
 	default:
 		if ctx.Err() == nil {
-			l.log.Warn("the assignment of slots was not stored; it will be retried", "err", err)
+			l.failing("the assignment of slots was not stored; it will be retried", "err", err)
 		}
 		return patience/2 + retryPause()
 	}

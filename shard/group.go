@@ -68,7 +68,7 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	}
 	g.stamp = stamp.Codec{Identity: g.elector.Identity(), Host: g.requests.host, Limit: slots.MaxHandover}
 	g.seen = newSeen(g.name, leaseDuration(election))
-	g.status.Store(&Status{})
+	g.status.Store(&Status{Group: g.String()})
 	return g, nil
 }
 
@@ -89,6 +89,7 @@ func (g *Group) Run(ctx context.Context, lead leaderelection.Lead) error {
 		if err != nil {
 			return err
 		}
+		defer l.ended()
 		left, err = l.run(take, work, lead)
 		return err
 	})

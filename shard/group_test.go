@@ -129,8 +129,10 @@ func (f *fleet) make(name string, o shard.Options) *replica {
 	return r
 }
 
-func (f *fleet) run(r *replica) {
-	ctx, stop := context.WithCancel(f.t.Context())
+func (f *fleet) run(r *replica) { f.runIn(f.t.Context(), r) }
+
+func (f *fleet) runIn(ctx context.Context, r *replica) {
+	ctx, stop := context.WithCancel(ctx)
 	r.stop = stop
 	go func() {
 		err := r.Run(ctx, func(take, _ context.Context) error {

@@ -64,6 +64,7 @@ func (g *Group) newLife(work context.Context) (*life, error) {
 		Group: g, id: id, term: t, log: log, view: slots.NewView(id, g.o.By.String(), time.Now()),
 		spread: rand.N(100 * time.Millisecond), tenancies: map[slots.Slot]*tenancy{}, returned: make(chan struct{}, 1),
 		met: map[slots.ID]time.Time{}, prepared: newPreparations(g.o.Keeper), proofs: map[slots.ID]proof{}, noMember: true,
+		reported: reported{unserved: map[string]bool{}, owned: map[slots.Slot]*tenancy{}, failed: map[string]time.Time{}},
 	}, nil
 }
 
@@ -81,6 +82,8 @@ func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left b
 
 	err, returned := l.serve(running, take, done, end)
 	l.stopAll()
+	l.reported.lost = work.Err() != nil
+	l.report()
 	end(context.Cause(take))
 	if !returned {
 		err = <-done

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
@@ -30,11 +31,16 @@ type Options struct {
 	// *cache.Slots, made with By.Slot, that the scopes of handles name. A manager makes one: see its
 	// method Slots. Default: none, every member keeps all objects.
 	Keeper Keeper
+	// Hooks observe the group. Default: none.
+	Hooks *hook.Shards
 }
 
 func (o Options) withDefaults(election leaderelection.Options) Options {
 	o.Weight = cmp.Or(o.Weight, 1)
 	o.Settle = cmp.Or(o.Settle, leaseDuration(election))
+	if o.Hooks == nil {
+		o.Hooks = &hook.Shards{}
+	}
 	return o
 }
 

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package debug_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// TestShards: the page is a list of groups, with the state of each.
+func TestShards(t *testing.T) {
+	api := sim.NewServer(sim.Leases)
+	t.Cleanup(api.Close)
+	g, err := shard.New(api.Config(), leaderelection.Options{Lease: "web", Namespace: "default"}, shard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := debug.Shards(g)
+	w := get(t, h, "GET", "/")
+	var shown []shard.Status
+	if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil || len(shown) != 1 || shown[0].Group != "default/web" {
+		t.Errorf("%v: %s", err, w.Body)
+	}
+	if w := get(t, h, "GET", "/web"); w.Code != http.StatusNotFound {
+		t.Errorf("GET /web: %d", w.Code)
+	}
+	if body := get(t, debug.Shards(), "GET", "/").Body.String(); body != "[]\n" {
+		t.Errorf("no group: %q", body)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// Shards returns the group of Options.Shards, for its Status and for debug.Shards. It returns nil
+// without the option, and if it is invalid.
+func (m *Manager) Shards() *shard.Group { return m.main.shards }
+
+const (
+	// unservedLimit is the age at which unserved slots become a Kubernetes event.
+	unservedLimit = time.Minute
+	// readLimit is how long a replica may take to read the group's Lease.
+	readLimit = 5 * time.Second
+	// mostReasons is how many reasons an event or a check lists.
+	mostReasons = 3
+)
+
+// observed adds the manager's hooks to those of the options.
+func (l *Lease) observed(o shard.Options) shard.Options {
+	hooks := l.roster.o.Hooks.With(hook.Hooks{Shards: o.Hooks}) // the same ones: once
+	late := false                                               // only the group's goroutine uses it
+	o.Hooks = hook.Hooks{Shards: &hook.Shards{Observed: func(g hook.ShardGroup) {
+		switch was := late; {
+		case g.Member == "":
+			late = false
+		case was && g.Unserved == 0:
+			late = false
+			l.event(g, events.Normal, "SlotsServed", "all slots are served again")
+		case !was && g.Unserved > 0 && time.Since(g.UnservedSince) > unservedLimit:
+			late = true
+			l.event(g, events.Warning, "SlotsUnserved", l.unserved(l.shards.Status()))
+		}
+	}}}.With(hooks).Shards
+	return o
+}
+
+// event records an event about the group's Lease, on one member.
+func (l *Lease) event(g hook.ShardGroup, eventType, reason, note string) {
+	if !g.First {
+		return
+	}
+	ctx := logr.NewContextWithSlogLogger(context.Background(), l.roster.report.logger())
+	s := l.shards.Status()
+	namespace, name, _ := strings.Cut(s.Group, "/")
+	l.roster.recorder.Event(ctx, &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: s.UID},
+	}, eventType, reason, "", note)
+}
+
+// unserved describes the unserved slots, or is empty.
+func (l *Lease) unserved(s *shard.Status) string {
+	var all []string
+	for i, u := range s.Unserved {
+		if i == mostReasons {
+			all = append(all, fmt.Sprintf("%d more reasons", len(s.Unserved)-i))
+			break
+		}
+		all = append(all, fmt.Sprintf("%d slots (%s) are not served for %s: %s",
+			len(u.Slots), u.Slots, time.Since(u.Since).Round(time.Second), u.Reason))
+	}
+	return strings.Join(all, "; ")
+}
+
+// divided is the check of a group. It fails only if this replica could never read the group's Lease:
+// others may serve the slots, and a rollout that waits would not help them.
+func (l *Lease) divided() error {
+	s := l.shards.Status()
+	unserved := l.unserved(s)
+	switch {
+	case s.Member == "":
+		return server.Remark("this replica is no member of the group")
+	case !s.Read && len(s.Unserved) > 0 && time.Since(s.Unserved[0].Since) > readLimit:
+		return errors.New("the group's Lease could not be read yet; let the replica list and watch Leases in its namespace")
+	case unserved != "":
+		return server.Remark(unserved)
+	case s.Trouble != "":
+		return server.Remark(s.Trouble)
+	}
+	return nil
+}

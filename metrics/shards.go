@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"maps"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// shards are the metrics of shard groups. A scrape computes the age, which grows also when the
+// group reports nothing.
+type shards struct {
+	collectors
+
+	slots, members, unserved *prometheus.Desc
+	changes                  *prometheus.CounterVec
+
+	mu    *lock
+	known map[string]hook.ShardGroup // by group; guarded by mu
+}
+
+func newShards(mu *lock) *shards {
+	s := &shards{
+		slots:    prometheus.NewDesc("setpoint_shard_slots", "Slots that this process owns, and slots of the group that move or are unserved.", []string{"group", "state"}, nil),
+		members:  prometheus.NewDesc("setpoint_shard_members", "Members of the group.", []string{"group"}, nil),
+		unserved: prometheus.NewDesc("setpoint_shard_unserved_seconds", "Time for which the oldest unserved slot of the group has no member that acts.", []string{"group"}, nil),
+		changes:  counter("setpoint_shard_slot_changes_total", "Slots that this process has adopted, released or lost.", "group", "event"),
+		mu:       mu, known: map[string]hook.ShardGroup{},
+	}
+	s.collectors = collectors{s.changes, scraped{[]*prometheus.Desc{s.slots, s.members, s.unserved}, s.scrape}}
+	return s
+}
+
+func (s *shards) hooks() *hook.Shards {
+	count := func(event string) func(hook.ShardSlots) {
+		return func(e hook.ShardSlots) { s.changes.WithLabelValues(e.Group, event).Add(float64(e.Slots)) }
+	}
+	return &hook.Shards{Observed: s.observed, Adopted: count("adopted"), Released: count("released"), Lost: count("lost")}
+}
+
+func (s *shards) observed(g hook.ShardGroup) {
+	s.mu.Lock()
+	_, before := s.known[g.Group]
+	s.known[g.Group] = g
+	s.mu.Unlock()
+	if before {
+		return
+	}
+	for _, event := range []string{"adopted", "released", "lost"} {
+		s.changes.WithLabelValues(g.Group, event)
+	}
+}
+
+func (s *shards) scrape(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	known := maps.Clone(s.known)
+	s.mu.Unlock()
+	for group, g := range known {
+		gauge := func(d *prometheus.Desc, n float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{group}, labels...)...)
+		}
+		gauge(s.slots, float64(g.Owned), "owned")
+		gauge(s.slots, float64(g.Moving), "moving")
+		gauge(s.slots, float64(g.Unserved), "unserved")
+		gauge(s.members, float64(g.Members))
+		age := 0.0
+		if !g.UnservedSince.IsZero() {
+			age = max(0, time.Since(g.UnservedSince)).Seconds()
+		}
+		gauge(s.unserved, age)
+	}
+}

@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// witness records what the hooks of a group report.
+type witness struct {
+	mu                      sync.Mutex
+	last                    hook.ShardGroup
+	calls                   int
+	adopted, released, lost int
+}
+
+func (w *witness) hooks() *hook.Shards {
+	count := func(to *int) func(hook.ShardSlots) {
+		return func(s hook.ShardSlots) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			*to += s.Slots
+		}
+	}
+	return &hook.Shards{
+		Observed: func(g hook.ShardGroup) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.last = g
+			w.calls++
+		},
+		Adopted: count(&w.adopted), Released: count(&w.released), Lost: count(&w.lost),
+	}
+}
+
+func (w *witness) counts() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("adopted %d, released %d, lost %d", w.adopted, w.released, w.lost)
+}
+
+func (w *witness) group() hook.ShardGroup {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+func (f *fleet) seenBy(w *witness, name string) *replica {
+	return f.start(name, shard.Options{Hooks: w.hooks()})
+}
+
+// TestHooks_CountEverySlot: a slot that was adopted is released or lost once.
+func TestHooks_CountEverySlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var a, b witness
+		first := f.seenBy(&a, "a")
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		second := f.seenBy(&b, "b")
+		f.passUntil("two members", time.Minute, even(2, 256))
+		f.pass(time.Second)
+		if got := a.counts(); got != "adopted 256, released 128, lost 0" {
+			t.Errorf("a: %s", got)
+		}
+		if g := a.group(); g.Group != "web" || g.Members != 2 || g.Owned != 128 || g.Moving != 0 || g.Unserved != 0 || !g.UnservedSince.IsZero() || g.Epoch == 0 {
+			t.Errorf("a observes %+v", g)
+		}
+		second.cut.Store(true)
+		f.pass(30 * time.Second)
+		if got := b.counts(); got != "adopted 128, released 0, lost 128" {
+			t.Errorf("b: %s", got)
+		}
+		if g := b.group(); g != (hook.ShardGroup{Group: "web"}) {
+			t.Errorf("b observes %+v after the loss of its Lease", g)
+		}
+		if s := second.Status(); s.Member != "" || len(s.Owned) > 0 {
+			t.Errorf("the status of b is %+v after the loss of its Lease", s)
+		}
+		first.stop()
+		<-first.done
+		if got := a.counts(); got != "adopted 384, released 384, lost 0" && got != "adopted 256, released 256, lost 0" {
+			t.Errorf("a: %s", got)
+		}
+	})
+}
+
+// TestP2_TheAgeOfUnservedSlotsGrows: while nothing changes, the report stays, with the same
+// beginning; each second, the hooks get it again.
+func TestP2_TheAgeOfUnservedSlotsGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var w witness
+		f.seenBy(&w, "a")
+		b := f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		b.cut.Store(true)
+		since := time.Now()
+		f.pass(11 * time.Second)
+		g := w.group()
+		if g.Unserved != 128 || !strings.Contains(g.Reason, "does not renew its Lease") {
+			t.Fatalf("%+v", g)
+		}
+		if early := since.Sub(g.UnservedSince); early < 0 || early > 3*time.Second {
+			t.Errorf("unserved since %s before the cut, want since the last renewal", early)
+		}
+		calls := w.calls
+		f.pass(2500 * time.Millisecond)
+		if again := w.group(); again.UnservedSince != g.UnservedSince || w.calls < calls+2 {
+			t.Errorf("%d calls, %+v", w.calls-calls, again)
+		}
+		f.pass(10 * time.Second)
+		if g := w.group(); g.Unserved != 0 || !g.UnservedSince.IsZero() || g.Reason != "" {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// TestHooks_MayPanic: the group works as without hooks.
+func TestHooks_MayPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		f.start("a", shard.Options{Hooks: &hook.Shards{
+			Observed: func(hook.ShardGroup) { panic("observed") },
+			Adopted:  func(hook.ShardSlots) { panic("adopted") },
+			Released: func(hook.ShardSlots) { panic("released") },
+		}})
+		f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+	})
+}
+
+// TestHooks_ABlockedOneIsNoSilence: the member keeps its Lease and slots, and serves them. If slots
+// shall leave it, the others report them.
+func TestHooks_ABlockedOneIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		free := make(chan struct{})
+		defer f.end()
+		defer close(free)
+		var w witness
+		a := f.start("a", shard.Options{Hooks: &hook.Shards{Observed: func(g hook.ShardGroup) {
+			if g.Owned == 256 {
+				<-free
+			}
+		}}})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		f.seenBy(&w, "b")
+		if counts := f.pass(time.Minute); counts["a"] != 256 {
+			t.Errorf("%v", counts)
+		}
+		if len(a.Status().Owned) != 256 { // no lock is held
+			t.Errorf("%+v", a.Status())
+		}
+		if g := w.group(); g.Unserved == 0 || time.Since(g.UnservedSince) < 30*time.Second || !g.First {
+			t.Errorf("b observes %+v", g)
+		}
+	})
+}
+
+// TestStatus_OneMemberIsFirst of those that are alive, with and without an assignment.
+func TestStatus_OneMemberIsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		_, stop := f.leader("old")
+		defer stop()
+		time.Sleep(time.Second)
+		for _, name := range []string{"a", "b", "c"} {
+			f.start(name, shard.Options{})
+		}
+		firsts := func() (all []*replica) {
+			for _, r := range f.all {
+				if r.Status().First && !r.cut.Load() {
+					all = append(all, r)
+				}
+			}
+			return all
+		}
+		f.pass(10 * time.Second)
+		if all := firsts(); len(all) != 1 || !strings.Contains(all[0].Status().Trouble, "old holds the group's Lease") {
+			t.Fatalf("%d replicas are first while a leader works: %s", len(all), f.describe())
+		}
+		stop()
+		f.passUntil("three members", time.Minute, even(3, 256))
+		f.pass(2 * time.Second)
+		all := firsts()
+		if len(all) != 1 {
+			t.Fatalf("%d members are first", len(all))
+		}
+		all[0].cut.Store(true)
+		f.pass(12 * time.Second)
+		if all := firsts(); len(all) != 1 {
+			t.Errorf("%d members are first while another one is silent", len(all))
+		}
+	})
+}
+
+// TestStatus_AsJSON is what debug.Shards serves: ranges, members with their Pods, and moves.
+func TestStatus_AsJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		b := f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		b.stop()
+		f.passUntil("one member again", time.Minute, even(1, 256))
+		f.pass(time.Second)
+		body, err := json.MarshalIndent(a.Group, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{`"Owned": "0-255"`, `"Identity": "a"`, `"Cause": "the slots had no owner"`, `"Cause": "the members get equal parts"`, `"Cause": "the owner leaves"`} {
+			if strings.Count(string(body), part) != 1 {
+				t.Errorf("%d times %s", strings.Count(string(body), part), part)
+			}
+		}
+		if t.Failed() || testing.Verbose() {
+			t.Logf("%s", body)
+		}
+	})
+}
+
+func TestSlots_String(t *testing.T) {
+	for want, s := range map[string]shard.Slots{"": nil, "7": {7}, "0-2": {0, 1, 2}, "0,2-3,5,255": {0, 2, 3, 5, 255}} {
+		if got := s.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		var again shard.Slots
+		if err := again.UnmarshalText([]byte(want)); err != nil || !slices.Equal(again, s) {
+			t.Errorf("%q is read as %v (%v)", want, again, err)
+		}
+	}
+}
+
+// logged runs replicas whose log goes to a text.
+func (f *fleet) logged(to *strings.Builder, name string, o shard.Options) *replica {
+	log := slog.New(slog.NewTextHandler(to, nil))
+	r := f.make(name, o)
+	f.runIn(logr.NewContextWithSlogLogger(context.Background(), log), r)
+	return r
+}
+
+// TestLog_SaysEachReasonOnce, and when it is over.
+func TestLog_SaysEachReasonOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var log strings.Builder
+		_, stop := f.leader("old")
+		defer stop()
+		time.Sleep(time.Second)
+		f.logged(&log, "a", shard.Options{})
+		f.pass(2 * time.Minute)
+		stop()
+		f.passUntil("one member", time.Minute, even(1, 256))
+		b := f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		f.pass(5 * time.Second)
+		b.cut.Store(true)
+		f.pass(2 * time.Minute)
+		f.start("c", shard.Options{By: shard.ByNamespace()})
+		f.pass(2 * time.Minute)
+		for line, n := range map[string]int{
+			`msg="waiting until another process releases the group's Lease"`: 1,
+			`msg="slots are not served, so their keys wait"`:                 1,
+			`count=128 slots=`:                 1,
+			`does not renew its Lease`:         1,
+			`msg="all slots are served again"`: 1,
+			`msg="a replica has not renewed its Lease; its slots are given to others"`: 1,
+		} {
+			if got := strings.Count(log.String(), line); got != n {
+				t.Errorf("%d times %s, want %d", got, line, n)
+			}
+		}
+		if t.Failed() || testing.Verbose() {
+			t.Log(log.String())
+		}
+	})
+}
+
+// TestLog_FailingRequests are retried at once, and logged once a minute.
+func TestLog_FailingRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var log strings.Builder
+		forbidden := false
+		f.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if forbidden && r.Name == "web" && r.Verb == "update" {
+				return r.Fail(http.StatusForbidden, "no right")
+			}
+			return nil, nil
+		})
+		f.start("a", shard.Options{})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		forbidden = true
+		f.logged(&log, "b", shard.Options{})
+		f.pass(5 * time.Minute)
+		forbidden = false
+		f.passUntil("two members", time.Minute, even(2, 256))
+		if n := strings.Count(log.String(), "the assignment of slots was not stored"); n < 4 || n > 6 {
+			t.Errorf("%d lines in 5 minutes:\n%s", n, log.String())
+		}
+	})
+}

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Status describes a group as this process sees it.
+type Status struct {
+	// Group is NAMESPACE/NAME of the group's Lease. UID is the Lease's, or empty if unknown.
+	Group string
+	UID   types.UID
+	// Read reports whether this process could ever read the group's Lease, or its absence.
+	Read bool
+	// Member is this member: the name of its Lease, and the version at which it acquired it. It is
+	// empty while the process holds no Lease; then the fields below are zero, except Moves.
+	Member string
+	// First reports whether this member comes first, by name, of those that are alive. It reports
+	// for all.
+	First bool
+	// Epoch is the version of the newest assignment, or 0 without one.
+	Epoch uint64
+	// Members are all members, by name.
+	Members []MemberStatus
+	// Owned are the slots of this process.
+	Owned Slots
+	// Moving is the number of slots that are about to change their owner.
+	Moving int
+	// Unserved are the slots for which no member acts, as far as this process knows: the oldest
+	// first. Each move of a slot is listed for a moment. A process that the group refuses lists
+	// none.
+	Unserved []Unserved
+	// Trouble is why there is no valid assignment, or empty.
+	Trouble string
+	// Moves are the last 50 changes of owners that this process saw, oldest first.
+	Moves []Move
+}
+
+// MemberStatus describes a member.
+type MemberStatus struct {
+	// Name is the name of its Lease, and Identity the holder: usually the Pod's name and a UUID.
+	Name, Identity string
+	// Weight is its Options.Weight.
+	Weight int
+	// Leaving reports whether it gives up its slots.
+	Leaving bool
+	// Slots is the number of its slots.
+	Slots int
+	// Silent is since when it has not renewed its Lease, or zero.
+	Silent time.Time `json:",omitzero"`
+}
+
+// Unserved describes slots for which no member acts, for one reason.
+type Unserved struct {
+	// Slots are their numbers, from 0 to 255.
+	Slots Slots
+	// Since is when the oldest of them began.
+	Since time.Time
+	// Reason is a clause, such as "its owner web-1a2b3c4d@7 does not renew its Lease".
+	Reason string
+}
+
+// Move describes slots that changed their owner together.
+type Move struct {
+	// At is when this process saw it.
+	At time.Time
+	// Slots are their numbers.
+	Slots Slots
+	// From and To are names of members' Leases, or empty for none.
+	From, To string
+	// Cause is a clause.
+	Cause string
+}
+
+// Slots are numbers of slots, in order. As text and JSON, they are ranges such as "0-3,7".
+type Slots []int
+
+// String returns the ranges.
+func (s Slots) String() string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		j := i
+		for j+1 < len(s) && s[j+1] == s[j]+1 {
+			j++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(s[i]))
+		if j > i {
+			b.WriteString("-" + strconv.Itoa(s[j]))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Slots) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Slots) UnmarshalText(text []byte) error {
+	*s = nil
+	for part := range strings.SplitSeq(string(text), ",") {
+		if part == "" {
+			continue
+		}
+		first, last, ok := strings.Cut(part, "-")
+		if !ok {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 8)
+		to, err2 := strconv.ParseUint(last, 10, 8)
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("shard: %q are no slots: %w", text, err)
+		}
+		for i := from; i <= to; i++ {
+			*s = append(*s, int(i)) //nolint:gosec // of 8 bits
+		}
+	}
+	return nil
+}
+
+// UnservedSlots returns the numbers of all unserved slots, and since when the oldest is unserved.
+func (s *Status) UnservedSlots() (all Slots, since time.Time) {
+	for _, u := range s.Unserved {
+		all = append(all, u.Slots...)
+	}
+	if all != nil {
+		since = s.Unserved[0].Since
+	}
+	slices.Sort(all)
+	return slices.Compact(all), since
+}
+
+// Status returns the state of the group. Run updates it at least every second, and with every
+// change. You may keep it: it never changes.
+func (g *Group) Status() *Status { return g.status.Load() }
+
+// MarshalJSON returns Status as JSON, for package debug.
+func (g *Group) MarshalJSON() ([]byte, error) { return json.Marshal(g.Status()) }

@@ -27,6 +27,13 @@ func leaseHeldBy(holder string, seconds int32) *coordinationv1.Lease {
 	}
 }
 
+func wantLine(t *testing.T, c *http.Client, line string) {
+	t.Helper()
+	if status, body := get(t, c, "http://x/readyz?verbose"); status != http.StatusOK || !strings.Contains(body, line+"\n") {
+		t.Errorf("%d\n%s\nwant %s", status, body, line)
+	}
+}
+
 // TestP2_OneReplicaRecordsUnservedSlots as one event, and another one when all are served. No
 // replica becomes unready.
 func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
@@ -54,7 +61,7 @@ func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
 			t.Fatalf("the events are %+v", all)
 		}
 		for _, c := range probes {
-			want(t, c, "http://x/readyz?verbose", 200, "[+]shards-operator ok: 256 slots (0-255) are not served for 5m50s: old holds the group's Lease; the group waits until it is released")
+			wantLine(t, c, "[+]shards-operator ok: 256 slots (0-255) are not served for 5m50s: old holds the group's Lease; the group waits until it is released")
 		}
 		api.Put(sim.Leases, leaseHeldBy("", 1))
 		pass(time.Minute)
@@ -63,7 +70,7 @@ func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
 			t.Fatalf("the events are %+v", all)
 		}
 		for _, c := range probes {
-			want(t, c, "http://x/readyz?verbose", 200, "[+]shards-operator ok")
+			wantLine(t, c, "[+]shards-operator ok")
 		}
 		for i := range stops {
 			stops[i]()
@@ -91,7 +98,7 @@ func TestShards_NotReadyWithoutTheGroup(t *testing.T) {
 		pass(4 * time.Second)
 		want(t, c, "http://x/readyz/shards-operator", 200, "ok")
 		pass(4 * time.Second)
-		want(t, c, "http://x/readyz/shards-operator", 500, "the group's Lease could not be read yet; let the replica list and watch Leases")
+		want(t, c, "http://x/readyz/shards-operator", 500, "[-]shards-operator failed: the group's Lease could not be read yet; let the replica list and watch Leases in its namespace")
 		forbidden.Store(false)
 		pass(10 * time.Second)
 		want(t, c, "http://x/readyz/shards-operator", 200, "ok")

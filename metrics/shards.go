@@ -12,8 +12,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// shards are the metrics of shard groups. A scrape computes the age, which grows also when the group
-// reports nothing.
+// shards are the metrics of shard groups. A scrape computes the age, which grows also when the
+// group reports nothing.
 type shards struct {
 	collectors
 

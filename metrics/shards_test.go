@@ -15,8 +15,8 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// TestP2_TheAgeOfUnservedSlotsGrows also if the group reports nothing any more, and is 0 without unserved
-// slots.
+// TestP2_TheAgeOfUnservedSlotsGrows also if the group reports nothing any more. It is 0 without
+// unserved slots.
 func TestP2_TheAgeOfUnservedSlotsGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()

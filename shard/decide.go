@@ -25,9 +25,10 @@ func (l *life) decide(ctx context.Context) time.Duration {
 	case l.group.version == 0:
 		return l.pause()
 	case errors.Is(err, slots.ErrInvalid) && !l.leaving:
-		if n = l.fresh(); n == nil {
+		if n = l.fresh(ctx); n == nil {
 			return min(l.pause(), max(l.seen.left(l.group), again))
 		}
+		l.renewed = time.Now()
 	case a != nil:
 		if n = l.transit(ctx, a); n == a {
 			l.sweep(ctx, a)
@@ -39,9 +40,17 @@ func (l *life) decide(ctx context.Context) time.Duration {
 	return l.store(ctx, l.group.lease, n)
 }
 
-// fresh returns a new assignment, unless another process holds the group's Lease.
-func (l *life) fresh() *slots.Assignment {
-	if !l.mayJoin() || !held(l.group.lease) && l.seen.left(l.group) > 0 {
+// fresh returns a new assignment, unless another process holds the group's Lease. It makes at most
+// one in a second.
+func (l *life) fresh(ctx context.Context) *slots.Assignment {
+	if !l.mayJoin() || !held(l.group.lease) && l.seen.left(l.group) > 0 || time.Since(l.renewed) < patience {
+		return nil
+	}
+	if of := l.group.lease; of != nil && len(of.ManagedFields) == 0 {
+		// The API server would not track who writes the annotation: it does for a new object only.
+		if err := l.requests.remove(ctx, of); err != nil {
+			l.failing("the group's Lease has no managedFields, and was not deleted; it will be retried", "err", err)
+		}
 		return nil
 	}
 	r, err := recordOf(l.group.lease, l.group.version)

@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -85,6 +87,9 @@ func TestP1_ChangedByHand(t *testing.T) {
 		},
 		"the annotation is edited": func(t *testing.T, f *fleet) {
 			f.patch(`{"metadata":{"annotations":{"setpoint.dev/slots":"{}"}}}`)
+		},
+		"the managedFields are removed": func(t *testing.T, f *fleet) {
+			f.patch(`{"metadata":{"managedFields":[{}],"annotations":{"by":"hand"}}}`)
 		},
 		"another holder is written": func(t *testing.T, f *fleet) {
 			f.patch(`{"spec":{"holderIdentity":"me"}}`)
@@ -221,4 +226,24 @@ func TestNew_WrongOptions(t *testing.T) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
+}
+
+// TestGroup_TheLeaseOfAnOldLeader has no managedFields, so that the API server would not track who
+// writes it.
+func TestGroup_TheLeaseOfAnOldLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		free, seconds := "", int32(1)
+		f.api.Put(sim.Leases, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &free, LeaseDurationSeconds: &seconds},
+		})
+		f.start("a", shard.Options{})
+		f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		if n := f.leaseVersions(); n > 200 {
+			t.Errorf("%d writes", n)
+		}
+	})
 }

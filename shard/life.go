@@ -43,10 +43,10 @@ type life struct {
 
 	met      map[slots.ID]time.Time // when this life saw the members first
 	proofs   map[slots.ID]proof     // of deaths, not stored yet
-	proposed uint64                 // the version for which there was nothing to propose
 	reported reported
 	audits   audits
 
+	renewed  time.Time // when this life made the last new assignment
 	leaving  bool
 	leaveBy  time.Time
 	noMember bool // run has removed this member, or it never was one

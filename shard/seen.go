@@ -5,6 +5,7 @@ package shard
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -14,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // seen has the Leases of the group as the watches show them, and times their records. Only the
@@ -188,7 +189,8 @@ func (g *Group) watch(ctx context.Context) {
 }
 
 func (g *Group) reflect(ctx context.Context, of metav1.ListOptions, into *store) {
-	log := logr.FromSlogHandler(logging.Of(ctx).With("group", g.String()).Handler())
+	log := logging.Of(ctx).With("group", g.String())
+	quiet := logr.Discard()
 	r := toolscache.NewReflectorWithOptions(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
@@ -198,9 +200,25 @@ func (g *Group) reflect(ctx context.Context, of metav1.ListOptions, into *store)
 			o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
 			return g.requests.client.Watch(ctx, o)
 		},
-	}, &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{
-		Name: "shard group " + g.String(), Logger: &log,
-		Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 3 * time.Second},
-	})
-	r.RunWithContext(ctx)
+	}, &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + g.String(), Logger: &quiet})
+	backoff, said := firstBackoff, ""
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.ListAndWatchWithContext(ctx)
+		if time.Since(began) > maxBackoff {
+			backoff, said = firstBackoff, ""
+		}
+		if err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			log.Warn("the Leases of the group cannot be read; it will be retried", "err", err)
+		}
+		_ = run.Sleep(ctx, backoff+rand.N(backoff))
+		backoff = min(2*backoff, maxBackoff)
+	}
 }
+
+// Pauses between two attempts to read the Leases, plus up to as much at random.
+const (
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 2 * time.Second
+)

@@ -20,7 +20,7 @@ type Status struct {
 	// Group is NAMESPACE/NAME of the group's Lease. UID is the Lease's, or empty if unknown.
 	Group string
 	UID   types.UID
-	// Read reports whether this process could ever read the group's Lease, or see that there is none.
+	// Read reports whether this process could ever read the group's Lease, or its absence.
 	Read bool
 	// Member is this member: the name of its Lease, and the version at which it acquired it. It is
 	// empty while the process holds no Lease; then the fields below are zero, except Moves.
@@ -37,9 +37,10 @@ type Status struct {
 	// Moving is the number of slots that are about to change their owner.
 	Moving int
 	// Unserved are the slots for which no member acts, as far as this process knows: the oldest
-	// first. Each move of a slot is listed for a moment. A process that the group refuses lists none.
+	// first. Each move of a slot is listed for a moment. A process that the group refuses lists
+	// none.
 	Unserved []Unserved
-	// Trouble says why there is no valid assignment, or is empty.
+	// Trouble is why there is no valid assignment, or empty.
 	Trouble string
 	// Audit compares a sample of keys with those that other members know.
 	Audit Audit

@@ -14,8 +14,8 @@ import (
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
-// lean is work by a member of a group, which keeps a fifth of the slots, beside a process that keeps
-// all objects.
+// lean is work by a member of a group, which keeps a fifth of the slots, beside a process that
+// keeps all objects.
 const lean job = "lean"
 
 const (

@@ -302,8 +302,8 @@ func (s *slotTest) expect(names, events string) {
 }
 
 // TestP7_OnlyItsSlots: a cache with Slots keeps and delivers only objects of its slots. A slot that
-// is added needs one list; its objects are creates of an initial list. Objects of a removed slot are
-// deletes.
+// is added needs one list; its objects are creates of an initial list. Objects of a removed slot
+// are deletes.
 func TestP7_OnlyItsSlots(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
 		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
@@ -539,8 +539,8 @@ func TestP7_Owner(t *testing.T) {
 	}
 }
 
-// TestP7_Behind: a write outside the slots does not make a Reconcile wait; a write inside does, until
-// the store shows it.
+// TestP7_Behind: a write outside the slots does not make a Reconcile wait; a write inside does,
+// until the store shows it.
 func TestP7_Behind(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
 		var d cache.Declarations

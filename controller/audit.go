@@ -13,12 +13,12 @@ import (
 const (
 	// auditPeriod is the time between two censuses of the keys.
 	auditPeriod = 10 * time.Second
-	// auditPart limits the time of censuses to one part in so many.
+	// auditPart limits the time of censuses to 1 part in 100.
 	auditPart = 100
 )
 
-// audit counts the keys in the caches again and again, so that the group can compare a sample of
-// them with those of other members, until ctx ends.
+// audit counts the keys in the caches again and again, so that the group can compare a sample
+// of them with samples of other members, until ctx ends.
 func (t *lead[K]) audit(ctx context.Context) {
 	c := t.controller
 	d := c.shards.of.Load()

@@ -40,8 +40,8 @@ type ShardGroup struct {
 	Epoch uint64
 	// Members is the number of members.
 	Members int
-	// Owned, Moving and Unserved are numbers of slots: those of this process, those of the group that
-	// are about to change their owner, and those of the group for which no member acts.
+	// Owned is the number of slots of this process. Moving and Unserved are numbers of the group's
+	// slots that are about to change their owner, and for which no member acts.
 	Owned, Moving, Unserved int
 	// UnservedSince is when the oldest unserved slot began, or zero. Reason is why.
 	UnservedSince time.Time

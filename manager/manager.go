@@ -79,8 +79,8 @@ func New(cfg *rest.Config, o Options) *Manager {
 }
 
 // Slots returns the slots of this replica, for [cache.Scope].Slots of handles whose objects follow
-// the keys. A handle without it keeps all objects on every replica, so its keys move faster. Without
-// Options.Shards, Slots returns nil, which selects everything.
+// the keys. A handle without it keeps all objects on every replica, so its keys move faster.
+// Without Options.Shards, Slots returns nil, which selects everything.
 func (m *Manager) Slots() *cache.Slots { return m.slots }
 
 // connect makes the client.

@@ -33,10 +33,10 @@ const (
 	mostReasons = 3
 )
 
-// observed adds the manager's hooks to those of the options.
+// observed adds the manager's hooks to the options.
 func (l *Lease) observed(o shard.Options) shard.Options {
 	hooks := l.roster.o.Hooks.With(hook.Hooks{Shards: o.Hooks}) // the same ones: once
-	late := false                                               // only the group's goroutine uses it
+	late := false
 	o.Hooks = hook.Hooks{Shards: &hook.Shards{Observed: func(g hook.ShardGroup) {
 		switch was := late; {
 		case g.Member == "":
@@ -80,8 +80,8 @@ func (l *Lease) unserved(s *shard.Status) string {
 	return strings.Join(all, "; ")
 }
 
-// divided is the check of a group. It fails only if this replica could never read the group's Lease:
-// others may serve the slots, and a rollout that waits would not help them.
+// divided is the check of a group. It fails only if this replica could never read the group's
+// Lease: others may serve the slots, and a rollout that waits would not help them.
 func (l *Lease) divided() error {
 	s := l.shards.Status()
 	unserved := l.unserved(s)

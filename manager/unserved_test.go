@@ -107,7 +107,7 @@ func TestShards_NotReadyWithoutTheGroup(t *testing.T) {
 	})
 }
 
-// TestShards_HooksOfTheManager get what a group reports, beside those of the options.
+// TestShards_HooksOfTheManager get what a group reports, beside the options' hooks.
 func TestShards_HooksOfTheManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		adopted := 0

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
-// proof proves that the lives of a member before it are over: somebody has acquired its Lease
+// proof proves that the lives of a member before it are over: its Lease was acquired
 // since.
 type proof struct {
 	of    slots.ID

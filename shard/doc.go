@@ -36,8 +36,8 @@
 //
 // A member that stops leaves in the same way: the others adopt its slots before it gives them up,
 // for at most 5 s. A new member waits for Options.Settle before others give it slots. If a member
-// leaves meanwhile, as in a rolling update, the new one gets its slots. So each slot moves once, and
-// one or two more if 256 is not a multiple of the members.
+// leaves meanwhile, as in a rolling update, the new one gets its slots. So each slot moves once,
+// and one or two twice if 256 is not a multiple of the members.
 //
 // When a member has not renewed its Lease for LeaseDuration, another member acquires the Lease by
 // the rules of package leaderelection (L1), which ends the trust of the silent one, and gives its
@@ -93,10 +93,10 @@
 //   - P2: Every slot is served, or [Status].Unserved of every member without a fault reports it,
 //     with its age and the reason. [Status].Audit compares a sample of keys, and reports those that
 //     not exactly one member knows and reconciles.
-//   - P3: A graceful move leaves a slot unserved while its running Reconciles finish, plus one write
-//     and one event. After a crash, it is unserved for LeaseDuration since the last renewal.
-//   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote: the
-//     newest writes, as many as have room (2 KiB for each release). A crash hands nothing over.
+//   - P3: A graceful move leaves a slot unserved while its running Reconciles finish, plus one
+//     write and one event. After a crash, it is unserved for LeaseDuration since the last renewal.
+//   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote:
+//     the newest writes, as many as have room (2 KiB for each release). A crash hands nothing over.
 //   - P5: No request of a slot passes the fence after the slot's release.
 //   - P6: A change of one member moves at most ⌈256/members⌉ + 1 slots from or to each member, if
 //     all have the same weight.

@@ -160,7 +160,7 @@ func (f *fleet) patch(text string) {
 	}
 }
 
-// TestGroup_AnotherHashIsRefused: a member with other settings stays a standby, and says why. It
+// TestGroup_AnotherHashIsRefused: a member with other settings stays a standby. It
 // takes over when the others have left.
 func TestGroup_AnotherHashIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,7 @@ func busy(t *testing.T, r *replica) (work *owned.Adoption, done func()) {
 }
 
 // TestP1_ASlotWaitsForRunningWork: the other slots of a member that leaves do not wait, the fence
-// of this one stays open, and the status says what it waits for.
+// of this one stays open, and the status has the reason.
 func TestP1_ASlotWaitsForRunningWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

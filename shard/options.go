@@ -28,8 +28,8 @@ type Options struct {
 	// slot moves once. Slots without an owner do not wait. Default: the LeaseDuration.
 	Settle time.Duration
 	// Keeper holds only the objects of this member's slots, for caches that need less memory: a
-	// *cache.Slots, made with By.Slot, that the scopes of handles name. A manager makes one: see its
-	// method Slots. Default: none, every member keeps all objects.
+	// *cache.Slots, made with By.Slot, that the scopes of handles name. A manager makes one: see
+	// its method Slots. Default: none, every member keeps all objects.
 	Keeper Keeper
 	// Hooks observe the group. Default: none.
 	Hooks *hook.Shards

@@ -121,8 +121,8 @@ func (g *Group) annotations(t term.Token) map[string]string {
 // notes are what a member's Lease shows of its holder.
 type notes struct{ life, seen uint64 }
 
-// shown returns what a member's Lease shows of its holder: zero if nobody holds it, or if the
-// holder has not renewed it yet.
+// shown returns what a member's Lease shows of its holder: zero without a holder, or if
+// the holder has not renewed it yet.
 func shown(l *coordinationv1.Lease) (n notes) {
 	if l == nil || lease.Holder(l) == "" {
 		return n

@@ -12,8 +12,8 @@ import (
 )
 
 // Known calls do with the key of each object in the source's cache, if the handler is a
-// handler.Identity. It asks no predicate. A controller calls it, to compare its keys with those of
-// other replicas.
+// handler.Identity. It asks no predicate. A controller calls it, to compare its keys with other
+// replicas.
 func (f *feed[K]) Known(ctx context.Context, do func(K)) error {
 	identity, ok := f.handler.(handler.Identity[K])
 	if !ok || f.stored == nil {

@@ -276,8 +276,8 @@ func (f *fleet) allServed(ctx context.Context) error {
 	})
 }
 
-// longest returns the longest time that a site waited since a moment. It keeps the story, if that is
-// longer than the bound.
+// longest returns the longest time that a site waited since a moment. It keeps the story, if that
+// is longer than the bound.
 func (f *fleet) longest(since time.Time, moved bool, bound time.Duration) (d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

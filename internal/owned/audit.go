@@ -15,8 +15,8 @@ import (
 // MostSampled is the number of keys in a Census.
 const MostSampled = 16
 
-// Audits passes samples of keys from controllers to the group, which compares them with those of
-// other members. The zero value is empty. It is safe for concurrent use.
+// Audits passes samples of keys from controllers to the group, which compares them with samples
+// of other members. The zero value is empty. It is safe for concurrent use.
 type Audits struct {
 	mu   sync.Mutex // guards what follows
 	from uint64

@@ -52,8 +52,8 @@ type Scope struct {
 	Slots *Slots
 	// SlotOwner makes the key of an object's controller count, not the object's own: of its owner
 	// reference of this kind, in any version, with controller: true. So objects live where their
-	// owner lives. Objects without such a reference are dropped. It needs Slots. Default: the key
-	// of the object.
+	// owner lives. Objects without such a reference are dropped. Without Slots it has no effect.
+	// Default: the key of the object.
 	SlotOwner schema.GroupVersionKind
 	// Transform changes objects before the cache keeps them, for example to drop unused fields.
 	// Handles with another *Transform do not share informers. Default: [Options].Transform if it is
@@ -82,8 +82,6 @@ func (s Scope) Validate() error {
 		return errors.New("cache.Scope has both Namespaces and Names; set only Names, which include the namespace")
 	case s.Resync < 0 && s.Resync != NoResync:
 		return fmt.Errorf("cache.Scope.Resync is %s, it must not be negative", s.Resync)
-	case s.Slots == nil && s.SlotOwner != (schema.GroupVersionKind{}):
-		return errors.New("cache.Scope has SlotOwner but no Slots; set both, or none to keep all objects")
 	case s.SlotOwner != (schema.GroupVersionKind{}) && (s.SlotOwner.Kind == "" || s.SlotOwner.Version == ""):
 		return fmt.Errorf("cache.Scope.SlotOwner is %q; set its kind and version", s.SlotOwner.String())
 	}
@@ -128,6 +126,9 @@ type key struct {
 }
 
 func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
+	if s.Slots == nil {
+		s.SlotOwner = schema.GroupVersionKind{}
+	}
 	k := key{gvk: gvk, form: f, slots: s.Slots, slotOwner: s.SlotOwner, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
 	if f != listwatch.Metadata {
 		k.packed, k.unusual = s.Storage == Packed, s.unusual

@@ -71,8 +71,9 @@
 // Deployment with a leader into a group, and back: nothing works until the last leader has released
 // the Lease, or the last member has left.
 //
-// If all members crash at the same time, new members go on, but a leader waits for ever: delete
-// the group's Lease when no member runs.
+// If all members crash at the same time, new members go on, but a leader waits. To go back to one
+// leader, make sure that no member runs, and delete the group's Lease: a leader takes over after
+// LeaseDuration.
 //
 // # Changed by hand
 //

@@ -73,6 +73,32 @@ func TestP1_NeverALeaderAndAGroup(t *testing.T) {
 	})
 }
 
+// TestGroup_ALeaderAfterACrashOfAll: the group's Lease has no time limit, so it must be deleted.
+// Then a leader that has waited all the time takes over, after the usual wait.
+func TestGroup_ALeaderAfterACrashOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.passUntil("one member", 5*time.Second, even(1, 256))
+		leads, stop := f.leader("new")
+		defer stop()
+		a.cut.Store(true)
+		f.pass(time.Hour)
+		if leads() {
+			t.Error("a leader takes the Lease of a group")
+		}
+		a.stop()
+		if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if f.pass(14 * time.Second); leads() {
+			t.Error("a leader does not wait for members that may work")
+		}
+		f.passUntil("the leader", 2*time.Second, func(map[string]int) bool { return leads() })
+	})
+}
+
 // TestP1_ChangedByHand: whatever happens to the group's Lease, no slot has two owners, and all are
 // served again.
 func TestP1_ChangedByHand(t *testing.T) {

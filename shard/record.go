@@ -6,7 +6,6 @@ package shard
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -32,9 +31,6 @@ const (
 	// time limit, so electors of one leader wait until the last member has left.
 	Holder = "all members of the shard group"
 )
-
-// noLimit is the duration of the group's Lease while the group holds it.
-const noLimit = math.MaxInt32 * time.Second
 
 // held reports whether the group holds its Lease.
 func held(l *coordinationv1.Lease) bool { return l != nil && lease.Holder(l) == Holder }
@@ -104,9 +100,9 @@ func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, lea
 	case leaving && len(n.Members()) == 0 && !recovering:
 		return lease.GivenUp(l, now), nil
 	case held(l):
-		return lease.Held(l, Holder, noLimit, now), nil
+		return lease.Held(l, Holder, lease.NoLimit, now), nil
 	}
-	return lease.Acquired(l, Holder, noLimit, now), nil
+	return lease.Acquired(l, Holder, lease.NoLimit, now), nil
 }
 
 // annotations are on the member's Lease while this life holds it. The acquisition clears them.

@@ -100,7 +100,7 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 // limited returns a Lease that another process holds, without the duration that only the group
 // uses: it was edited by hand.
 func limited(l *coordinationv1.Lease, d time.Duration) *coordinationv1.Lease {
-	if l == nil || lease.Duration(l) < noLimit {
+	if l == nil || lease.Duration(l) < lease.NoLimit {
 		return l
 	}
 	l = l.DeepCopy()

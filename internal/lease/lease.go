@@ -70,6 +70,10 @@ func GivenUp(l *coordinationv1.Lease, at time.Time) *coordinationv1.Lease {
 	return l
 }
 
+// NoLimit is the duration of a Lease that is held without a time limit, as by package shard. Such a
+// Lease may be deleted by hand: then the usual wait begins.
+const NoLimit = math.MaxInt32 * time.Second
+
 // Rival times the record of a Lease that another process holds, without a clock or a lock. Only the
 // monotonic clock counts: a wall clock that is set, or a machine that sleeps, never shortens the
 // wait.
@@ -81,7 +85,8 @@ type Rival struct {
 	seen Version
 	// until is when the last record with a holder expires. It stays if the record is deleted, or
 	// loses its holder other than by a release.
-	until time.Duration
+	until     time.Duration
+	limitless bool // it had NoLimit
 }
 
 // Version identifies a record of a Lease. The zero Version means that there is none.
@@ -105,11 +110,13 @@ func (r *Rival) See(l *coordinationv1.Lease, mine bool, now time.Duration) (chan
 	v := VersionOf(l)
 	changed, r.seen = v != r.seen, v
 	switch {
-	case !changed || l == nil || mine:
-	case Holder(l) != "":
-		r.until = now + max(r.Least, Duration(l))
-	case Released(l):
-		r.until = now
+	case !changed || mine:
+	case l != nil && Holder(l) != "":
+		r.until, r.limitless = now+max(r.Least, Duration(l)), Duration(l) >= NoLimit
+	case l != nil && Released(l):
+		r.until, r.limitless = now, false
+	case r.limitless:
+		r.until, r.limitless = now+r.Least, false
 	}
 	return changed
 }

@@ -271,3 +271,26 @@ func TestP1_ADeletedLeaseMayHaveBeenRenewed(t *testing.T) {
 		f.passUntil("the other one", time.Minute, func(counts map[string]int) bool { return counts["b"] == 256 })
 	})
 }
+
+// TestP5_ALostSlotThatDrains: when the assignment is lost, the fence closes for running work, too.
+func TestP5_ALostSlotThatDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		work, done := busy(t, a)
+		defer done()
+		a.stop()
+		f.pass(time.Second)
+		if !work.Stopped() || work.Term.Trusted() != nil {
+			t.Fatalf("the slot does not drain: %v", work.Term.Trusted())
+		}
+		f.patch(`{"metadata":{"annotations":{"setpoint.dev/slots":null}}}`)
+		f.pass(time.Second)
+		if work.Term.Trusted() == nil {
+			t.Error("the fence of the lost slot is open")
+		}
+	})
+}

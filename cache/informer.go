@@ -392,8 +392,7 @@ func (i *informer) learnScope(o Object) {
 		return
 	}
 	other := *m
-	other.Scope = meta.RESTScopeRoot
-	if o.GetNamespace() != "" {
+	if other.Scope = meta.RESTScopeRoot; o.GetNamespace() != "" {
 		other.Scope = meta.RESTScopeNamespace
 	}
 	i.copy.Mapping.Store(&other)

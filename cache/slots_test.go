@@ -165,7 +165,6 @@ type gate struct {
 	mu      sync.Mutex // guards the fields below
 	lists   chan struct{}
 	watches chan struct{} // nil: open
-	held    int           // lists that wait
 }
 
 // close holds the answers to lists, or the bytes of watches, until open is called.

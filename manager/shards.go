@@ -53,6 +53,8 @@ func (l *Lease) observed(o shard.Options) shard.Options {
 }
 
 // event records an event about the group's Lease, on one member.
+//
+//nolint:contextcheck // a hook has no context
 func (l *Lease) event(g hook.ShardGroup, eventType, reason, note string) {
 	if !g.First {
 		return

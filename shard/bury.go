@@ -43,6 +43,9 @@ func (l *life) bury(ctx context.Context, a *slots.Assignment) {
 
 // acquire takes the Lease of a silent member. The API server refuses this if the member has renewed
 // it since.
+//
+// If the Lease is missing, acquire only creates it: the member may have renewed it after this
+// process saw it last, until it was deleted. When the new one expires, the member's trust is over.
 func (l *life) acquire(ctx context.Context, name string, of sight) (term uint64, ok bool) {
 	silent := of.lease
 	if silent == nil {
@@ -66,7 +69,7 @@ func (l *life) acquire(ctx context.Context, name string, of sight) (term uint64,
 		return 0, false
 	}
 	l.seen.note(name, got, term)
-	return term, true
+	return term, of.lease != nil
 }
 
 // stored forgets proofs that the stored assignment has used.

@@ -273,3 +273,50 @@ func TestGroup_TheLeaseOfAnOldLeader(t *testing.T) {
 		}
 	})
 }
+
+// TestP1_ADeletedLeaseMayHaveBeenRenewed: b does not see the renewals of a, and then that a's Lease
+// is deleted. a does not see that. It may work until its trust is over.
+func TestP1_ADeletedLeaseMayHaveBeenRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		b := f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		name, _, _ := strings.Cut(a.Status().Member, "@")
+		b.cut.Store(true)
+		f.api.CutWatches()
+		f.pass(20 * time.Second)
+		a.cut.Store(true)
+		f.api.CutWatches()
+		if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.cut.Store(false)
+		f.passUntil("the other one", time.Minute, func(counts map[string]int) bool { return counts["b"] == 256 })
+	})
+}
+
+// TestP5_ALostSlotThatDrains: when the assignment is lost, the fence closes for running work, too.
+func TestP5_ALostSlotThatDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		work, done := busy(t, a)
+		defer done()
+		a.stop()
+		f.pass(time.Second)
+		if !work.Stopped() || work.Term.Trusted() != nil {
+			t.Fatalf("the slot does not drain: %v", work.Term.Trusted())
+		}
+		f.patch(`{"metadata":{"annotations":{"setpoint.dev/slots":null}}}`)
+		f.pass(time.Second)
+		if work.Term.Trusted() == nil {
+			t.Error("the fence of the lost slot is open")
+		}
+	})
+}

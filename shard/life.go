@@ -98,7 +98,7 @@ func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left b
 }
 
 // serve runs until the member has left, its Lease is lost, or lead has returned.
-func (l *life) serve(work, take context.Context, done <-chan error, end context.CancelCauseFunc) (err error, returned bool) { //nolint:revive // the error of lead
+func (l *life) serve(work, take context.Context, done <-chan error, end context.CancelCauseFunc) (err error, returned bool) {
 	stop := take.Done()
 	for {
 		pause := l.step(work)

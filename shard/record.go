@@ -58,7 +58,7 @@ func recordOf(l *coordinationv1.Lease, at uint64) (slots.Record, error) {
 // one than ours.
 func managerOf(l *coordinationv1.Lease, annotation string) (manager string) {
 	for _, e := range l.ManagedFields {
-		if e.FieldsV1 == nil || !owns(e.FieldsV1.Raw, annotation) {
+		if e.FieldsV1 == nil || !owns(e.FieldsV1.GetRawBytes(), annotation) {
 			continue
 		}
 		if manager = e.Manager; manager != slots.Manager {

@@ -15,7 +15,9 @@ import (
 // TestP1_AnotherWriterIsNoticed: a copy of a valid assignment that a person has put back.
 func TestP1_AnotherWriterIsNoticed(t *testing.T) {
 	fields := func(manager, text string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}
+		f := &metav1.FieldsV1{}
+		f.SetRawString(text)
+		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: f}
 	}
 	const ours = `{"f:metadata":{"f:annotations":{".":{},"f:setpoint.dev/slots":{}}}}`
 	holder := Holder

@@ -42,13 +42,15 @@ func (t *tenancy) idle() bool { return t.Stopped() && run.Closed(t.Idle()) }
 func (l *life) follow() {
 	var lost, begun []*owned.Adoption
 	for _, s := range slices.Sorted(maps.Keys(l.tenancies)) {
-		switch t := l.tenancies[s]; {
-		case l.holds(t):
+		t := l.tenancies[s]
+		if l.holds(t) {
+			continue
+		}
+		t.Term.End(ErrReleased) // also if it drains, and its work still runs
+		switch {
 		case !t.Stopped():
-			t.Term.End(ErrReleased)
 			lost = append(lost, t.Adoption)
 		case t.idle():
-			t.Term.End(ErrReleased)
 			delete(l.tenancies, s)
 		}
 	}

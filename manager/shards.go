@@ -54,7 +54,7 @@ func (l *Lease) observed(o shard.Options) shard.Options {
 
 // event records an event about the group's Lease, on one member.
 //
-//nolint:contextcheck // a hook has no context
+//nolint:contextcheck,nolintlint // a hook has no context; only the lint of the examples reports it
 func (l *Lease) event(g hook.ShardGroup, eventType, reason, note string) {
 	if !g.First {
 		return

@@ -31,9 +31,10 @@ func (l *life) bury(ctx context.Context, a *slots.Assignment) {
 			l.proofs[id] = proof{slots.ID{Name: id.Name, Term: life}, of.at}
 			continue
 		}
-		if _, proved := l.proofs[id]; proved || l.seen.left(of)+l.spread > 0 {
+		if _, proved := l.proofs[id]; proved || l.seen.left(of)+l.spread > 0 || time.Since(l.tried[id.Name]) < patience {
 			continue
 		}
+		l.tried[id.Name] = time.Now()
 		if term, ok := l.acquire(ctx, id.Name, of); ok {
 			l.proofs[id] = proof{slots.ID{Name: id.Name, Term: term}, of.at}
 			l.log.Warn("a replica has not renewed its Lease; its slots are given to others", "replica", id.String(), "silentFor", time.Since(of.at).Round(time.Millisecond).String())
@@ -57,7 +58,8 @@ func (l *life) acquire(ctx context.Context, name string, of sight) (term uint64,
 	got, err := l.requests.put(ctx, next)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
-		return 0, false // the watch will show what has changed
+		l.reread(ctx, name)
+		return 0, false
 	case err != nil:
 		if ctx.Err() == nil {
 			l.failing("the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
@@ -70,6 +72,17 @@ func (l *life) acquire(ctx context.Context, name string, of sight) (term uint64,
 	}
 	l.seen.note(name, got, term)
 	return term, of.lease != nil
+}
+
+// reread reads a Lease that has changed, because the watch may be broken without an error.
+func (l *life) reread(ctx context.Context, name string) {
+	got, err := l.requests.get(ctx, name)
+	if err != nil {
+		return // the watch will show what has changed
+	}
+	if version, err := parseVersion(got.ResourceVersion); err == nil {
+		l.seen.note(name, got, version)
+	}
 }
 
 // stored forgets proofs that the stored assignment has used.
@@ -87,7 +100,7 @@ const abandoned = time.Minute
 // sweep deletes one Lease that no member uses: of a dead member, or of a process that has ended
 // before it joined.
 func (l *life) sweep(ctx context.Context, a *slots.Assignment) {
-	if _, recovering := a.Recovering(); recovering || !a.Joined(l.id) {
+	if _, recovering := a.Recovering(); recovering || !a.Joined(l.id) || time.Since(l.swept) < patience {
 		return
 	}
 	others := l.others(a)
@@ -97,6 +110,7 @@ func (l *life) sweep(ctx context.Context, a *slots.Assignment) {
 		if used || !buried && l.seen.left(l.seen.look(of.Name)) > -abandoned {
 			continue
 		}
+		l.swept = time.Now()
 		if err := l.requests.remove(ctx, of); err != nil && ctx.Err() == nil {
 			l.failing("the Lease of a former replica was not deleted; it will be retried", "lease", of.Name, "err", err)
 		}

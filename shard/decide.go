@@ -206,7 +206,7 @@ func (l *life) store(ctx context.Context, before *coordinationv1.Lease, n *slots
 		l.stored(n)
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 		if lease, err = l.requests.get(ctx, l.name); err != nil {
-			return retryPause()
+			return patience/2 + retryPause() // the watch may show it before
 		}
 	default:
 		if ctx.Err() == nil {

@@ -43,6 +43,8 @@ type life struct {
 
 	met      map[slots.ID]time.Time // when this life saw the members first
 	proofs   map[slots.ID]proof     // of deaths, not stored yet
+	tried    map[string]time.Time   // when this life last tried to acquire the Leases of others
+	swept    time.Time              // when it last tried to delete one
 	reported reported
 	audits   audits
 
@@ -64,7 +66,7 @@ func (g *Group) newLife(work context.Context) (*life, error) {
 	return &life{
 		Group: g, id: id, term: t, log: log, view: slots.NewView(id, g.o.By.String(), time.Now()),
 		spread: rand.N(100 * time.Millisecond), tenancies: map[slots.Slot]*tenancy{}, returned: make(chan struct{}, 1),
-		met: map[slots.ID]time.Time{}, prepared: newPreparations(g.o.Keeper), proofs: map[slots.ID]proof{}, noMember: true,
+		met: map[slots.ID]time.Time{}, prepared: newPreparations(g.o.Keeper), proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}, noMember: true,
 		reported: reported{unserved: map[string]bool{}, owned: map[slots.Slot]*tenancy{}, failed: map[string]time.Time{}},
 	}, nil
 }

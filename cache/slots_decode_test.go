@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
-// TestP7_Decodes: a packed cache with Slots decodes no foreign object: neither for its initial list,
-// nor for an event, even with an index and a subscription, which decode each object that arrives.
+// TestP7_Decodes: a packed cache with Slots decodes no foreign object: not for its initial list,
+// nor for an event, even with an index and a subscription that decode what arrives.
 // One Get for each kept object is one decode each.
 func TestP7_Decodes(t *testing.T) {
 	for lists, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
@@ -104,8 +104,8 @@ func readers[T cache.Object](t *testing.T, h *cache.Handle[T]) {
 }
 
 // TestP7_ForeignObjectsAreNotPacked: a packed cache drops a foreign object before it packs it. To
-// pack JSON with two metadata, it must decode the object. Objects that it cannot decode show whether
-// it has tried.
+// pack JSON with two metadata, it must decode the object. Objects that it cannot decode show
+// whether it has tried.
 func TestP7_ForeignObjectsAreNotPacked(t *testing.T) {
 	for wanted, broken := range map[string]int{"a": 0, "ab": 2} {
 		for lists, wrap := range map[string]func(answer) answer{"streaming": func(a answer) answer { return a }, "listing": noStreaming} {

@@ -202,7 +202,7 @@ func (p *packed) measure(s scene, names []string, rounds int) (map[string][]figu
 			if err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(os.Stderr, "round %d, %s %s, %s: %v\n", round+1, s.job, s.kind, orders.Contestant, f)
+			fmt.Fprintf(os.Stderr, "round %d, %s %s, %q: %v\n", round+1, s.job, s.kind, orders.Contestant, f)
 			results[orders.Contestant] = append(results[orders.Contestant], f)
 		}
 	}

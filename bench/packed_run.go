@@ -179,6 +179,9 @@ func (r *packedRun) more(ctx context.Context, f figures, ended <-chan error) (er
 		f[heapFigure] = liveHeap()
 		for _, s := range r.states() {
 			f[bytesFigure], f[decodesFigure] = float64(s.Bytes), float64(s.Decodes)
+			if n := r.expected(1); s.Storage == "packed" && s.Decodes != n {
+				return fmt.Errorf("%s decoded %d times instead of %d", r.Contestant, s.Decodes, n)
+			}
 		}
 		return r.push(ctx, f, ended)
 	case work:

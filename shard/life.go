@@ -93,7 +93,8 @@ func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left b
 	}
 	if work.Err() == nil {
 		l.finish(running)
-	} else {
+	}
+	if work.Err() != nil {
 		l.prepare(running, nil)
 	}
 	return l.noMember, err
@@ -164,7 +165,7 @@ func (l *life) step(ctx context.Context) time.Duration {
 // see passes the newest record to the view.
 func (l *life) see() {
 	l.group = l.seen.look(l.name)
-	if l.group.version == 0 {
+	if l.group.version == 0 || l.group.version == l.saw.Load() {
 		return
 	}
 	r, err := recordOf(l.group.lease, l.group.version)

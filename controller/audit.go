@@ -7,6 +7,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/setpoint-dev/setpoint/internal/owned"
 )
 
@@ -42,12 +44,13 @@ func (c *Controller[K]) census(ctx context.Context, d *division) *owned.Census {
 	all := owned.NewCensus(d.owned.Audits.From(), func(s owned.Slot) bool { return d.serves[s].Load() != nil })
 	for _, i := range c.inputs.all() {
 		s, ok := i.source.(interface {
-			Known(ctx context.Context, do func(K)) error
+			Known(ctx context.Context, do func(K, types.UID)) error
 		})
 		if !ok {
 			continue
 		}
-		if i.Stale() != nil || !isSynced(ctx, i) || s.Known(ctx, func(key K) { c.shards.count(d, all, key) }) != nil {
+		count := func(key K, uid types.UID) { c.shards.count(d, all, key, uid) }
+		if i.Stale() != nil || !isSynced(ctx, i) || s.Known(ctx, count) != nil {
 			return nil
 		}
 	}
@@ -55,8 +58,8 @@ func (c *Controller[K]) census(ctx context.Context, d *division) *owned.Census {
 }
 
 // count adds a key that has a slot.
-func (s *shards[K]) count(d *division, all *owned.Census, key K) {
+func (s *shards[K]) count(d *division, all *owned.Census, key K, uid types.UID) {
 	if of, ok := s.slotOf(d, key); ok {
-		all.Add(s.place(key), of)
+		all.Add(s.place(key), uid, of)
 	}
 }

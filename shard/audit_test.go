@@ -230,7 +230,7 @@ func TestP2_NoMemberOrTwoReconcileAKey(t *testing.T) {
 				for range 4 {
 					for _, r := range f.all {
 						census := owned.NewCensus(r.Owned().Audits.From(), func(owned.Slot) bool { return serves })
-						census.Add(types.NamespacedName{Namespace: "default", Name: "o"}, 7)
+						census.Add(types.NamespacedName{Namespace: "default", Name: "o"}, "uid", 7)
 						r.Owned().Audits.Put("web", census)
 					}
 					f.pass(10 * time.Second)

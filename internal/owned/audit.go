@@ -95,9 +95,11 @@ func NewCensus(from uint64, serves func(Slot) bool) *Census {
 // Covers reports whether the census has all known keys with this hash.
 func (c *Census) Covers(hash uint64) bool { return hash-c.From <= c.To-c.From }
 
-// Add adds a known key. With too many keys, the census becomes one of a smaller part.
-func (c *Census) Add(name types.NamespacedName, slot Slot) {
-	hash := HashOf(name)
+// Add adds the key of a known object. An object that was deleted and created again counts as
+// another one: members may see this at different times. With too many keys, the census becomes one
+// of a smaller part.
+func (c *Census) Add(name types.NamespacedName, uid types.UID, slot Slot) {
+	hash := hashOf(name, uid)
 	if !c.Covers(hash) {
 		return
 	}
@@ -139,11 +141,10 @@ func (c *Census) Find(hash uint64) (i int, ok bool) {
 	})
 }
 
-// HashOf returns the hash of a key, for samples. It is independent of slots, so that a sample has
-// keys of many slots.
-func HashOf(name types.NamespacedName) uint64 {
+// hashOf is independent of slots, so that a sample has keys of many slots.
+func hashOf(name types.NamespacedName, uid types.UID) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name.Namespace + "\x00" + name.Name)) // it cannot fail
+	_, _ = h.Write([]byte(name.Namespace + "\x00" + name.Name + "\x00" + string(uid)))
 	return Mixed(h.Sum64())
 }
 

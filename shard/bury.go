@@ -27,8 +27,9 @@ type proof struct {
 func (l *life) bury(ctx context.Context, a *slots.Assignment) {
 	for _, id := range l.others(a) {
 		of := l.seen.look(id.Name)
-		if life := shown(of.lease).life; life > id.Term { // it has restarted, and not joined
-			l.proofs[id] = proof{slots.ID{Name: id.Name, Term: life}, of.at}
+		// It has restarted, and not joined; or it has released its Lease, and not left.
+		if later := max(shown(of.lease).life, of.released); later > id.Term {
+			l.proofs[id] = proof{slots.ID{Name: id.Name, Term: later}, of.at}
 			continue
 		}
 		if _, proved := l.proofs[id]; proved || l.seen.left(of)+l.spread > 0 || time.Since(l.tried[id.Name]) < patience {

@@ -40,7 +40,9 @@ type sight struct {
 	lease   *coordinationv1.Lease // nil: there is none
 	version uint64                // of the Lease, or of its absence
 	at      time.Time             // when this process saw it change
-	rival   lease.Rival
+	// released is the version at which its holder last released it, because its work had returned.
+	released uint64
+	rival    lease.Rival
 }
 
 func newSeen(group string, least time.Duration) *seen {
@@ -89,6 +91,9 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 		return
 	}
 	of.lease, of.version, of.at = l, version, time.Now()
+	if l != nil && lease.Released(l) {
+		of.released = version
+	}
 	of.rival.See(limited(l, s.least), held(l), time.Since(s.began))
 	s.leases[name] = of
 	select {

@@ -133,6 +133,9 @@ func (f *fleet) found(limit time.Duration, r *replica, texts ...string) time.Dur
 
 // TestP2_AHealthyFleetHasNoFindings, although objects come and go, watches lag, and slots move.
 func TestP2_AHealthyFleetHasNoFindings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute with the race detector")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()

@@ -455,6 +455,9 @@ func (c *churn) settle() {
 // and Leases are edited by hand. P1 and P5 always hold, and when the faults end, all slots are
 // served. SETPOINT_FULL=1 makes it longer.
 func TestGroup_Churn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes with the race detector")
+	}
 	seeds, long := 2, 40*time.Second
 	if os.Getenv("SETPOINT_FULL") != "" {
 		seeds, long = 40, 20*time.Minute

@@ -84,7 +84,7 @@ func TestGroup_ALeaderAfterACrashOfAll(t *testing.T) {
 		leads, stop := f.leader("new")
 		defer stop()
 		a.cut.Store(true)
-		f.pass(time.Hour)
+		f.pass(2 * time.Minute)
 		if leads() {
 			t.Error("a leader takes the Lease of a group")
 		}

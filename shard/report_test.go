@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ import (
 type witness struct {
 	mu                      sync.Mutex
 	last                    hook.ShardGroup
-	calls                   int
+	calls                   atomic.Int32
 	adopted, released, lost int
 }
 
@@ -44,7 +45,7 @@ func (w *witness) hooks() *hook.Shards {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.last = g
-			w.calls++
+			w.calls.Add(1)
 		},
 		Adopted: count(&w.adopted), Released: count(&w.released), Lost: count(&w.lost),
 	}
@@ -122,10 +123,10 @@ func TestP2_TheAgeOfUnservedSlotsGrows(t *testing.T) {
 		if early := since.Sub(g.UnservedSince); early < 0 || early > 3*time.Second {
 			t.Errorf("unserved since %s before the cut, want since the last renewal", early)
 		}
-		calls := w.calls
+		calls := w.calls.Load()
 		f.pass(2500 * time.Millisecond)
-		if again := w.group(); again.UnservedSince != g.UnservedSince || w.calls < calls+2 {
-			t.Errorf("%d calls, %+v", w.calls-calls, again)
+		if again := w.group(); again.UnservedSince != g.UnservedSince || w.calls.Load() < calls+2 {
+			t.Errorf("%d calls, %+v", w.calls.Load()-calls, again)
 		}
 		f.pass(10 * time.Second)
 		if g := w.group(); g.Unserved != 0 || !g.UnservedSince.IsZero() || g.Reason != "" {

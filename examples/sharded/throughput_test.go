@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-var objects = flag.Int("objects", 300, "the number of sites of the throughput test; 0: skip it")
+var objects = flag.Int("objects", 100, "the number of sites of the throughput test; 0: skip it")
 
 // apiTakes is how long the network delays each write of a Reconcile.
 const apiTakes = 20 * time.Millisecond

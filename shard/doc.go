@@ -11,17 +11,19 @@
 //
 // Without a manager, give controller.Options.Shards a [Group], and pass their Lead to [Group.Run].
 //
-//		key ──By──▶ slot ──assignment──▶ member ──▶ its workers, its fence
+//	key ──By──▶ slot ──assignment──▶ member ──▶ its workers, its fence
 //
-//	  - A key always belongs to one of 256 slots ([By]).
-//	  - A member is a replica that holds a Lease of its own, with the label [GroupLabel]. It renews it
-//	    as the elector of package leaderelection does, and has the same timings.
-//	  - The assignment says which member owns each slot. It is an annotation of one more Lease, the
-//	    group's ([SlotsAnnotation]). Any member may change it, by compare-and-swap.
-//	  - A controller reconciles only keys of slots that its process owns. Other keys never enter its
-//	    queue.
-//	  - Each request of a Reconcile carries the slot. The fence refuses it when the slot is released,
-//	    or the trust in the member's Lease is over.
+// The parts of this picture:
+//
+//   - A key always belongs to one of 256 slots ([By]).
+//   - A member is a replica that holds a Lease of its own, with the label [GroupLabel]. It renews
+//     it as the elector of package leaderelection does, and has the same timings.
+//   - The assignment records the owner of each slot. It is an annotation of the group's Lease
+//     ([SlotsAnnotation]). Any member may change it, by compare-and-swap.
+//   - A controller reconciles only keys of slots that its process owns. Other keys never enter its
+//     queue.
+//   - Each request of a Reconcile carries the slot. The fence refuses it when the slot is released,
+//     or the trust in the member's Lease is over.
 //
 // # Moving a slot
 //
@@ -31,8 +33,8 @@
 //	a         "released", with the newest writes
 //	b         waits until its caches show these writes, and begins with all keys of the slot
 //
-// So a slot is without an owner that acts while running Reconciles finish, and for one write and
-// one event.
+// So a slot is unserved while its running Reconciles finish, and for one write and one event. Slots
+// that move to several members at once need a write for each of these.
 //
 // A member that stops leaves in the same way: the others adopt its slots before it gives them up,
 // for at most 5 s. A new member waits for Options.Settle before others give it slots. If a member
@@ -45,9 +47,12 @@
 //
 // # What a controller sees of the others
 //
-// All members keep all objects in their caches, and divide only the keys. A slot that moves is
-// reconciled from the cache: each key of it once. A deletion is reconciled by the new owner, too,
-// if it was seen at most a minute before.
+// By default, all members keep all objects in their caches, and divide only the keys. Handles with
+// cache.Scope.Slots keep only the objects of the member's slots: see Options.Keeper. Then a slot is
+// ready for its adopter when the adopter's caches have its objects.
+//
+// An adopter reconciles each key of the slot at least once, from its caches. If it saw a deletion
+// at most a minute before, it reconciles that key, too.
 //
 // # Audit
 //
@@ -105,5 +110,6 @@
 // Not promised: that a process outside of the group does not write; and P1 if a person deletes the
 // group's Lease and the Leases of living members at the same time.
 //
-// The rules are in internal/slots, as pure code that a simulation tests.
+// P7, what a cache with slots keeps, is in package cache. The rules are in internal/slots, as pure
+// code that a simulation tests.
 package shard

@@ -24,12 +24,12 @@ const (
 func (t *lead[K]) audit(ctx context.Context) {
 	c := t.controller
 	d := c.shards.of.Load()
-	d.owned.Audits.Put(c.name, nil)
-	defer d.owned.Audits.Remove(c.name)
+	d.owned.PutCensus(c.name, nil)
+	defer d.owned.DropCensus(c.name)
 	for ctx.Err() == nil {
 		began := time.Now()
 		if census := c.census(ctx, d); census != nil {
-			d.owned.Audits.Put(c.name, census)
+			d.owned.PutCensus(c.name, census)
 		}
 		select {
 		case <-ctx.Done():
@@ -41,7 +41,7 @@ func (t *lead[K]) audit(ctx context.Context) {
 // census returns a sample of all keys that name objects in the caches. It returns nil if a cache
 // may be old: then the newest census stays.
 func (c *Controller[K]) census(ctx context.Context, d *division) *owned.Census {
-	all := owned.NewCensus(d.owned.Audits.From(), func(s owned.Slot) bool { return d.serves[s].Load() != nil })
+	all := owned.NewCensus(d.owned.From(), func(s owned.Slot) bool { return d.serves[s].Load() != nil })
 	for _, i := range c.inputs.all() {
 		s, ok := i.source.(interface {
 			Known(ctx context.Context, do func(K, types.UID)) error

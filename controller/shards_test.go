@@ -187,11 +187,11 @@ func TestP1_AReconcileRunsWithinItsAdoption(t *testing.T) {
 		r.put("a")
 		all.Stop(a)
 		synctest.Wait()
-		if done(a.Idle()) {
+		if a.Idle() {
 			t.Error("the adoption is idle while its Reconcile runs")
 		}
 		close(goOn)
-		<-a.Idle()
+		<-all.Returned()
 		if s, _ := r.control.TheQueue().Lookup(keyOf("a")); s.State == workqueue.Held && s.Attempts == 0 {
 			t.Errorf("idle before the settle: %+v", s)
 		}

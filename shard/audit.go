@@ -15,18 +15,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
-// Audit is a comparison of a sample of keys with those that other members know. A controller
-// samples up to 16 keys, which change about every two minutes.
-type Audit struct {
-	// Keys is the number of keys in the newest sample of this process.
-	Keys int
-	// Members is the number of other members whose samples were compared with it.
-	Members int
-	// Findings are sentences about keys that no member or several members reconcile. Each has
-	// lasted for at least 10 s, and two samples of both members. They are sorted.
-	Findings []string
-}
-
 const (
 	auditEvery   = time.Second
 	auditAfter   = 10 * time.Second // that a doubt lasts before it is a finding
@@ -56,8 +44,8 @@ type doubt struct {
 	epoch      uint64 // of the slot
 }
 
-// proofOf is what makes a doubt a finding: time, and further censuses of both members.
-type proofOf struct {
+// evidence is what makes a doubt a finding: time, and further censuses of both members.
+type evidence struct {
 	at          time.Time
 	here, there uint64 // the numbers of their censuses
 	example     string
@@ -65,11 +53,17 @@ type proofOf struct {
 	found       bool
 }
 
-// audits is the state of the audit in one life.
+// auditor compares the samples of the members. Only the life's goroutine uses it.
+type auditor struct {
+	*member
+	audits
+}
+
+// audits is the state of an auditor, which starts over when the member is in no group.
 type audits struct {
 	at     time.Time
 	result Audit
-	doubts map[doubt]*proofOf
+	doubts map[doubt]*evidence
 	began  map[string]uint64 // the numbers of censuses when the sampled keys changed
 	logged map[topic]bool
 }
@@ -90,36 +84,32 @@ type party struct {
 	slots int // that it owns
 }
 
-// audit compares the samples of all members, at most once a second.
-func (l *life) audit() Audit {
-	a, _ := l.view.Assignment()
+// audit compares the samples of all members, at most once a second. The members are those of the
+// newest assignment.
+func (u *auditor) audit(members []MemberStatus) Audit {
+	a := u.assignment()
 	switch {
-	case a == nil || !a.Joined(l.id):
-		l.audits = audits{}
-	case time.Since(l.audits.at) >= auditEvery:
-		all := l.parties(a)
-		l.audits.at = time.Now()
-		c := &comparison{audits: &l.audits, assignment: a, all: all}
+	case a == nil || !a.Joined(u.id):
+		u.audits = audits{}
+	case time.Since(u.at) >= auditEvery:
+		u.at = time.Now()
+		c := &comparison{audits: &u.audits, assignment: a, all: u.parties(a, members)}
 		c.compare()
-		l.rotate(all)
-		l.logFindings()
+		u.rotate(c.all)
+		u.logFindings()
 	}
-	return l.audits.result
+	return u.result
 }
 
 // parties returns the members that show an audit and renew their Leases, by name.
-func (l *life) parties(a *slots.Assignment) (all []party) {
-	count := map[slots.ID]int{}
-	for s := range slots.Slots {
-		count[a.Slot(slots.Slot(s)).Owner]++ //nolint:gosec // less than Slots
-	}
-	for _, m := range a.Members() {
-		p := party{ID: m.ID, here: m.ID == l.id, slots: count[m.ID]}
+func (u *auditor) parties(a *slots.Assignment, members []MemberStatus) (all []party) {
+	for i, m := range a.Members() {
+		p := party{ID: m.ID, here: m.ID == u.id, slots: members[i].Slots}
 		switch {
 		case p.here:
-			p.notice = l.notice()
-		case l.pulse(m.ID).Silent.IsZero():
-			p.notice = noticeOf(l.seen.look(m.Name).lease)
+			p.notice = u.notice()
+		case members[i].Silent.IsZero():
+			p.notice = noticeOf(u.seen.look(m.Name).lease)
 		}
 		if p.notice != nil {
 			all = append(all, p)
@@ -130,13 +120,13 @@ func (l *life) parties(a *slots.Assignment) (all []party) {
 
 // rotate lets the first member choose which keys are sampled, and the others follow. The keys stay
 // while a member has findings.
-func (l *life) rotate(all []party) {
+func (u *auditor) rotate(all []party) {
 	if !all[0].here {
-		l.owned.Audits.Begin(all[0].From)
+		u.owned.SampleFrom(all[0].From)
 		return
 	}
 	for _, p := range all {
-		if p.Found || p.here && len(l.audits.result.Findings) > 0 {
+		if p.Found || p.here && len(u.result.Findings) > 0 {
 			return
 		}
 	}
@@ -145,33 +135,33 @@ func (l *life) rotate(all []party) {
 		return
 	}
 	for name, s := range all[0].Of {
-		if now[name] = s.N; l.audits.began != nil && s.N < l.audits.began[name]+auditRotates {
+		if now[name] = s.N; u.began != nil && s.N < u.began[name]+auditRotates {
 			return
 		}
 	}
-	if l.audits.began != nil {
-		l.owned.Audits.Begin(rand.Uint64())
+	if u.began != nil {
+		u.owned.SampleFrom(rand.Uint64())
 	}
-	l.audits.began = now
+	u.began = now
 }
 
 // logFindings warns once for each change of what the findings are about.
-func (l *life) logFindings() {
+func (u *auditor) logFindings() {
 	now := map[topic]bool{}
-	for d, p := range l.audits.doubts {
+	for d, p := range u.doubts {
 		if p.found {
 			now[topic{d.kind, d.controller, d.member}] = true
 		}
 	}
-	was := l.audits.logged
-	if l.audits.logged = now; maps.Equal(now, was) {
+	was := u.logged
+	if u.logged = now; maps.Equal(now, was) {
 		return
 	}
 	if len(now) == 0 {
-		l.log.Info("the audit finds no faults any more")
+		u.log.Info("the audit finds no faults any more")
 		return
 	}
-	l.log.Warn("the audit found keys that are not reconciled by exactly one member", "findings", strings.Join(l.audits.result.Findings, "; "))
+	u.log.Warn("the audit found keys that are not reconciled by exactly one member", "findings", strings.Join(u.result.Findings, "; "))
 }
 
 // comparison is one comparison of all samples.
@@ -184,7 +174,7 @@ type comparison struct {
 
 func (c *comparison) compare() {
 	if c.doubts == nil {
-		c.doubts = map[doubt]*proofOf{}
+		c.doubts = map[doubt]*evidence{}
 	}
 	for _, p := range c.doubts {
 		p.current = false
@@ -202,7 +192,7 @@ func (c *comparison) compare() {
 			c.pair(here, p)
 		}
 	}
-	maps.DeleteFunc(c.doubts, func(_ doubt, p *proofOf) bool { return !p.current })
+	maps.DeleteFunc(c.doubts, func(_ doubt, p *evidence) bool { return !p.current })
 	c.conclude()
 }
 
@@ -280,7 +270,7 @@ func (c *comparison) owners(name string, here party, mine *sample) {
 func (c *comparison) doubt(d doubt, here, there uint64, example string) {
 	p := c.doubts[d]
 	if p == nil {
-		p = &proofOf{at: c.at, here: here, there: there}
+		p = &evidence{at: c.at, here: here, there: there}
 		c.doubts[d] = p
 	}
 	p.current, p.example = true, example

@@ -232,9 +232,9 @@ func TestP2_NoMemberOrTwoReconcileAKey(t *testing.T) {
 				f.passUntil("two members", time.Minute, even(2, 256))
 				for range 4 {
 					for _, r := range f.all {
-						census := owned.NewCensus(r.Owned().Audits.From(), func(owned.Slot) bool { return serves })
+						census := owned.NewCensus(r.Owned().From(), func(owned.Slot) bool { return serves })
 						census.Add(types.NamespacedName{Namespace: "default", Name: "o"}, "uid", 7)
-						r.Owned().Audits.Put("web", census)
+						r.Owned().PutCensus("web", census)
 					}
 					f.pass(10 * time.Second)
 				}

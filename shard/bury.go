@@ -9,7 +9,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
@@ -23,22 +22,36 @@ type proof struct {
 	since time.Time // when the Lease was seen to change last
 }
 
+// undertaker proves the deaths of silent members, and deletes Leases without a member. Only the
+// life's goroutine uses it.
+type undertaker struct {
+	*member
+
+	proofs map[slots.ID]proof   // of deaths, not stored yet
+	tried  map[string]time.Time // when this life last tried to acquire the Leases of others
+	swept  time.Time            // when it last tried to delete one
+}
+
+func newUndertaker(m *member) *undertaker {
+	return &undertaker{member: m, proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}}
+}
+
 // bury acquires the Leases of silent members, by the rule of L1.
-func (l *life) bury(ctx context.Context, a *slots.Assignment) {
-	for _, id := range l.others(a) {
-		of := l.seen.look(id.Name)
+func (u *undertaker) bury(ctx context.Context, a *slots.Assignment) {
+	for _, id := range u.others(a) {
+		of := u.seen.look(id.Name)
 		// It has restarted, and not joined; or it has released its Lease, and not left.
 		if later := max(shown(of.lease).life, of.released); later > id.Term {
-			l.proofs[id] = proof{slots.ID{Name: id.Name, Term: later}, of.at}
+			u.proofs[id] = proof{slots.ID{Name: id.Name, Term: later}, of.at}
 			continue
 		}
-		if _, proved := l.proofs[id]; proved || l.seen.left(of)+l.spread > 0 || time.Since(l.tried[id.Name]) < patience {
+		if _, proved := u.proofs[id]; proved || u.left(of) > 0 || time.Since(u.tried[id.Name]) < patience {
 			continue
 		}
-		l.tried[id.Name] = time.Now()
-		if term, ok := l.acquire(ctx, id.Name, of); ok {
-			l.proofs[id] = proof{slots.ID{Name: id.Name, Term: term}, of.at}
-			l.log.Warn("a replica has not renewed its Lease; its slots are given to others", "replica", id.String(), "silentFor", time.Since(of.at).Round(time.Millisecond).String())
+		u.tried[id.Name] = time.Now()
+		if term, ok := u.acquire(ctx, id.Name, of); ok {
+			u.proofs[id] = proof{slots.ID{Name: id.Name, Term: term}, of.at}
+			u.log.Warn("a replica has not renewed its Lease; its slots are given to others", "replica", id.String(), "silentFor", time.Since(of.at).Round(time.Millisecond).String())
 		}
 	}
 }
@@ -48,51 +61,27 @@ func (l *life) bury(ctx context.Context, a *slots.Assignment) {
 //
 // If the Lease is missing, acquire only creates it: the member may have renewed it after this
 // process saw it last, until it was deleted. When the new one expires, the member's trust is over.
-func (l *life) acquire(ctx context.Context, name string, of sight) (term uint64, ok bool) {
+func (u *undertaker) acquire(ctx context.Context, name string, of sight) (term uint64, ok bool) {
 	silent := of.lease
 	if silent == nil {
-		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.requests.namespace, Name: name, Labels: map[string]string{GroupLabel: l.name}}}
+		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.requests.namespace, Name: name, Labels: map[string]string{GroupLabel: u.requests.group}}}
 	}
-	next := lease.Acquired(silent, l.Identity(), l.seen.least, time.Now())
+	next := lease.Acquired(silent, u.identity, u.seen.least, time.Now())
 	delete(next.Annotations, lifeAnnotation)
 	delete(next.Annotations, seenAnnotation)
-	got, err := l.requests.put(ctx, next)
+	got, err := u.requests.put(ctx, next)
 	switch {
-	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
-		l.reread(ctx, name)
+	case overtaken(err):
+		_ = u.reread(ctx, name) // the watch will show what has changed
 		return 0, false
 	case err != nil:
-		if ctx.Err() == nil {
-			l.failing("the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
-		}
+		u.failing(ctx, "the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
 		return 0, false
 	}
-	term, err = parseVersion(got.ResourceVersion)
-	if err != nil {
+	if term, err = u.seen.put(got); err != nil {
 		return 0, false
 	}
-	l.seen.note(name, got, term)
 	return term, of.lease != nil
-}
-
-// reread reads a Lease that has changed, because the watch may be broken without an error.
-func (l *life) reread(ctx context.Context, name string) {
-	got, err := l.requests.get(ctx, name)
-	if err != nil {
-		return // the watch will show what has changed
-	}
-	if version, err := parseVersion(got.ResourceVersion); err == nil {
-		l.seen.note(name, got, version)
-	}
-}
-
-// stored forgets proofs that the stored assignment has used.
-func (l *life) stored(n *slots.Assignment) {
-	for id := range l.proofs {
-		if !n.Joined(id) {
-			delete(l.proofs, id)
-		}
-	}
 }
 
 // abandoned is how long the Lease of no member stays after it has expired.
@@ -100,39 +89,21 @@ const abandoned = time.Minute
 
 // sweep deletes one Lease that no member uses: of a dead member, or of a process that has ended
 // before it joined.
-func (l *life) sweep(ctx context.Context, a *slots.Assignment) {
-	if _, recovering := a.Recovering(); recovering || !a.Joined(l.id) || time.Since(l.swept) < patience {
+func (u *undertaker) sweep(ctx context.Context, a *slots.Assignment) {
+	if _, recovering := a.Recovering(); recovering || !a.Joined(u.id) || time.Since(u.swept) < patience {
 		return
 	}
-	others := l.others(a)
-	for _, of := range l.seen.members() {
-		used := of.Name == l.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == of.Name })
-		buried := lease.Holder(of) == l.Identity()
-		if used || !buried && l.seen.left(l.seen.look(of.Name)) > -abandoned {
+	others := u.others(a)
+	for _, of := range u.seen.members() {
+		used := of.Name == u.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == of.Name })
+		buried := lease.Holder(of) == u.identity
+		if used || !buried && u.seen.left(u.seen.look(of.Name)) > -abandoned {
 			continue
 		}
-		l.swept = time.Now()
-		if err := l.requests.remove(ctx, of); err != nil && ctx.Err() == nil {
-			l.failing("the Lease of a former replica was not deleted; it will be retried", "lease", of.Name, "err", err)
+		u.swept = time.Now()
+		if err := u.requests.remove(ctx, of); err != nil {
+			u.failing(ctx, "the Lease of a former replica was not deleted; it will be retried", "lease", of.Name, "err", err)
 		}
 		return
 	}
-}
-
-// list reads which lives may act on an assignment before a new one.
-func (l *life) list(ctx context.Context, n *transition) {
-	all, version, err := l.requests.list(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			l.failing("the Leases of the group cannot be listed; its slots wait", "err", err)
-		}
-		return
-	}
-	var living []slots.ID
-	for i := range all {
-		if life := shown(&all[i]).life; life != 0 {
-			living = append(living, slots.ID{Name: all[i].Name, Term: life})
-		}
-	}
-	n.apply(n.n.Listed(version, living...))
 }

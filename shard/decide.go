@@ -10,91 +10,82 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
-// decide stores the next assignment, if there is something to do, and returns the pause until the
+// planner stores the next assignments. Only the life's goroutine uses it.
+type planner struct {
+	*undertaker
+
+	prepared  *preparations
+	adoptions *adoptions
+	met       map[slots.ID]time.Time // when this life saw the members first
+	renewed   time.Time              // when it made the last new assignment
+}
+
+func newPlanner(m *member, p *preparations, a *adoptions) *planner {
+	return &planner{undertaker: newUndertaker(m), prepared: p, adoptions: a, met: map[slots.ID]time.Time{}}
+}
+
+// step stores the next assignment, if there is something to do, and returns the pause until the
 // next step. One write has everything that is due.
-func (l *life) decide(ctx context.Context) time.Duration {
-	a, err := l.view.Assignment()
-	var n *slots.Assignment
+func (p *planner) step(ctx context.Context) time.Duration {
+	a, err := p.view.Assignment()
+	n := a
 	switch {
-	case l.group.version == 0:
-		return l.pause()
-	case errors.Is(err, slots.ErrInvalid) && !l.leaving:
-		if n = l.fresh(ctx); n == nil {
-			return min(l.pause(), max(l.seen.left(l.group), again))
-		}
-		l.renewed = time.Now()
+	case p.group.version == 0:
 	case a != nil:
-		if n = l.transit(ctx, a); n == a {
-			l.sweep(ctx, a)
-			return l.pause()
+		if n = p.transit(ctx, a); n == a {
+			p.sweep(ctx, a)
 		}
-	default:
-		return l.pause()
+	case errors.Is(err, slots.ErrInvalid) && !p.leaving:
+		if n = p.fresh(ctx); n == nil {
+			return min(p.pause(), max(p.seen.left(p.group), again))
+		}
+		p.renewed = time.Now()
 	}
-	return l.store(ctx, l.group.lease, n)
+	if n == a {
+		return p.pause()
+	}
+	return p.store(ctx, n)
 }
 
 // fresh returns a new assignment, unless another process holds the group's Lease. It makes at most
 // one in a second.
-func (l *life) fresh(ctx context.Context) *slots.Assignment {
-	if !l.mayJoin() || !held(l.group.lease) && l.seen.left(l.group) > 0 || time.Since(l.renewed) < patience {
+func (p *planner) fresh(ctx context.Context) *slots.Assignment {
+	if !p.mayJoin() || !held(p.group.lease) && p.seen.left(p.group) > 0 || time.Since(p.renewed) < patience {
 		return nil
 	}
-	if of := l.group.lease; of != nil && len(of.ManagedFields) == 0 {
+	if of := p.group.lease; of != nil && len(of.ManagedFields) == 0 {
 		// The API server would not track who writes the annotation: it does for a new object only.
-		if err := l.requests.remove(ctx, of); err != nil {
-			l.failing("the group's Lease has no managedFields, and was not deleted; it will be retried", "err", err)
+		if err := p.requests.remove(ctx, of); err != nil {
+			p.failing(ctx, "the group's Lease has no managedFields, and was not deleted; it will be retried", "err", err)
 		}
 		return nil
 	}
-	r, err := recordOf(l.group.lease, l.group.version)
+	r, err := recordOf(p.group.lease, p.group.version)
 	if err != nil {
 		return nil
 	}
-	return slots.New(l.o.By.String(), r, time.Now())
+	return slots.New(p.o.By.String(), r, time.Now())
 }
 
 // pause is the time until a member's Lease may be acquired, or one may be given slots.
-func (l *life) pause() time.Duration {
+func (p *planner) pause() time.Duration {
 	pause := patience
-	if l.leaving {
-		pause = min(pause, time.Until(l.leaveBy))
+	if p.leaving {
+		pause = min(pause, time.Until(p.leaveBy))
 	}
-	a, _ := l.view.Assignment()
-	if a == nil {
-		return max(pause, time.Millisecond)
-	}
-	for _, id := range l.others(a) {
-		if left := l.seen.left(l.seen.look(id.Name)) + l.spread; left > 0 {
+	if a := p.assignment(); a != nil {
+		for _, id := range p.others(a) {
+			left := p.left(p.seen.look(id.Name))
+			if left <= 0 {
+				left = again
+			}
 			pause = min(pause, left)
-		} else {
-			pause = min(pause, again)
 		}
 	}
 	return max(pause, time.Millisecond)
-}
-
-// again is the pause after a failed attempt to acquire a Lease.
-const again = 200 * time.Millisecond
-
-// others returns the other lives that may own slots.
-func (l *life) others(a *slots.Assignment) (all []slots.ID) {
-	waiting, _ := a.Recovering()
-	for _, m := range a.Members() {
-		waiting = append(waiting, m.ID)
-	}
-	for _, id := range waiting {
-		if id.Name != l.id.Name {
-			all = append(all, id)
-		}
-	}
-	return all
 }
 
 // transition is a series of transitions of an assignment, which skips those that fail.
@@ -108,117 +99,128 @@ func (t *transition) apply(next *slots.Assignment, err error) (ok bool) {
 }
 
 // transit applies everything that is due.
-func (l *life) transit(ctx context.Context, a *slots.Assignment) *slots.Assignment {
+func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assignment {
 	n, now := &transition{a}, time.Now()
-	tasks := l.view.Tasks()
+	tasks := p.view.Tasks()
 	if tasks.List {
-		l.list(ctx, n)
+		p.list(ctx, n)
 	}
-	if tasks.Acknowledge && l.idle() {
-		n.apply(n.n.Acknowledge(l.id))
+	if tasks.Acknowledge && p.adoptions.idle() {
+		n.apply(n.n.Acknowledge(p.id))
 	}
-	l.bury(ctx, a)
-	for id, proof := range l.proofs {
+	p.bury(ctx, a)
+	for id, proof := range p.proofs {
 		if !n.apply(n.n.Dead(proof.of, proof.since)) {
-			delete(l.proofs, id)
+			delete(p.proofs, id)
 		}
 	}
-	if tasks.Join && l.mayJoin() {
-		n.apply(n.n.Join(slots.Member{ID: l.id, Weight: l.o.Weight}, now))
+	if tasks.Join && p.mayJoin() {
+		n.apply(n.n.Join(slots.Member{ID: p.id, Weight: p.o.Weight}, now))
 	}
-	ready := slices.DeleteFunc(tasks.Prepare, func(s slots.Slot) bool { return !l.prepared.ready(s) })
-	if len(ready) > 0 && !l.leaving {
-		n.apply(n.n.Ready(l.id, now, ready...))
+	ready := slices.DeleteFunc(tasks.Prepare, func(s slots.Slot) bool { return !p.prepared.ready(s) })
+	if len(ready) > 0 && !p.leaving {
+		n.apply(n.n.Ready(p.id, now, ready...))
 	}
-	l.leave(n)
-	l.drain(tasks.Drain)
-	l.release(n, now)
-	l.leave(n)
-	if all := l.settled(); len(all) > 0 {
-		n.apply(n.n.Settle(l.id, all...))
+	p.leave(n)
+	p.adoptions.drain(tasks.Drain)
+	p.release(n, now)
+	p.leave(n)
+	if all := p.adoptions.settled(); len(all) > 0 {
+		n.apply(n.n.Settle(p.id, all...))
 	}
-	if l.mayPropose(n.n, a) {
+	if p.mayPropose(n.n) {
 		n.n = n.n.Propose(now)
 	}
 	return n.n
 }
 
+// list reads which lives may act on an assignment before a new one.
+func (p *planner) list(ctx context.Context, n *transition) {
+	all, version, err := p.requests.list(ctx)
+	if err != nil {
+		p.failing(ctx, "the Leases of the group cannot be listed; its slots wait", "err", err)
+		return
+	}
+	var living []slots.ID
+	for i := range all {
+		if life := shown(&all[i]).life; life != 0 {
+			living = append(living, slots.ID{Name: all[i].Name, Term: life})
+		}
+	}
+	n.apply(n.n.Listed(version, living...))
+}
+
 // mayJoin reports whether nothing of the process runs, and its Lease shows this life.
-func (l *life) mayJoin() bool {
-	return !l.leaving && len(l.tenancies) == 0 && shown(l.seen.look(l.id.Name).lease).life == l.id.Term
+func (p *planner) mayJoin() bool {
+	return !p.leaving && len(p.adoptions.of) == 0 && shown(p.seen.look(p.id.Name).lease).life == p.id.Term
 }
 
 // leave gives up the member's slots, and later its membership. Without another member, or when the
 // others take too long, it stops its slots without adopters.
-func (l *life) leave(n *transition) {
-	if !l.leaving || !n.n.Joined(l.id) {
+func (p *planner) leave(n *transition) {
+	if !p.leaving || !n.n.Joined(p.id) {
 		return
 	}
 	before, alone := false, true
 	for _, m := range n.n.Members() {
-		before = before || m.ID == l.id && m.Leaving
-		alone = alone && (m.ID == l.id || m.Leaving)
+		before = before || m.ID == p.id && m.Leaving
+		alone = alone && (m.ID == p.id || m.Leaving)
 	}
-	next, err := n.n.Leave(l.id)
-	if err == nil && (!before || !next.Joined(l.id)) {
+	next, err := n.n.Leave(p.id)
+	if err == nil && (!before || !next.Joined(p.id)) {
 		n.n = next
 	}
-	if alone || time.Now().After(l.leaveBy) {
-		l.stopAll()
+	if alone || time.Now().After(p.leaveBy) {
+		p.adoptions.stopAll()
 	}
 }
 
-func (l *life) release(n *transition, now time.Time) {
-	all := l.releasable()
+func (p *planner) release(n *transition, now time.Time) {
+	all := p.adoptions.releasable()
 	if len(all) == 0 {
 		return
 	}
 	room := n.n.Room()
-	if !n.apply(n.n.Release(l.view, l.written(all, min(slots.MaxHandover/2, room/4)), now, all...)) {
-		l.log.Warn("the assignment has no room for the newest writes of released slots; their next owner does not wait for them", "slots", len(all))
-		n.apply(n.n.Release(l.view, "", now, all...))
+	if !n.apply(n.n.Release(p.view, p.adoptions.written(all, min(slots.MaxHandover/2, room/4)), now, all...)) {
+		p.log.Warn("the assignment has no room for the newest writes of released slots; their next owner does not wait for them", "slots", len(all))
+		n.apply(n.n.Release(p.view, "", now, all...))
 	}
 }
 
 // mayPropose reports whether moves may be planned now. A new member gets slots that have an owner
 // only after Settle, or if another member leaves.
-func (l *life) mayPropose(n, before *slots.Assignment) bool {
+func (p *planner) mayPropose(n *slots.Assignment) bool {
 	urgent, fresh := false, false
 	for _, m := range n.Members() {
 		urgent = urgent || m.Leaving
-		met, ok := l.met[m.ID]
-		fresh = fresh || !ok || time.Since(met) < l.o.Settle
+		if _, ok := p.met[m.ID]; !ok {
+			p.met[m.ID] = time.Now()
+		}
+		fresh = fresh || time.Since(p.met[m.ID]) < p.o.Settle
 	}
-	for s := range slots.Slots {
-		urgent = urgent || n.Slot(slots.Slot(s)).Owner == slots.ID{} //nolint:gosec // less than Slots
+	for _, of := range n.All() {
+		urgent = urgent || of.Owner == slots.ID{}
 	}
 	return urgent || !fresh
 }
 
 // store stores an assignment in place of the one that it was made from.
-func (l *life) store(ctx context.Context, before *coordinationv1.Lease, n *slots.Assignment) time.Duration {
-	lease, err := l.requests.stored(before, n, l.leaving, time.Now())
+func (p *planner) store(ctx context.Context, n *slots.Assignment) time.Duration {
+	lease, err := p.requests.stored(p.group.lease, n, p.leaving, time.Now())
 	if err == nil {
-		lease, err = l.requests.put(ctx, lease)
+		lease, err = p.requests.put(ctx, lease)
 	}
 	switch {
 	case err == nil:
-		l.stored(n)
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		if lease, err = l.requests.get(ctx, l.name); err != nil {
-			return patience/2 + retryPause() // the watch may show it before
-		}
+		_, err = p.seen.put(lease) // another step follows at once
+	case overtaken(err):
+		err = p.reread(ctx, p.requests.group)
 	default:
-		if ctx.Err() == nil {
-			l.failing("the assignment of slots was not stored; it will be retried", "err", err)
-		}
+		p.failing(ctx, "the assignment of slots was not stored; it will be retried", "err", err)
+	}
+	if err != nil {
 		return patience/2 + retryPause()
 	}
-	version, err := parseVersion(lease.ResourceVersion)
-	if err != nil {
-		return patience
-	}
-	l.seen.note(l.name, lease, version) // another step follows at once
 	return retryPause()
 }
 

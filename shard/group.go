@@ -5,12 +5,12 @@ package shard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -18,8 +18,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slots"
-	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -27,16 +25,9 @@ import (
 // Group is this process's membership of a group of replicas that divide keys among them. Run may be
 // called once at a time. All other methods are safe for concurrent use.
 type Group struct {
-	o        Options
-	election leaderelection.Options
-	name     string                  // of the group's Lease
-	elector  *leaderelection.Elector // for the member's Lease
-	requests requests
-	owned    *owned.Slots
-	stamp    stamp.Codec
-	seen     *seen
-	saw      atomic.Uint64 // the version of the newest record
-	status   atomic.Pointer[Status]
+	process
+
+	elector *leaderelection.Elector // for the member's Lease
 }
 
 // New makes a group of the replicas with the same Lease. It starts nothing and makes no request.
@@ -49,25 +40,25 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	if err := errors.Join(election.Validate(), o.Validate(), checkLease(election.Lease)); err != nil {
 		return nil, err
 	}
-	g := &Group{o: o.withDefaults(election), election: election, name: election.Lease, owned: owned.New(o.By.Slot)}
 	member := election
 	member.Lease = fmt.Sprintf("%s-%.8s", election.Lease, uuid.NewUUID())
-	member.Labels = map[string]string{GroupLabel: g.name}
+	g := &Group{process: process{o: o.withDefaults(election), name: member.Lease, owned: owned.New(o.By.Slot)}}
+	member.Labels = map[string]string{GroupLabel: election.Lease}
 	member.Annotations = g.annotations
-	member.Hooks = g.renamed(election.Hooks)
+	member.Hooks = renamed(election.Hooks, election.Lease)
 	var err error
 	if g.elector, err = leaderelection.New(cfg, member); err != nil {
 		return nil, err
 	}
+	g.identity = g.elector.Identity()
 	namespace, _, _ := strings.Cut(g.elector.String(), "/")
 	if election.Config != nil {
 		cfg = election.Config
 	}
-	if g.requests, err = newRequests(cfg, namespace, g.name); err != nil {
+	if g.requests, err = newRequests(cfg, namespace, election.Lease); err != nil {
 		return nil, err
 	}
-	g.stamp = stamp.Codec{Identity: g.elector.Identity(), Host: g.requests.host, Limit: slots.MaxHandover}
-	g.seen = newSeen(g.name, leaseDuration(election))
+	g.seen = newSeen(election.Lease, leaseDuration(election))
 	g.status.Store(&Status{Group: g.String()})
 	return g, nil
 }
@@ -82,15 +73,13 @@ func (g *Group) Run(ctx context.Context, lead leaderelection.Lead) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	running.Go(func() { g.watch(watching) })
+	running.Go(func() { watch(watching, &g.requests, g.seen) })
 	var left bool
 	err := g.elector.Run(ctx, func(take, work context.Context) error {
-		l, err := g.newLife(work)
-		if err != nil {
-			return err
+		l, err := newLife(&g.process, work)
+		if err == nil {
+			left, err = l.run(take, work, lead)
 		}
-		defer l.ended()
-		left, err = l.run(take, work, lead)
 		return err
 	})
 	if left {
@@ -101,9 +90,8 @@ func (g *Group) Run(ctx context.Context, lead leaderelection.Lead) error {
 
 // cleanUp deletes the released Lease of this member.
 func (g *Group) cleanUp(ctx context.Context) {
-	_, name, _ := strings.Cut(g.elector.String(), "/")
-	if err := g.requests.deleteReleased(ctx, name); err != nil {
-		logging.Of(ctx).Warn("the Lease of this member was not deleted; another member will do it", "lease", name, "err", err)
+	if err := g.requests.deleteReleased(ctx, g.name); err != nil {
+		logging.Of(ctx).Warn("the Lease of this member was not deleted; another member will do it", "lease", g.name, "err", err)
 	}
 }
 
@@ -111,20 +99,27 @@ func (g *Group) cleanUp(ctx context.Context) {
 func (g *Group) Owned() *owned.Slots { return g.owned }
 
 // Identity returns the holderIdentity of this process in its Lease.
-func (g *Group) Identity() string { return g.elector.Identity() }
+func (g *Group) Identity() string { return g.identity }
 
 // Name returns the name of the Check, such as "leader-election-operator".
-func (g *Group) Name() string { return "leader-election-" + g.name }
+func (g *Group) Name() string { return "leader-election-" + g.requests.group }
 
 // Check is like [leaderelection.Elector.Check].
 func (g *Group) Check(r *http.Request) error { return g.elector.Check(r) }
 
 // String returns NAMESPACE/NAME of the group's Lease.
-func (g *Group) String() string { return g.requests.namespace + "/" + g.name }
+func (g *Group) String() string { return g.requests.String() }
+
+// Status returns the state of the group. Run updates it at least every second, and with every
+// change. You may keep it: it never changes.
+func (g *Group) Status() *Status { return g.status.Load() }
+
+// MarshalJSON returns Status as JSON, for package debug.
+func (g *Group) MarshalJSON() ([]byte, error) { return json.Marshal(g.Status()) }
 
 // renamed lets hooks report the name of the group instead of this member's Lease, which is another
 // one in each process.
-func (g *Group) renamed(h *hook.LeaderElection) *hook.LeaderElection {
+func renamed(h *hook.LeaderElection, group string) *hook.LeaderElection {
 	if h == nil {
 		return nil
 	}
@@ -133,17 +128,17 @@ func (g *Group) renamed(h *hook.LeaderElection) *hook.LeaderElection {
 		if f == nil {
 			return nil
 		}
-		return func(string) { f(g.name) }
+		return func(string) { f(group) }
 	}
 	r.Campaigning, r.Acquired, r.Lost, r.Cold = lease(h.Campaigning), lease(h.Acquired), lease(h.Lost), lease(h.Cold)
 	if f := h.Renewed; f != nil {
-		r.Renewed = func(e hook.LeaseRenewal) { e.Lease = g.name; f(e) }
+		r.Renewed = func(e hook.LeaseRenewal) { e.Lease = group; f(e) }
 	}
 	if f := h.Released; f != nil {
-		r.Released = func(_ string, err error) { f(g.name, err) }
+		r.Released = func(_ string, err error) { f(group, err) }
 	}
 	if f := h.Trouble; f != nil {
-		r.Trouble = func(_ string, err error) { f(g.name, err) }
+		r.Trouble = func(_ string, err error) { f(group, err) }
 	}
 	return r
 }

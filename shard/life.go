@@ -5,10 +5,7 @@ package shard
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
@@ -24,58 +21,41 @@ const leaveLimit = 5 * time.Second
 // finishLimit is how long a member tries to store its last releases when all its work has returned.
 const finishLimit = 2 * time.Second
 
-// life is one life of this member: the time for which the process holds the member's Lease. Only
-// the goroutine of run uses it.
+// life is the loop of a member. In each step, its parts see what has changed, and act.
 type life struct {
-	*Group
+	*member
 
-	id     slots.ID
-	term   *term.Term // of the member's Lease
-	log    *slog.Logger
-	group  sight // of the group's Lease, as the view has it
-	view   *slots.View
-	spread time.Duration // so that not all members acquire a Lease at once
-
-	prepared  preparations
-	tenancies map[slots.Slot]*tenancy
-	returned  chan struct{}  // has an element when work of a stopped slot may have returned
-	awaiting  sync.WaitGroup // goroutines that send to returned
-
-	met      map[slots.ID]time.Time // when this life saw the members first
-	proofs   map[slots.ID]proof     // of deaths, not stored yet
-	tried    map[string]time.Time   // when this life last tried to acquire the Leases of others
-	swept    time.Time              // when it last tried to delete one
-	reported reported
-	audits   audits
-
-	renewed  time.Time // when this life made the last new assignment
-	leaving  bool
-	leaveBy  time.Time
-	noMember bool // run has removed this member, or it never was one
+	prepared  *preparations
+	adoptions *adoptions
+	planner   *planner
+	reporter  *reporter
 }
 
-func (g *Group) newLife(work context.Context) (*life, error) {
+func newLife(p *process, work context.Context) (*life, error) {
 	t := term.Of(work)
 	version, err := parseVersion(t.Token().ResourceVersion)
 	if err != nil {
 		return nil, err
 	}
-	_, name, _ := strings.Cut(g.elector.String(), "/")
-	id := slots.ID{Name: name, Term: version}
-	log := logging.Of(work).With("group", g.String(), "member", id.String())
+	id := slots.ID{Name: p.name, Term: version}
+	m := &member{
+		process: p, id: id, log: logging.Of(work).With("group", p.requests.String(), "member", id.String()),
+		view: slots.NewView(id, p.o.By.String(), time.Now()), spread: rand.N(100 * time.Millisecond), failed: map[string]time.Time{},
+	}
+	p.saw.Store(0)
+	prepared, adopted := newPreparations(m), newAdoptions(m, t)
 	return &life{
-		Group: g, id: id, term: t, log: log, view: slots.NewView(id, g.o.By.String(), time.Now()),
-		spread: rand.N(100 * time.Millisecond), tenancies: map[slots.Slot]*tenancy{}, returned: make(chan struct{}, 1),
-		met: map[slots.ID]time.Time{}, prepared: newPreparations(g.o.Keeper), proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}, noMember: true,
-		reported: reported{unserved: map[string]bool{}, owned: map[slots.Slot]*tenancy{}, failed: map[string]time.Time{}},
+		member: m, prepared: prepared, adoptions: adopted,
+		planner: newPlanner(m, prepared, adopted), reporter: newReporter(m, adopted),
 	}, nil
 }
 
 // run is the work under the member's Lease. It reports whether the group has no such member any
 // more, so that its Lease can be deleted.
 func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left bool, err error) {
-	l.saw.Store(0)
-	defer l.awaiting.Wait()
+	defer l.reporter.ended()
+	defer l.adoptions.wait()
+	defer l.prepared.wait()
 	running, stop := context.WithCancel(work)
 	defer stop()
 	leading, end := context.WithCancelCause(work)
@@ -84,9 +64,9 @@ func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left b
 	go func() { done <- lead(leading, work) }()
 
 	err, returned := l.serve(running, take, done, end)
-	l.stopAll()
-	l.reported.lost = work.Err() != nil
-	l.report()
+	l.adoptions.stopAll()
+	l.reporter.lost = work.Err() != nil
+	l.reporter.report()
 	end(context.Cause(take))
 	if !returned {
 		err = <-done
@@ -95,9 +75,9 @@ func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left b
 		l.finish(running)
 	}
 	if work.Err() != nil {
-		l.prepare(running, nil)
+		l.prepared.keep(running, nil)
 	}
-	return l.noMember, err
+	return !l.joined(), err
 }
 
 // serve runs until the member has left, its Lease is lost, or lead has returned.
@@ -105,10 +85,11 @@ func (l *life) serve(work, take context.Context, done <-chan error, end context.
 	stop := take.Done()
 	for {
 		pause := l.step(work)
-		if l.leaving && (l.idle() || time.Now().After(l.leaveBy)) {
+		idle := l.leaving && l.adoptions.idle()
+		if l.leaving && (idle || time.Now().After(l.leaveBy)) {
 			end(context.Cause(take))
 		}
-		if l.leaving && l.idle() {
+		if idle {
 			return nil, false
 		}
 		select {
@@ -119,9 +100,9 @@ func (l *life) serve(work, take context.Context, done <-chan error, end context.
 		case <-stop:
 			stop, l.leaving, l.leaveBy = nil, true, time.Now().Add(leaveLimit)
 		case <-l.seen.wake:
-		case <-l.returned:
+		case <-l.owned.Returned():
 		case n := <-l.prepared.news:
-			l.note(work, n)
+			l.prepared.note(work, n)
 		case <-time.After(pause):
 		}
 	}
@@ -134,55 +115,29 @@ func (l *life) finish(work context.Context) {
 	l.leaving, l.leaveBy = true, time.Now()
 	for {
 		pause := l.step(ctx)
-		if l.noMember || ctx.Err() != nil {
+		if !l.joined() || ctx.Err() != nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
 		case <-l.seen.wake:
-		case <-l.returned:
+		case <-l.owned.Returned():
 		case <-time.After(pause):
 		}
 	}
 }
 
-// patience is the longest pause between two looks at the group.
-const patience = time.Second
-
 // step sees what has changed, and stores at most one new assignment. It returns the pause until the
 // next step, unless something happens before.
 func (l *life) step(ctx context.Context) time.Duration {
-	l.see()
-	if a, _ := l.view.Assignment(); a != nil && !l.leaving {
-		l.prepare(ctx, l.wanted(a))
+	if news, err := l.see(); news {
+		l.reporter.trouble(err)
 	}
-	l.follow()
-	pause := l.decide(ctx)
-	l.report()
+	if a := l.assignment(); a != nil && !l.leaving {
+		l.prepared.keep(ctx, l.adoptions.wanted(a))
+	}
+	l.adoptions.follow(l.prepared.ready)
+	pause := l.planner.step(ctx)
+	l.reporter.report()
 	return pause
-}
-
-// see passes the newest record to the view.
-func (l *life) see() {
-	l.group = l.seen.look(l.name)
-	if l.group.version == 0 || l.group.version == l.saw.Load() {
-		return
-	}
-	r, err := recordOf(l.group.lease, l.group.version)
-	if err != nil {
-		l.trouble(err)
-		return
-	}
-	l.trouble(l.view.See(r, time.Now()))
-	l.saw.Store(r.Version)
-	a, _ := l.view.Assignment()
-	l.noMember = a == nil || !a.Joined(l.id)
-	if a == nil {
-		return
-	}
-	for _, m := range a.Members() {
-		if _, ok := l.met[m.ID]; !ok {
-			l.met[m.ID] = time.Now()
-		}
-	}
 }

@@ -5,6 +5,7 @@ package shard
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -33,6 +34,18 @@ type Options struct {
 	Keeper Keeper
 	// Hooks observe the group. Default: none.
 	Hooks *hook.Shards
+}
+
+// Keeper holds the objects of this member's slots, and no others. *cache.Slots is one. All methods
+// must be safe for concurrent use.
+type Keeper interface {
+	// Add begins to keep the objects of more slots.
+	Add(slots ...uint8)
+	// Remove drops the objects of slots.
+	Remove(slots ...uint8)
+	// WaitForSync returns nil when the objects of the slots are there, or an error if ctx ends
+	// before.
+	WaitForSync(ctx context.Context, slots ...uint8) error
 }
 
 func (o Options) withDefaults(election leaderelection.Options) Options {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/slots"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 const (
@@ -22,10 +21,11 @@ const (
 	// members, as JSON. Only members may write it: they notice another writer, and start over.
 	SlotsAnnotation = "setpoint.dev/slots"
 
-	// lifeAnnotation and seenAnnotation are on a member's Lease: the version of the Lease when the
-	// member acquired it, and the version of the newest assignment that it has seen.
-	lifeAnnotation = "setpoint.dev/shard-life"
-	seenAnnotation = "setpoint.dev/shard-seen"
+	// These are on a member's Lease: the version of the Lease when the member acquired it, the
+	// version of the newest assignment that it has seen, and its notice as JSON.
+	lifeAnnotation  = "setpoint.dev/shard-life"
+	seenAnnotation  = "setpoint.dev/shard-seen"
+	auditAnnotation = "setpoint.dev/shard-audit"
 
 	// Holder is the holderIdentity of the group's Lease while the group has members. It has no
 	// time limit, so electors of one leader wait until the last member has left.
@@ -92,7 +92,7 @@ func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, lea
 	if n.Version() != 0 {
 		l = before.DeepCopy()
 		if v, err := parseVersion(l.ResourceVersion); err != nil || v != n.Version() {
-			return nil, fmt.Errorf("the Lease %s/%s has another version than the assignment", r.namespace, r.group)
+			return nil, fmt.Errorf("the Lease %s has another version than the assignment", r)
 		}
 	}
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, SlotsAnnotation, text)
@@ -103,15 +103,6 @@ func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, lea
 		return lease.Held(l, Holder, lease.NoLimit, now), nil
 	}
 	return lease.Acquired(l, Holder, lease.NoLimit, now), nil
-}
-
-// annotations are on the member's Lease while this life holds it. The acquisition clears them.
-func (g *Group) annotations(t term.Token) map[string]string {
-	seen, audit := "", ""
-	if t.ResourceVersion != "" {
-		seen, audit = strconv.FormatUint(g.saw.Load(), 10), g.notice().String()
-	}
-	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, auditAnnotation: audit}
 }
 
 // notes are what a member's Lease shows of its holder.

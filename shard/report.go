@@ -13,21 +13,30 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
-// reported is what the log and the hooks of this life know.
-type reported struct {
-	trouble  string
-	waits    bool      // the trouble is that another process holds the group's Lease
-	freed    time.Time // when it did not hold it any more
-	valid    bool      // there was an assignment in this life
-	lost     bool      // the member's Lease is
-	unserved map[string]bool
-	owned    map[slots.Slot]*tenancy
-	before   *slots.Assignment // the newest one whose moves are recorded
-	panicked bool              // a hook has
-	failed   map[string]time.Time
+// reporter publishes the state of a life: as Status, in the log and to the hooks. Only the life's
+// goroutine uses it.
+type reporter struct {
+	*member
+
+	adoptions *adoptions
+	auditor   *auditor
+	lost      bool      // the member's Lease is
+	why       string    // there is no assignment
+	waits     bool      // because another process holds the group's Lease
+	freed     time.Time // when it did not hold it any more
+	valid     bool      // there was an assignment in this life
+	unserved  map[string]bool
+	begun     map[slots.Slot]*owned.Adoption // that the hooks know
+	before    *slots.Assignment              // the newest one whose moves are recorded
+	panicked  bool                           // a hook has
+}
+
+func newReporter(m *member, a *adoptions) *reporter {
+	return &reporter{member: m, adoptions: a, auditor: &auditor{member: m}, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Adoption{}}
 }
 
 const (
@@ -38,15 +47,12 @@ const (
 	// mostMoves is the length of Status.Moves.
 	mostMoves = 50
 
-	// failingEvery is the pause between equal lines about a request that fails each time.
-	failingEvery = time.Minute
-
 	unread = "the group's Lease could not be read yet"
 )
 
 // trouble logs why there is no assignment, once for each change.
-func (l *life) trouble(err error) {
-	of := l.group.lease
+func (r *reporter) trouble(err error) {
+	of := r.group.lease
 	waits := err != nil && of != nil && !held(of) && lease.Holder(of) != ""
 	text := ""
 	switch {
@@ -55,92 +61,82 @@ func (l *life) trouble(err error) {
 	case err != nil:
 		text = err.Error()
 	}
-	was := l.reported.trouble
+	was := r.why
 	if text == was {
 		return
 	}
-	if l.reported.waits && !waits {
-		l.reported.freed = time.Now()
+	if r.waits && !waits {
+		r.freed = time.Now()
 	}
-	l.reported.trouble, l.reported.waits = text, waits
+	r.why, r.waits = text, waits
 	switch {
-	case text == "" && l.reported.valid:
-		l.log.Info("the assignment of slots is valid again")
+	case text == "" && r.valid:
+		r.log.Info("the assignment of slots is valid again")
 	case text == "":
-		l.reported.valid = true
+		r.valid = true
 	case waits:
-		l.log.Info("waiting until another process releases the group's Lease", "holder", lease.Holder(of))
+		r.log.Info("waiting until another process releases the group's Lease", "holder", lease.Holder(of))
 	case errors.Is(err, slots.ErrSettings):
-		l.log.Warn("the group refuses this replica, which stays a standby", "err", err)
-	case l.reported.valid && !l.leaving:
-		l.log.Warn("the assignment of slots is lost; all members stop, and make a new one", "err", err)
+		r.log.Warn("the group refuses this replica, which stays a standby", "err", err)
+	case r.valid && !r.leaving:
+		r.log.Warn("the assignment of slots is lost; all members stop, and make a new one", "err", err)
 	}
-}
-
-// failing logs a failed request that is retried.
-func (l *life) failing(msg string, args ...any) {
-	if at, ok := l.reported.failed[msg]; ok && time.Since(at) < failingEvery {
-		return
-	}
-	l.reported.failed[msg] = time.Now()
-	l.log.Warn(msg, args...)
 }
 
 // report updates the status, logs slots that stay unserved, and calls the hooks.
-func (l *life) report() {
-	s := l.current()
-	l.status.Store(s)
-	l.logUnserved(s)
-	l.tellSlots()
-	tell(l, l.o.Hooks.Observed, s.observed(l.name, l.id.Name))
+func (r *reporter) report() {
+	s := r.current()
+	r.status.Store(s)
+	r.logUnserved(s)
+	r.tellSlots()
+	tell(r, r.o.Hooks.Observed, r.observed(s))
 }
 
 // ended reports that this process is no member any more.
-func (l *life) ended() {
-	was := l.Status()
-	l.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read, Moves: was.Moves})
-	tell(l, l.o.Hooks.Observed, hook.ShardGroup{Group: l.name})
+func (r *reporter) ended() {
+	was := r.status.Load()
+	r.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read, Moves: was.Moves})
+	tell(r, r.o.Hooks.Observed, hook.ShardGroup{Group: r.requests.group})
 }
 
-func (l *life) current() *Status {
-	s := &Status{Group: l.String(), Member: l.id.String(), Trouble: l.reported.trouble, Moves: l.Status().Moves}
-	of := l.seen.look(l.name)
+func (r *reporter) current() *Status {
+	s := &Status{Group: r.requests.String(), Member: r.id.String(), Trouble: r.why, Moves: r.status.Load().Moves}
+	of := r.seen.look(r.requests.group)
 	if s.Read = of.version != 0; !s.Read {
 		s.Trouble = unread
 	}
 	if of.lease != nil {
 		s.UID = of.lease.UID
 	}
-	a, err := l.view.Assignment()
+	a, err := r.view.Assignment()
 	if a != nil {
 		s.Epoch = a.Epoch()
-		l.describe(s, a)
-		s.Moves = l.moves(s.Moves, a)
+		r.describe(s, a)
+		s.Moves = r.moves(s.Moves, a)
 	}
-	for _, slot := range slices.Sorted(maps.Keys(l.tenancies)) {
-		if !l.tenancies[slot].Stopped() {
-			s.Owned = append(s.Owned, int(slot))
+	for _, adopted := range r.adoptions.all() {
+		if !adopted.Stopped() {
+			s.Owned = append(s.Owned, int(adopted.Slot))
 		}
 	}
 	if !errors.Is(err, slots.ErrSettings) { // else the members know
-		s.Unserved, s.First = l.unserved(s.Trouble), l.first(a)
+		s.Unserved, s.First = r.waiting(s.Trouble), r.first(a)
 	}
-	s.Audit = l.audit()
+	s.Audit = r.auditor.audit(s.Members)
 	return s
 }
 
-func (l *life) describe(s *Status, a *slots.Assignment) {
+func (r *reporter) describe(s *Status, a *slots.Assignment) {
 	count := map[string]int{}
-	for slot := range slots.Slots {
-		of := a.Slot(slots.Slot(slot)) //nolint:gosec // less than Slots
+	for _, of := range a.All() {
 		count[of.Owner.Name]++
 		if of.To.Name != "" {
 			s.Moving++
 		}
 	}
 	for _, m := range a.Members() {
-		of := MemberStatus{Name: m.Name, Weight: m.Weight, Leaving: m.Leaving, Slots: count[m.Name], Silent: l.pulse(m.ID).Silent}
-		if seen := l.seen.look(m.Name).lease; seen != nil {
+		of := MemberStatus{Name: m.Name, Weight: m.Weight, Leaving: m.Leaving, Slots: count[m.Name], Silent: r.pulse(m.ID).Silent}
+		if seen := r.seen.look(m.Name).lease; seen != nil {
 			of.Identity = lease.Holder(seen)
 		}
 		s.Members = append(s.Members, of)
@@ -149,40 +145,26 @@ func (l *life) describe(s *Status, a *slots.Assignment) {
 
 // first reports whether this member comes first of those that are alive and have seen the newest
 // assignment. Without one, the replicas that wait for an assignment count.
-func (l *life) first(a *slots.Assignment) bool {
+func (r *reporter) first(a *slots.Assignment) bool {
 	if a != nil {
 		for _, m := range a.Members() {
-			if p := l.pulse(m.ID); !m.Leaving && p.Silent.IsZero() && p.Seen > a.Epoch() {
-				return m.ID == l.id
+			if p := r.pulse(m.ID); !m.Leaving && p.Silent.IsZero() && p.Seen > a.Epoch() {
+				return m.ID == r.id
 			}
 		}
 	}
-	for _, of := range l.seen.members() {
+	for _, of := range r.seen.members() {
 		id := slots.ID{Name: of.Name, Term: shown(of).life}
-		if id.Term != 0 && l.pulse(id).Silent.IsZero() {
-			return id == l.id
+		if id.Term != 0 && r.pulse(id).Silent.IsZero() {
+			return id == r.id
 		}
 	}
 	return false
 }
 
-// pulse is what the Lease of a member shows.
-func (l *life) pulse(id slots.ID) slots.Pulse {
-	if id == l.id {
-		return slots.Pulse{Seen: l.saw.Load()}
-	}
-	of := l.seen.look(id.Name)
-	n := shown(of.lease)
-	p := slots.Pulse{Seen: n.seen}
-	if n.life != id.Term || time.Since(of.at) > l.seen.least*2/3 {
-		p.Silent = of.at
-	}
-	return p
-}
-
-// unserved groups the unserved slots by reason, oldest first. It adds the slots of this process
+// waiting groups the unserved slots by reason, oldest first. It adds the slots of this process
 // that wait for the caches. Without an assignment, trouble is the reason.
-func (l *life) unserved(trouble string) (all []Unserved) {
+func (r *reporter) waiting(trouble string) (all []Unserved) {
 	at := map[string]int{}
 	add := func(slot slots.Slot, since time.Time, reason string) {
 		i, ok := at[reason]
@@ -196,20 +178,19 @@ func (l *life) unserved(trouble string) (all []Unserved) {
 			all[i].Since = since
 		}
 	}
-	for _, u := range l.view.Unserved(l.pulse) {
+	for _, u := range r.view.Unserved(r.pulse) {
 		if trouble != "" {
 			u.Reason = trouble
-			if u.Since.Before(l.reported.freed) { // the process that held the Lease has worked
-				u.Since = l.reported.freed
+			if u.Since.Before(r.freed) { // the process that held the Lease has worked
+				u.Since = r.freed
 			}
 		}
 		add(u.Slot, u.Since, u.Reason)
 	}
-	for _, slot := range slices.Sorted(maps.Keys(l.tenancies)) {
-		t := l.tenancies[slot]
-		waits := t.Waiting()
+	for _, adopted := range r.adoptions.all() {
+		waits := adopted.Waiting()
 		for _, controller := range slices.Sorted(maps.Keys(waits)) {
-			add(slot, t.began, fmt.Sprintf("controller %s waits: %s", controller, waits[controller]))
+			add(adopted.Slot, adopted.Began(), fmt.Sprintf("controller %s waits: %s", controller, waits[controller]))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Unserved) int { return a.Since.Compare(b.Since) })
@@ -217,28 +198,28 @@ func (l *life) unserved(trouble string) (all []Unserved) {
 }
 
 // logUnserved logs each reason once, until all slots are served again.
-func (l *life) logUnserved(s *Status) {
-	logged := l.reported.unserved
+func (r *reporter) logUnserved(s *Status) {
+	logged := r.unserved
 	if len(s.Unserved) == 0 && len(logged) > 0 {
 		clear(logged)
-		l.log.Info("all slots are served again")
+		r.log.Info("all slots are served again")
 	}
 	for _, u := range s.Unserved {
 		age := time.Since(u.Since)
-		known := l.reported.waits && u.Reason == s.Trouble // trouble has logged it
+		known := r.waits && u.Reason == s.Trouble // trouble has logged it
 		if age <= unservedAfter || known || logged[u.Reason] || len(logged) >= mostReasons {
 			continue
 		}
 		logged[u.Reason] = true
-		l.log.Warn("slots are not served, so their keys wait",
+		r.log.Warn("slots are not served, so their keys wait",
 			"count", len(u.Slots), "slots", u.Slots.String(), "for", age.Round(time.Second).String(), "because", u.Reason)
 	}
 }
 
 // moves adds the changes since the last recorded assignment.
-func (l *life) moves(all []Move, a *slots.Assignment) []Move {
-	before := l.reported.before
-	l.reported.before = a
+func (r *reporter) moves(all []Move, a *slots.Assignment) []Move {
+	before := r.before
+	r.before = a
 	if before == nil || before.Epoch() == a.Epoch() {
 		return all
 	}
@@ -246,9 +227,8 @@ func (l *life) moves(all []Move, a *slots.Assignment) []Move {
 	at := map[ends]int{}
 	now, known := time.Now(), len(all)
 	all = slices.Clone(all)
-	for i := range slots.Slots {
-		slot := slots.Slot(i) //nolint:gosec // less than Slots
-		of := ends{before.Slot(slot).Owner, a.Slot(slot).Owner}
+	for slot, to := range a.All() {
+		of := ends{before.Slot(slot).Owner, to.Owner}
 		if of.from == of.to {
 			continue
 		}
@@ -258,7 +238,7 @@ func (l *life) moves(all []Move, a *slots.Assignment) []Move {
 			at[of] = n
 			all = append(all, Move{At: now, From: of.from.Name, To: of.to.Name, Cause: cause(before, a, of.from)})
 		}
-		all[n].Slots = append(all[n].Slots, i)
+		all[n].Slots = append(all[n].Slots, int(slot))
 	}
 	if len(all) == known {
 		return all
@@ -283,10 +263,10 @@ func cause(before, now *slots.Assignment, from slots.ID) string {
 	}
 }
 
-func (s *Status) observed(group, member string) hook.ShardGroup {
+func (r *reporter) observed(s *Status) hook.ShardGroup {
 	all, since := s.UnservedSlots()
 	o := hook.ShardGroup{
-		Group: group, Member: member, Epoch: s.Epoch, Members: len(s.Members),
+		Group: r.requests.group, Member: r.id.Name, Epoch: s.Epoch, Members: len(s.Members),
 		Owned: len(s.Owned), Moving: s.Moving, Unserved: len(all), UnservedSince: since, First: s.First,
 	}
 	if len(s.Unserved) > 0 {
@@ -296,45 +276,45 @@ func (s *Status) observed(group, member string) hook.ShardGroup {
 }
 
 // tellSlots reports the adoptions that have begun or stopped since the last call.
-func (l *life) tellSlots() {
+func (r *reporter) tellSlots() {
 	adopted, released, lost := 0, 0, 0
-	for slot, t := range l.reported.owned {
+	for slot, a := range r.begun {
 		switch {
-		case !t.Stopped():
+		case !a.Stopped():
 			continue
-		case !l.reported.lost && l.holds(t):
+		case !r.lost && r.adoptions.holds(a):
 			released++
 		default:
 			lost++
 		}
-		delete(l.reported.owned, slot)
+		delete(r.begun, slot)
 	}
-	for slot, t := range l.tenancies {
-		if !t.Stopped() && l.reported.owned[slot] != t {
-			l.reported.owned[slot] = t
+	for slot, a := range r.adoptions.of {
+		if !a.Stopped() && r.begun[slot] != a {
+			r.begun[slot] = a
 			adopted++
 		}
 	}
-	hooks := l.o.Hooks
+	hooks := r.o.Hooks
 	for _, of := range []struct {
 		hook func(hook.ShardSlots)
 		n    int
 	}{{hooks.Released, released}, {hooks.Lost, lost}, {hooks.Adopted, adopted}} {
 		if of.n > 0 {
-			tell(l, of.hook, hook.ShardSlots{Group: l.name, Slots: of.n})
+			tell(r, of.hook, hook.ShardSlots{Group: r.requests.group, Slots: of.n})
 		}
 	}
 }
 
 // tell calls a hook. If it panics, the moves of slots go on.
-func tell[A any](l *life, f func(A), a A) {
+func tell[A any](r *reporter, f func(A), a A) {
 	if f == nil {
 		return
 	}
 	defer func() {
-		if p := recover(); p != nil && !l.reported.panicked {
-			l.reported.panicked = true
-			l.log.Error("a hook of the shard group has panicked; further panics are not logged", "panic", p, "stack", string(debug.Stack()))
+		if p := recover(); p != nil && !r.panicked {
+			r.panicked = true
+			r.log.Error("a hook of the shard group has panicked; further panics are not logged", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	f(a)

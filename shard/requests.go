@@ -24,7 +24,7 @@ import (
 // GroupLabel is the label of the Leases of a group's members, with the name of the group's Lease.
 const GroupLabel = "setpoint.dev/shard-group"
 
-// requests are the driver's requests for Leases.
+// requests are the driver's requests for Leases. group is the name of the group's Lease.
 type requests struct {
 	namespace, group string
 	host             string // the API server, as in a ledger
@@ -54,6 +54,9 @@ func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
 	return requests{namespace: namespace, group: group, host: host, client: client.Leases(namespace)}, nil
 }
 
+// String returns NAMESPACE/NAME of the group's Lease.
+func (r *requests) String() string { return r.namespace + "/" + r.group }
+
 func (r *requests) get(ctx context.Context, name string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -71,6 +74,11 @@ func (r *requests) put(ctx context.Context, l *coordinationv1.Lease) (*coordinat
 	return r.client.Update(ctx, l, metav1.UpdateOptions{FieldManager: slots.Manager})
 }
 
+// overtaken reports whether the API server refused a write because the Lease has changed.
+func overtaken(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
 // remove deletes a Lease if it has not changed.
 func (r *requests) remove(ctx context.Context, l *coordinationv1.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
@@ -78,7 +86,7 @@ func (r *requests) remove(ctx context.Context, l *coordinationv1.Lease) error {
 	err := r.client.Delete(ctx, l.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if overtaken(err) {
 		return nil
 	}
 	return err

@@ -13,9 +13,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/owned"
 )
 
-// auditAnnotation is on a member's Lease: a sample of the keys that its controllers know, as JSON.
-const auditAnnotation = "setpoint.dev/shard-audit"
-
 const (
 	auditRoom   = 1536       // bytes for sampled keys in the annotation
 	sampledSize = 8 + 1 + 1  // bytes for each, before base64
@@ -45,10 +42,10 @@ type sample struct {
 	serves map[uint64]bool // the hashes of keys that are served
 }
 
-// notice returns what this process shows.
-func (g *Group) notice() *notice {
-	all := g.owned.Audits.All()
-	n := &notice{From: g.owned.Audits.From(), Found: len(g.Status().Audit.Findings) > 0, Of: map[string]*sample{}}
+// newNotice returns what this process shows.
+func newNotice(o *owned.Slots, found bool) *notice {
+	all := o.Censuses()
+	n := &notice{From: o.From(), Found: found, Of: map[string]*sample{}}
 	most := auditRoom / encodedSize / max(1, len(all))
 	for name, c := range all {
 		n.Of[name] = sampleOf(c, min(most, owned.MostSampled))

@@ -4,7 +4,6 @@
 package shard
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,6 +69,18 @@ type Unserved struct {
 	Since time.Time
 	// Reason is a clause, such as "its owner web-1a2b3c4d@7 does not renew its Lease".
 	Reason string
+}
+
+// Audit is a comparison of a sample of keys with those that other members know. A controller
+// samples up to 16 keys, which change about every two minutes.
+type Audit struct {
+	// Keys is the number of keys in the newest sample of this process.
+	Keys int
+	// Members is the number of other members whose samples were compared with it.
+	Members int
+	// Findings are sentences about keys that no member or several members reconcile. Each has
+	// lasted for at least 10 s, and two samples of both members. They are sorted.
+	Findings []string
 }
 
 // Move describes slots that changed their owner together.
@@ -144,10 +155,3 @@ func (s *Status) UnservedSlots() (all Slots, since time.Time) {
 	slices.Sort(all)
 	return slices.Compact(all), since
 }
-
-// Status returns the state of the group. Run updates it at least every second, and with every
-// change. You may keep it: it never changes.
-func (g *Group) Status() *Status { return g.status.Load() }
-
-// MarshalJSON returns Status as JSON, for package debug.
-func (g *Group) MarshalJSON() ([]byte, error) { return json.Marshal(g.Status()) }

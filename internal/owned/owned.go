@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,19 +25,23 @@ const Count = slots.Slots
 
 // Slots is the table. It is safe for concurrent use.
 type Slots struct {
-	// Audits has samples of the keys of this process.
-	Audits Audits
+	of       func(types.NamespacedName) (uint8, error)
+	returned chan struct{}
 
-	of func(types.NamespacedName) (uint8, error)
-
-	mu      sync.Mutex // guards what follows
-	current map[uint8]*Adoption
-	changed chan struct{} // closed by the next change
+	mu       sync.Mutex // guards what follows, and the state of all adoptions
+	current  map[uint8]*Adoption
+	changed  chan struct{} // closed by the next change of current
+	from     uint64        // where censuses begin
+	censuses map[string]*Census
+	last     map[string]uint64 // the numbers of the newest censuses
 }
 
 // New returns an empty table. of maps a key to its slot.
 func New(of func(types.NamespacedName) (uint8, error)) *Slots {
-	return &Slots{of: of, current: map[uint8]*Adoption{}, changed: make(chan struct{})}
+	return &Slots{
+		of: of, returned: make(chan struct{}, 1), current: map[uint8]*Adoption{}, changed: make(chan struct{}),
+		censuses: map[string]*Census{}, last: map[string]uint64{},
+	}
 }
 
 // Slot returns the slot of a key. It fails if the user's function does.
@@ -55,36 +60,90 @@ func (s *Slots) Current() (all []*Adoption, changed <-chan struct{}) {
 
 // Adopt begins adoptions. An earlier one of the same slot has stopped.
 func (s *Slots) Adopt(all ...*Adoption) {
-	s.edit(func() {
-		for _, a := range all {
-			s.current[a.Slot] = a
-		}
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range all {
+		a.in, a.began, a.waits = s, time.Now(), map[string]string{}
+		s.current[a.Slot] = a
+	}
+	s.tellLocked()
 }
 
 // Stop ends adoptions: no work of them begins any more. Running work goes on: see Adoption.Idle.
 func (s *Slots) Stop(all ...*Adoption) {
-	for _, a := range all {
-		a.stop()
-	}
-	s.edit(func() {
-		for _, a := range all {
-			if s.current[a.Slot] == a {
-				delete(s.current, a.Slot)
-			}
-		}
-	})
-}
-
-func (s *Slots) edit(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change()
+	for _, a := range all {
+		a.stopped = true
+		if s.current[a.Slot] == a {
+			delete(s.current, a.Slot)
+		}
+		s.settleLocked(a)
+	}
+	s.tellLocked()
+}
+
+func (s *Slots) tellLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// Adoption is the time for which this process owns a slot. It is safe for concurrent use.
+// Returned has an element when an adoption has become idle. It is for one receiver.
+func (s *Slots) Returned() <-chan struct{} { return s.returned }
+
+func (s *Slots) settleLocked(a *Adoption) {
+	if !a.stopped || a.running > 0 {
+		return
+	}
+	select {
+	case s.returned <- struct{}{}:
+	default:
+	}
+}
+
+// SampleFrom sets the hash at which censuses begin from now on.
+func (s *Slots) SampleFrom(from uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.from = from
+}
+
+// From returns the hash at which censuses begin.
+func (s *Slots) From() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.from
+}
+
+// PutCensus replaces the census of a controller that has workers, and numbers the new one. nil means
+// that there is none yet.
+func (s *Slots) PutCensus(controller string, c *Census) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c != nil {
+		s.last[controller]++
+		c.N = s.last[controller]
+	}
+	s.censuses[controller] = c
+}
+
+// DropCensus removes the census of a controller that has no workers any more.
+func (s *Slots) DropCensus(controller string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.censuses, controller)
+}
+
+// Censuses returns the newest ones, by controller. The group compares them with those of other
+// members. You own the map.
+func (s *Slots) Censuses() map[string]*Census {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.censuses)
+}
+
+// Adoption is the time for which this process owns a slot. Its methods are for the time after
+// Slots.Adopt, and safe for concurrent use.
 type Adoption struct {
 	Slot slots.Slot
 	// Epoch tells adoptions of the slot apart.
@@ -95,17 +154,21 @@ type Adoption struct {
 	// nil if there are none, or if they are unknown.
 	Left *term.Handover
 
-	mu      sync.Mutex // guards what follows
+	in    *Slots // its mu guards what follows; also began, which does not change
+	began time.Time
+
 	running int
 	stopped bool
-	idle    chan struct{}     // or nil
 	waits   map[string]string // by controller: what its first Reconcile waits for
 }
 
+// Began returns the time of Adopt.
+func (a *Adoption) Began() time.Time { return a.began }
+
 // Begin reports whether work of the slot may begin. If so, call End when it has returned.
 func (a *Adoption) Begin() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
 	if a.stopped {
 		return false
 	}
@@ -115,37 +178,30 @@ func (a *Adoption) Begin() bool {
 
 // End ends what Begin has begun.
 func (a *Adoption) End() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
 	a.running--
-	a.settleLocked()
+	a.in.settleLocked(a)
 }
 
 // Stopped reports whether the adoption has ended.
 func (a *Adoption) Stopped() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
 	return a.stopped
 }
 
-// Idle returns a channel that is closed when the adoption has stopped and none of its work runs.
-func (a *Adoption) Idle() <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.idle == nil {
-		a.idle = make(chan struct{})
-		a.settleLocked()
-	}
-	return a.idle
+// Idle reports whether the adoption has stopped and none of its work runs.
+func (a *Adoption) Idle() bool {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	return a.stopped && a.running == 0
 }
 
 // Waits records why a controller does not reconcile the slot's keys yet; "" means that it does.
 func (a *Adoption) Waits(controller, reason string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.waits == nil {
-		a.waits = map[string]string{}
-	}
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
 	delete(a.waits, controller)
 	if reason != "" {
 		a.waits[controller] = reason
@@ -154,25 +210,7 @@ func (a *Adoption) Waits(controller, reason string) {
 
 // Waiting returns the controllers that do not reconcile the slot's keys yet, and why.
 func (a *Adoption) Waiting() map[string]string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
 	return maps.Clone(a.waits)
-}
-
-func (a *Adoption) stop() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.stopped = true
-	a.settleLocked()
-}
-
-func (a *Adoption) settleLocked() {
-	if !a.stopped || a.running > 0 || a.idle == nil {
-		return
-	}
-	select {
-	case <-a.idle:
-	default:
-		close(a.idle)
-	}
 }

@@ -5,6 +5,7 @@ package slots
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,17 @@ func (a *Assignment) Slot(s Slot) State {
 		}
 	}
 	return state
+}
+
+// All returns the slots in order.
+func (a *Assignment) All() iter.Seq2[Slot, State] {
+	return func(yield func(Slot, State) bool) {
+		for i := range Slots {
+			if s := Slot(i); !yield(s, a.Slot(s)) { //nolint:gosec // less than Slots
+				return
+			}
+		}
+	}
 }
 
 // Members returns the members, by name. You own the slice.

@@ -5,70 +5,18 @@ package owned
 
 import (
 	"hash/fnv"
-	"maps"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
 // MostSampled is the number of keys in a Census.
 const MostSampled = 16
 
-// Audits passes samples of keys from controllers to the group, which compares them with samples
-// of other members. The zero value is empty. It is safe for concurrent use.
-type Audits struct {
-	mu   sync.Mutex // guards what follows
-	from uint64
-	of   map[string]*Census
-	last map[string]uint64 // the numbers of the newest censuses
-}
-
-// From returns the hash at which samples begin.
-func (a *Audits) From() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.from
-}
-
-// Begin sets the hash at which samples begin from now on.
-func (a *Audits) Begin(from uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.from = from
-}
-
-// Put replaces the census of a controller that has workers, and numbers the new one. nil means that
-// there is none yet.
-func (a *Audits) Put(controller string, c *Census) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.of == nil {
-		a.of, a.last = map[string]*Census{}, map[string]uint64{}
-	}
-	if c != nil {
-		a.last[controller]++
-		c.N = a.last[controller]
-	}
-	a.of[controller] = c
-}
-
-// Remove notes that a controller has no workers any more.
-func (a *Audits) Remove(controller string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.of, controller)
-}
-
-// All returns the newest censuses, by controller. You own the map.
-func (a *Audits) All() map[string]*Census {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return maps.Clone(a.of)
-}
-
 // Census has the known keys whose hash is in a part of the ring of all hashes. It does not change
-// after Put.
+// after Slots.PutCensus.
 type Census struct {
 	// N is a number that each census of the controller increases, from 1.
 	N uint64
@@ -77,18 +25,18 @@ type Census struct {
 	// Keys are all known keys in the part, from From on.
 	Keys []Sampled
 	// Serves reports whether the controller reconciles the keys of a slot now.
-	Serves func(Slot) bool
+	Serves func(slots.Slot) bool
 }
 
 // Sampled is a key of a Census.
 type Sampled struct {
 	Hash uint64
-	Slot Slot
+	Slot slots.Slot
 	Name types.NamespacedName
 }
 
 // NewCensus returns a census of no keys, of the whole ring.
-func NewCensus(from uint64, serves func(Slot) bool) *Census {
+func NewCensus(from uint64, serves func(slots.Slot) bool) *Census {
 	return &Census{From: from, To: from - 1, Serves: serves}
 }
 
@@ -98,7 +46,7 @@ func (c *Census) Covers(hash uint64) bool { return hash-c.From <= c.To-c.From }
 // Add adds the key of a known object. An object that was deleted and created again counts as
 // another one: members may see this at different times. With too many keys, the census becomes one
 // of a smaller part.
-func (c *Census) Add(name types.NamespacedName, uid types.UID, slot Slot) {
+func (c *Census) Add(name types.NamespacedName, uid types.UID, slot slots.Slot) {
 	hash := hashOf(name, uid)
 	if !c.Covers(hash) {
 		return

@@ -21,7 +21,7 @@ import (
 // TestWritten_KeepsTheNewestWriteOfAllSlots: without room for all writes, the newest one stays,
 // whichever slot it is in (P4). A cache that shows it shows the others.
 func TestWritten_KeepsTheNewestWriteOfAllSlots(t *testing.T) {
-	l := &life{Group: &Group{stamp: stamp.Codec{Identity: "a", Host: "https://api"}}, tenancies: map[slots.Slot]*tenancy{}}
+	all := &adoptions{stamp: stamp.Codec{Identity: "a", Host: "https://api"}, of: map[slots.Slot]*owned.Adoption{}}
 	const newest = "1003"
 	for s, versions := range map[slots.Slot][]string{1: {"998", newest}, 2: {"999", "1002"}, 3: {"1000", "1001"}} {
 		of := term.New(term.Token{}, time.Now(), time.Minute)
@@ -32,11 +32,11 @@ func TestWritten_KeepsTheNewestWriteOfAllSlots(t *testing.T) {
 				Object: &metav1.PartialObjectMetadata{},
 			})
 		}
-		l.tenancies[s] = &tenancy{Adoption: &owned.Adoption{Slot: s, Term: of}}
+		all.of[s] = &owned.Adoption{Slot: s, Term: of}
 	}
 	for _, limit := range []int{500, 2000} {
 		codec := stamp.Codec{Host: "https://api", Limit: limit}
-		text := l.written([]slots.Slot{1, 2, 3}, limit)
+		text := all.written([]slots.Slot{1, 2, 3}, limit)
 		left, err := codec.Decode(text)
 		if err != nil {
 			t.Fatal(err)

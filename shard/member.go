@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// process is what the lives of this process in the group have in common. It is safe for concurrent
+// use.
+type process struct {
+	o        Options
+	name     string // of the member's Lease
+	identity string // the holderIdentity there
+	requests requests
+	owned    *owned.Slots
+	seen     *seen
+	saw      atomic.Uint64 // the version of the newest record
+	status   atomic.Pointer[Status]
+}
+
+// annotations are on the member's Lease while a life holds it. The acquisition clears them.
+func (p *process) annotations(t term.Token) map[string]string {
+	seen, audit := "", ""
+	if t.ResourceVersion != "" {
+		seen, audit = strconv.FormatUint(p.saw.Load(), 10), p.notice().String()
+	}
+	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, auditAnnotation: audit}
+}
+
+// notice returns what the member's Lease shows of the audit.
+func (p *process) notice() *notice {
+	return newNotice(p.owned, len(p.status.Load().Audit.Findings) > 0)
+}
+
+// member is one life of this process in the group: the time for which it holds the member's Lease.
+// The parts of the life share it. Only the goroutine of life.run uses it.
+type member struct {
+	*process
+
+	id      slots.ID
+	log     *slog.Logger
+	view    *slots.View
+	group   sight                // of the group's Lease, as the view has it
+	spread  time.Duration        // so that not all members acquire a Lease at once
+	leaving bool                 // it gives up its slots
+	leaveBy time.Time            // if it leaves: when it stops slots without an adopter
+	failed  map[string]time.Time // when failing has logged a line
+}
+
+// see passes the newest record to the view, and reports whether there is one.
+func (m *member) see() (news bool, err error) {
+	m.group = m.seen.look(m.requests.group)
+	if m.group.version == 0 || m.group.version == m.saw.Load() {
+		return false, nil
+	}
+	r, err := recordOf(m.group.lease, m.group.version)
+	if err != nil {
+		return true, err
+	}
+	err = m.view.See(r, time.Now())
+	m.saw.Store(r.Version)
+	return true, err
+}
+
+// assignment returns the newest assignment, or nil if there is no valid one.
+func (m *member) assignment() *slots.Assignment {
+	a, _ := m.view.Assignment()
+	return a
+}
+
+// joined reports whether the group has this member.
+func (m *member) joined() bool {
+	a := m.assignment()
+	return a != nil && a.Joined(m.id)
+}
+
+// others returns the other lives that may own slots.
+func (m *member) others(a *slots.Assignment) (all []slots.ID) {
+	waiting, _ := a.Recovering()
+	for _, other := range a.Members() {
+		waiting = append(waiting, other.ID)
+	}
+	for _, id := range waiting {
+		if id.Name != m.id.Name {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// left is the time until this member may acquire the Lease of another one.
+func (m *member) left(of sight) time.Duration { return m.seen.left(of) + m.spread }
+
+// pulse is what the Lease of a member shows.
+func (m *member) pulse(id slots.ID) slots.Pulse {
+	if id == m.id {
+		return slots.Pulse{Seen: m.saw.Load()}
+	}
+	of := m.seen.look(id.Name)
+	n := shown(of.lease)
+	p := slots.Pulse{Seen: n.seen}
+	if n.life != id.Term || time.Since(of.at) > m.seen.least*2/3 {
+		p.Silent = of.at
+	}
+	return p
+}
+
+// reread reads a Lease that has changed, because the watch may be late, or broken without an error.
+func (m *member) reread(ctx context.Context, name string) error {
+	l, err := m.requests.get(ctx, name)
+	if err == nil {
+		_, err = m.seen.put(l)
+	}
+	return err
+}
+
+// failingEvery is the pause between equal lines about a request that fails each time.
+const failingEvery = time.Minute
+
+// failing logs a failed request that is retried, unless the life has ended meanwhile.
+func (m *member) failing(ctx context.Context, msg string, args ...any) {
+	if at, ok := m.failed[msg]; ctx.Err() != nil || ok && time.Since(at) < failingEvery {
+		return
+	}
+	m.failed[msg] = time.Now()
+	m.log.Warn(msg, args...)
+}
+
+const (
+	// patience is the longest pause between two looks at the group.
+	patience = time.Second
+	// again is the pause after a failed attempt to acquire a Lease.
+	again = 200 * time.Millisecond
+)

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/internal/run"
+)
+
+// store feeds seen from a reflector. Only the reflector's goroutine uses it.
+type store struct {
+	of    *seen
+	names map[string]bool
+}
+
+var _ toolscache.ReflectorStore = (*store)(nil)
+
+func (s *store) Add(o any) error    { return s.put(o) }
+func (s *store) Update(o any) error { return s.put(o) }
+func (s *store) Resync() error      { return nil }
+
+func (s *store) put(o any) error {
+	l, ok := o.(*coordinationv1.Lease)
+	if !ok {
+		return nil
+	}
+	s.names[l.Name] = true
+	_, err := s.of.put(l)
+	return err
+}
+
+// Delete gets the last state, with the version of the deletion.
+func (s *store) Delete(o any) error {
+	l, ok := o.(*coordinationv1.Lease)
+	if !ok {
+		return nil
+	}
+	v, err := parseVersion(l.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	delete(s.names, l.Name)
+	s.of.note(l.Name, nil, v)
+	return nil
+}
+
+func (s *store) Replace(list []any, version string) error {
+	v, err := parseVersion(version)
+	if err != nil {
+		return err
+	}
+	before := s.names
+	s.names = map[string]bool{}
+	for _, o := range list {
+		if err := s.put(o); err != nil {
+			return err
+		}
+	}
+	for name := range before {
+		if !s.names[name] {
+			s.of.note(name, nil, v)
+		}
+	}
+	return nil
+}
+
+// watch follows the Leases of the group until ctx is done.
+func watch(ctx context.Context, r *requests, s *seen) {
+	group := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, r.group).String()}
+	var running sync.WaitGroup
+	running.Go(func() { reflect(ctx, r, group, &store{of: s, names: map[string]bool{r.group: true}}) })
+	running.Go(func() { reflect(ctx, r, r.ofMembers(), &store{of: s, names: map[string]bool{}}) })
+	running.Wait()
+}
+
+func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *store) {
+	log := logging.Of(ctx).With("group", from.String())
+	quiet := logr.Discard()
+	r := toolscache.NewReflectorWithOptions(&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
+			return from.client.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
+			return from.client.Watch(ctx, o)
+		},
+	}, &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + from.String(), Logger: &quiet})
+	backoff, said := firstBackoff, ""
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.ListAndWatchWithContext(ctx)
+		if time.Since(began) > maxBackoff {
+			backoff, said = firstBackoff, ""
+		}
+		if err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			log.Warn("the Leases of the group cannot be read; it will be retried", "err", err)
+		}
+		_ = run.Sleep(ctx, backoff+rand.N(backoff))
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// Pauses between two attempts to read the Leases, plus up to as much at random.
+const (
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 2 * time.Second
+)

@@ -40,13 +40,16 @@ type Cache struct {
 // themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
 	c := &Cache{
-		environment: &environment{backend: b, groups: map[*group]struct{}{}}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
+		environment: &environment{backend: b}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
 	}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}
 	return c
 }
+
+// Options returns New's options.
+func (c *Cache) Options() Options { return c.options }
 
 // Validate returns an error that names every mistake in the Options and the declarations, and the
 // errors given to Reject.
@@ -191,21 +194,6 @@ func (c *Cache) Reject(err error) {
 // cluster, before it ends Run.
 func (c *Cache) Retire(why error) { c.retired.Store(&why) }
 
-// DeclaredBy returns the owners of attached [Declarations] with a handle of the cache, sorted, such
-// as `the controller "website"`.
-func (c *Cache) DeclaredBy() []string {
-	var owners []string
-	c.users.Range(func(d, _ any) bool {
-		n := d.(*Declarations).now.Load() //nolint:forcetypeassert // the only type
-		if n != nil && slices.ContainsFunc(n.groups, func(g *group) bool { return g.cache == c }) {
-			owners = append(owners, n.who)
-		}
-		return true
-	})
-	slices.Sort(owners)
-	return owners
-}
-
 // Scheme returns the Backend's scheme, or nil without a Backend.
 func (c *Cache) Scheme() *runtime.Scheme {
 	if c.backend == nil {
@@ -216,9 +204,13 @@ func (c *Cache) Scheme() *runtime.Scheme {
 
 // States returns the state of each informer, in no particular order. It walks over all objects to
 // count them, and estimates their size from a sample.
-func (c *Cache) States() []hook.InformerState { return c.states((*informer).size) }
+func (c *Cache) States() []hook.InformerState {
+	return c.states(func(i *informer) (int, int64) { return size(i.store()) })
+}
 
-func (c *Cache) counted() []hook.InformerState { return c.states((*informer).recentSize) }
+func (c *Cache) counted() []hook.InformerState {
+	return c.states(func(i *informer) (int, int64) { return i.walked.recent(i.store(), i.key.packed) })
+}
 
 func (c *Cache) states(size func(*informer) (int, int64)) []hook.InformerState {
 	states := []hook.InformerState{}

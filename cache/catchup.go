@@ -15,7 +15,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
 // lookAgain is the first pause before another list.
@@ -167,7 +166,7 @@ func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) boo
 }
 
 func (s *Subscription) handled(ctx context.Context, i *informer, r *registration, mark string) bool {
-	if i.lw != nil && !i.lw.Mark(ctx, i.mark(mark)) {
+	if i.lw != nil && !i.lw.Mark(ctx, newMark(mark, i.example, i.intake.codec)) {
 		return false
 	}
 	for {
@@ -190,16 +189,4 @@ func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
 	case <-r.HasSyncedChecker().Done():
 	case <-ctx.Done():
 	}
-}
-
-// mark returns an object with which CatchUp marks the events of an informer.
-func (i *informer) mark(name string) Object {
-	mark, _ := i.example.DeepCopyObject().(Object)
-	mark.SetUID(markUID)
-	mark.SetName(name)
-	if i.codec == nil {
-		return mark
-	}
-	p, _ := i.codec.Pack(wire.JSON, mark) // an empty object of an API type can be encoded
-	return p
 }

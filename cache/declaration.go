@@ -142,3 +142,18 @@ func (g *group) readByReconcile() error {
 	})
 	return err
 }
+
+// DeclaredBy returns the owners of attached [Declarations] with a handle of the cache, sorted, such
+// as `the controller "website"`.
+func (c *Cache) DeclaredBy() []string {
+	var owners []string
+	c.users.Range(func(d, _ any) bool {
+		n := d.(*Declarations).now.Load() //nolint:forcetypeassert // the only type
+		if n != nil && slices.ContainsFunc(n.groups, func(g *group) bool { return g.cache == c }) {
+			owners = append(owners, n.who)
+		}
+		return true
+	})
+	slices.Sort(owners)
+	return owners
+}

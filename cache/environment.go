@@ -25,10 +25,10 @@ type environment struct {
 	hooks   hook.Cache
 	strings sharedStrings
 	users   sync.Map // from *Declarations to *User, see Attach
+	groups  sync.Map // from *group to its learn, until it ends
 
-	mu     sync.Mutex // guards the fields below, the states of the informers, and Cache's fields
-	news   run.Barrier
-	groups map[*group]struct{} // that have not ended
+	mu   sync.Mutex // guards the field below, the states of the informers, and Cache's fields
+	news run.Barrier
 }
 
 // User connects a running controller with its caches.
@@ -63,6 +63,14 @@ func (e *environment) recovered() { e.tell(func(u *User) { u.Recovered() }) }
 func (e *environment) tell(f func(*User)) {
 	e.users.Range(func(_, u any) bool {
 		f(u.(*User)) //nolint:forcetypeassert // users has no other types
+		return true
+	})
+}
+
+// learn tells the groups how a kind is served.
+func (e *environment) learn(gvk schema.GroupVersionKind, m *meta.RESTMapping) {
+	e.groups.Range(func(_, learn any) bool {
+		learn.(func(schema.GroupVersionKind, *meta.RESTMapping))(gvk, m) //nolint:forcetypeassert // groups has no other types
 		return true
 	})
 }
@@ -106,27 +114,4 @@ func hostOf(b Backend) string {
 		}
 	}
 	return ""
-}
-
-func (e *environment) enter(g *group) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.groups[g] = struct{}{}
-}
-
-func (e *environment) leave(g *group) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.groups, g)
-}
-
-func (e *environment) kindGroups(gvk schema.GroupVersionKind) (of []*group) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for g := range e.groups {
-		if g.key.gvk == gvk {
-			of = append(of, g)
-		}
-	}
-	return of
 }

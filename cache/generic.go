@@ -186,7 +186,7 @@ func (c *Cache) kindsOf(obj runtime.Object, w wanted) ([]schema.GroupVersionKind
 
 func (c *Cache) declaredOf(ctx context.Context, kinds []schema.GroupVersionKind, form listwatch.Form, into runtime.Object) (groups []*group, err error) {
 	for _, kind := range kinds {
-		groups = append(groups, c.kindGroups(kind)...)
+		groups = append(groups, c.groupsOf(kind)...)
 	}
 	groups = slices.DeleteFunc(groups, func(g *group) bool { return g.key.form != form })
 	if len(groups) == 0 && form == listwatch.Typed {

@@ -252,8 +252,8 @@ func (h *handle) informer() toolscache.SharedIndexInformer {
 	one := h.group.first(func(*informer) bool { return true })
 	i := h.cache.acquire(one.key, h.group.inform, false) // never released
 	i.fixed.Store(true)
-	if i.codec != nil {
-		i.codec.Keep()
+	if codec := i.intake.codec; codec != nil {
+		codec.Keep()
 		return pinned{unpacked{i.shared}}
 	}
 	return pinned{i.shared}

@@ -35,17 +35,14 @@ type informer struct {
 	shared  toolscache.SharedIndexInformer
 	lw      *listwatch.ListerWatcher // nil if this package did not make the informer
 	example Object                   // nil like lw
-	codec   *packed.Codec            // nil unless the objects are packed
+	intake  intake                   // unused like lw
 	foreign bool                     // the host program starts and stops it
 	copy    consistency.Copy         // Mapping is set before it is synced
 	follow  func(context.Context)    // run or attend, until its context is done
 	stopped chan struct{}            // closed by run
 	listed  atomic.Bool              // caches hasSynced
 	fixed   atomic.Bool              // wanted whether or not the kind is namespaced
-	walked  atomic.Pointer[walk]     // of recentSize
-
-	untransformed listwatch.Broken // objects for which the transform failed
-	unreadable    listwatch.Broken // packed objects that a reader could not decode
+	walked  sizes
 
 	// The environment's mutex guards the fields below.
 	refs   int
@@ -57,13 +54,15 @@ type informer struct {
 
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i.intake.key, i.intake.strings, i.intake.store = k, &e.strings, i.store
 	target, stored := k.target(e.backend), example
-	if i.codec = i.newCodec(); i.codec != nil {
-		target.Codec, stored = i.codec, &packed.Object{}
+	if k.packed {
+		i.intake.pack(example)
+		target.Codec, stored = i.intake.codec, &packed.Object{}
 	}
 	target.Part = i.newPart()
 	i.lw = listwatch.New(target, listwatch.Reports{
-		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.delivered, Store: i.store,
+		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
 	})
 	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
@@ -74,7 +73,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i.copy.Place, i.copy.Labels, i.copy.Fields, i.copy.Asked = k.place, s.Labels, s.Fields, true
 	if report := e.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
-		i.lw.Broken.Report, i.untransformed.Report, i.unreadable.Report = tell, tell, tell
+		i.lw.Broken.Report, i.intake.untransformed.Report, i.intake.unreadable.Report = tell, tell, tell
 	}
 	i.follow = i.run
 	// These cannot fail before the start.
@@ -216,13 +215,13 @@ func (i *informer) state() hook.InformerState {
 	}
 	counts := i.lw.Counts()
 	s.Lists, s.Watches, s.Quiet = counts.Lists, counts.Watches, counts.Quiet
-	for _, broken := range [...]*listwatch.Broken{&i.lw.Broken, &i.untransformed, &i.unreadable} {
+	for _, broken := range [...]*listwatch.Broken{&i.lw.Broken, &i.intake.untransformed, &i.intake.unreadable} {
 		few, all := broken.Some()
 		s.Broken, s.BrokenCount = append(s.Broken, few...), s.BrokenCount+all
 	}
 	s.Storage, s.Slots = storageOf(i.key.packed).String(), i.slotState()
-	if i.codec != nil {
-		s.Decodes = i.codec.Decodes()
+	if codec := i.intake.codec; codec != nil {
+		s.Decodes = codec.Decodes()
 	}
 	return s
 }
@@ -232,11 +231,6 @@ func (i *informer) String() string {
 		return i.key.kind() + " (" + words + ")"
 	}
 	return i.key.kind()
-}
-
-func (i *informer) delivered() {
-	i.untransformed.Prune(i.store())
-	i.unreadable.Prune(i.store())
 }
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
@@ -350,24 +344,14 @@ func (i *informer) fits(namespace string, one bool) error {
 
 const unknown = "; does not report failures"
 
-// transform is the informer's TransformFunc. client-go may call it twice for an object of an
-// initial list.
+// transform is the informer's TransformFunc.
 func (i *informer) transform(obj any) (any, error) {
 	o, ok := obj.(Object)
 	if _, mark := markOf(obj); mark || !ok {
 		return obj, nil
 	}
 	i.learnScope(o)
-	if p, ok := obj.(*packed.Object); ok {
-		return i.repack(p), nil
-	}
-	i.env.strings.intern(o)
-	if err := i.key.trim(o); err != nil {
-		i.untransformed.Add(o, err)
-	} else {
-		i.untransformed.Remove(o)
-	}
-	return obj, nil
+	return i.intake.prepare(o), nil
 }
 
 // mapped records how the kind is served. It returns false if the informer is no longer wanted: its
@@ -376,9 +360,7 @@ func (i *informer) mapped(m *meta.RESTMapping) (wanted bool) {
 	last := i.copy.Mapping.Swap(m)
 	wanted = i.fixed.Load() || isNamespaced(m) == (i.key.place.Namespace != "")
 	if last == nil || isNamespaced(last) != isNamespaced(m) || !wanted {
-		for _, g := range i.env.kindGroups(i.key.gvk) {
-			g.learn(m)
-		}
+		i.env.learn(i.key.gvk, m)
 	}
 	return wanted
 }

@@ -44,9 +44,6 @@ type Options struct {
 	Cluster string
 }
 
-// NoResync is a [Scope].Resync that switches off the default.
-const NoResync time.Duration = -1
-
 // ParseNamespaces returns the namespaces of a comma-separated list, for [Options].Namespaces. It
 // ignores spaces around a name, and a comma at the end. It returns nil for an empty list, which
 // means all namespaces. The list usually comes from an environment variable:
@@ -117,6 +114,3 @@ func (o Options) complete(s Scope, example Object, usual Storage) Scope {
 	}
 	return s
 }
-
-// Options returns New's options.
-func (c *Cache) Options() Options { return c.options }

@@ -26,7 +26,7 @@ func (i *informer) newPart() *listwatch.Part {
 	}
 	return &listwatch.Part{
 		Slot: s.of, Owner: i.key.slotOwner, Wanted: s.now,
-		Mark: func(name string) runtime.Object { return i.mark(name) },
+		Mark: func(name string) runtime.Object { return newMark(name, i.example, i.intake.codec) },
 	}
 }
 
@@ -182,36 +182,4 @@ func (i *informer) slotState() string {
 		text += fmt.Sprintf("; cannot list the added ones: %v", err)
 	}
 	return text
-}
-
-// joinsSlots reports whether an add belongs to a slot whose mark this handler has not seen yet: it
-// is part of the slot's initial list.
-func (r *registration) joinsSlots(obj any) bool {
-	i := r.informer
-	if i.key.slots == nil {
-		return false
-	}
-	wanted, _ := i.key.slots.now()
-	mark := r.slots.Load()
-	if i.lw.Progress.Has(&wanted, mark) {
-		return false
-	}
-	o, ok := obj.(Object)
-	if !ok {
-		return false
-	}
-	var one listwatch.Slots
-	slot, in := i.keySlot(o)
-	one[slot] = in
-	return in && !i.lw.Progress.Has(&one, mark)
-}
-
-// hasSlots reports whether the handler has seen all objects of the wanted slots.
-func (r *registration) hasSlots() bool {
-	i := r.informer
-	if i.key.slots == nil {
-		return true
-	}
-	wanted, _ := i.key.slots.now()
-	return i.lw.Progress.Has(&wanted, r.slots.Load())
 }

@@ -24,7 +24,7 @@ func (g *group) state(sized bool) hook.InformerState {
 	for _, i := range members {
 		s := i.state()
 		if sized {
-			s.Objects, s.Bytes = i.size()
+			s.Objects, s.Bytes = size(i.store())
 		}
 		if len(members) == 1 && all.Err == nil {
 			return s
@@ -32,6 +32,13 @@ func (g *group) state(sized bool) hook.InformerState {
 		all = merge(all, s)
 	}
 	return all
+}
+
+func (g *group) String() string {
+	if scope := g.describe(); scope != "" {
+		return g.key.kind() + " (" + scope + ")"
+	}
+	return g.key.kind()
 }
 
 func (g *group) mistake() error {

@@ -75,6 +75,9 @@ type Scope struct {
 	inherited bool // Namespaces come from Options, and a cluster-scoped kind ignores them
 }
 
+// NoResync is a [Scope].Resync that switches off the default.
+const NoResync time.Duration = -1
+
 // Validate returns an error that names the wrong field.
 func (s Scope) Validate() error {
 	switch {

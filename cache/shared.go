@@ -9,6 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
 // pinned is an informer that the cache runs, and that stops only with it.
@@ -65,4 +68,16 @@ func (u unmarked) OnDelete(obj any) {
 	} else if m, ok := u.ResourceEventHandler.(marked); ok {
 		m.arrived(mark)
 	}
+}
+
+// newMark returns a mark of the form of an informer's objects. codec is nil unless they are packed.
+func newMark(name string, example Object, codec *packed.Codec) Object {
+	mark, _ := example.DeepCopyObject().(Object)
+	mark.SetUID(markUID)
+	mark.SetName(name)
+	if codec == nil {
+		return mark
+	}
+	p, _ := codec.Pack(wire.JSON, mark) // an empty object of an API type can be encoded
+	return p
 }

@@ -5,17 +5,13 @@ package cache
 
 import (
 	"encoding/json"
+	"sync/atomic"
 	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
-
-// walk is what a walk over an informer's store found.
-type walk struct {
-	at      time.Time
-	objects int
-	bytes   int64
-}
 
 // A walk over many objects is repeated only after a while: client-go has no other way to count, and
 // locks the store for the walk. 250,000 objects take 20 to 40 ms.
@@ -24,31 +20,40 @@ const (
 	recountAfter = time.Minute
 )
 
-// size walks over the store.
-func (i *informer) size() (objects int, bytes int64) {
-	keys := i.store().ListKeys()
-	return len(keys), i.estimate(keys)
+// size walks over a store.
+func size(s toolscache.Store) (objects int, bytes int64) {
+	keys := s.ListKeys()
+	return len(keys), estimate(s, keys)
 }
 
-// recentSize returns the size for a scrape of metrics, with bytes only of packed objects.
-func (i *informer) recentSize() (objects int, bytes int64) {
-	last := i.walked.Load()
+// sizes is the last walk over a store.
+type sizes struct{ last atomic.Pointer[walk] }
+
+type walk struct {
+	at      time.Time
+	objects int
+	bytes   int64
+}
+
+// recent returns the size for a scrape of metrics, with bytes only of packed objects.
+func (w *sizes) recent(s toolscache.Store, packed bool) (objects int, bytes int64) {
+	last := w.last.Load()
 	if last == nil || last.objects <= manyObjects || time.Since(last.at) >= recountAfter {
-		keys := i.store().ListKeys()
+		keys := s.ListKeys()
 		last = &walk{at: time.Now(), objects: len(keys)}
-		if i.codec != nil {
-			last.bytes = i.estimate(keys)
+		if packed {
+			last.bytes = estimate(s, keys)
 		}
-		i.walked.Store(last)
+		w.last.Store(last)
 	}
 	return last.objects, last.bytes
 }
 
 // estimate returns the size of all objects, from at most 50 of them and about 1 MiB.
-func (i *informer) estimate(keys []string) int64 {
+func estimate(s toolscache.Store, keys []string) int64 {
 	var seen, length int64
 	for _, k := range keys[:min(len(keys), 50)] {
-		obj, found, err := i.store().GetByKey(k)
+		obj, found, err := s.GetByKey(k)
 		if err != nil || !found {
 			continue
 		}

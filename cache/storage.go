@@ -5,13 +5,11 @@ package cache
 
 import (
 	"fmt"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
-	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // Storage is how the cache stores objects between reads: a choice between memory and CPU time.
@@ -63,57 +61,4 @@ func (s Storage) validate(field string) error {
 		return fmt.Errorf("%s is %d; set cache.Decoded or cache.Packed", field, s)
 	}
 	return nil
-}
-
-// newCodec returns the codec of packed objects, or nil.
-func (i *informer) newCodec() *packed.Codec {
-	if !i.key.packed {
-		return nil
-	}
-	of := reflect.TypeOf(i.example).Elem()
-	return &packed.Codec{
-		Kind: i.key.gvk, KeepManagedFields: i.key.keepManagedFields, Intern: i.env.strings.of, Refused: i.refused,
-		New: func() Object { return reflect.New(of).Interface().(Object) }, //nolint:forcetypeassert // the example is one
-	}
-}
-
-// refused records a stored object that a reader could not decode.
-func (i *informer) refused(o *packed.Object, err error) {
-	stored := func() bool {
-		obj, _, _ := i.store().GetByKey(storeKey(listwatch.NameOf(o)))
-		now, ok := obj.(Object)
-		return ok && now.GetResourceVersion() == o.GetResourceVersion()
-	}
-	if !stored() {
-		return
-	}
-	if i.unreadable.Add(o, err); !stored() {
-		i.unreadable.Remove(o)
-	}
-}
-
-// repack applies the transform to a packed object.
-func (i *informer) repack(o *packed.Object) *packed.Object {
-	i.unreadable.Remove(o)
-	if i.key.transform == nil {
-		return o
-	}
-	obj, err := o.Decode()
-	if err != nil {
-		i.unreadable.Add(o, err)
-		return o
-	}
-	err = i.key.transform.run(obj)
-	changed, failed := o.Repack(obj)
-	if failed == nil {
-		o = changed
-	} else if err == nil {
-		err = fmt.Errorf("the result of the transform %q cannot be encoded: %w", i.key.transform.name, failed)
-	}
-	if err != nil {
-		i.untransformed.Add(o, err)
-	} else {
-		i.untransformed.Remove(o)
-	}
-	return o
 }

@@ -352,3 +352,35 @@ func (r *registration) passed(mark string) bool {
 	defer g.mu.Unlock()
 	return !r.marks[mark]
 }
+
+// joinsSlots reports whether an add belongs to a slot whose mark this handler has not seen yet: it
+// is part of the slot's initial list.
+func (r *registration) joinsSlots(obj any) bool {
+	i := r.informer
+	if i.key.slots == nil {
+		return false
+	}
+	wanted, _ := i.key.slots.now()
+	mark := r.slots.Load()
+	if i.lw.Progress.Has(&wanted, mark) {
+		return false
+	}
+	o, ok := obj.(Object)
+	if !ok {
+		return false
+	}
+	var one listwatch.Slots
+	slot, in := i.keySlot(o)
+	one[slot] = in
+	return in && !i.lw.Progress.Has(&one, mark)
+}
+
+// hasSlots reports whether the handler has seen all objects of the wanted slots.
+func (r *registration) hasSlots() bool {
+	i := r.informer
+	if i.key.slots == nil {
+		return true
+	}
+	wanted, _ := i.key.slots.now()
+	return i.lw.Progress.Has(&wanted, r.slots.Load())
+}

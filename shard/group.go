@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/leaderelection"
@@ -33,6 +34,7 @@ type Group struct {
 	elector  *leaderelection.Elector // for the member's Lease
 	requests requests
 	owned    *owned.Slots
+	label    *slotlabel.Label // nil without Options.LabelChildren
 	stamp    stamp.Codec
 	seen     *seen
 	saw      atomic.Uint64 // the version of the newest record
@@ -50,6 +52,9 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 		return nil, err
 	}
 	g := &Group{o: o.withDefaults(election), election: election, name: election.Lease, owned: owned.New(o.By.Slot)}
+	if o.LabelChildren {
+		g.label = &slotlabel.Label{Key: LabelKey(g.name), Slot: o.By.Slot, Value: o.By.LabelValue}
+	}
 	member := election
 	member.Lease = fmt.Sprintf("%s-%.8s", election.Lease, uuid.NewUUID())
 	member.Labels = map[string]string{GroupLabel: g.name}

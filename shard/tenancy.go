@@ -83,7 +83,7 @@ func (l *life) holds(t *tenancy) bool {
 func (l *life) adoption(s slots.Slot, handovers map[string]*term.Handover) *owned.Adoption {
 	known, _ := l.view.Assignment()
 	of := known.Slot(s)
-	a := &owned.Adoption{Slot: s, Epoch: of.Epoch, Term: l.term.Part(fmt.Sprintf("slot %d", s))}
+	a := &owned.Adoption{Slot: s, Epoch: of.Epoch, Label: l.label, Term: l.term.Part(fmt.Sprintf("slot %d", s))}
 	if len(of.After) == 0 {
 		return a
 	}

@@ -85,6 +85,9 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	if err := checkLive[T](t, c, key); err != nil {
 		return *new(T), err
 	}
+	if body, err = t.labelApply(ctx, key.Namespace, body); err != nil {
+		return *new(T), fmt.Errorf("%s: %w", t.doing(applying, key), err)
+	}
 	if t.applied(c, body) {
 		m, err := t.mapping(ctx, applying, key.Namespace)
 		if err != nil {

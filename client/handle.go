@@ -127,6 +127,9 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if err := t.check(v, obj); err != nil {
 		return *new(T), err
 	}
+	if subresource == "" {
+		obj = h.labelled(ctx, obj)
+	}
 	key := ObjectKey(obj)
 	if v == creating && key.Name == "" {
 		key.Name = obj.GetGenerateName()

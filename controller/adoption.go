@@ -87,7 +87,7 @@ func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Ha
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, a := range group {
-		f.shown = append(f.shown, &served{Context: term.With(work, a.Term), Adoption: a})
+		f.shown = append(f.shown, &served{Context: a.Context(work), Adoption: a})
 	}
 	select {
 	case f.wake <- struct{}{}:

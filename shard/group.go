@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -43,6 +44,9 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	member := election
 	member.Lease = fmt.Sprintf("%s-%.8s", election.Lease, uuid.NewUUID())
 	g := &Group{process: process{o: o.withDefaults(election), name: member.Lease, owned: owned.New(o.By.Slot)}}
+	if o.LabelChildren {
+		g.label = &slotlabel.Label{Key: LabelKey(election.Lease), Slot: o.By.Slot, Value: o.By.LabelValue}
+	}
 	member.Labels = map[string]string{GroupLabel: election.Lease}
 	member.Annotations = g.annotations
 	member.Hooks = renamed(election.Hooks, election.Lease)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -23,6 +24,7 @@ type process struct {
 	identity string // the holderIdentity there
 	requests requests
 	owned    *owned.Slots
+	label    *slotlabel.Label // nil without Options.LabelChildren
 	seen     *seen
 	saw      atomic.Uint64 // the version of the newest record
 	status   atomic.Pointer[Status]

@@ -6,6 +6,7 @@
 package owned
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -150,6 +152,8 @@ type Adoption struct {
 	Epoch uint64
 	// Term fences the requests of the slot's work.
 	Term *term.Term
+	// Label is for the children that the slot's work writes, or nil.
+	Label *slotlabel.Label
 	// Left has former owners' writes, which caches must show before the first Reconcile. It is
 	// nil if there are none, or if they are unknown.
 	Left *term.Handover
@@ -164,6 +168,11 @@ type Adoption struct {
 
 // Began returns the time of Adopt.
 func (a *Adoption) Began() time.Time { return a.began }
+
+// Context returns a context for the slot's work.
+func (a *Adoption) Context(ctx context.Context) context.Context {
+	return slotlabel.With(term.With(ctx, a.Term), a.Label, a.Slot)
+}
 
 // Begin reports whether work of the slot may begin. If so, call End when it has returned.
 func (a *Adoption) Begin() bool {

@@ -39,11 +39,6 @@ type decoder struct {
 	part   *portion                // nil: everything
 }
 
-type object interface {
-	metav1.Object
-	runtime.Object
-}
-
 func (d *decoder) speaksProtobuf() bool {
 	obj, err := d.Backend.Scheme().New(d.Kind)
 	if err != nil {

@@ -32,8 +32,8 @@ const (
 // there is none, the listed object.
 type keeper struct {
 	*portion
+	*outlet
 
-	stream   *stream
 	progress *Progress
 	list     func(ctx context.Context, slots *Slots, from string) ([]object, error)
 	store    func() toolscache.Store
@@ -103,8 +103,8 @@ func (k *keeper) mark(ctx context.Context) bool {
 	phases := k.now()
 	n := k.progress.next(&phases)
 	// The store keeps its version.
-	mark := k.portion.mark(markPrefix+strconv.FormatInt(n, 10), k.stream.options.ResourceVersion)
-	if !k.stream.give(ctx, watch.Event{Type: watch.Deleted, Object: mark}) || !k.progress.await(ctx, n, k.stream.stopped) {
+	mark := k.portion.mark(markPrefix+strconv.FormatInt(n, 10), k.options.ResourceVersion)
+	if !k.give(ctx, watch.Event{Type: watch.Deleted, Object: mark}) || !k.progress.await(ctx, n, k.stopped) {
 		return false
 	}
 	clear(k.ahead)
@@ -114,7 +114,7 @@ func (k *keeper) mark(ctx context.Context) bool {
 // position moves the store to the version of the watch.
 func (k *keeper) position(ctx context.Context) bool {
 	k.late = nil
-	return k.stream.give(ctx, watch.Event{Type: watch.Bookmark, Object: k.portion.mark("", k.stream.options.ResourceVersion)})
+	return k.give(ctx, watch.Event{Type: watch.Bookmark, Object: k.portion.mark("", k.options.ResourceVersion)})
 }
 
 // follow removes slots that are not wanted any more, and begins to add others.
@@ -147,7 +147,7 @@ func (k *keeper) leave(ctx context.Context, gone *Slots) bool {
 		// It will be trimmed while others read the stored one.
 		last, _ := o.DeepCopyObject().(object)
 		k.ahead[NameOf(o)] = false
-		if !k.stream.give(ctx, watch.Event{Type: watch.Deleted, Object: last}) {
+		if !k.give(ctx, watch.Event{Type: watch.Deleted, Object: last}) {
 			return false
 		}
 	}
@@ -155,7 +155,7 @@ func (k *keeper) leave(ctx context.Context, gone *Slots) bool {
 }
 
 func (k *keeper) start(ctx context.Context, slots *Slots) {
-	from := k.portion.begin(slots, k.stream.options.ResourceVersion)
+	from := k.portion.begin(slots, k.options.ResourceVersion)
 	ctx, cancel := context.WithCancel(ctx)
 	k.join = &join{from: from, held: map[types.NamespacedName]watch.Event{}, cancel: cancel}
 	results := make(chan joined, 1)
@@ -189,7 +189,7 @@ func (k *keeper) arrive(ctx context.Context, list joined) bool {
 
 // relist ends the stream: the reflector lists the wanted slots.
 func (k *keeper) relist(ctx context.Context, why string) bool {
-	k.stream.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired("slots are added by another list: " + why))})
+	k.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired("slots are added by another list: " + why))})
 	return false
 }
 
@@ -198,7 +198,7 @@ func (k *keeper) advance(ctx context.Context) bool {
 	if k.join == nil || !k.join.ready {
 		return true
 	}
-	c, err := resourceversion.CompareResourceVersion(k.stream.options.ResourceVersion, k.join.until)
+	c, err := resourceversion.CompareResourceVersion(k.options.ResourceVersion, k.join.until)
 	if err != nil {
 		return k.relist(ctx, err.Error())
 	}
@@ -231,22 +231,20 @@ func (k *keeper) advance(ctx context.Context) bool {
 
 func (k *keeper) add(ctx context.Context, e watch.Event) bool {
 	k.ahead[NameOf(e.Object.(object))] = true //nolint:forcetypeassert // the callers checked it
-	return k.stream.give(ctx, e)
+	return k.give(ctx, e)
 }
 
 // pass delivers an event, or drops it.
 func (k *keeper) pass(ctx context.Context, e watch.Event) bool {
 	o, ok := e.Object.(object)
 	if k.portion == nil || !ok || e.Type == watch.Bookmark {
-		return k.stream.give(ctx, e) && k.advance(ctx)
+		return k.give(ctx, e) && k.advance(ctx)
 	}
 	if len(k.ahead) >= manyAhead && !k.initial() && !k.mark(ctx) {
 		return false
 	}
 	return k.deliver(ctx, e, o) && k.advance(ctx)
 }
-
-func (k *keeper) initial() bool { return k.stream.options.SendInitialEvents != nil }
 
 func (k *keeper) deliver(ctx context.Context, e watch.Event, o object) bool {
 	name, now := NameOf(o), foreign
@@ -269,7 +267,7 @@ func (k *keeper) deliver(ctx context.Context, e watch.Event, o object) bool {
 		return true
 	case now != foreign:
 		k.ahead[name] = false
-		return k.stream.give(ctx, e)
+		return k.give(ctx, e)
 	default:
 		return k.remove(ctx, name, o.GetResourceVersion())
 	}
@@ -307,7 +305,7 @@ func (k *keeper) remove(ctx context.Context, name types.NamespacedName, version 
 		gone := k.portion.mark(name.Name, version)
 		gone.SetNamespace(name.Namespace)
 		k.ahead[name] = false
-		return k.stream.give(ctx, watch.Event{Type: watch.Deleted, Object: gone})
+		return k.give(ctx, watch.Event{Type: watch.Deleted, Object: gone})
 	}
 	if k.ahead[name] && !k.mark(ctx) {
 		return false
@@ -320,5 +318,5 @@ func (k *keeper) remove(ctx context.Context, name types.NamespacedName, version 
 	last, _ := o.DeepCopyObject().(object) // it will be trimmed while others read the stored one
 	last.SetResourceVersion(version)       // the store must reach the change
 	k.ahead[name] = false
-	return k.stream.give(ctx, watch.Event{Type: watch.Deleted, Object: last})
+	return k.give(ctx, watch.Event{Type: watch.Deleted, Object: last})
 }

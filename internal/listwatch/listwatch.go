@@ -144,7 +144,7 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	s.complete = l.Broken.endList
 	if part != nil {
 		s.keeper = &keeper{
-			portion: part, stream: s, progress: l.Progress, store: l.reports.Store, list: l.listSlots, ahead: map[types.NamespacedName]bool{},
+			portion: part, outlet: s.outlet, progress: l.Progress, store: l.reports.Store, list: l.listSlots, ahead: map[types.NamespacedName]bool{},
 		}
 	}
 	l.running.Go(func() { s.run(ctx, w) })

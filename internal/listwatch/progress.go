@@ -23,6 +23,15 @@ func (s *Slots) Len() (n int) {
 	return n
 }
 
+// phase is what a stream does with the objects of a slot.
+type phase uint8
+
+const (
+	foreign phase = iota // it drops them
+	joining              // it holds them until a list is there
+	kept                 // it delivers them
+)
+
 // Progress records which slots the store has. A stream delivers a mark after the objects of new
 // slots: the delete of an object that never existed. The store has the slots when an event handler
 // of the informer sees the mark. Progress is safe for concurrent use.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -35,22 +34,19 @@ const (
 // incomplete. With most other errors it would sleep through a stop.
 type stream struct {
 	*asker
+	*outlet
 
 	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	complete func() // called after the initial list
-	// options is for the next watch. It asks for the initial list until that has arrived.
-	options metav1.ListOptions
-	events  chan watch.Event
-	keeper  *keeper
-	stop    func()
-	stopped chan struct{}
+	keeper   *keeper
+	stop     func()
 }
 
 func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.Interface, error), o metav1.ListOptions) *stream {
 	// The buffer lets the reflector work while the next events are decoded.
-	s := &stream{asker: a, open: open, options: o, events: make(chan watch.Event, 128), stopped: make(chan struct{})}
+	s := &stream{asker: a, outlet: &outlet{events: make(chan watch.Event, 128), stopped: make(chan struct{}), options: o}, open: open}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
-	s.keeper = &keeper{stream: s}
+	s.keeper = &keeper{outlet: s.outlet}
 	return s
 }
 
@@ -74,7 +70,7 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 		switch {
 		case ended:
 			return
-		case s.options.SendInitialEvents != nil:
+		case s.initial():
 			s.brokeOff(ctx, last)
 			return
 		case last != nil && (onlyListHelps(last) || broken >= fruitless):
@@ -114,7 +110,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	k := s.keeper
 	for ok := k.resume(ctx); ok; {
 		marks := s.marks
-		if s.options.SendInitialEvents != nil {
+		if s.initial() {
 			marks = nil // marks come after the initial list
 		}
 		select {
@@ -163,7 +159,7 @@ func (s *stream) silent() error {
 }
 
 func (s *stream) patience() time.Duration {
-	if s.options.SendInitialEvents != nil {
+	if s.initial() {
 		return unanswered
 	}
 	return quietLimit
@@ -174,7 +170,7 @@ func (s *stream) note(e watch.Event) (began bool) {
 	o, err := meta.Accessor(e.Object)
 	switch {
 	case err != nil || o.GetResourceVersion() == "": // a watch from here would miss deletes
-	case s.options.SendInitialEvents == nil:
+	case !s.initial():
 		s.options.ResourceVersion = o.GetResourceVersion()
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
 		s.options.ResourceVersion = o.GetResourceVersion()
@@ -186,24 +182,4 @@ func (s *stream) note(e watch.Event) (began bool) {
 		return true
 	}
 	return false
-}
-
-// give delivers an event. It returns false if the stream was stopped.
-func (s *stream) give(ctx context.Context, e watch.Event) bool {
-	select {
-	case s.events <- e:
-		return true
-	case <-s.stopped:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-func statusOf(err error) *metav1.Status {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		s := status.Status()
-		return &s
-	}
-	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: err.Error()}
 }

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package listwatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/setpoint-dev/setpoint/internal/wire"
+)
+
+// portion is a Part as one list and the watches after it see it. It is safe for concurrent use. A
+// nil portion is everything.
+type portion struct {
+	*Part
+
+	broken *Broken
+
+	mu            sync.Mutex // guards the fields below
+	clusterScoped bool       // the kind Owner
+	phases        [256]phase
+	dropped       string // version of the last event of a foreign slot
+}
+
+// newPortion returns a portion that keeps some slots.
+func newPortion(p *Part, broken *Broken, slots *Slots) *portion {
+	n := &portion{Part: p, broken: broken}
+	for slot, in := range slots {
+		if in {
+			n.phases[slot] = kept
+		}
+	}
+	return n
+}
+
+// resolve finds out whether the owners are namespaced.
+func (p *portion) resolve(ctx context.Context, b Backend) error {
+	if p == nil || p.Owner.Kind == "" {
+		return nil
+	}
+	m, err := b.MappingWithin(ctx, p.Owner, askAgain)
+	if err != nil {
+		return fmt.Errorf("the kind of the owners: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clusterScoped = m.Scope.Name() == meta.RESTScopeNameRoot
+	return nil
+}
+
+func (p *portion) rootOwner() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clusterScoped
+}
+
+// slotOf returns the slot of an object. ok is false if it has none.
+func (p *portion) slotOf(o metav1.Object) (slot uint8, ok bool) {
+	key, ok := p.KeyOf(o, p.rootOwner())
+	if !ok {
+		return 0, false
+	}
+	slot, err := p.Slot(key)
+	if err != nil {
+		p.broken.Add(o, err)
+		return 0, false
+	}
+	return slot, true
+}
+
+func (p *portion) phaseOf(o metav1.Object) phase {
+	slot, ok := p.slotOf(o)
+	if !ok {
+		return foreign
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.phases[slot]
+}
+
+// drops is phaseOf for an event. It records the version of an event that the caller drops: objects
+// of a slot that joins later are listed at this version or later.
+func (p *portion) drops(slot uint8, ok bool, version string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ok && p.phases[slot] != foreign {
+		return false
+	}
+	p.dropped = version
+	return true
+}
+
+// skipped stands for an object that was dropped before it was decoded.
+type skipped struct{ metav1.PartialObjectMetadata }
+
+// skip returns an object for an event of a foreign object, or nil. If it is in doubt, the caller
+// decodes the object.
+func (p *portion) skip(f wire.Format, data []byte) *skipped {
+	if p == nil {
+		return nil
+	}
+	k, slot, has, known := p.read(f, data)
+	if version := string(k.ResourceVersion); known && p.drops(slot, has, version) {
+		o := &skipped{}
+		o.Namespace, o.Name, o.ResourceVersion = string(k.Namespace), string(k.Name), version
+		return o
+	}
+	return nil
+}
+
+// keepsBytes reports whether an item of a list must be decoded.
+func (p *portion) keepsBytes(f wire.Format, data []byte) bool {
+	if p == nil {
+		return true
+	}
+	_, slot, has, known := p.read(f, data)
+	if !known {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return has && p.phases[slot] != foreign
+}
+
+// read returns an object's slot from its bytes. has is false if it has none, known if that is not
+// certain.
+func (p *portion) read(f wire.Format, data []byte) (k wire.Key, slot uint8, has, known bool) {
+	k, known = wire.ReadKey(f, data, p.Owner.Kind != "")
+	if !known {
+		return k, 0, false, false
+	}
+	key := types.NamespacedName{Namespace: string(k.Namespace), Name: string(k.Name)}
+	if c := k.Controller; p.Owner.Kind != "" {
+		if key, has = p.ownerKey(key.Namespace, string(c.APIVersion), string(c.Kind), string(c.Name), p.rootOwner()); !has {
+			return k, 0, false, true
+		}
+	}
+	slot, err := p.Slot(key)
+	return k, slot, err == nil, err == nil // the error is recorded with the decoded object
+}
+
+// keeps reports whether a decoded item of a list is kept.
+func (p *portion) keeps(o runtime.Object) bool {
+	if p == nil {
+		return true
+	}
+	m, err := meta.Accessor(o)
+	return err == nil && p.phaseOf(m) != foreign
+}
+
+// filter removes the other objects from a decoded list.
+func (p *portion) filter(list runtime.Object) error {
+	if p == nil {
+		return nil
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	ours := make([]runtime.Object, 0, len(items)/4)
+	for _, o := range items {
+		if p.keeps(o) {
+			ours = append(ours, o)
+		}
+	}
+	return meta.SetList(list, ours)
+}
+
+// follow compares the portion with the wanted slots. Slots that are not wanted become foreign.
+func (p *portion) follow(wanted *Slots) (gone, missing Slots) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for slot, want := range wanted {
+		switch now := p.phases[slot]; {
+		case want:
+			missing[slot] = now == foreign
+		case now != foreign:
+			gone[slot] = true // one that joins may have objects that had another owner
+			p.phases[slot] = foreign
+		}
+	}
+	return gone, missing
+}
+
+// begin makes foreign slots join. It returns the version from which events of them are not dropped:
+// the later one of at and the last dropped event.
+func (p *portion) begin(slots *Slots, at string) (from string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn(foreign, joining, slots)
+	if c, err := resourceversion.CompareResourceVersion(p.dropped, at); err == nil && c > 0 {
+		return p.dropped
+	}
+	return at
+}
+
+// end gives joining slots another phase.
+func (p *portion) end(as phase) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := Slots{}
+	for slot := range all {
+		all[slot] = true
+	}
+	p.turn(joining, as, &all)
+}
+
+func (p *portion) turn(from, to phase, slots *Slots) {
+	for slot, in := range slots {
+		if in && p.phases[slot] == from {
+			p.phases[slot] = to
+		}
+	}
+}
+
+func (p *portion) now() [256]phase {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.phases
+}
+
+func (p *portion) mark(name, version string) object {
+	o, _ := p.Mark(name).(object) // it is of the stored type
+	o.SetResourceVersion(version)
+	return o
+}

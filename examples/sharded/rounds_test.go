@@ -28,14 +28,14 @@ var (
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "the seed of the troubles")
 	duration  = flag.Duration("lease", 3*time.Second, "how long a Lease lasts")
 	oneLeader = flag.Bool("one-leader", false, "one replica leads, without shards")
-	lag       = flag.Duration("lag", 0, "how much later each replica sees changes than the replica before")
+	pace      = flag.Duration("pace", 300*time.Millisecond, "the pause between two changes of a site")
+	lag       = flag.Duration("lag", 25*time.Millisecond, "how much later each replica sees changes than the replica before")
 	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised, on an idle machine")
 )
 
 const (
 	replicas = 5
 	sites    = 40
-	pace     = 300 * time.Millisecond // between two changes of a site
 	within   = 500 * time.Millisecond // a key is served this much later than its slot can be
 )
 
@@ -87,8 +87,8 @@ type result struct {
 	moves   int
 }
 
-// TestRounds makes trouble for five replicas, and judges every write. See README.md. With -lag, an
-// adopter must wait until it sees the former owner's writes.
+// TestRounds makes trouble for five replicas, and judges every write. See README.md. Because of
+// -lag, an adopter must wait until it sees the former owner's writes.
 func TestRounds(t *testing.T) {
 	f, ctx := newFleet(t, orders{Lease: *duration, Workers: workers, OneLeader: *oneLeader})
 	defer f.stop()
@@ -152,7 +152,7 @@ func (f *fleet) keepChanging(ctx context.Context, name string) error {
 			f.served = append(f.served, sample{name, began, time.Now()})
 			f.newsLocked()
 			f.mu.Unlock()
-			pause(ctx, pace)
+			pause(ctx, *pace)
 		}
 	})
 	return nil

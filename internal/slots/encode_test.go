@@ -62,7 +62,7 @@ func TestP1_ARecordThatNoMemberWroteIsRefused(t *testing.T) {
 	}
 }
 
-// TestDecode_OtherSettingsAreLeftAlone: no member replaces the assignment of a group that works (P1).
+// TestDecode_OtherSettingsAreLeftAlone: no member replaces the assignment of others (P1).
 func TestDecode_OtherSettingsAreLeftAlone(t *testing.T) {
 	g := newGroup(t, "a")
 	newer := g.record

@@ -156,6 +156,7 @@ type fleet struct {
 	cluster *envtest.Cluster
 	proxy   *fault.Proxy
 	sites   *client.Handle[*corev1.ConfigMap]
+	leases  *rest.RESTClient
 	members []*member
 	running sync.WaitGroup // goroutines of the fleet
 	failed  context.CancelCauseFunc
@@ -196,9 +197,9 @@ func newFleet(t *testing.T, o orders) (*fleet, context.Context) {
 	ok(err)
 	var begin corev1.ConfigMapList
 	ok(core.Get().Namespace(namespace).Resource("configmaps").Do(ctx).Into(&begin))
-	coordination, err := restFor(f.cluster.Config(), coordinationv1.SchemeGroupVersion)
+	f.leases, err = restFor(f.cluster.Config(), coordinationv1.SchemeGroupVersion)
 	ok(err)
-	for resource, c := range map[string]*rest.RESTClient{"configmaps": core, "leases": coordination} {
+	for resource, c := range map[string]*rest.RESTClient{"configmaps": core, "leases": f.leases} {
 		f.running.Go(func() {
 			if err := f.watch(ctx, c, resource, begin.ResourceVersion); ctx.Err() == nil {
 				failed(fmt.Errorf("the watch of %s has ended: %w", resource, err))

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -97,7 +98,11 @@ func (h *history) saw(resource string, event watch.Event) error {
 	m := event.Object.(metav1.Object) //nolint:forcetypeassert // watch has checked it
 	h.versions[resource] = number(m.GetResourceVersion())
 	defer h.newsLocked()
-	if event.Type == watch.Bookmark || event.Type == watch.Deleted {
+	switch {
+	case event.Type == watch.Deleted && resource == "leases" && m.GetName() == lease:
+		h.lostLocked(m.GetResourceVersion())
+		return nil
+	case event.Type == watch.Bookmark || event.Type == watch.Deleted:
 		return nil
 	}
 	switch o := event.Object.(type) {
@@ -156,10 +161,16 @@ func (h *history) leaseLocked(o *coordinationv1.Lease) error {
 func (h *history) assignmentLocked(o *coordinationv1.Lease, text string) error {
 	version := number(o.ResourceVersion)
 	a, err := slots.Decode(shard.ByKey().String(), slots.Record{Version: version, Manager: slots.Manager, Text: text})
+	if errors.Is(err, slots.ErrInvalid) {
+		h.lostLocked(o.ResourceVersion)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	r := record{version: version, members: len(a.Members()), room: a.Room(), at: time.Now()}
+	was := h.newestLocked()
+	_, recovering := a.Recovering()
 	for i := range r.owner {
 		s := a.Slot(slots.Slot(i))
 		if s.Owner == (slots.ID{}) || s.To != (slots.ID{}) {
@@ -171,10 +182,24 @@ func (h *history) assignmentLocked(o *coordinationv1.Lease, text string) error {
 		}
 		if s.Owner != (slots.ID{}) {
 			r.owner[i] = life{h.holders[s.Owner.String()], strconv.FormatUint(s.Owner.Term, 10)}
+		} else if recovering {
+			r.owner[i] = was.owner[i]
 		}
 	}
 	h.judge.recorded(r)
 	return nil
+}
+
+// lostLocked records that there is no valid assignment. The owners may work until each of them has
+// acknowledged the next one.
+func (h *history) lostLocked(version string) {
+	r := h.newestLocked()
+	if r.members == 0 {
+		return
+	}
+	r.version, r.moving, r.at, r.to = number(version), len(r.owner), time.Now(), [256]string{}
+	h.judge.lost = append(h.judge.lost, r.version)
+	h.judge.recorded(r)
 }
 
 func holderOf(o *coordinationv1.Lease) string {

@@ -59,6 +59,7 @@ type judge struct {
 	last    map[string]write // by part
 	lives   map[string]life  // the newest of each process
 	harmed  map[life]int     // that ended without a release: how many late writes are allowed
+	lost    []uint64         // versions at which the assignment was lost
 
 	judged, moves, handovers, stale, late int
 	broken                                []string
@@ -106,6 +107,7 @@ func (j *judge) check(w write) {
 		return
 	}
 	_, crashed := j.harmed[was.life]
+	crashed = crashed || slices.ContainsFunc(j.lost, func(v uint64) bool { return v > was.version && v < w.version })
 	switch {
 	case was.life != w.life && before && !crashed:
 		j.handovers++
@@ -161,6 +163,7 @@ func TestJudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		writes                 []write
 		harmed                 map[life]int
+		lost                   []uint64
 		handovers, stale, late int
 		broken                 string
 	}{
@@ -172,6 +175,8 @@ func TestJudge(t *testing.T) {
 		"the adopter has not seen a write":       {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, handovers: 1, broken: "P4: b.1 wrote x.page as version 21 and had seen version 11, not version 12 of a.1"},
 		"the owner has not seen its own write":   {writes: []write{wrote(11, a, 0), wrote(12, a, 0)}, broken: "P4: a.1"},
 		"it was created before":                  {writes: []write{wrote(21, b, 5)}, broken: "P4: b.1"},
+		"the assignment is lost meanwhile":       {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, lost: []uint64{15}, stale: 1},
+		"the assignment was lost before":         {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, lost: []uint64{11}, handovers: 1, broken: "P4: b.1"},
 		"a crash":                                {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, harmed: map[life]int{a: 0}, stale: 1},
 		"a crash, and its writes are seen":       {writes: []write{wrote(11, a, 0), wrote(21, b, 11)}, harmed: map[life]int{a: 0}},
 		"after a crash it sees its own writes":   {writes: []write{wrote(11, a, 0), wrote(21, b, 11), wrote(22, b, 11)}, harmed: map[life]int{a: 0}, broken: "P4: b.1"},
@@ -182,7 +187,7 @@ func TestJudge(t *testing.T) {
 			j := newJudge()
 			j.recorded(record{version: 10, owner: ownedBy(a)})
 			j.recorded(record{version: 20, owner: ownedBy(b)})
-			j.writes, j.harmed = test.writes, maps.Clone(test.harmed)
+			j.writes, j.harmed, j.lost = test.writes, maps.Clone(test.harmed), test.lost
 			j.settle(100)
 			if got := strings.Join(j.broken, "\n"); !strings.Contains(got, test.broken) || test.broken == "" && got != "" {
 				t.Errorf("broken: %q, want %q", got, test.broken)

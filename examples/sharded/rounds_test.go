@@ -19,8 +19,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/shard"
 )
 
 var (
@@ -28,14 +31,15 @@ var (
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "the seed of the troubles")
 	duration  = flag.Duration("lease", 3*time.Second, "how long a Lease lasts")
 	oneLeader = flag.Bool("one-leader", false, "one replica leads, without shards")
-	lag       = flag.Duration("lag", 0, "how much later each replica sees changes than the replica before")
+	pace      = flag.Duration("pace", 300*time.Millisecond, "the pause between two changes of a site")
+	lag       = flag.Duration("lag", 25*time.Millisecond, "how much later each replica sees changes than the replica before")
+	edits     = flag.Bool("edits", true, "also edit and delete the stored assignment")
 	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised, on an idle machine")
 )
 
 const (
 	replicas = 5
 	sites    = 40
-	pace     = 300 * time.Millisecond // between two changes of a site
 	within   = 500 * time.Millisecond // a key is served this much later than its slot can be
 )
 
@@ -44,31 +48,41 @@ type trouble struct {
 	name, what string
 	crash      bool // the replica cannot give up its slots
 	late       int  // writes of a crashed replica that may be on their way
-	do         func(f *fleet, m *member) (undo func() error, err error)
+	edit       bool // of the stored assignment: all slots lose their owners
+	do         func(ctx context.Context, f *fleet, m *member) (undo func() error, err error)
 }
 
 var troubles = []trouble{
-	{"stop", "SIGTERM, then a new process", false, 0, func(f *fleet, m *member) (func() error, error) {
+	{"stop", "SIGTERM, then a new process", false, 0, false, func(_ context.Context, f *fleet, m *member) (func() error, error) {
 		return func() error { return f.restart(m) }, m.cmd.Process.Signal(syscall.SIGTERM)
 	}},
-	{"join", "one more replica, then SIGTERM", false, 0, func(f *fleet, _ *member) (func() error, error) {
+	{"join", "one more replica, then SIGTERM", false, 0, false, func(_ context.Context, f *fleet, _ *member) (func() error, error) {
 		m, err := f.add("new")
 		return func() error { return f.remove(m) }, err
 	}},
-	{"kill", "SIGKILL, then a new process", true, 0, func(f *fleet, m *member) (func() error, error) {
+	{"kill", "SIGKILL, then a new process", true, 0, false, func(_ context.Context, f *fleet, m *member) (func() error, error) {
 		return func() error { return f.restart(m) }, m.cmd.Process.Kill()
 	}},
-	{"suspend", "SIGSTOP, and SIGCONT when others own its slots", true, workers, func(_ *fleet, m *member) (func() error, error) {
+	{"suspend", "SIGSTOP, and SIGCONT when others own its slots", true, workers, false, func(_ context.Context, _ *fleet, m *member) (func() error, error) {
 		p := m.cmd.Process
 		return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
 	}},
-	{"cut", "no network until others own its slots", true, 0, func(f *fleet, m *member) (func() error, error) {
+	{"cut", "no network until others own its slots", true, 0, false, func(_ context.Context, f *fleet, m *member) (func() error, error) {
 		match := fault.Match{Config: m.cfg}
 		rule := f.proxy.Add(fault.Rule{Match: match, Cut: true})
 		f.proxy.Cut(match)
 		return func() error { rule.Remove(); return nil }, nil
 	}},
+	{"edit", "a person edits the assignment", false, 0, true, func(ctx context.Context, f *fleet, _ *member) (func() error, error) {
+		text := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"{}"}}}`, shard.SlotsAnnotation)
+		return nothing, f.leases.Patch(types.MergePatchType).Namespace(namespace).Resource("leases").Name(lease).Body(text).Do(ctx).Error()
+	}},
+	{"delete", "a person deletes the group's Lease", false, 0, true, func(ctx context.Context, f *fleet, _ *member) (func() error, error) {
+		return nothing, f.leases.Delete().Namespace(namespace).Resource("leases").Name(lease).Do(ctx).Error()
+	}},
 }
+
+func nothing() error { return nil }
 
 const workers = 2
 
@@ -87,8 +101,8 @@ type result struct {
 	moves   int
 }
 
-// TestRounds makes trouble for five replicas, and judges every write. See README.md. With -lag, an
-// adopter must wait until it sees the former owner's writes.
+// TestRounds makes trouble for five replicas, and judges every write. See README.md. Because of
+// -lag, an adopter must wait until it sees the former owner's writes.
 func TestRounds(t *testing.T) {
 	f, ctx := newFleet(t, orders{Lease: *duration, Workers: workers, OneLeader: *oneLeader})
 	defer f.stop()
@@ -108,15 +122,16 @@ func TestRounds(t *testing.T) {
 		}
 	}
 	var all []result
-	order := random.Perm(len(troubles))
+	possible := slices.DeleteFunc(slices.Clone(troubles), func(t trouble) bool { return t.edit && (!*edits || *oneLeader) })
+	order := random.Perm(len(possible))
 	for n := range *rounds {
-		r, err := f.play(ctx, &troubles[order[n%len(order)]], random)
+		r, err := f.play(ctx, &possible[order[n%len(order)]], random)
 		if err != nil {
 			t.Errorf("round %d, %s: %v\n%s", n+1, r.trouble.name, err, f.state())
 			break
 		}
 		if n%len(order) == len(order)-1 {
-			order = random.Perm(len(troubles))
+			order = random.Perm(len(possible))
 		}
 		all = append(all, r)
 		t.Logf("round %d: %-8s longest wait %6.3f s, when it came back %6.3f s, of keys that did not move %6.3f s; %d slots moved",
@@ -152,7 +167,7 @@ func (f *fleet) keepChanging(ctx context.Context, name string) error {
 			f.served = append(f.served, sample{name, began, time.Now()})
 			f.newsLocked()
 			f.mu.Unlock()
-			pause(ctx, pace)
+			pause(ctx, *pace)
 		}
 	})
 	return nil
@@ -169,23 +184,31 @@ func (f *fleet) play(ctx context.Context, trouble *trouble, random *rand.Rand) (
 	m := f.victim(random)
 	was := m.identity
 	f.mu.Lock()
-	moved := f.judge.moves
+	moved, losses := f.judge.moves, len(f.judge.lost)
 	if trouble.crash {
 		f.judge.harm(was, trouble.late)
 	}
 	f.mu.Unlock()
 	began := time.Now()
-	undo, err := trouble.do(f, m)
+	undo, err := trouble.do(ctx, f, m)
 	if err != nil {
 		return r, err
 	}
-	if len(f.members) > replicas {
+	switch {
+	case trouble.edit:
+		lost := func() bool { return len(f.judge.lost) > losses }
+		err = errors.Join(f.wait(ctx, "the assignment to be lost", lost), f.settle(ctx))
+	case len(f.members) > replicas:
 		err = f.settle(ctx)
-	} else {
+	default:
 		err = errors.Join(f.left(ctx, was), f.allServed(ctx))
 	}
 	all := began
 	r.gap = f.longest(began, true, f.bound(trouble))
+	if trouble.edit { // all keys wait
+		r.gap = max(r.gap, f.longest(began, false, f.bound(trouble)))
+		all = time.Now()
+	}
 	began = time.Now()
 	if err = errors.Join(err, undo(), f.settle(ctx)); err != nil {
 		return r, err
@@ -342,8 +365,11 @@ func (f *fleet) report(t *testing.T, all []result) {
 
 // bound returns how long a key may wait.
 func (f *fleet) bound(trouble *trouble) time.Duration {
-	if trouble.crash {
+	switch {
+	case trouble.crash:
 		return f.Lease + within
+	case trouble.edit:
+		return f.Lease // not promised: all members stop, and then share the slots again
 	}
 	return within
 }
@@ -352,7 +378,7 @@ func (f *fleet) row(t *testing.T, w io.Writer, trouble *trouble, all []result) {
 	var gaps, backs, others []time.Duration
 	moves, bound := 0, f.bound(trouble)
 	for _, r := range all {
-		if r.trouble == trouble {
+		if r.trouble.name == trouble.name {
 			gaps, backs, others, moves = append(gaps, r.gap), append(backs, r.back), append(others, r.others), moves+r.moves
 		}
 	}

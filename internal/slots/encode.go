@@ -113,13 +113,14 @@ func Decode(by string, r Record) (*Assignment, error) {
 		return nil, fmt.Errorf("shard: the sum of the assignment is wrong: %w", ErrInvalid)
 	}
 	d := document{}
-	if err := json.Unmarshal([]byte(r.Text), &d); err != nil {
-		return nil, fmt.Errorf("shard: read the assignment: %w: %w", err, ErrInvalid)
-	}
-	if d.Format != format {
+	err := json.Unmarshal([]byte(r.Text), &d)
+	if d.Format != format && !errors.As(err, new(*json.SyntaxError)) { // it may have other types
 		return nil, fmt.Errorf("shard: the assignment has the format %d, not %d: %w", d.Format, format, ErrSettings)
 	}
-	a, err := d.assignment(r)
+	var a *Assignment
+	if err == nil {
+		a, err = d.assignment(r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("shard: read the assignment: %w: %w", err, ErrInvalid)
 	}

@@ -62,13 +62,17 @@ func TestP1_ARecordThatNoMemberWroteIsRefused(t *testing.T) {
 	}
 }
 
+// TestDecode_OtherSettingsAreLeftAlone: no member replaces the assignment of others (P1).
 func TestDecode_OtherSettingsAreLeftAlone(t *testing.T) {
 	g := newGroup(t, "a")
 	newer := g.record
 	newer.Text = sealed([]byte(strings.Replace(newer.Text[:strings.LastIndex(newer.Text, `,"sum"`)], `"format":1`, `"format":2`, 1)))
+	other := g.record
+	other.Text = sealed([]byte(`{"format":3,"members":{"a":1},"slots":"all"`))
 	for want, f := range map[string]func() (*Assignment, error){
+		"has the format 3, not 1":                              func() (*Assignment, error) { return Decode(settings, other) },
 		`is for "namespace/name", and this member uses "name"`: func() (*Assignment, error) { return Decode("name", g.record) },
-		"has the format 2": func() (*Assignment, error) { return Decode(settings, newer) },
+		"has the format 2":                                     func() (*Assignment, error) { return Decode(settings, newer) },
 	} {
 		if a, err := f(); a != nil || !errors.Is(err, ErrSettings) || errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

@@ -20,7 +20,7 @@ type Pulse struct {
 // Unserved describes a slot for which no member acts, as far as this member knows.
 type Unserved struct {
 	Slot Slot
-	// Since is when this began, by the clock of the member that saw it.
+	// Since is when this began, by this member's clock.
 	Since time.Time
 	// Reason is a clause for logs and conditions.
 	Reason string
@@ -51,7 +51,7 @@ func (v *View) unserved(s Slot, pulse func(ID) Pulse) (time.Time, string) {
 		return v.since, "there is no valid assignment"
 	}
 	of := &v.known.slots[s]
-	since := time.UnixMilli(of.since)
+	since := time.UnixMilli(v.begun[s])
 	if of.owner == none {
 		return since, v.known.whyUnowned()
 	}

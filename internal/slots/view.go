@@ -19,7 +19,12 @@ type View struct {
 	since   time.Time     // of err
 	stopped [Slots]uint64 // the epoch of the adoption that Stop has ended
 	at      [Slots]int64  // when it has, in Unix ms
+	begun   [Slots]int64  // when the state of the slot began, in Unix ms
 }
+
+// maxSkew is how long before it is seen a change can have happened. If it seems to be longer ago,
+// the wall clock of its writer is wrong.
+const maxSkew = time.Minute
 
 // NewView returns the view of a member that has seen nothing and owns nothing. now is used for
 // reports only.
@@ -44,8 +49,28 @@ func (v *View) see(version uint64, a *Assignment, err error, now time.Time) erro
 	if err != nil && v.err == nil {
 		v.since = now
 	}
+	if a != nil {
+		v.date(a, now.UnixMilli())
+	}
 	v.version, v.known, v.err = version, a, err
 	return err
+}
+
+// date notes when the states of slots began, by the clock of this member. Only a new view believes
+// what another member wrote.
+func (v *View) date(a *Assignment, now int64) {
+	for s := range a.slots {
+		of := &a.slots[s]
+		if v.known != nil {
+			if was := &v.known.slots[s]; was.since == of.since && was.epoch == of.epoch && was.ready == of.ready {
+				continue
+			}
+		}
+		v.begun[s] = of.since
+		if late := now - of.since; late < 0 || late > maxSkew.Milliseconds() && v.version > 0 {
+			v.begun[s] = now
+		}
+	}
 }
 
 // Assignment returns the newest assignment, or nil and the reason.

@@ -121,3 +121,38 @@ func TestView_KnowsNothingAtFirst(t *testing.T) {
 		t.Errorf("%d slots are unserved since %s", len(all), all[0].Since)
 	}
 }
+
+// TestP2_AgesDoNotNeedTheClocksOfOthers: a member whose wall clock is wrong by an hour stores a
+// drain. The others report its age by their own clocks.
+func TestP2_AgesDoNotNeedTheClocksOfOthers(t *testing.T) {
+	for name, test := range map[string]struct{ stored, seen, want time.Duration }{
+		"a right clock":            {0, 2 * time.Second, 0},
+		"an hour behind":           {-time.Hour, 2 * time.Second, 2 * time.Second},
+		"an hour ahead":            {time.Hour, 2 * time.Second, 2 * time.Second},
+		"seen half a minute later": {0, 30 * time.Second, 0},
+	} {
+		g := newGroup(t, "a", "b")
+		c, b := g.join(ID{"c", 30}), g.views["b"]
+		delete(g.views, "b")
+		g.apply(func(n *Assignment) (*Assignment, error) {
+			return n.Ready(c.id, epoch.Add(test.stored), c.Tasks().Prepare...)
+		})
+		for range 2 { // another record changes nothing
+			if err := b.See(g.record, epoch.Add(test.seen)); err != nil {
+				t.Fatal(err)
+			}
+			if all := b.Unserved(nil); len(all) == 0 || !all[0].Since.Equal(epoch.Add(test.want)) {
+				t.Errorf("%s: reported since %s, want %s", name, all[0].Since.Sub(epoch), test.want)
+			}
+			g.apply(func(n *Assignment) (*Assignment, error) { return n.Settle(c.id) })
+			test.seen += time.Minute
+		}
+		fresh := NewView(ID{"d", 40}, settings, epoch)
+		if err := fresh.See(g.record, epoch.Add(2*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if since := fresh.Unserved(nil)[0].Since; since.Sub(epoch) > 2*time.Second {
+			t.Errorf("%s: a new member reports the future: %s", name, since.Sub(epoch))
+		}
+	}
+}

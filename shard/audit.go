@@ -25,6 +25,8 @@ type Audit struct {
 	// Findings are sentences about keys that no member or several members reconcile. Each has
 	// lasted for at least 10 s, and two samples of both members. They are sorted.
 	Findings []string
+	// Since is when the oldest finding began, or zero.
+	Since time.Time `json:",omitzero"`
 }
 
 const (
@@ -299,6 +301,9 @@ func (c *comparison) conclude() {
 		if p.found {
 			t := topic{d.kind, d.controller, d.member}
 			count[t]++
+			if c.result.Since.IsZero() || p.at.Before(c.result.Since) {
+				c.result.Since = p.at
+			}
 			if example[t] == "" || p.example < example[t] {
 				example[t] = p.example
 			}

@@ -288,6 +288,7 @@ func (s *Status) observed(group, member string) hook.ShardGroup {
 	o := hook.ShardGroup{
 		Group: group, Member: member, Epoch: s.Epoch, Members: len(s.Members),
 		Owned: len(s.Owned), Moving: s.Moving, Unserved: len(all), UnservedSince: since, First: s.First,
+		Findings: len(s.Audit.Findings), FindingsSince: s.Audit.Since,
 	}
 	if len(s.Unserved) > 0 {
 		o.Reason = s.Unserved[0].Reason

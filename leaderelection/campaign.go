@@ -132,20 +132,26 @@ func (c *candidate) free() bool { return c.rival.Left(c.now().mono) <= 0 }
 
 // take acquires the Lease, if its record was the last seen, or returns the pause before the next
 // try.
+//
+// If the Lease is missing and another process may have held it, take creates it without a term. A
+// later call acquires this record when it has expired: no process trusts a term before it then.
 func (c *candidate) take(ctx context.Context, l *coordinationv1.Lease) (*holding, time.Duration) {
 	// A stop must not hide that the Lease became ours: nothing would release it.
 	ctx, cancel := run.WithGrace(ctx, context.WithoutCancel(ctx), answerLimit)
 	defer cancel()
-	write := c.update
+	h := &holding{won: c.now.moment()}
+	at := h.won.time.Truncate(time.Microsecond)
+	write, lasts, reserves := c.update, c.o.LeaseDuration, false
 	if l == nil {
 		write = c.create
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.o.Namespace, Name: c.o.Lease}}
+		if reserves = c.rival.Known(); reserves {
+			c.reserved, lasts = at, c.rival.Lasts()
+		}
 	}
-	h := &holding{won: c.now.moment()}
-	at := h.won.time.Truncate(time.Microsecond)
 	c.authors.wrote(at)
 	var err error
-	l = unstamped(lease.Acquired(l, c.o.Identity, c.o.LeaseDuration, at))
+	l = unstamped(lease.Acquired(l, c.o.Identity, lasts, at))
 	if h.lease, err = write(ctx, c.o.described(l, term.Token{})); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another was faster
 			c.authors.refused(at)
@@ -155,8 +161,13 @@ func (c *candidate) take(ctx context.Context, l *coordinationv1.Lease) (*holding
 		return nil, c.pause(err)
 	}
 	c.authors.answered(at)
-	c.leader = c.o.Identity
 	c.succeeded()
+	if reserves {
+		c.log.Info("the lease was deleted, and its holder may still trust it; created it, and waiting until it has lasted", "for", lasts.String())
+		return nil, c.pause(nil)
+	}
+	c.leader = c.o.Identity
+	c.rival = lease.Rival{Least: c.o.LeaseDuration}
 	c.tookOver()
 	return h, 0
 }

@@ -43,10 +43,15 @@
 // The holder counts by its monotonic or wall clock, whichever has run further. A standby counts by
 // its monotonic clock, from when it saw the Lease change. Changes by hand do not shorten its wait:
 //
-//	the Lease is deleted, or has no holder or duration   the wait goes on
+//	it has no holder, but not by a release               the wait begins again
 //	its duration was shortened                           the wait is LeaseDuration of Options
 //	it has our identity, but not a renewTime of ours     another process holds it
+//	it is deleted                                        the wait goes on, and then begins again
 //	it does not exist, and this process never saw it     it is created at once
+//
+// The holder of a deleted Lease may have renewed it unseen. So a standby first creates it without a
+// term, and takes this record as any other. A process that has renewed it within LeaseDuration
+// creates it at once. So does a process that starts then: delete no Lease whose holder may work.
 //
 // A standby that may not watch logs this and polls every RetryPeriod, plus up to a fifth at random.
 // A takeover then comes that much later.

@@ -100,12 +100,13 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 		"old times": {spec(func(s *coordinationv1.LeaseSpec) {
 			s.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
 		}), seconds(20)},
-		"holder removed": {spec(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = nil }), seconds(15)},
-		"holder emptied": {spec(func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity = "" }), seconds(15)},
-		"all removed":    {spec(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), seconds(15)},
-		"deleted":        {func(_ *testing.T, api *sim.Server) { api.Remove(sim.Leases, "default", "operator") }, seconds(15)},
-		"created again":  {remake, seconds(20)},
-		"lengthened":     {spec(second(60)), seconds(65)},
+		"holder removed": {spec(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = nil }), seconds(20)},
+		"holder emptied": {spec(func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity = "" }), seconds(20)},
+		"all removed":    {spec(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), seconds(20)},
+		// A new one is held for as long as the deleted one was respected.
+		"deleted":       {func(_ *testing.T, api *sim.Server) { api.Remove(sim.Leases, "default", "operator") }, seconds(30)},
+		"created again": {remake, seconds(20)},
+		"lengthened":    {spec(second(60)), seconds(65)},
 	} {
 		for _, how := range []string{"seen by a watch", "polled"} {
 			t.Run(name+", "+how, func(t *testing.T) {
@@ -113,7 +114,7 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 					api := sim.NewServer(sim.Leases)
 					late := jitter
 					if how == "polled" {
-						late += seconds(2.4) // the change is seen later
+						late += 2 * seconds(2.4) // a change is seen later, and so is the new Lease
 						api.Intercept(func(r *sim.Request) (*http.Response, error) {
 							if isLease(r, "watch") {
 								return r.Fail(http.StatusForbidden, "no right to watch")

@@ -37,6 +37,8 @@ type candidate struct {
 	rival   lease.Rival
 	authors authors
 
+	reserved time.Time // the renew time of the last Lease that was created without a term
+
 	from  string        // the last holder other than this process, or empty
 	heard time.Duration // when its Lease was last seen to change
 
@@ -49,7 +51,12 @@ type candidate struct {
 
 func (c *candidate) see(l *coordinationv1.Lease) (changed bool) {
 	now := c.now().mono
-	changed = c.rival.See(l, c.authors.mine(l), now)
+	if t := c.current.Load(); t != nil && t.expired() {
+		c.rival.Know()
+	}
+	mine := c.authors.mine(l)
+	reserved := mine && l.Spec.RenewTime.Time.Equal(c.reserved) // timed like another's
+	changed = c.rival.See(l, mine && !reserved, now)
 	if changed {
 		c.inherit(l)
 	}
@@ -57,8 +64,8 @@ func (c *candidate) see(l *coordinationv1.Lease) (changed bool) {
 		return changed
 	}
 	leader := lease.Holder(l)
-	impostor := leader == c.o.Identity && !c.authors.mine(l)
-	if !c.authors.mine(l) {
+	impostor := leader == c.o.Identity && !mine
+	if !mine {
 		c.from, c.heard = cmp.Or(leader, c.from), now
 	}
 	if impostor {

@@ -202,6 +202,14 @@ func (t *tenure) left() time.Duration {
 	return t.trust.left(t.now())
 }
 
+// expired reports whether another process may have acquired the Lease since this term's last
+// renewal.
+func (t *tenure) expired() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.trust.since(t.now()) >= t.trust.lease
+}
+
 func (t *tenure) patience() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

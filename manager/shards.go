@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ import (
 func (m *Manager) Shards() *shard.Group { return m.main.shards }
 
 const (
-	// unservedLimit is the age at which unserved slots become a Kubernetes event.
-	unservedLimit = time.Minute
+	// troubleLimit is the age at which unserved slots and findings become a Kubernetes event.
+	troubleLimit = time.Minute
 	// readLimit is how long a replica may take to read the group's Lease.
 	readLimit = 5 * time.Second
 	// mostReasons is how many reasons an event or a check lists.
@@ -36,20 +37,33 @@ const (
 // observed adds the manager's hooks to the options.
 func (l *Lease) observed(o shard.Options) shard.Options {
 	hooks := l.roster.o.Hooks.With(hook.Hooks{Shards: o.Hooks}) // the same ones: once
-	late := false
+	slots := trouble{began: "SlotsUnserved", over: "SlotsServed", note: "all slots are served again", describe: unserved}
+	audit := trouble{began: "AuditFailed", over: "AuditPassed", note: "the audit finds no faults any more", describe: found}
 	o.Hooks = hook.Hooks{Shards: &hook.Shards{Observed: func(g hook.ShardGroup) {
-		switch was := late; {
-		case g.Member == "":
-			late = false
-		case was && g.Unserved == 0:
-			late = false
-			l.event(g, events.Normal, "SlotsServed", "all slots are served again")
-		case !was && g.Unserved > 0 && time.Since(g.UnservedSince) > unservedLimit:
-			late = true
-			l.event(g, events.Warning, "SlotsUnserved", l.unserved(l.shards.Status()))
-		}
+		l.tell(g, &slots, g.UnservedSince)
+		l.tell(g, &audit, g.FindingsSince)
 	}}}.With(hooks).Shards
 	return o
+}
+
+// trouble of a group becomes an event when it has lasted for troubleLimit, and another one when it
+// is over.
+type trouble struct {
+	began, over, note string
+	describe          func(*shard.Status) string
+	told              bool
+}
+
+// tell records the events. since is when the trouble began, or zero.
+func (l *Lease) tell(g hook.ShardGroup, t *trouble, since time.Time) {
+	switch {
+	case since.IsZero() && t.told:
+		t.told = false
+		l.event(g, events.Normal, t.over, t.note)
+	case !since.IsZero() && !t.told && time.Since(since) > troubleLimit:
+		t.told = true
+		l.event(g, events.Warning, t.began, t.describe(l.shards.Status()))
+	}
 }
 
 // event records an event about the group's Lease, on one member.
@@ -69,15 +83,22 @@ func (l *Lease) event(g hook.ShardGroup, eventType, reason, note string) {
 }
 
 // unserved describes the unserved slots, or is empty.
-func (l *Lease) unserved(s *shard.Status) string {
+func unserved(s *shard.Status) string {
 	var all []string
-	for i, u := range s.Unserved {
-		if i == mostReasons {
-			all = append(all, fmt.Sprintf("%d more reasons", len(s.Unserved)-i))
-			break
-		}
+	for _, u := range s.Unserved {
 		all = append(all, fmt.Sprintf("%d slots (%s) are not served for %s: %s",
 			len(u.Slots), u.Slots, time.Since(u.Since).Round(time.Second), u.Reason))
+	}
+	return first(all)
+}
+
+// found describes the findings of the audit, or is empty.
+func found(s *shard.Status) string { return first(s.Audit.Findings) }
+
+// first joins the first reasons.
+func first(all []string) string {
+	if more := len(all) - mostReasons; more > 0 {
+		all = append(slices.Clone(all[:mostReasons]), fmt.Sprintf("%d more reasons", more))
 	}
 	return strings.Join(all, "; ")
 }
@@ -86,14 +107,14 @@ func (l *Lease) unserved(s *shard.Status) string {
 // Lease: others may serve the slots, and a rollout that waits would not help them.
 func (l *Lease) divided() error {
 	s := l.shards.Status()
-	unserved := l.unserved(s)
+	lacking := unserved(s)
 	switch {
 	case s.Member == "":
 		return server.Remark("this replica is no member of the group")
 	case !s.Read && len(s.Unserved) > 0 && time.Since(s.Unserved[0].Since) > readLimit:
 		return errors.New("the group's Lease could not be read yet; let the replica list and watch Leases in its namespace")
-	case unserved != "":
-		return server.Remark(unserved)
+	case lacking != "":
+		return server.Remark(lacking)
 	case s.Trouble != "":
 		return server.Remark(s.Trouble)
 	}

@@ -289,6 +289,9 @@ func (c *comparison) conclude() {
 		if p.found {
 			t := topic{d.kind, d.controller, d.member}
 			count[t]++
+			if c.result.Since.IsZero() || p.at.Before(c.result.Since) {
+				c.result.Since = p.at
+			}
 			if example[t] == "" || p.example < example[t] {
 				example[t] = p.example
 			}

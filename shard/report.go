@@ -268,6 +268,7 @@ func (r *reporter) observed(s *Status) hook.ShardGroup {
 	o := hook.ShardGroup{
 		Group: r.requests.group, Member: r.id.Name, Epoch: s.Epoch, Members: len(s.Members),
 		Owned: len(s.Owned), Moving: s.Moving, Unserved: len(all), UnservedSince: since, First: s.First,
+		Findings: len(s.Audit.Findings), FindingsSince: s.Audit.Since,
 	}
 	if len(s.Unserved) > 0 {
 		o.Reason = s.Unserved[0].Reason

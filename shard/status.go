@@ -81,6 +81,8 @@ type Audit struct {
 	// Findings are sentences about keys that no member or several members reconcile. Each has
 	// lasted for at least 10 s, and two samples of both members. They are sorted.
 	Findings []string
+	// Since is when the oldest finding began, or zero.
+	Since time.Time `json:",omitzero"`
 }
 
 // Move describes slots that changed their owner together.

@@ -83,10 +83,11 @@ type Rival struct {
 	Least time.Duration
 
 	seen Version
-	// until is when the last record with a holder expires. It stays if the record is deleted, or
-	// loses its holder other than by a release.
-	until     time.Duration
-	limitless bool // it had NoLimit
+	// until is when the last record with a holder expires. It stays if a record with a limit is
+	// deleted.
+	until time.Duration
+	lasts time.Duration // of the last record with a holder
+	known bool          // another process may have held the Lease
 }
 
 // Version identifies a record of a Lease. The zero Version means that there is none.
@@ -109,16 +110,35 @@ func VersionOf(l *coordinationv1.Lease) Version {
 func (r *Rival) See(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := VersionOf(l)
 	changed, r.seen = v != r.seen, v
+	known := r.known
+	r.known = known || l != nil && !mine
 	switch {
 	case !changed || mine:
 	case l != nil && Holder(l) != "":
-		r.until, r.limitless = now+max(r.Least, Duration(l)), Duration(l) >= NoLimit
-	case l != nil && Released(l):
-		r.until, r.limitless = now, false
-	case r.limitless:
-		r.until, r.limitless = now+r.Least, false
+		r.lasts = max(r.Least, Duration(l))
+		r.until = now + r.lasts
+	case l != nil && Released(l), l == nil && r.lasts >= NoLimit:
+		r.until = now
+	case l != nil && known: // its holder may have renewed it unseen
+		r.until = now + r.Lasts()
 	}
 	return changed
+}
+
+// Known reports whether another process may have held the Lease since this process began to follow
+// it. If it is missing now, that process may have renewed it unseen, until it was deleted. A new
+// one must then be held for Lasts before its holder may trust it.
+func (r *Rival) Known() bool { return r.known }
+
+// Know records that another process may have held the Lease unseen.
+func (r *Rival) Know() { r.known = true }
+
+// Lasts returns how long a record like the last one with a holder is respected, at least Least.
+func (r *Rival) Lasts() time.Duration {
+	if r.lasts >= NoLimit {
+		return r.Least
+	}
+	return max(r.Least, r.lasts)
 }
 
 // Left returns the time until the Lease is free. It is not positive if the Lease is free now. Only

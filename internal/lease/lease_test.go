@@ -41,7 +41,10 @@ func TestL1_OnlyAReleaseShortensTheWait(t *testing.T) {
 		"of a longer duration":     {[]look{held, {record(2, "b", 60*s), false, 9 * s}}, 59 * s},
 		"of a shorter duration":    {[]look{held, {record(2, "b", 1*s), false, 9 * s}}, 14 * s},
 		"released":                 {[]look{held, {GivenUp(record(2, "b", 15*s), time.Unix(9, 0)), false, 9 * s}}, -1 * s},
-		"without a holder":         {[]look{held, {record(2, "", 15*s), false, 9 * s}}, 5 * s},
+		"without a holder":         {[]look{held, {record(2, "", 15*s), false, 9 * s}}, 14 * s},
+		"without any holder":       {[]look{{record(1, "", 15*s), false, 9 * s}}, -10 * s},
+		"without, when it is ours": {[]look{{record(1, "a", 15*s), true, 8 * s}, {record(2, "", 15*s), false, 9 * s}}, -10 * s},
+		"without, of a longer one": {[]look{{record(1, "b", 60*s), false, 0}, {record(2, "", 0), false, 9 * s}}, 59 * s},
 		"deleted":                  {[]look{held, {nil, false, 9 * s}}, 5 * s},
 		"our own record, put back": {[]look{held, {record(2, "a", 15*s), true, 9 * s}}, 5 * s},
 		"taken after the release":  {[]look{held, {GivenUp(record(2, "b", 15*s), time.Unix(9, 0)), false, 8 * s}, {record(3, "c", 15*s), false, 9 * s}}, 14 * s},
@@ -55,6 +58,30 @@ func TestL1_OnlyAReleaseShortensTheWait(t *testing.T) {
 		}
 		if left := r.Left(10 * s); left != c.left {
 			t.Errorf("%s: %s are left, want %s", name, left, c.left)
+		}
+	}
+}
+
+// TestL1_AMissingLeaseOfAnother: a record of another process, or Know, means that it must be held
+// first.
+func TestL1_AMissingLeaseOfAnother(t *testing.T) {
+	for name, c := range map[string]struct {
+		see   func(r *Rival)
+		known bool
+		lasts time.Duration
+	}{
+		"never seen":     {func(r *Rival) { r.See(nil, false, 0) }, false, 15 * s},
+		"ours":           {func(r *Rival) { r.See(record(1, "a", 15*s), true, 0) }, false, 15 * s},
+		"ours, long ago": {func(r *Rival) { r.See(record(1, "a", 15*s), true, 0); r.Know() }, true, 15 * s},
+		"another's":      {func(r *Rival) { r.See(record(1, "b", 40*s), false, 0) }, true, 40 * s},
+		"a short one":    {func(r *Rival) { r.See(record(1, "b", s), false, 0) }, true, 15 * s},
+		"without limit":  {func(r *Rival) { r.See(record(1, "b", NoLimit), false, 0) }, true, 15 * s},
+	} {
+		r := Rival{Least: 15 * s}
+		c.see(&r)
+		r.See(nil, false, s)
+		if r.Known() != c.known || r.Lasts() != c.lasts {
+			t.Errorf("%s: known is %t, it lasts %s", name, r.Known(), r.Lasts())
 		}
 	}
 }

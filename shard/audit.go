@@ -35,13 +35,19 @@ const (
 	several                 // the member and another one reconcile the key
 )
 
-// doubt identifies a difference. Doubts about another adoption of the slot are other ones.
-type doubt struct {
+// topic is what a finding is about.
+type topic struct {
 	kind       kind
 	controller string
 	member     slots.ID
-	hash       uint64
-	epoch      uint64 // of the slot
+}
+
+// doubt identifies a difference. Doubts about another adoption of the slot are other ones.
+type doubt struct {
+	topic
+
+	hash  uint64
+	epoch uint64 // of the slot
 }
 
 // evidence is what makes a doubt a finding: time, and further censuses of both members.
@@ -66,13 +72,6 @@ type audits struct {
 	doubts map[doubt]*evidence
 	began  map[string]uint64 // the numbers of censuses when the sampled keys changed
 	logged map[topic]bool
-}
-
-// topic is what a finding is about.
-type topic struct {
-	kind       kind
-	controller string
-	member     slots.ID
 }
 
 // party is a member that takes part in the audit.
@@ -150,7 +149,7 @@ func (u *auditor) logFindings() {
 	now := map[topic]bool{}
 	for d, p := range u.doubts {
 		if p.found {
-			now[topic{d.kind, d.controller, d.member}] = true
+			now[d.topic] = true
 		}
 	}
 	was := u.logged
@@ -202,22 +201,21 @@ func (c *comparison) pair(here, there party) {
 		theirs := there.Of[name]
 		switch {
 		case theirs == nil && there.slots > 0:
-			c.doubt(doubt{kind: absent, controller: name, member: there.ID}, 0, 0, "")
+			c.doubt(doubt{topic: topic{absent, name, there.ID}}, 0, 0, "")
 		case theirs != nil && mine.N > 0 && theirs.N > 0:
 			c.samples(name, mine, theirs, here, there)
 		}
 	}
 	for name := range there.Of {
 		if here.Of[name] == nil && here.slots > 0 {
-			c.doubt(doubt{kind: absent, controller: name, member: here.ID}, 0, 0, "")
+			c.doubt(doubt{topic: topic{absent, name, here.ID}}, 0, 0, "")
 		}
 	}
 }
 
 func (c *comparison) samples(name string, mine, theirs *sample, here, there party) {
 	note := func(k kind, hash uint64, s slots.Slot, example string) {
-		d := doubt{kind: k, controller: name, member: there.ID, hash: hash, epoch: c.assignment.Slot(s).Epoch}
-		c.doubt(d, mine.N, theirs.N, example)
+		c.doubt(doubt{topic{k, name, there.ID}, hash, c.assignment.Slot(s).Epoch}, mine.N, theirs.N, example)
 	}
 	for _, k := range mine.Census.Keys {
 		i, known := theirs.Find(k.Hash)
@@ -254,14 +252,14 @@ func (c *comparison) owners(name string, here party, mine *sample) {
 				serving = append(serving, p)
 			}
 		}
-		d := doubt{controller: name, hash: k.Hash, epoch: of.Epoch}
+		note := func(what kind, member slots.ID, n uint64, example string) {
+			c.doubt(doubt{topic{what, name, member}, k.Hash, of.Epoch}, mine.N, n, example)
+		}
 		switch {
 		case len(serving) == 0 && owner != nil && !of.Draining:
-			d.kind, d.member = nobody, of.Owner
-			c.doubt(d, mine.N, owner.N, fmt.Sprintf("%s in slot %d", k.Name, k.Slot))
+			note(nobody, of.Owner, owner.N, fmt.Sprintf("%s in slot %d", k.Name, k.Slot))
 		case len(serving) > 1:
-			d.kind, d.member = several, serving[1].ID
-			c.doubt(d, mine.N, serving[1].Of[name].N, fmt.Sprintf("%s, also by %s", k.Name, serving[0].Name))
+			note(several, serving[1].ID, serving[1].Of[name].N, fmt.Sprintf("%s, also by %s", k.Name, serving[0].Name))
 		}
 	}
 }
@@ -287,13 +285,12 @@ func (c *comparison) conclude() {
 	count, example := map[topic]int{}, map[topic]string{}
 	for d, p := range c.doubts {
 		if p.found {
-			t := topic{d.kind, d.controller, d.member}
-			count[t]++
+			count[d.topic]++
 			if c.result.Since.IsZero() || p.at.Before(c.result.Since) {
 				c.result.Since = p.at
 			}
-			if example[t] == "" || p.example < example[t] {
-				example[t] = p.example
+			if was := example[d.topic]; was == "" || p.example < was {
+				example[d.topic] = p.example
 			}
 		}
 	}

@@ -6,14 +6,12 @@ package shard
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/internal/slots"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // process is what the lives of this process in the group have in common. It is safe for concurrent
@@ -28,20 +26,6 @@ type process struct {
 	seen     *seen
 	saw      atomic.Uint64 // the version of the newest record
 	status   atomic.Pointer[Status]
-}
-
-// annotations are on the member's Lease while a life holds it. The acquisition clears them.
-func (p *process) annotations(t term.Token) map[string]string {
-	seen, audit := "", ""
-	if t.ResourceVersion != "" {
-		seen, audit = strconv.FormatUint(p.saw.Load(), 10), p.notice().String()
-	}
-	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, auditAnnotation: audit}
-}
-
-// notice returns what the member's Lease shows of the audit.
-func (p *process) notice() *notice {
-	return newNotice(p.owned, len(p.status.Load().Audit.Findings) > 0)
 }
 
 // member is one life of this process in the group: the time for which it holds the member's Lease.

@@ -29,6 +29,7 @@ type requests struct {
 	namespace, group string
 	host             string // the API server, as in a ledger
 	client           coordinationclient.LeaseInterface
+	rest             rest.Interface
 }
 
 // requestLimit bounds one request, so that a server that hangs does not stop the driver.
@@ -51,7 +52,7 @@ func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
 		return requests{}, fmt.Errorf("shard.New: %w", err)
 	}
 	host := server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")
-	return requests{namespace: namespace, group: group, host: host, client: client.Leases(namespace)}, nil
+	return requests{namespace: namespace, group: group, host: host, client: client.Leases(namespace), rest: client.RESTClient()}, nil
 }
 
 // String returns NAMESPACE/NAME of the group's Lease.

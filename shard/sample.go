@@ -7,10 +7,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 const (
@@ -42,10 +44,19 @@ type sample struct {
 	serves map[uint64]bool // the hashes of keys that are served
 }
 
-// newNotice returns what this process shows.
-func newNotice(o *owned.Slots, found bool) *notice {
-	all := o.Censuses()
-	n := &notice{From: o.From(), Found: found, Of: map[string]*sample{}}
+// annotations are on the member's Lease while a life holds it. The acquisition clears them.
+func (p *process) annotations(t term.Token) map[string]string {
+	seen, audit := "", ""
+	if t.ResourceVersion != "" {
+		seen, audit = strconv.FormatUint(p.saw.Load(), 10), p.notice().String()
+	}
+	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, auditAnnotation: audit}
+}
+
+// notice returns what this process shows of its audit.
+func (p *process) notice() *notice {
+	all := p.owned.Censuses()
+	n := &notice{From: p.owned.From(), Found: len(p.status.Load().Audit.Findings) > 0, Of: map[string]*sample{}}
 	most := auditRoom / encodedSize / max(1, len(all))
 	for name, c := range all {
 		n.Of[name] = sampleOf(c, min(most, owned.MostSampled))

@@ -13,8 +13,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
@@ -90,16 +88,10 @@ func watch(ctx context.Context, r *requests, s *seen) {
 func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *store) {
 	log := logging.Of(ctx).With("group", from.String())
 	quiet := logr.Discard()
-	r := toolscache.NewReflectorWithOptions(&toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
-			return from.client.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
-			return from.client.Watch(ctx, o)
-		},
-	}, &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + from.String(), Logger: &quiet})
+	leases := toolscache.NewFilteredListWatchFromClient(from.rest, "leases", from.namespace, func(o *metav1.ListOptions) {
+		o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
+	})
+	r := toolscache.NewReflectorWithOptions(leases, &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + from.String(), Logger: &quiet})
 	backoff, said := firstBackoff, ""
 	for ctx.Err() == nil {
 		began := time.Now()

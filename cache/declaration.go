@@ -15,8 +15,8 @@ import (
 )
 
 // Declare returns the declarations of a controller, which declare nothing at first, and the
-// function that replaces them. who names their owner in errors. Handles of equal scopes count as the
-// same; scopes with different Sets are never equal.
+// function that replaces them. who names their owner in errors. Handles of equal scopes count as
+// the same; scopes with different Sets are never equal.
 func Declare() (d consistency.Declarations, set func(who string, of ...Declared)) {
 	made := &declarations{}
 	return made, made.set

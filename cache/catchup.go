@@ -112,7 +112,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 }
 
 // compare returns, as writes, what the API server has and the store does not show.
-func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, err error) {
+func (i *informer) compare(ctx context.Context) (unseen []consistency.Write, served bool, err error) {
 	if i.env.backend == nil || i.key.gvk.Version == "" {
 		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+
 			"with the Kind and a cache with a client", i)
@@ -124,25 +124,25 @@ func (i *informer) compare(ctx context.Context) (unseen []Written, served bool, 
 	if mapping == nil {
 		return nil, false, nil
 	}
-	return i.copy.Compare(list, i.key.place, &Written{Resource: mapping.Resource.GroupResource()}), true, nil
+	return i.copy.Compare(list, i.key.place, &consistency.Write{Resource: mapping.Resource.GroupResource()}), true, nil
 }
 
 // unseen waits until the store shows all writes, or describes the first missing one when ctx ends.
-func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration, writes []Written) string {
+func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration, writes []consistency.Write) string {
 	for _, w := range writes {
-		gap := &Gap{group: s.group, informer: i, written: w}
-		if !s.shown(ctx, gap, r) {
-			return gap.String()
+		missing := &gap{group: s.group, informer: i, written: w}
+		if !s.shown(ctx, missing, r) {
+			return missing.String()
 		}
 	}
 	return ""
 }
 
-func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) bool {
-	i := gap.informer
+func (s *Subscription) shown(ctx context.Context, missing *gap, r *registration) bool {
+	i := missing.informer
 	for {
 		changed := s.group.cache.changed()
-		v, _ := i.copy.Shows(&gap.written)
+		v, _ := i.copy.Shows(&missing.written)
 		if v == consistency.Shown || s.at(i) != r { // the informer has left the scope
 			return true
 		}
@@ -150,7 +150,7 @@ func (s *Subscription) shown(ctx context.Context, gap *Gap, r *registration) boo
 		cancel := func() {}
 		if v == consistency.Behind {
 			closed = make(chan struct{})
-			cancel = gap.Notify(func() { close(closed) })
+			cancel = missing.Notify(func() { close(closed) })
 		}
 		select {
 		case <-closed:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // BenchmarkBehind measures Behind without a gap: for a write that one informer shows, one that no
@@ -24,13 +25,12 @@ func BenchmarkBehind(b *testing.B) {
 	h := cache.For[*corev1.ConfigMap](c)
 	defer start(b, c)()
 	synced(b, h)
-	var d cache.Declarations
-	d.Set("the benchmark", h)
+	d := declared(h)
 	stored := writtenOf(sim.ConfigMaps, api.Object(sim.ConfigMaps, "default", "m7"))
 	other, gone := stored, stored
 	other.Resource.Resource = "secrets"
 	gone.Gone, gone.Name = true, "gone"
-	for name, w := range map[string]cache.Written{"shown": stored, "not kept": other, "gone": gone} {
+	for name, w := range map[string]consistency.Write{"shown": stored, "not kept": other, "gone": gone} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -25,39 +25,40 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // lag is the delay of watches in these tests. It is not a fraction of a minute, unlike bookmarks.
 const lag = 700 * time.Millisecond
 
 // writtenOf returns the write that the API server answered with obj.
-func writtenOf(r sim.Resource, o *unstructured.Unstructured) cache.Written {
-	return cache.Written{
+func writtenOf(r sim.Resource, o *unstructured.Unstructured) consistency.Write {
+	return consistency.Write{
 		Host: sim.Host, Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}, Namespace: o.GetNamespace(), Name: o.GetName(),
 		UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Object: o,
 	}
 }
 
 // goneOf returns the deletion of an object, as from a Status: without a version.
-func goneOf(w cache.Written) cache.Written {
+func goneOf(w consistency.Write) consistency.Write {
 	w.Gone, w.ResourceVersion, w.Object = true, "", nil
 	return w
 }
 
 // markedOf returns the deletion of an object by a deletecollection.
-func markedOf(w cache.Written) cache.Written {
+func markedOf(w consistency.Write) consistency.Write {
 	w.Marked, w.ResourceVersion, w.Object = true, "", nil
 	return w
 }
 
-func declared(of ...cache.Declared) *cache.Declarations {
-	d := &cache.Declarations{}
-	d.Set("the test", of...)
+func declared(of ...cache.Declared) consistency.Declarations {
+	d, set := cache.Declare()
+	set("the test", of...)
 	return d
 }
 
 // verdict returns the answer of Behind as a word: shown, gap, unclear, or gap and unclear.
-func verdict(d *cache.Declarations, w cache.Written) string {
+func verdict(d consistency.Declarations, w consistency.Write) string {
 	gap, err := d.Behind(w)
 	switch {
 	case gap != nil && err != nil:
@@ -72,7 +73,7 @@ func verdict(d *cache.Declarations, w cache.Written) string {
 }
 
 // expect compares verdicts.
-func expect(t *testing.T, d *cache.Declarations, w cache.Written, want, when string) {
+func expect(t *testing.T, d consistency.Declarations, w consistency.Write, want, when string) {
 	t.Helper()
 	if got := verdict(d, w); got != want {
 		gap, err := d.Behind(w)
@@ -87,7 +88,7 @@ type waiting struct {
 	cancel func()
 }
 
-func notify(t *testing.T, d *cache.Declarations, w cache.Written) *waiting {
+func notify(t *testing.T, d consistency.Declarations, w consistency.Write) *waiting {
 	t.Helper()
 	gap, err := d.Behind(w)
 	if gap == nil {
@@ -126,68 +127,70 @@ func finalized(name string) *corev1.ConfigMap {
 // TestC6_Shown: a write is behind until the watch has delivered it. Only then are waiters called.
 func TestC6_Shown(t *testing.T) {
 	maps := sim.ConfigMaps
-	put := func(api *sim.Server, m *corev1.ConfigMap) cache.Written { return writtenOf(maps, api.Put(maps, m)) }
+	put := func(api *sim.Server, m *corev1.ConfigMap) consistency.Write { return writtenOf(maps, api.Put(maps, m)) }
 	remove := func(api *sim.Server, name string) { api.Remove(maps, "default", name) }
 	// The returned write is behind; a and held exist before. The lag begins on return.
-	for name, do := range map[string]func(api *sim.Server, before map[string]cache.Written) cache.Written{
-		"create": func(api *sim.Server, _ map[string]cache.Written) cache.Written { return put(api, configMap("new")) },
-		"create, of an unknown uid": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
+	for name, do := range map[string]func(api *sim.Server, before map[string]consistency.Write) consistency.Write{
+		"create": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
+			return put(api, configMap("new"))
+		},
+		"create, of an unknown uid": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
 			w := put(api, configMap("new"))
 			w.UID = ""
 			return w
 		},
-		"update": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
+		"update": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
 			return put(api, configMap("a", "1"))
 		},
-		"delete": func(api *sim.Server, before map[string]cache.Written) cache.Written {
+		"delete": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
 			return goneOf(before["a"])
 		},
-		"delete, of an unknown uid": func(api *sim.Server, before map[string]cache.Written) cache.Written {
+		"delete, of an unknown uid": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
 			w := goneOf(before["a"])
 			w.UID = ""
 			return w
 		},
-		"delete, answered by the last state": func(api *sim.Server, before map[string]cache.Written) cache.Written {
+		"delete, answered by the last state": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
 			w := before["a"]
 			w.Gone = true
 			return w
 		},
-		"the last finalizer removed": func(api *sim.Server, before map[string]cache.Written) cache.Written {
+		"the last finalizer removed": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "held") // the answer has the previous version
 			w := before["held"]
 			w.Gone = true
 			return w
 		},
-		"marked": func(api *sim.Server, before map[string]cache.Written) cache.Written {
+		"marked": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			clientset := kubernetes.NewForConfigOrDie(api.Config())
 			if err := clientset.CoreV1().ConfigMaps("default").Delete(context.Background(), "held", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 			return markedOf(before["held"])
 		},
-		"marked, or rather gone": func(api *sim.Server, before map[string]cache.Written) cache.Written {
+		"marked, or rather gone": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
 			return markedOf(before["a"])
 		},
-		"delete and recreate: the delete": func(api *sim.Server, before map[string]cache.Written) cache.Written {
+		"delete and recreate: the delete": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
 			put(api, configMap("a", "again"))
 			return goneOf(before["a"])
 		},
-		"delete and recreate: the create": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
+		"delete and recreate: the create": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
 			return put(api, configMap("a", "again"))
 		},
-		"create and delete: the delete": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
+		"create and delete: the delete": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
 			w := put(api, configMap("new"))
 			remove(api, "new")
 			w.Gone = true // with the create's version, so that a missing object is no proof
 			return w
 		},
-		"overtaken by another object": func(api *sim.Server, _ map[string]cache.Written) cache.Written {
+		"overtaken by another object": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
 			w := put(api, configMap("new"))
 			remove(api, "new")
 			put(api, configMap("new"))
@@ -197,7 +200,7 @@ func TestC6_Shown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(maps)
-				before := map[string]cache.Written{"a": put(api, configMap("a")), "held": put(api, finalized("held"))}
+				before := map[string]consistency.Write{"a": put(api, configMap("a")), "held": put(api, finalized("held"))}
 				api.Lag(lag)
 				c, _ := newCache(t, api)
 				h := cache.For[*corev1.ConfigMap](c)
@@ -269,7 +272,7 @@ func TestC6_ShownByTheObject(t *testing.T) {
 		expect(t, d, changed, "shown", "a newer object is there")
 		changed.Gone = true
 		expect(t, d, changed, "shown", "with a version")
-		if gap, err := d.Behind(cache.Written{Resource: a.Resource, Namespace: "default", Name: "never", UID: "u", ResourceVersion: "7"}); err != nil || gap == nil || !strings.Contains(gap.String(), "at an unknown version") {
+		if gap, err := d.Behind(consistency.Write{Resource: a.Resource, Namespace: "default", Name: "never", UID: "u", ResourceVersion: "7"}); err != nil || gap == nil || !strings.Contains(gap.String(), "at an unknown version") {
 			t.Errorf("what is not there: got %v, %v", gap, err)
 		}
 	})
@@ -289,7 +292,7 @@ func TestC6_Syncing(t *testing.T) {
 		api.Intercept(only(sim.ConfigMaps, late))
 		defer start(t, c)()
 		time.Sleep(time.Second)
-		for _, w := range []cache.Written{a, goneOf(a), markedOf(a)} {
+		for _, w := range []consistency.Write{a, goneOf(a), markedOf(a)} {
 			expect(t, d, w, "gap", "while it lists")
 			expect(t, others, w, "gap", "while it lists what may still have it")
 		}
@@ -313,7 +316,7 @@ func TestC6_Syncing(t *testing.T) {
 func TestC6_PartOfTheFirstList(t *testing.T) {
 	const objects = 3000
 	api := sim.NewServer(sim.ConfigMaps)
-	var written []cache.Written
+	var written []consistency.Write
 	for i := range objects {
 		written = append(written, writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", i)))))
 	}
@@ -324,7 +327,7 @@ func TestC6_PartOfTheFirstList(t *testing.T) {
 		d := declared(h)
 		stop := start(t, c)
 		for h.Stale() != nil {
-			for _, w := range []cache.Written{written[0], written[objects/2]} {
+			for _, w := range []consistency.Write{written[0], written[objects/2]} {
 				w.ResourceVersion = written[0].ResourceVersion
 				if verdict(d, w) == "shown" && h.Stale() != nil {
 					early++
@@ -383,7 +386,7 @@ func TestC6_WhoKeepsIt(t *testing.T) {
 		for what, h := range excluded {
 			expect(t, declared(h), w, "shown", what)
 		}
-		expect(t, &cache.Declarations{}, w, "shown", "nothing is declared")
+		expect(t, declared(), w, "shown", "nothing is declared")
 		n := writtenOf(sim.Namespaces, api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
 		expect(t, declared(namespaces), n, "gap", "cluster-scoped")
 		e := writtenOf(sim.Events, api.Put(sim.Events, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))

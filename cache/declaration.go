@@ -10,23 +10,26 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-// Declarations are the handles that can be read in a context. A controller declares the handles
-// that it watches and those given to its Reads. The first Reconcile that reads another handle gets
-// an error, because no worker would wait for that handle to sync. With another context, a
-// Reconcile's goroutine and those that it started can read only handles that some controller
-// declares.
-//
-// The zero value declares nothing. Only Resolve makes requests.
-type Declarations struct {
-	now  atomic.Pointer[declarations]
-	user atomic.Pointer[User] // see Attach
+// Declare returns the declarations of a controller, which declare nothing at first, and the
+// function that replaces them. who names their owner in errors. Handles of equal scopes count as
+// the same; scopes with different Sets are never equal.
+func Declare() (d consistency.Declarations, set func(who string, of ...Declared)) {
+	made := &declarations{}
+	return made, made.set
+}
+
+type declarations struct {
+	now  atomic.Pointer[declared]
+	user atomic.Pointer[consistency.User] // see Attach
 
 	caches sync.Map // set of *Cache that have d among their users
 }
 
-type declarations struct {
+type declared struct {
 	who    string
 	groups []*group
 }
@@ -41,10 +44,8 @@ func (h *Handle[T]) scope() *group {
 	return h.handle.group
 }
 
-// Set replaces the declarations. who names their owner in errors. Handles of equal scopes count as
-// the same; scopes with different Sets are never equal.
-func (d *Declarations) Set(who string, of ...Declared) {
-	n := &declarations{who: who}
+func (d *declarations) set(who string, of ...Declared) {
+	n := &declared{who: who}
 	for _, o := range of {
 		if o == nil {
 			continue
@@ -58,24 +59,23 @@ func (d *Declarations) Set(who string, of ...Declared) {
 	d.attach()
 }
 
-// Context returns a context in which only declared handles can be read.
-func (d *Declarations) Context(ctx context.Context) context.Context {
+func (d *declarations) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, declarationsKey{}, d)
 }
 
 type declarationsKey struct{}
 
 func (g *group) declaredIn(ctx context.Context) error {
-	if d, ok := ctx.Value(declarationsKey{}).(*Declarations); ok {
+	if d, ok := ctx.Value(declarationsKey{}).(*declarations); ok {
 		return d.missing(g)
 	}
 	return g.readByReconcile()
 }
 
-func (d *Declarations) missing(g *group) error {
+func (d *declarations) missing(g *group) error {
 	n := d.now.Load()
 	if n == nil {
-		n = &declarations{who: "the caller"}
+		n = &declared{who: "the caller"}
 	}
 	if slices.Contains(n.groups, g) || slices.ContainsFunc(n.groups, g.sameScope) {
 		return nil
@@ -83,9 +83,7 @@ func (d *Declarations) missing(g *group) error {
 	return fmt.Errorf("%s does not declare %s; pass the handle to its Reads", n.who, g)
 }
 
-// Attach registers u with the caches of all handles that are declared, now or later, until detach
-// is called. Call detach once; a function of u may still be running then.
-func (d *Declarations) Attach(u User) (detach func()) {
+func (d *declarations) Attach(u consistency.User) (detach func()) {
 	d.user.Store(&u)
 	d.attach()
 	return func() {
@@ -98,7 +96,7 @@ func (d *Declarations) Attach(u User) (detach func()) {
 	}
 }
 
-func (d *Declarations) attach() {
+func (d *declarations) attach() {
 	u := d.user.Load()
 	if u == nil {
 		return
@@ -109,7 +107,7 @@ func (d *Declarations) attach() {
 	}
 }
 
-func (d *Declarations) groups() []*group {
+func (d *declarations) groups() []*group {
 	if n := d.now.Load(); n != nil {
 		return n.groups
 	}
@@ -126,7 +124,7 @@ func (g *group) readByReconcile() error {
 	var err error
 	var stack string
 	g.cache.users.Range(func(who, user any) bool {
-		d, u := who.(*Declarations), user.(*User) //nolint:forcetypeassert // the only type
+		d, u := who.(*declarations), user.(*consistency.User) //nolint:forcetypeassert // the only type
 		if stack == "" {
 			buf := make([]byte, 32<<10) // the goroutine's creator comes last
 			stack = string(buf[:runtime.Stack(buf, false)])
@@ -143,12 +141,12 @@ func (g *group) readByReconcile() error {
 	return err
 }
 
-// DeclaredBy returns the owners of attached [Declarations] with a handle of the cache, sorted, such
+// DeclaredBy returns the owners of attached declarations with a handle of the cache, sorted, such
 // as `the controller "website"`.
 func (c *Cache) DeclaredBy() []string {
 	var owners []string
 	c.users.Range(func(d, _ any) bool {
-		n := d.(*Declarations).now.Load() //nolint:forcetypeassert // the only type
+		n := d.(*declarations).now.Load() //nolint:forcetypeassert // the only type
 		if n != nil && slices.ContainsFunc(n.groups, func(g *group) bool { return g.cache == c }) {
 			owners = append(owners, n.who)
 		}

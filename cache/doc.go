@@ -17,7 +17,7 @@
 // Reads such as [Handle.Get] return copies; those through [Handle.Shared] do not. [Handle.Owned]
 // finds objects by owner, [NewIndex] declares an index, [Handle.Subscribe] adds an event handler,
 // and [Cache.Get] reads any declared kind. A Reconcile can read only handles that its controller
-// watches or declares; see [Declarations].
+// watches or declares; see its Reads.
 //
 // # Defaults
 //
@@ -97,9 +97,9 @@
 //
 // # Read-your-writes
 //
-// A controller waits until its own writes appear in the caches that it declares: see
-// [Declarations.Behind]. An informer keeps the objects in its scope, by namespace or name, of the
-// same resource and API server, in any version and form. It shows a write as follows:
+// A controller waits until its own writes appear in the caches that it declares. An informer keeps
+// the objects in its scope, by namespace or name, of the same resource and API server, in any
+// version and form. It shows a write as follows:
 //
 //   - A create or change: the store has reached the written version, or has the object at that
 //     version or later. Another object of that name at a later version also counts.

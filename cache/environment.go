@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -24,23 +25,11 @@ type environment struct {
 	backend Backend // may be nil
 	hooks   hook.Cache
 	strings sharedStrings
-	users   sync.Map // from *Declarations to *User, see Attach
+	users   sync.Map // from *declarations to *consistency.User, see Attach
 	groups  sync.Map // from *group to its learn, until it ends
 
 	mu   sync.Mutex // guards the field below, the states of the informers, and Cache's fields
 	news run.Barrier
-}
-
-// User connects a running controller with its caches.
-type User struct {
-	// Relisted is called after an informer has listed everything again, perhaps before its store
-	// has the list. It must not block, nor must Recovered.
-	Relisted func()
-	// Recovered is called when an informer begins to follow the API server, also after a failure.
-	Recovered func()
-	// Reconciles returns the key of the Reconcile to which a stack of runtime.Stack belongs, also
-	// if the Reconcile only started the goroutine.
-	Reconciles func(stack string) (key string, ok bool)
 }
 
 // changed is Cache.Changed, also for changes of a handle's scope.
@@ -56,13 +45,13 @@ func (e *environment) ring() {
 	e.news.Open()
 }
 
-func (e *environment) relisted() { e.tell(func(u *User) { u.Relisted() }) }
+func (e *environment) relisted() { e.tell(func(u *consistency.User) { u.Relisted() }) }
 
-func (e *environment) recovered() { e.tell(func(u *User) { u.Recovered() }) }
+func (e *environment) recovered() { e.tell(func(u *consistency.User) { u.Recovered() }) }
 
-func (e *environment) tell(f func(*User)) {
+func (e *environment) tell(f func(*consistency.User)) {
 	e.users.Range(func(_, u any) bool {
-		f(u.(*User)) //nolint:forcetypeassert // users has no other types
+		f(u.(*consistency.User)) //nolint:forcetypeassert // users has no other types
 		return true
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // TestC6_FailingClosesOnRecovery: Failing returns a gap while a declared informer fails. The gap
@@ -85,7 +86,7 @@ func TestC6_Resolve(t *testing.T) {
 		if err != nil || !resolved || len(api.Requests()) != requests+1 {
 			t.Fatalf("resolved %t, %v, with %d requests", resolved, err, len(api.Requests())-requests)
 		}
-		seen := map[string]cache.Written{}
+		seen := map[string]consistency.Write{}
 		for _, u := range unseen {
 			seen[u.Name] = u
 			if gap, _ := d.Behind(u); gap == nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // TestC6_Adopted: a write waits for the host's informers, too. With a Backend, the API server
@@ -47,7 +48,7 @@ func TestC6_Adopted(t *testing.T) {
 				stopHost := runs(secrets)
 				defer stopHost()
 				time.Sleep(time.Second)
-				put := func() cache.Written {
+				put := func() consistency.Write {
 					return writtenOf(sim.Secrets, api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "a", Name: "a", Annotations: map[string]string{"at": api.Version()}}}))
 				}
 				w := put()
@@ -99,7 +100,7 @@ func TestC6_AdoptedIsLeftAlone(t *testing.T) {
 					defer start(t, c)()
 				}
 				h := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
-				w := cache.Written{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1000"}
+				w := consistency.Write{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1000"}
 				n, m := notify(t, declared(h), w), notify(t, declared(h), w)
 				if informer.handlers != 1 {
 					t.Errorf("%d handlers", informer.handlers)
@@ -161,7 +162,7 @@ func TestC6_Watched(t *testing.T) {
 		// The kind of the unstructured informer is not known yet.
 		for _, c := range []struct {
 			what               string
-			w                  cache.Written
+			w                  consistency.Write
 			secret, raw, named string
 		}{{"secret", secret, "gap", "shown", "shown"}, {"widget", w, "shown", "shown", "gap"}} {
 			expect(t, declared(typed), c.w, c.secret, "typed, "+c.what)
@@ -181,7 +182,7 @@ func TestC6_Watched(t *testing.T) {
 		expect(t, declared(untyped), elsewhere, "shown", "another group")
 		expect(t, declared(byName), elsewhere, "gap", "whose group nobody knows")
 		// An unusual plural is learned from the written object.
-		odd := cache.Written{Resource: resource("test.dev", "widgetten"), Namespace: "default", Name: "c", UID: "u", ResourceVersion: "1000"}
+		odd := consistency.Write{Resource: resource("test.dev", "widgetten"), Namespace: "default", Name: "c", UID: "u", ResourceVersion: "1000"}
 		expect(t, declared(byName), odd, "shown", "an unusual plural")
 		a := odd
 		a.Name, a.UID = "a", api.Object(widgets, "default", "a").GetUID()

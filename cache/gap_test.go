@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // TestC6_Gap: a gap names the informer, its version, and the write.
@@ -35,7 +36,7 @@ func TestC6_Gap(t *testing.T) {
 		defer start(t, c)()
 		synctest.Wait()
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
-		gap := func(w cache.Written) string {
+		gap := func(w consistency.Write) string {
 			g, err := d.Behind(w)
 			if g == nil || err != nil {
 				t.Fatalf("got %v, %v", g, err)
@@ -105,7 +106,7 @@ func TestC6_Order(t *testing.T) {
 		const many = 50
 		var all []*waiting
 		for n := range many { // versions descend; the objects never exist
-			w := cache.Written{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: fmt.Sprint("ghost", n), UID: "u", ResourceVersion: fmt.Sprint(2 + many - n)}
+			w := consistency.Write{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: fmt.Sprint("ghost", n), UID: "u", ResourceVersion: fmt.Sprint(2 + many - n)}
 			all = append(all, notify(t, d, w))
 			if n%3 == 0 {
 				all[n].cancel()
@@ -238,7 +239,7 @@ func TestC6_NothingIsKept(t *testing.T) {
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		never := w
 		never.Name, never.ResourceVersion = "never", "1000"
-		wait := func(w cache.Written) (of weak.Pointer[[64]byte], cancel func()) {
+		wait := func(w consistency.Write) (of weak.Pointer[[64]byte], cancel func()) {
 			gap, _ := d.Behind(w)
 			kept := new([64]byte)
 			return weak.Make(kept), gap.Notify(func() { kept[0]++ })
@@ -272,7 +273,7 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 			writers.Go(func() {
 				name := fmt.Sprint("m", writer%4) // two for each object
 				for round := range 100 {
-					var w cache.Written
+					var w consistency.Write
 					if round%4 == 3 {
 						w = goneOf(writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(name))))
 						_ = client.Delete(t.Context(), name, metav1.DeleteOptions{})
@@ -290,7 +291,7 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 
 // await waits like a controller, but without a timer: a lost wake is a deadlock, which the bubble
 // reports.
-func await(t *testing.T, d *cache.Declarations, w cache.Written, cancels bool) {
+func await(t *testing.T, d consistency.Declarations, w consistency.Write, cancels bool) {
 	for {
 		gap, err := d.Behind(w)
 		if err != nil {

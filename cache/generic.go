@@ -194,7 +194,7 @@ func (c *Cache) declaredOf(ctx context.Context, kinds []schema.GroupVersionKind,
 	} else if len(groups) == 0 {
 		return nil, fmt.Errorf("%s has no handle in the %s form; add one before the cache runs, with cache.ForScope[%s](c, cache.Scope{Kind: …})", kinds[0].Kind, form, singleOf(into))
 	}
-	if d, ok := ctx.Value(declarationsKey{}).(*Declarations); ok {
+	if d, ok := ctx.Value(declarationsKey{}).(*declarations); ok {
 		first := groups[0]
 		groups = slices.DeleteFunc(groups, func(g *group) bool { return d.missing(g) != nil })
 		if len(groups) == 0 {

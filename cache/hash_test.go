@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // mirror is a readable hash.
@@ -35,7 +36,7 @@ func (mirror) Hash(sort, text string) string {
 }
 
 // hashedOf returns a write as a Lease records it.
-func hashedOf(w cache.Written, of map[string]string) cache.Written {
+func hashedOf(w consistency.Write, of map[string]string) consistency.Write {
 	h := w
 	h.Hashed, h.Object = mirror{}, nil
 	if of != nil {
@@ -55,8 +56,8 @@ func hashedOf(w cache.Written, of map[string]string) cache.Written {
 }
 
 // located returns a write after Locate.
-func located(d *cache.Declarations, w cache.Written) cache.Written {
-	ws := []cache.Written{w}
+func located(d consistency.Declarations, w consistency.Write) consistency.Write {
+	ws := []consistency.Write{w}
 	d.Locate(ws)
 	return ws[0]
 }
@@ -77,7 +78,7 @@ func TestL9_HashedScopes(t *testing.T) {
 			defer h.Release()
 			synced(t, h)
 			d := declared(h)
-			w := hashedOf(cache.Written{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "default", Name: "a", UID: "never", ResourceVersion: "1000"}, of)
+			w := hashedOf(consistency.Write{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "default", Name: "a", UID: "never", ResourceVersion: "1000"}, of)
 			expect(t, d, located(d, w), want, h.String())
 			w.Gone = true
 			expect(t, d, located(d, w), want, "gone, "+h.String())
@@ -134,10 +135,10 @@ func TestL9_HashedObjectsAreLocated(t *testing.T) {
 		h := cache.For[*corev1.ConfigMap](c)
 		synced(t, h)
 		d := declared(h)
-		object := func(name string) cache.Written {
+		object := func(name string) consistency.Write {
 			return writtenOf(sim.ConfigMaps, api.Object(sim.ConfigMaps, "default", name))
 		}
-		put := func(name, value string) cache.Written {
+		put := func(name, value string) consistency.Write {
 			api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"k": value}})
 			return object(name)
 		}
@@ -146,7 +147,7 @@ func TestL9_HashedObjectsAreLocated(t *testing.T) {
 		other := gone
 		other.UID = "that of one before"
 		same := object("same")
-		behind := map[string]cache.Written{"changed": put("changed", "x"), "made": put("made", "x"), "gone": gone, "marked": marked, "again": again}
+		behind := map[string]consistency.Write{"changed": put("changed", "x"), "made": put("made", "x"), "gone": gone, "marked": marked, "again": again}
 		for _, name := range []string{"gone", "marked", "again"} {
 			api.Remove(sim.ConfigMaps, "default", name)
 		}

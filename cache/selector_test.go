@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // TestC6_Selectors: a write that a selector excludes is shown if the store does not have the
@@ -55,7 +56,7 @@ func TestC6_Selectors(t *testing.T) {
 			t.Helper()
 			h := cache.ForScope[*corev1.Pod](c, s)
 			synced(t, h)
-			w := cache.Written{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "default", Name: "a", UID: "never", ResourceVersion: "1000", Object: object}
+			w := consistency.Write{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "default", Name: "a", UID: "never", ResourceVersion: "1000", Object: object}
 			expect(t, declared(h), w, want, h.String())
 			w.Gone = true
 			expect(t, declared(h), w, want, "gone, "+h.String())
@@ -124,7 +125,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 			}
 		}
 		everything := cache.For[*corev1.ConfigMap](c)
-		if !declared(everything).Selects(schema.GroupResource{Resource: "configmaps"}) || (&cache.Declarations{}).Selects(schema.GroupResource{}) {
+		if !declared(everything).Selects(schema.GroupResource{Resource: "configmaps"}) || declared().Selects(schema.GroupResource{}) {
 			t.Error("another handle of the cache has a selector; who has declared nothing asks for nothing")
 		}
 		other, _ := newCache(t, api)

@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // byLetter maps a key to the slot that is the first byte of its name.
@@ -542,12 +543,11 @@ func TestP7_Owner(t *testing.T) {
 // until the store shows it.
 func TestP7_Behind(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
-		var d cache.Declarations
-		d.Set("the test", s.declared)
+		d := declared(s.declared)
 		open := s.gate.close(&s.gate.watches)
-		write := func(name string) cache.Written {
+		write := func(name string) consistency.Write {
 			o := s.api.Put(sim.ConfigMaps, configMap(name, "x"))
-			return cache.Written{
+			return consistency.Write{
 				Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: name, UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 			}
 		}
@@ -567,7 +567,7 @@ func TestP7_Behind(t *testing.T) {
 		open()
 		closed()
 		s.wait()
-		for _, w := range []cache.Written{ours, foreign} {
+		for _, w := range []consistency.Write{ours, foreign} {
 			if gap, err := d.Behind(w); gap != nil || err != nil {
 				s.Errorf("%s: %v, %v", w.Name, gap, err)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
 // TestC6_Unclear: a failing informer is behind until it recovers. If versions are not numbers,
@@ -32,14 +33,14 @@ func TestC6_Unclear(t *testing.T) {
 		defer stop()
 		synced(t, maps)
 		time.Sleep(5 * time.Second)
-		why := func(w cache.Written, want string) {
+		why := func(w consistency.Write, want string) {
 			t.Helper()
 			gap, err := d.Behind(w)
 			if gap != nil || err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, %v; want %q", gap, err, want)
 			}
 		}
-		waits := func(w cache.Written, want string) {
+		waits := func(w consistency.Write, want string) {
 			t.Helper()
 			gap, err := d.Behind(w)
 			if gap == nil || err != nil || !gap.Failing() || !strings.Contains(gap.String(), want) {
@@ -94,7 +95,7 @@ func TestC6_OddVersions(t *testing.T) {
 		defer start(t, c)()
 		synced(t, h)
 		d := declared(h)
-		w := cache.Written{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: "1", ResourceVersion: "x1"}
+		w := consistency.Write{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: "1", ResourceVersion: "x1"}
 		expect(t, d, w, "shown", "the very version")
 		w.ResourceVersion = "x0"
 		expect(t, d, w, "unclear", "another")
@@ -136,7 +137,7 @@ func TestC6_Undecodable(t *testing.T) {
 		if storage() != cache.Packed { // which has the metadata of each object
 			expect(t, d, markedOf(bad), "unclear", "whether it is marked")
 		}
-		for _, w := range []cache.Written{bad, fresh} {
+		for _, w := range []consistency.Write{bad, fresh} {
 			api.Remove(widgets, "default", w.Name)
 			after := w
 			after.Gone, after.ResourceVersion, after.Object = true, api.Version(), nil
@@ -204,7 +205,7 @@ func TestC6_Relisted(t *testing.T) {
 				w.ResourceVersion = ""
 				elsewhere := w
 				elsewhere.Resource.Resource = "secrets"
-				if !d.Relisted(w) || d.Relisted(elsewhere) || (&cache.Declarations{}).Relisted(w) {
+				if !d.Relisted(w) || d.Relisted(elsewhere) || declared().Relisted(w) {
 					t.Error("an unknown version is in doubt, another resource is not")
 				}
 			})

@@ -24,8 +24,8 @@ const EventRecovered = "InformerRecovered"
 // client may have deleted the object without an event.
 const EventRelisted = "Relisted"
 
-// consistency makes keys wait until the caches show earlier writes.
-type consistency[K comparable] struct {
+// visibility makes keys wait until the caches show earlier writes.
+type visibility[K comparable] struct {
 	gaps
 
 	queue   *workqueue.Queue[K]
@@ -34,7 +34,7 @@ type consistency[K comparable] struct {
 
 // putOff parks a key while the caches lack its last Reconcile's writes, or, after Stale, while
 // anything is stale. Otherwise p.doubts describes what the next Reconcile may not see.
-func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
+func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
 		p.unnotify = nil
@@ -62,7 +62,7 @@ func (k *consistency[K]) putOff(ctx context.Context, item workqueue.Item[K], p *
 	return true
 }
 
-func (k *consistency[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
+func (k *visibility[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(func() { k.queue.Wake(item.Key()) })
 	pause := min(left, time.Second<<min(p.checks, 10))
@@ -131,7 +131,7 @@ func (k *gaps) isOver(p *past) bool {
 }
 
 // letGo cancels all notifications, because informers outlive a controller.
-func (k *consistency[K]) letGo() {
+func (k *visibility[K]) letGo() {
 	for _, r := range k.records.all() {
 		if r.past != nil && r.past.unnotify != nil {
 			r.past.unnotify()
@@ -159,7 +159,7 @@ func (k *gaps) reportAwaited(a hook.Awaited) {
 	}
 }
 
-func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
+func (k *visibility[K]) parkStale(item workqueue.Item[K], p *past) {
 	p.since = time.Now()
 	reason := k.staleGap(p)
 	if reason == nil { // it has recovered, or cannot notify
@@ -168,7 +168,7 @@ func (k *consistency[K]) parkStale(item workqueue.Item[K], p *past) {
 	k.park(item, p, reason, k.waitAtMost())
 }
 
-func (k *consistency[K]) relisted() {
+func (k *visibility[K]) relisted() {
 	for key, r := range k.records.all() {
 		if r.past != nil && k.missed(r.past) {
 			k.addMissed(key)
@@ -176,13 +176,13 @@ func (k *consistency[K]) relisted() {
 	}
 }
 
-func (k *consistency[K]) addMissed(key K) {
+func (k *visibility[K]) addMissed(key K) {
 	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
 // recovered makes keys due that failed before an informer recovered. They may have failed before
 // the informer did, in the same outage.
-func (k *consistency[K]) recovered() {
+func (k *visibility[K]) recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {
 		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {

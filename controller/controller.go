@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/ledger"
@@ -41,7 +42,7 @@ type Controller[K comparable] struct {
 	inputs      inputs[K]
 	records     records[K]
 	workers     workers[K]
-	consistency consistency[K]
+	consistency visibility[K]
 	own         ownEvents[K]
 	spins       spins[K]
 	pauses      pauses[K]
@@ -66,10 +67,11 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	c.o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
 	c.inputs.name = name
-	c.own = ownEvents[K]{declared: &c.inputs.declared, records: &c.records}
+	c.inputs.declared, c.inputs.declare = cache.Declare()
+	c.own = ownEvents[K]{declared: c.inputs.declared, records: &c.records}
 	err := c.newQueue()
-	c.consistency = consistency[K]{
-		gaps:  gaps{name: name, hooks: &c.o.Hooks, logger: c.logger, declared: &c.inputs.declared, stale: c.inputs.stale},
+	c.consistency = visibility[K]{
+		gaps:  gaps{name: name, hooks: &c.o.Hooks, logger: c.logger, declared: c.inputs.declared, stale: c.inputs.stale},
 		queue: c.queue, records: &c.records,
 	}
 	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}

@@ -15,18 +15,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // gap is a state that an informer does not show yet.
-type gap interface {
-	String() string
-	Notify(f func()) (cancel func())
-	// Failing reports whether the gap cannot close before an informer recovers.
-	Failing() bool
-}
+type gap = consistency.Gap
 
 type textGap string
 
@@ -49,7 +44,7 @@ type gaps struct {
 	bound    time.Duration
 	hooks    *hook.Hooks
 	logger   func(context.Context) *slog.Logger
-	declared *cache.Declarations
+	declared consistency.Declarations
 	stale    func() error // why an input may be stale
 
 	resolver  resolver
@@ -93,7 +88,7 @@ func (k *gaps) gapOf(w *unseen) (missing gap, unknown error) {
 	}
 	shows := w.instead
 	if !w.resolved {
-		shows = []cache.Written{written(&w.Write)}
+		shows = []consistency.Write{written(&w.Write)}
 	}
 	for _, s := range shows {
 		g, why := k.declared.Behind(s)
@@ -153,8 +148,8 @@ func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
 	return writes, again
 }
 
-func written(w *ledger.Write) cache.Written {
-	shown := cache.Written{
+func written(w *ledger.Write) consistency.Write {
+	shown := consistency.Write{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
 		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
 		Subresource: w.Subresource,

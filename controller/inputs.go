@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -33,7 +34,8 @@ type Readable interface {
 
 type inputs[K comparable] struct {
 	name     string
-	declared cache.Declarations
+	declared consistency.Declarations
+	declare  func(who string, of ...cache.Declared)
 
 	mu    sync.Mutex      // guards what follows
 	wrong []error         // mistakes for Validate
@@ -119,7 +121,7 @@ func (in *inputs[K]) declareLocked() {
 			of = append(of, r)
 		}
 	}
-	in.declared.Set(fmt.Sprintf("the controller %q", in.name), of...)
+	in.declare(fmt.Sprintf("the controller %q", in.name), of...)
 }
 
 func (in *inputs[K]) all() []*input[K] {

@@ -6,14 +6,14 @@ package controller
 import (
 	"sync/atomic"
 
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 type ownEvents[K comparable] struct {
-	declared *cache.Declarations
+	declared consistency.Declarations
 	records  *records[K]
 	skipped  atomic.Int64 // events that did not end a backoff
 }

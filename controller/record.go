@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -56,7 +56,7 @@ type unseen struct {
 
 	// What to wait for instead, after the API server was asked about a lost answer.
 	resolved bool
-	instead  []cache.Written
+	instead  []consistency.Write
 
 	unresolvable bool // no cache of ours keeps the object
 	failing      bool // given up while its informer failed

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -42,7 +42,7 @@ func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to
 		return true
 	}
 	began := time.Now()
-	writes := make([]cache.Written, len(left.Writes))
+	writes := make([]consistency.Write, len(left.Writes))
 	awaited := make([]unseen, len(left.Writes))
 	for i := range left.Writes {
 		writes[i] = written(&left.Writes[i])
@@ -94,7 +94,7 @@ func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
 // when the controller stops. Unless it stops, to.result gets the given-up writes. writes may be
 // hashed, so await locates their objects.
-func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writes []cache.Written) (expired bool, doubts error, goOn bool) {
+func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writes []consistency.Write) (expired bool, doubts error, goOn bool) {
 	p := &past{awaited: awaited}
 	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
@@ -140,7 +140,7 @@ func (k *gaps) inheritedMissing() error {
 	return errors.Join(k.missingOf(&k.inherited.leader), k.missingOf(&k.inherited.former))
 }
 
-func (k *consistency[K]) unshown() []ledger.Write {
+func (k *visibility[K]) unshown() []ledger.Write {
 	var pasts []*past
 	for _, r := range k.records.all() {
 		if r.past != nil {

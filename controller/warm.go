@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
@@ -83,7 +83,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
 		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
 	}
-	defer c.inputs.declared.Attach(cache.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
+	defer c.inputs.declared.Attach(consistency.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}

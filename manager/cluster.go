@@ -8,10 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
@@ -46,78 +42,6 @@ type clusters struct {
 	hooks *hook.Cache
 }
 
-// Cluster makes the process use a further cluster, before or during Run. Its client has the
-// manager's Scheme, FieldOwner, Strict and Hooks. Its cache has the manager's Options.Cache, and
-// starts and stops with the manager's. The name must be unique. Run returns an error for an invalid
-// name or cfg.
-func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
-	c := &Cluster{name: name}
-	err := m.dial(c, cfg)
-	hooks := hook.Hooks{Cache: cacheHooks(m.report, name)}.With(hook.Hooks{Cache: m.clusters.hooks})
-	o := m.o.Cache // the same for the whole process
-	o.Hooks, o.Cluster = hooks.Cache, name
-	c.cache = cache.New(c.client, o)
-	c.running = newPhase(func(ctx, _ context.Context) error {
-		defer c.client.Close()
-		return c.cache.Run(ctx)
-	})
-	if err == nil {
-		err = m.clusters.add(c)
-	}
-	if err != nil {
-		m.report.failed(err)
-	} else {
-		m.roster.tooLate(fmt.Sprintf("the cluster %q", name))
-	}
-	return c
-}
-
-func (m *Manager) dial(c *Cluster, cfg *rest.Config) (err error) {
-	switch {
-	case c.name == "":
-		err = errors.New("Cluster: the name is empty; give the cluster a name")
-	case strings.ContainsFunc(c.name, unicode.IsControl):
-		err = fmt.Errorf("Cluster: %q has a line break or another control character; use printable text", c.name)
-	case cfg == nil:
-		err = fmt.Errorf("the cluster %q: the rest.Config is nil; client.LoadConfig finds one", c.name)
-	default:
-		if c.client, err = m.newClient(cfg); err != nil {
-			err = fmt.Errorf("the cluster %q: %w", c.name, err)
-		}
-	}
-	if err != nil {
-		c.client, _ = client.New(&rest.Config{}, client.Options{Scheme: m.o.Scheme})
-	}
-	return err
-}
-
-// RemoveCluster removes a cluster, before or during Run. Later uses of its handles return an error
-// that names it. RemoveCluster returns nil when the informers have stopped and the idle connections
-// are closed; the name is then free. If ctx ends earlier, it returns an error and the stop
-// continues.
-//
-// First remove the controllers that read the cluster, or Unwatch its sources. Otherwise
-// RemoveCluster returns an error that names them, and the cluster stays.
-func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
-	if c == nil {
-		return errors.New("RemoveCluster: the cluster is nil")
-	}
-	if users := c.cache.DeclaredBy(); len(users) > 0 {
-		return fmt.Errorf("the cluster %q is in use by %s; remove that first, or Unwatch the sources of the cluster", c.name, strings.Join(users, ", "))
-	}
-	if !m.clusters.forget(c) {
-		return fmt.Errorf("no cluster %q was added", c.name)
-	}
-	c.cache.Retire(fmt.Errorf("the cluster %q was removed", c.name))
-	if err := c.running.stop(ctx); err != nil {
-		return fmt.Errorf("the cluster %q: %w", c.name, err)
-	}
-	closing, cancel := context.WithTimeout(ctx, moment)
-	defer cancel()
-	c.client.Disconnect(closing)
-	return nil
-}
-
 // Name returns the cluster's name.
 func (c *Cluster) Name() string { return c.name }
 
@@ -128,8 +52,8 @@ func (c *Cluster) Client() *client.Client { return c.client }
 func (c *Cluster) Cache() *cache.Cache { return c.cache }
 
 func (cs *clusters) add(c *Cluster) error {
-	cs.roster.mu.Lock()
-	defer cs.roster.mu.Unlock()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	if slices.ContainsFunc(cs.all, func(other *Cluster) bool { return other.name == c.name }) {
 		return fmt.Errorf("two clusters are named %q; give each a name of its own", c.name)
 	}
@@ -138,8 +62,8 @@ func (cs *clusters) add(c *Cluster) error {
 }
 
 func (cs *clusters) forget(c *Cluster) bool {
-	cs.roster.mu.Lock()
-	defer cs.roster.mu.Unlock()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	i := slices.Index(cs.all, c)
 	if i < 0 {
 		return false
@@ -149,8 +73,8 @@ func (cs *clusters) forget(c *Cluster) bool {
 }
 
 func (cs *clusters) current() []*Cluster {
-	cs.roster.mu.Lock()
-	defer cs.roster.mu.Unlock()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	return slices.Clone(cs.all)
 }
 

@@ -3,11 +3,12 @@
 
 package manager
 
+import "sync"
+
 // launcher starts its members when it opens, and later members at once.
 type launcher[T any] struct {
-	roster *roster
+	mu *sync.Mutex // the roster's; guards the fields below
 
-	// guarded by the roster's mutex
 	all   []T
 	start func(T) // nil while closed
 }
@@ -20,8 +21,8 @@ func (l *launcher[T]) addLocked(member T) {
 }
 
 func (l *launcher[T]) open(start func(T)) {
-	l.roster.mu.Lock()
-	defer l.roster.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.start = start
 	for _, member := range l.all {
 		start(member)
@@ -29,7 +30,7 @@ func (l *launcher[T]) open(start func(T)) {
 }
 
 func (l *launcher[T]) close() {
-	l.roster.mu.Lock()
-	defer l.roster.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.start = nil
 }

@@ -6,6 +6,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -54,15 +55,16 @@ type elector interface {
 type leases struct {
 	launcher[*Lease]
 
-	dial func(of *rest.Config) (*client.Client, error) // of nil: the manager's
+	roster *roster
+	dial   func(of *rest.Config) (*client.Client, error) // of nil: the manager's
 
-	// guarded by the roster's mutex
+	// guarded by mu
 	identity string           // the default: that in the first Lease
 	clients  []*client.Client // of Leases elsewhere
 }
 
 func newLeases(dial func(*rest.Config) (*client.Client, error), r *roster) *leases {
-	return &leases{launcher: launcher[*Lease]{roster: r}, dial: dial}
+	return &leases{launcher: launcher[*Lease]{mu: &r.mu}, roster: r, dial: dial}
 }
 
 // add makes a Lease. The first one is the main Lease; without options it leads at once. With shards
@@ -75,8 +77,8 @@ func (ls *leases) add(o *leaderelection.Options, shards *shard.Options) (*Lease,
 			return l, fmt.Errorf("the Lease %q: %w", o.Lease, err)
 		}
 	}
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if len(ls.all) > 0 {
 		l.leads += " (" + l.place() + ")"
 	}
@@ -89,8 +91,8 @@ func (ls *leases) add(o *leaderelection.Options, shards *shard.Options) (*Lease,
 
 func (ls *leases) addFree() *Lease {
 	l := &Lease{group: newGroup(ls.roster), leads: "leading on every replica", free: true}
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	ls.addLocked(l)
 	return l
 }
@@ -109,9 +111,9 @@ func (ls *leases) elect(l *Lease, o leaderelection.Options, shards *shard.Option
 	cfg := c.Config()
 	if o.Config != nil {
 		o.Config = cfg // errors name its API server
-		ls.roster.mu.Lock()
+		ls.mu.Lock()
 		ls.clients = append(ls.clients, c)
-		ls.roster.mu.Unlock()
+		ls.mu.Unlock()
 	}
 	if err = l.elects(cfg, o, shards); err != nil {
 		return err
@@ -140,8 +142,8 @@ func (l *Lease) elects(cfg *rest.Config, o leaderelection.Options, shards *shard
 }
 
 func (ls *leases) sameIdentity(first string) string {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if ls.identity == "" {
 		ls.identity = first
 	}
@@ -149,17 +151,17 @@ func (ls *leases) sameIdentity(first string) string {
 }
 
 func (ls *leases) disconnect(ctx context.Context) {
-	ls.roster.mu.Lock()
+	ls.mu.Lock()
 	clients := slices.Clone(ls.clients)
-	ls.roster.mu.Unlock()
+	ls.mu.Unlock()
 	for _, c := range clients {
 		c.Disconnect(ctx)
 	}
 }
 
 func (ls *leases) elected() []*Lease {
-	ls.roster.mu.Lock()
-	defer ls.roster.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(ls.all), func(l *Lease) bool { return l.elector == nil })
 }
 
@@ -277,6 +279,47 @@ func (l *Lease) flushEvents(work context.Context) {
 	}
 	if err := l.roster.recorder.Flush(work); err != nil {
 		l.logger().Warn("not all events of the term were sent", "err", err)
+	}
+}
+
+func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.place()) }
+
+// text chooses the words for one leader, or for a member of a group.
+func (l *Lease) text(leader, member string) string {
+	if l.sharded {
+		return member
+	}
+	return leader
+}
+
+func (l *Lease) log() *hook.LeaderElection {
+	return &hook.LeaderElection{
+		Campaigning: func(string) {
+			l.logger().Info(l.text("campaigning", "joining the group"), "identity", l.elector.Identity())
+		},
+		Acquired: func(string) {
+			l.found(nil)
+			l.logger().Info(l.text("leading", "member of the group"))
+		},
+		Lost: func(string) {
+			l.logger().Error(l.text(
+				"the lease is lost: not renewed in time, or held by another replica; the work under it is cancelled",
+				"the membership is lost: its lease was not renewed in time, or another replica holds it; the work in all slots is cancelled"))
+		},
+		Released: func(_ string, err error) {
+			if err != nil {
+				l.logger().Warn(l.text(
+					"the lease could not be released; it will expire",
+					"the lease of this member could not be released; it will expire"), "err", err)
+				return
+			}
+			l.logger().Info(l.text("the lease is released", "left the group"))
+		},
+		Leader: func(_, identity string) {
+			l.found(nil)
+			l.logger().Info(l.text("another replica leads", "another process holds the lease of this member"), "leader", identity)
+		},
+		Trouble: func(_ string, err error) { l.found(err) },
 	}
 }
 

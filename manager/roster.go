@@ -44,12 +44,13 @@ func newRoster(o *Options, report *report) *roster {
 type group struct {
 	launcher[runnable]
 
+	roster *roster
 	used   chan struct{} // closed when something is added
 	shards *shard.Group  // divides the keys of its controllers; nil: they have all keys
 }
 
 func newGroup(r *roster) *group {
-	return &group{launcher: launcher[runnable]{roster: r}, used: make(chan struct{})}
+	return &group{launcher: launcher[runnable]{mu: &r.mu}, roster: r, used: make(chan struct{})}
 }
 
 // runnable takes new work until take is done. The context work is for work that has begun.
@@ -118,8 +119,8 @@ func (g *group) addFunc(method, name string, f func(ctx context.Context) error) 
 }
 
 func (g *group) add(f runnable) {
-	g.roster.mu.Lock()
-	defer g.roster.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if f.of != nil && run.Closed(f.of.removed) {
 		return
 	}

@@ -105,15 +105,6 @@ func (o Owner) Has(obj metav1.Object) bool {
 	return o.uid != "" && !argument.IsNil(obj) && slices.ContainsFunc(obj.GetOwnerReferences(), o.is)
 }
 
-// Controls reports whether the owner is the controlling owner of obj.
-func (o Owner) Controls(obj metav1.Object) bool {
-	if !o.Has(obj) {
-		return false
-	}
-	r := metav1.GetControllerOf(obj)
-	return r != nil && o.is(*r)
-}
-
 // Remove removes the owner from obj, controlling or not, and reports whether obj had it. An object
 // without owners is not garbage-collected.
 func (o Owner) Remove(obj metav1.Object) bool {

@@ -99,8 +99,8 @@ func TestSetController_SetHasRemove(t *testing.T) {
 	is("apps/v1:Deployment:api:2 apps/v1:Deployment:web:1!+")
 	ok(web.Set(obj)) // still controls it
 	is("apps/v1:Deployment:api:2 apps/v1:Deployment:web:1!+")
-	if !web.Has(obj) || !web.Controls(obj) || !api.Has(obj) || api.Controls(obj) {
-		t.Error("Has or Controls is wrong")
+	if !web.Has(obj) || !api.Has(obj) {
+		t.Error("Has is wrong")
 	}
 	err := api.SetController(obj)
 	wants(t, err, "default/page is controlled by the Deployment web and cannot be controlled by the Deployment api")
@@ -111,7 +111,7 @@ func TestSetController_SetHasRemove(t *testing.T) {
 	is("apps/v1:Deployment:api:2 apps/v1:Deployment:web:1!+")
 	// A successor of the same name replaces its predecessor, which it is not.
 	successor := owner.Of(h, meta("web", "3"))
-	if successor.Has(obj) || successor.Controls(obj) || successor.Remove(obj) {
+	if successor.Has(obj) || successor.Remove(obj) {
 		t.Error("the successor owns what its predecessor owned")
 	}
 	ok(successor.SetController(obj, owner.BlockDeletion(false)))
@@ -188,7 +188,7 @@ func TestSet_Mistakes(t *testing.T) {
 			if cm, ok := c.obj.(*corev1.ConfigMap); ok && cm != nil && refs(cm) != "" {
 				t.Errorf("the object was changed: %s", refs(cm))
 			}
-			if c.owner.Has(c.obj) || c.owner.Controls(c.obj) || c.owner.Remove(c.obj) {
+			if c.owner.Has(c.obj) || c.owner.Remove(c.obj) {
 				t.Error("it owns the object")
 			}
 		})

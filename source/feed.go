@@ -77,7 +77,7 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	if c, ok := h.(handler.Chooser); ok {
 		f.choosers = append(f.choosers, c)
 	}
-	f.retries = newRetries(f.try)
+	f.retries = newRetries(&f.mu, f.try)
 	return f
 }
 

@@ -78,7 +78,7 @@ func (i *informerSource[K]) Run(ctx context.Context, q Queue[K], h *hook.Source)
 }
 
 func (i *informerSource[K]) subscribe(events toolscache.ResourceEventHandler) (subscription, error) {
-	g := &gate{handler: events}
+	g := &gate{handler: events, mu: &i.mu}
 	r, err := i.informer.AddEventHandlerWithOptions(g, toolscache.HandlerOptions{})
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ type gate struct {
 	handler toolscache.ResourceEventHandler
 	calls   sync.WaitGroup
 
-	mu   sync.Mutex // guards shut, and the Add of calls
+	mu   *sync.Mutex // the source's; guards shut, and the Add of calls
 	shut bool
 }
 

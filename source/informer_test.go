@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -103,9 +104,9 @@ func TestC6_Informer(t *testing.T) {
 		defer f.Shutdown()
 		defer cancel()
 		src := source.Informer[*corev1.ConfigMap](informer, l)
-		var declared cache.Declarations
+		declared, set := cache.Declare()
 		declare := func(src source.Source[name]) {
-			declared.Set("test", src.(interface{ Handle() cache.Declared }).Handle())
+			set("test", src.(interface{ Handle() cache.Declared }).Handle())
 		}
 		declare(src)
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
@@ -113,7 +114,7 @@ func TestC6_Informer(t *testing.T) {
 		s.api.Lag(time.Second)
 		s.put("a=1")
 		stored := s.api.Object(sim.ConfigMaps, "default", "a")
-		w := cache.Written{Host: sim.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: stored.GetUID(), ResourceVersion: stored.GetResourceVersion()}
+		w := consistency.Write{Host: sim.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: stored.GetUID(), ResourceVersion: stored.GetResourceVersion()}
 		woken := 0
 		wait := func() {
 			t.Helper()

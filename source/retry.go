@@ -25,16 +25,16 @@ type retries struct {
 	tryOne  func(ctx context.Context, e handler.Event, keep keep) error
 	objects *workqueue.Queue[types.NamespacedName] // that may have a pending event
 
-	mu      sync.Mutex // guards the fields below
+	mu      *sync.Mutex // the source's; guards the fields below
 	pending map[types.NamespacedName]unseen
 	trying  map[types.NamespacedName]struct{} // not in pending
 	failure error                             // of the last failed try
 	calm    run.Barrier                       // when both maps are empty
 }
 
-func newRetries(try func(context.Context, handler.Event, keep) error) *retries {
+func newRetries(mu *sync.Mutex, try func(context.Context, handler.Event, keep) error) *retries {
 	return &retries{
-		tryOne: try, objects: newOrder[types.NamespacedName]("failed events"),
+		mu: mu, tryOne: try, objects: newOrder[types.NamespacedName]("failed events"),
 		pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{},
 	}
 }

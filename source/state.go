@@ -126,7 +126,7 @@ type life struct {
 	synced chan struct{}               // closed when the initial objects are handled
 	ended  chan struct{}               // closed by Run's end
 
-	mu sync.Mutex // guards the last group of fields in Channel and ticker
+	mu sync.Mutex // guards the last group of fields in Channel, ticker, retries and gate
 }
 
 func newLife(name string, drops *drops) life {

@@ -36,7 +36,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -90,7 +89,7 @@ func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 // keeps. It does not report failures. While the API server is unreachable, it may take up to a
 // minute to stop, because client-go's reflector sleeps through a stop.
 func New(c *cache.Cache, client kubernetes.Interface, options ...Option) informers.SharedInformerFactory {
-	f := &factory{client: client, made: map[reflect.Type]func() product{}}
+	f := &factory{client: client}
 	f.cache, f.resyncs = c, map[reflect.Type]time.Duration{}
 	for _, set := range options {
 		set(&f.settings)
@@ -105,9 +104,7 @@ type factory struct {
 	settings
 
 	client kubernetes.Interface
-
-	mu   sync.Mutex // guards made
-	made map[reflect.Type]func() product
+	made   sync.Map // from reflect.Type to func() product
 }
 
 type product struct {
@@ -125,14 +122,8 @@ func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.New
 }
 
 func (f *factory) once(obj runtime.Object, how func() product) product {
-	f.mu.Lock()
-	get := f.made[reflect.TypeOf(obj)]
-	if get == nil {
-		get = sync.OnceValue(how)
-		f.made[reflect.TypeOf(obj)] = get
-	}
-	f.mu.Unlock()
-	return get()
+	get, _ := f.made.LoadOrStore(reflect.TypeOf(obj), sync.OnceValue(how))
+	return get.(func() product)() //nolint:forcetypeassert // made has no other types
 }
 
 func (f *factory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer, transform toolscache.TransformFunc) product {
@@ -242,18 +233,16 @@ func (f *factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 // WaitForCacheSyncWithContext waits until all informers requested before the call are synced, ctx
 // is done, or the cache has stopped. The result's Err is nil if all are synced.
 func (f *factory) WaitForCacheSyncWithContext(ctx context.Context) toolscache.SyncResult {
-	f.mu.Lock()
-	made := maps.Clone(f.made)
-	f.mu.Unlock()
 	result := toolscache.SyncResult{Synced: map[reflect.Type]bool{}}
 	var wrong []error
-	for t, get := range made {
-		if h := get().handle; h != nil {
+	f.made.Range(func(t, get any) bool {
+		if h := get.(func() product)().handle; h != nil {
 			err := h.WaitForSync(ctx)
-			result.Synced[t] = err == nil
+			result.Synced[t.(reflect.Type)] = err == nil
 			wrong = append(wrong, err)
 		}
-	}
+		return true
+	})
 	result.Err = errors.Join(wrong...)
 	return result
 }

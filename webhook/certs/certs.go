@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,11 +21,13 @@ type Certs struct {
 	o    Options
 	err  error // of Options.Validate
 	leaf atomic.Pointer[tls.Certificate]
+	last atomic.Pointer[outcome] // written by Run
+}
 
-	mu     sync.Mutex // guards what follows
-	state  []string   // what the last look found wrong, most important first
-	ready  bool       // a look found everything in place
-	looked bool
+// outcome is what the last look found.
+type outcome struct {
+	wrong []string // most important first
+	ready bool     // this or an earlier look found everything in place
 }
 
 // New makes a Certs. It starts nothing. Run returns the error of Options.Validate.
@@ -48,28 +49,27 @@ func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // that certificate has expired. The error names what is not in place. After the first success,
 // problems are a [server.Remark], because the certificate in use still serves.
 func (c *Certs) Check(context.Context) error {
-	leaf := c.leaf.Load()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text := strings.Join(c.state, "; ")
+	leaf, last := c.leaf.Load(), c.last.Load()
+	var text string
+	if last != nil {
+		text = strings.Join(last.wrong, "; ")
+	}
 	switch {
 	case c.err != nil:
 		return c.err
 	case leaf != nil && time.Now().After(leaf.Leaf.NotAfter):
 		return fmt.Errorf("the webhook certificate expired at %s: %s", leaf.Leaf.NotAfter.UTC().Format(time.RFC3339), text)
-	case !c.looked:
+	case last == nil:
 		return fmt.Errorf("the Secret %s is not read yet", c.o.Secret)
 	case text == "":
 		return nil
-	case c.ready:
+	case last.ready:
 		return server.Remark("the webhook certificate in use stays: " + text)
 	}
 	return errors.New(text)
 }
 
-func (c *Certs) found(state []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state, c.looked = state, true
-	c.ready = c.ready || len(state) == 0
+func (c *Certs) found(wrong []string) {
+	last := c.last.Load()
+	c.last.Store(&outcome{wrong, len(wrong) == 0 || last != nil && last.ready})
 }

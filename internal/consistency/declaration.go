@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package consistency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Declarations are the handles that can be read in a context. A controller declares the handles
+// that it watches and those given to its Reads. The first Reconcile that reads another handle gets
+// an error, because no worker would wait for that handle to sync. With another context, a
+// Reconcile's goroutine and those that it started can read only handles that some controller
+// declares.
+//
+// Package cache implements them. All methods are safe for concurrent use. Only Resolve makes
+// requests.
+type Declarations interface {
+	// Context returns a context in which only declared handles can be read.
+	Context(ctx context.Context) context.Context
+	// Attach registers u with the caches of all handles that are declared, now or later, until
+	// detach is called. Call detach once; a function of u may still be running then.
+	Attach(u User) (detach func())
+	// Behind reports which declared informer does not show a write yet. It returns nil and nil if
+	// all informers that keep the object show the write, which is cheap, or if none keeps it.
+	// Otherwise, wait for the gap for a limited time, and call Behind again. The error names an
+	// informer that cannot decide, for example because versions are not numbers or it does not run.
+	Behind(w Write) (gap Gap, unknowable error)
+	// Selects reports whether a scope of a resource has selectors, so that Behind needs
+	// Write.Object. It considers all scopes of the declared handles' caches: another controller may
+	// wait for the same write.
+	Selects(r schema.GroupResource) bool
+	// Relisted reports whether a declared informer that keeps the object has listed everything at
+	// the written version or later. An event may then combine several changes. In doubt it returns
+	// true.
+	Relisted(w Write) bool
+	// Missed reports whether a written object may have changed without an event: since the write, a
+	// declared informer has listed everything again, without the object, which another client may
+	// have deleted. It returns false for a write without a version or UID, and for adopted
+	// informers.
+	Missed(w Write) bool
+	// Locate finds the objects of hashed writes in the stores of the declared informers, and
+	// records them in the writes. Call it before each round of Behind: without it, they count as
+	// missing. It hashes the names in each store once, unless all writes are shown already.
+	Locate(writes []Write)
+	// Failing returns a gap that closes when a declared informer recovers, or nil if none fails or
+	// waits for its kind to be served.
+	Failing() Gap
+	// Recovered returns the last time at which a declared informer began to follow the API server,
+	// of those that still do, or zero.
+	Recovered() time.Time
+	// Resolve asks the API server what became of a write whose answer was lost. It lists the
+	// metadata of the objects that the write could have changed and that declared informers keep:
+	// one name, or one namespace if the name is unknown. It returns the writes that those informers
+	// do not show yet, for Behind.
+	//
+	// resolved is false if no declared informer keeps the object, has listed, and has a Backend.
+	// err is the API server's error. Call Resolve a moment after the write has failed: the API
+	// server may still be processing it. It makes one request for each place that the informers
+	// keep, usually one.
+	Resolve(ctx context.Context, w Write) (unseen []Write, resolved bool, err error)
+}
+
+// User connects a running controller with its caches.
+type User struct {
+	// Relisted is called after an informer has listed everything again, perhaps before its store
+	// has the list. It must not block, nor must Recovered.
+	Relisted func()
+	// Recovered is called when an informer begins to follow the API server, also after a failure.
+	Recovered func()
+	// Reconciles returns the key of the Reconcile to which a stack of runtime.Stack belongs, also
+	// if the Reconcile only started the goroutine.
+	Reconciles func(stack string) (key string, ok bool)
+}
+
+// Gap is an informer that does not show a write yet, or that fails. All methods may be called from
+// anywhere.
+type Gap interface {
+	// String returns the informer, the write, and both versions.
+	fmt.Stringer
+	// Failing reports whether the gap cannot close before its informer recovers.
+	Failing() bool
+	// Notify calls f when the gap has closed or cannot close any more; call Behind again then. It
+	// calls f at most once, without locks, perhaps before Notify returns. f must not block. Changes
+	// without an event, such as bookmarks, do not call f, so also call Behind from time to time.
+	// cancel ends the notification; f may still be running then.
+	//
+	// The first Notify for a write adds an event handler to the informer, for as long as it is
+	// declared.
+	Notify(f func()) (cancel func())
+}

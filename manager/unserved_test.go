@@ -93,8 +93,8 @@ func TestP2_OneReplicaRecordsFindings(t *testing.T) {
 			all, stops, results = append(all, m), append(stops, stop), append(results, result)
 		}
 		pass(time.Minute)
-		audits := &all[1].Shards().Owned().Audits
-		audits.Put("dns", nil) // the others have no workers of it
+		audits := all[1].Shards().Owned()
+		audits.PutCensus("dns", nil) // the others have no workers of it
 		pass(55 * time.Second)
 		if all := eventsOf(t, api); len(all) != 0 {
 			t.Errorf("%d events before a minute", len(all))
@@ -105,7 +105,7 @@ func TestP2_OneReplicaRecordsFindings(t *testing.T) {
 			!strings.Contains(recorded[0].Note, "controller dns: it has no workers on ") {
 			t.Fatalf("the events are %+v", recorded)
 		}
-		audits.Remove("dns")
+		audits.DropCensus("dns")
 		pass(time.Minute)
 		if recorded = eventsOf(t, api); len(recorded) != 2 || recorded[0].Reason != "AuditPassed" && recorded[1].Reason != "AuditPassed" {
 			t.Errorf("the events are %+v", recorded)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -178,6 +179,22 @@ func TestLabel_AnApplyWithoutTheController(t *testing.T) {
 	l.ok(l.maps.Apply(l.ctx, childConfiguration()))
 	l.ok(l.maps.Apply(l.ctx, coreac.ConfigMap("a", "default").WithData(map[string]string{"c": "d"}), client.FieldOwner("other")))
 	l.want("by another field owner", ofWeb)
+}
+
+// TestLabel_CreateAgain: the error is the same, but a label that hides the object is set back.
+func TestLabel_CreateAgain(t *testing.T) {
+	l := newLabeling(t)
+	l.ok(l.maps.Create(l.ctx, child()))
+	l.ok(l.maps.Patch(t.Context(), name("default", "a"), types.MergePatchType, []byte(`{"metadata":{"labels":{"`+slotKey+`":"hand"}}}`)))
+	l.want("edited", "hand")
+	if _, err := l.maps.Create(t.Context(), child()); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("outside of a sharded Reconcile: %v", err)
+	}
+	l.want("created outside of a sharded Reconcile", "hand")
+	if _, err := l.maps.Create(l.ctx, child()); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("got %v", err)
+	}
+	l.want("created again", ofWeb)
 }
 
 // TestLabel_ExistingChildren get the label although the caller's function changes nothing. The next

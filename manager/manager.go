@@ -63,7 +63,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var shards *shard.Options
 	if o.Shards != nil && elect != nil { // Validate has reported shards without it
 		of := *o.Shards
-		m.slots = cache.NewSlots(of.By.Slot)
+		m.slots = newSlots(of)
 		if of.Keeper == nil {
 			of.Keeper = m.slots
 		}
@@ -74,6 +74,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	identity := m.leases.sameIdentity("")
 	m.roster.recorder = events.New(m.client, events.Options{Name: o.Name, Instance: identity, Hooks: m.o.Hooks.Events})
 	m.free = m.leases.addFree()
+	m.labelChildren()
 	m.makeServers()
 	return m
 }

@@ -22,8 +22,17 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// newSlots returns a set of slots for caches.
-func newSlots(o shard.Options) *cache.Slots { return cache.NewSlots(o.By.Slot) }
+// newSlots returns the set of slots for caches, which the API server selects as far as it can.
+func newSlots(o shard.Options, lease string) *cache.Slots {
+	var by []cache.Selection
+	if o.By.NamespaceRanges() {
+		by = append(by, cache.SelectByNamespace())
+	}
+	if o.LabelChildren {
+		by = append(by, cache.SelectByLabel(shard.LabelKey(lease), o.By.LabelValue))
+	}
+	return cache.NewSlots(o.By.Slot, by...)
+}
 
 // labelChildren begins to label the children that caches show without the right label, with
 // shard.Options.LabelChildren. Write handles label what Reconciles write, but a Reconcile may find

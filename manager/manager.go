@@ -63,7 +63,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var shards *shard.Options
 	if o.Shards != nil && elect != nil { // Validate has reported shards without it
 		of := *o.Shards
-		m.slots = newSlots(of)
+		m.slots = newSlots(of, elect.Lease)
 		if of.Keeper == nil {
 			of.Keeper = m.slots
 		}

@@ -275,6 +275,22 @@ func siteNames(from, to int) (all []string) {
 }
 
 var _ = Describe("the label with the slot of the controller", func() {
+	It("keeps children of other replicas from the network", func(ctx SpecContext) {
+		f := newKeeperFleet(ctx)
+		f.start(true)
+		names := siteNames(0, 20)
+		for _, name := range names {
+			f.create(name, false)
+		}
+		f.labelled(names...)
+		for _, name := range names {
+			owner, other := f.ownerOf(name)
+			Eventually(ctx, func() bool { return owner.heard.heard(name + ".page") }, patience).Should(BeTrue(), name)
+			Expect(other.heard.heard(name+".page")).To(BeFalse(), "%s has received %s.page", other.name, name)
+			Expect(other.runs(name)).To(BeZero(), "%s has reconciled %s", other.name, name)
+		}
+	})
+
 	It("is set back after an edit that hides the child", func(ctx SpecContext) {
 		f := newKeeperFleet(ctx)
 		f.start(true)

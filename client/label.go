@@ -47,8 +47,8 @@ func (h *Handle[T]) labelled(ctx context.Context, obj T) T {
 	return obj
 }
 
-// reclaim labels an existing object, if its controller is in the slot of ctx. A label that was edited
-// may hide it from the caller's cache. An error changes nothing: the caller tries again.
+// reclaim labels an existing object, if its controller is in the slot of ctx. A label that was
+// edited may hide it from the caller's cache. An error changes nothing: the caller tries again.
 func (h *Handle[T]) reclaim(ctx context.Context, key types.NamespacedName) {
 	if slotlabel.Of(ctx) == nil {
 		return
@@ -59,8 +59,8 @@ func (h *Handle[T]) reclaim(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// controllerOf returns an object's controller, or nil. ok is false if its scope is unknown: then the
-// object stays as it is, and caches filter it without the label.
+// controllerOf returns an object's controller, or nil. ok is false if its scope is unknown: then
+// the object stays as it is, and caches filter it without the label.
 func (c *Client) controllerOf(ctx context.Context, namespace string, owners []metav1.OwnerReference) (owner *slotlabel.Owner, ok bool) {
 	owner = slotlabel.ControllerOf(namespace, owners)
 	if owner == nil || namespace == "" {

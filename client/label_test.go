@@ -96,8 +96,8 @@ func (l *labeling) ok(_ *corev1.ConfigMap, err error) {
 	}
 }
 
-// TestLabel_Create: only objects whose controller is in the slot of the context are labelled.
-func TestLabel_Create(t *testing.T) {
+// TestP8_OnlyChildrenOfTheSlotAreLabelled: the slot of the context counts, by the controller.
+func TestP8_OnlyChildrenOfTheSlotAreLabelled(t *testing.T) {
 	for what, c := range map[string]struct {
 		obj  *corev1.ConfigMap
 		want string
@@ -136,9 +136,9 @@ func TestLabel_CreateUnstructured(t *testing.T) {
 	}
 }
 
-// TestLabel_Update adds a missing label, and corrects a wrong one also for another slot: a wrong one
-// would hide the object from its owner.
-func TestLabel_Update(t *testing.T) {
+// TestP8_AWrongLabelIsSetRight adds a missing label, and corrects a wrong one also for another
+// slot: a wrong one would hide the object from its owner.
+func TestP8_AWrongLabelIsSetRight(t *testing.T) {
 	l := newLabeling(t)
 	l.ok(l.maps.Create(t.Context(), child()))
 	m := l.want("before", "")
@@ -151,9 +151,9 @@ func TestLabel_Update(t *testing.T) {
 	l.want("without a controller", "")
 }
 
-// TestLabel_Apply: the field owner owns the label, so the next apply sets a hand edit back, also with
-// UnlessAlready.
-func TestLabel_Apply(t *testing.T) {
+// TestP8_AnApplyOwnsTheLabel: the field owner owns the label, so the next apply sets a hand edit
+// back, also with UnlessAlready.
+func TestP8_AnApplyOwnsTheLabel(t *testing.T) {
 	l := newLabeling(t)
 	l.ok(l.maps.Apply(l.ctx, childConfiguration(), client.UnlessAlready(nil)))
 	m := l.want("applied", ofWeb)

@@ -76,8 +76,8 @@ func rightLabel(t *testing.T, site string) string {
 	return shard.ByKey().LabelValue(pageOwner.GroupKind(), slot)
 }
 
-// TestLabelChildren_ThatReconcilesOnlyRead: each gets one patch, also after an edit.
-func TestLabelChildren_ThatReconcilesOnlyRead(t *testing.T) {
+// TestP8_ChildrenThatReconcilesOnlyRead: each gets one patch, also after an edit.
+func TestP8_ChildrenThatReconcilesOnlyRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := withPages("a", "b", "c")
 		stop, result := start(t, readingPages(api, nil))
@@ -102,8 +102,8 @@ func TestLabelChildren_ThatReconcilesOnlyRead(t *testing.T) {
 	})
 }
 
-// TestLabelChildren_OnlyOfOwnedSlots: the group belongs to another process, so nothing is written.
-func TestLabelChildren_OnlyOfOwnedSlots(t *testing.T) {
+// TestP8_OnlyChildrenOfOwnedSlots: the group belongs to another process, so nothing is written.
+func TestP8_OnlyChildrenOfOwnedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := withPages("a")
 		api.Put(sim.Leases, leaseHeldBy("old", 3600))

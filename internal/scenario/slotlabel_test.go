@@ -35,8 +35,8 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// siteKeeper is a replica of a shard group. It keeps a Secret for each ConfigMap, and writes it only
-// if it is missing or has another text.
+// siteKeeper is a replica of a shard group. It keeps a Secret for each ConfigMap, and writes it
+// only if it is missing or has another text.
 type siteKeeper struct {
 	name    string
 	manager *manager.Manager

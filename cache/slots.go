@@ -32,6 +32,7 @@ type Slots struct {
 	wanted  listwatch.Slots
 	changed chan struct{} // closed by the next change
 	users   map[*informer]struct{}
+	stored  func(Child) // or nil
 }
 
 // NewSlots returns an empty set. slot maps a key to its slot, such as By.Slot of package shard. It

@@ -142,7 +142,11 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if err != nil {
 		return *new(T), err
 	}
-	return send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
+	stored, err := send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
+	if v == creating && apierrors.IsAlreadyExists(err) {
+		h.reclaim(ctx, key)
+	}
+	return stored, err
 }
 
 // withKind sets the kind in a copy of an unstructured object. Others have it from the scheme.

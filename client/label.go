@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 )
@@ -46,8 +47,20 @@ func (h *Handle[T]) labelled(ctx context.Context, obj T) T {
 	return obj
 }
 
-// controllerOf returns an object's controller, or nil. ok is false if its scope is unknown: then the
-// object stays as it is, and caches filter it without the label.
+// reclaim labels an existing object, if its controller is in the slot of ctx. A label that was
+// edited may hide it from the caller's cache. An error changes nothing: the caller tries again.
+func (h *Handle[T]) reclaim(ctx context.Context, key types.NamespacedName) {
+	if slotlabel.Of(ctx) == nil {
+		return
+	}
+	metadata := ForKind[*metav1.PartialObjectMetadata](h.target.client, h.target.gvk)
+	if o, err := metadata.GetLive(ctx, key); err == nil {
+		_, _ = PatchFrom(ctx, metadata, o, o, OptimisticLock())
+	}
+}
+
+// controllerOf returns an object's controller, or nil. ok is false if its scope is unknown: then
+// the object stays as it is, and caches filter it without the label.
 func (c *Client) controllerOf(ctx context.Context, namespace string, owners []metav1.OwnerReference) (owner *slotlabel.Owner, ok bool) {
 	owner = slotlabel.ControllerOf(namespace, owners)
 	if owner == nil || namespace == "" {

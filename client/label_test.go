@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,8 +96,8 @@ func (l *labeling) ok(_ *corev1.ConfigMap, err error) {
 	}
 }
 
-// TestLabel_Create: only objects whose controller is in the slot of the context are labelled.
-func TestLabel_Create(t *testing.T) {
+// TestP8_OnlyChildrenOfTheSlotAreLabelled: the slot of the context counts, by the controller.
+func TestP8_OnlyChildrenOfTheSlotAreLabelled(t *testing.T) {
 	for what, c := range map[string]struct {
 		obj  *corev1.ConfigMap
 		want string
@@ -135,9 +136,9 @@ func TestLabel_CreateUnstructured(t *testing.T) {
 	}
 }
 
-// TestLabel_Update adds a missing label, and corrects a wrong one also for another slot: a wrong one
-// would hide the object from its owner.
-func TestLabel_Update(t *testing.T) {
+// TestP8_AWrongLabelIsSetRight adds a missing label, and corrects a wrong one also for another
+// slot: a wrong one would hide the object from its owner.
+func TestP8_AWrongLabelIsSetRight(t *testing.T) {
 	l := newLabeling(t)
 	l.ok(l.maps.Create(t.Context(), child()))
 	m := l.want("before", "")
@@ -150,9 +151,9 @@ func TestLabel_Update(t *testing.T) {
 	l.want("without a controller", "")
 }
 
-// TestLabel_Apply: the field owner owns the label, so the next apply sets a hand edit back, also with
-// UnlessAlready.
-func TestLabel_Apply(t *testing.T) {
+// TestP8_AnApplyOwnsTheLabel: the field owner owns the label, so the next apply sets a hand edit
+// back, also with UnlessAlready.
+func TestP8_AnApplyOwnsTheLabel(t *testing.T) {
 	l := newLabeling(t)
 	l.ok(l.maps.Apply(l.ctx, childConfiguration(), client.UnlessAlready(nil)))
 	m := l.want("applied", ofWeb)
@@ -178,6 +179,22 @@ func TestLabel_AnApplyWithoutTheController(t *testing.T) {
 	l.ok(l.maps.Apply(l.ctx, childConfiguration()))
 	l.ok(l.maps.Apply(l.ctx, coreac.ConfigMap("a", "default").WithData(map[string]string{"c": "d"}), client.FieldOwner("other")))
 	l.want("by another field owner", ofWeb)
+}
+
+// TestLabel_CreateAgain: the error is the same, but a label that hides the object is set back.
+func TestLabel_CreateAgain(t *testing.T) {
+	l := newLabeling(t)
+	l.ok(l.maps.Create(l.ctx, child()))
+	l.ok(l.maps.Patch(t.Context(), name("default", "a"), types.MergePatchType, []byte(`{"metadata":{"labels":{"`+slotKey+`":"hand"}}}`)))
+	l.want("edited", "hand")
+	if _, err := l.maps.Create(t.Context(), child()); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("outside of a sharded Reconcile: %v", err)
+	}
+	l.want("created outside of a sharded Reconcile", "hand")
+	if _, err := l.maps.Create(l.ctx, child()); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("got %v", err)
+	}
+	l.want("created again", ofWeb)
 }
 
 // TestLabel_ExistingChildren get the label although the caller's function changes nothing. The next

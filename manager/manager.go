@@ -65,7 +65,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var shards *shard.Options
 	if o.Shards != nil && elect != nil { // Validate has reported shards without it
 		of := *o.Shards
-		m.slots = cache.NewSlots(of.By.Slot)
+		m.slots = newSlots(of, elect.Lease)
 		if of.Keeper == nil {
 			of.Keeper = m.slots
 		}
@@ -76,6 +76,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	identity := m.leases.sameIdentity("")
 	m.roster.recorder = events.New(m.client, events.Options{Name: o.Name, Instance: identity, Hooks: m.o.Hooks.Events})
 	m.free = m.leases.addFree()
+	m.labelChildren()
 	m.makeServers()
 	return m
 }

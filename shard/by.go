@@ -36,8 +36,8 @@ func ByNamespace() By {
 }
 
 // ByNamespaceRange is ByNamespace without the mixing. So the slots are the ranges of namespaces that
-// the shardSelector of the API server can select (alpha in Kubernetes 1.36). A cache with these slots
-// then receives only its part of every namespaced kind, in whatever order objects and owners come.
+// the shardSelector of the API server can select (alpha in Kubernetes 1.36). A cache with these
+// slots then receives only its part of every namespaced kind.
 //
 // Use it if the names of namespaces differ in an early character, such as UUIDs and names of
 // customers. Numbered namespaces share very few slots: team-000 to team-999 have 10 of 256. Objects
@@ -73,8 +73,8 @@ func (b By) String() string {
 	return name + " " + hash + " " + strconv.Itoa(slots.Slots)
 }
 
-// NamespaceRanges reports whether the slots are ranges of the FNV-1a 64 of the namespace: slot s has
-// the hashes whose highest byte is s.
+// NamespaceRanges reports whether the slots are ranges of the FNV-1a 64 of the namespace: slot s
+// has the hashes whose highest byte is s.
 func (b By) NamespaceRanges() bool { return b.bare }
 
 // Slot returns the slot of a key. It fails only if a ByFunc function is nil, panics, or returns

@@ -54,8 +54,8 @@ type Owner struct {
 	Key  types.NamespacedName // without a namespace if the kind is cluster-scoped
 }
 
-// ControllerOf returns the object's owner reference with controller: true, or nil. Its namespace is
-// that of the object. If its kind is cluster-scoped, the caller removes it.
+// ControllerOf returns the object's owner reference with controller: true, or nil. It has
+// the namespace of the object. If its kind is cluster-scoped, the caller removes it.
 func ControllerOf(namespace string, owners []metav1.OwnerReference) *Owner {
 	for i := range owners {
 		if o := &owners[i]; o.Controller != nil && *o.Controller {
@@ -70,7 +70,7 @@ func ControllerOf(namespace string, owners []metav1.OwnerReference) *Owner {
 
 // Fix returns the labels that an object with this controller should have, and whether they differ
 // from labels, which it does not change. It adds the label only if the controller is in the slot of
-// the context. But a label that is there and is wrong is set right, or removed without a controller.
+// the context. But it corrects a wrong label, and removes one without a controller.
 func (a *Adopted) Fix(labels map[string]string, owner *Owner) (fixed map[string]string, differ bool) {
 	has, ok := labels[a.Key]
 	if owner == nil {

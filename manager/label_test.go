@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// labelKey is the label of the group "operator".
+const labelKey = "slot.setpoint.dev/operator"
+
+var pageOwner = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+
+// withPages returns an API with sites, and a page of each without a label.
+func withPages(sites ...string) *sim.Server {
+	api := newAPI()
+	for _, name := range sites {
+		site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+		api.Put(sim.ConfigMaps, site)
+		page := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + ".page"}}
+		page.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(site, pageOwner)}
+		api.Put(sim.Secrets, page)
+	}
+	return api
+}
+
+// readingPages returns a manager whose Reconciles only read.
+func readingPages(api http.RoundTripper, change func(*manager.Options)) *manager.Manager {
+	m := newManager(api, func(o *manager.Options) {
+		sharded(o)
+		o.Shards.LabelChildren, o.Strict = true, true
+		if change != nil {
+			change(o)
+		}
+	})
+	sites := cache.ForScope[*corev1.ConfigMap](m.Cache(), cache.Scope{Slots: m.Slots()})
+	pages := cache.ForScope[*corev1.Secret](m.Cache(), cache.Scope{Slots: m.Slots(), SlotOwner: sites.GroupVersionKind()})
+	nothing := func(context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, nil
+	}
+	c := controller.New("site", controller.Func[types.NamespacedName](nothing), controller.Options{})
+	c.Watch(source.Kind(sites, handler.Self()))
+	c.Watch(source.Kind(pages, handler.Owner(sites)))
+	m.Add(c)
+	return m
+}
+
+func pageLabel(api *sim.Server, site string) string {
+	return api.Object(sim.Secrets, "default", site+".page").GetLabels()[labelKey]
+}
+
+func rightLabel(t *testing.T, site string) string {
+	t.Helper()
+	slot, err := shard.ByKey().Slot(types.NamespacedName{Namespace: "default", Name: site})
+	ok(t, err)
+	return shard.ByKey().LabelValue(pageOwner.GroupKind(), slot)
+}
+
+// TestP8_ChildrenThatReconcilesOnlyRead: each gets one patch, also after an edit.
+func TestP8_ChildrenThatReconcilesOnlyRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := withPages("a", "b", "c")
+		stop, result := start(t, readingPages(api, nil))
+		pass(time.Minute)
+		for _, site := range []string{"a", "b", "c"} {
+			if got, want := pageLabel(api, site), rightLabel(t, site); got != want {
+				t.Errorf("the page of %s has the label %q, want %q", site, got, want)
+			}
+		}
+		if n := api.Count("patch", sim.Secrets); n != 3 {
+			t.Errorf("%d patches for 3 pages", n)
+		}
+		page := api.Object(sim.Secrets, "default", "a.page")
+		page.SetLabels(map[string]string{labelKey: "wrong", "other": "stays"})
+		api.Put(sim.Secrets, page)
+		pass(time.Second)
+		if got, want := pageLabel(api, "a"), rightLabel(t, "a"); got != want || api.Object(sim.Secrets, "default", "a.page").GetLabels()["other"] != "stays" {
+			t.Errorf("after an edit the label is %q, want %q", got, want)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestP8_OnlyChildrenOfOwnedSlots: the group belongs to another process, so nothing is written.
+func TestP8_OnlyChildrenOfOwnedSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := withPages("a")
+		api.Put(sim.Leases, leaseHeldBy("old", 3600))
+		stop, result := start(t, readingPages(api, nil))
+		pass(time.Minute)
+		if got := pageLabel(api, "a"); got != "" {
+			t.Errorf("the label is %q", got)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+func TestLabelChildren_IsOffByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := withPages("a")
+		stop, result := start(t, readingPages(api, func(o *manager.Options) { o.Shards = &shard.Options{} }))
+		pass(time.Minute)
+		if got := pageLabel(api, "a"); got != "" {
+			t.Errorf("the label is %q", got)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+// TestLabelChildren_WithoutTheRight: the log says so once for a kind, and nothing else fails.
+func TestLabelChildren_WithoutTheRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := withPages("a", "b", "c")
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb == "patch" && r.Resource.Resource == "secrets" {
+				return r.Fail(http.StatusForbidden, "no right")
+			}
+			return nil, nil
+		})
+		var log bytes.Buffer
+		m := readingPages(api, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		stop, result := start(t, m)
+		pass(time.Minute)
+		stop()
+		ok(t, result())
+		if n, lines := api.Count("patch", sim.Secrets), strings.Count(log.String(), "a child was not labelled"); n != 1 || lines != 1 {
+			t.Errorf("%d patches and %d lines, want one of each:\n%s", n, lines, &log)
+		}
+	})
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -27,6 +28,29 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 		return err
 	}
 	return c.warm(ctx)
+}
+
+// Lead runs the workers for one term: they take keys until take or work is done. Reconciles run on
+// work, which should outlive take. Lead first waits for Synced and, if the previous term was
+// released, for its writes. It returns nil when all workers have returned; a Reconcile that ignores
+// the end of work delays that. While Warm runs, Lead may be called again for the next term, but not
+// concurrently: that is an error.
+func (c *Controller[K]) Lead(take, work context.Context) error {
+	select {
+	case <-c.synced:
+	case <-take.Done():
+		return nil
+	}
+	if !c.consistency.awaitLeader(take, work) || !c.consistency.awaitFormer(take, work) {
+		return nil
+	}
+	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &ledger.Ledger{}}
+	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.reportLate}
+	if leading := term.Of(work); leading != nil {
+		t.origin.Term = leading.Token().String()
+	}
+	stale := func() error { return errors.Join(c.consistency.inheritedMissing(), c.inputs.stale()) }
+	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
 // Run warms and leads until ctx is done, without a manager. It leads under the term of leadership

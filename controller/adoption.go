@@ -21,7 +21,7 @@ import (
 // follow serves the slots that the process adopts, until ctx ends.
 func (t *lead[K]) follow(ctx, work context.Context) {
 	c := t.controller
-	f := &following[K]{lead: t, division: c.shards.of.Load(), wake: make(chan struct{}, 1), late: map[*input[K]]bool{}}
+	f := &following[K]{lead: t, division: c.shards.of.Load(), shown: make(chan []*served), synced: make(chan *input[K]), late: map[*input[K]]bool{}}
 	defer f.running.Wait()
 	for ctx.Err() == nil {
 		all, changed := f.division.owned.Current()
@@ -29,30 +29,29 @@ func (t *lead[K]) follow(ctx, work context.Context) {
 			f.purge()
 		}
 		f.await(ctx, work, all)
-		if batch := f.takeShown(); len(batch) > 0 {
-			f.serve(ctx, batch)
-			continue
-		}
 		select {
 		case <-changed:
-		case <-f.wake:
+		case batch := <-f.shown:
+			if batch = f.merged(batch); len(batch) > 0 {
+				f.serve(ctx, batch)
+			}
+		case i := <-f.synced:
+			f.replayLate(ctx, i)
 		case <-ctx.Done():
 		}
 	}
 }
 
-// following is one run of lead.follow.
+// following is one run of lead.follow, whose goroutine alone uses known and late.
 type following[K comparable] struct {
 	*lead[K]
 
 	division *division
 	known    []*owned.Adoption // that were current before
 	running  sync.WaitGroup
-
-	wake  chan struct{}
-	mu    sync.Mutex // guards what follows
-	shown []*served  // whose former owner's writes are visible, but which are not served yet
-	late  map[*input[K]]bool
+	late     map[*input[K]]bool // sources to replay when they are synced
+	shown    chan []*served     // adoptions whose former owner's writes are visible
+	synced   chan *input[K]     // sources that were late
 }
 
 // await waits for the writes of each former owner of new adoptions.
@@ -84,23 +83,27 @@ func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Ha
 	before, _ := work.Value(staleKey{}).(func() error)
 	stale := func() error { return errors.Join(k.missingOf(&missing), before()) }
 	work = context.WithValue(work, staleKey{}, stale)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	var batch []*served
 	for _, a := range group {
-		f.shown = append(f.shown, &served{Context: a.Context(work), Adoption: a})
+		batch = append(batch, &served{Context: a.Context(work), Adoption: a})
 	}
 	select {
-	case f.wake <- struct{}{}:
-	default:
+	case f.shown <- batch:
+	case <-ctx.Done():
 	}
 }
 
-func (f *following[K]) takeShown() []*served {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	batch := slices.DeleteFunc(f.shown, func(s *served) bool { return s.Stopped() })
-	f.shown = nil
-	return batch
+// merged adds the batches that wait, too, so that sources are replayed once. It drops adoptions that
+// have stopped.
+func (f *following[K]) merged(batch []*served) []*served {
+	for {
+		select {
+		case more := <-f.shown:
+			batch = append(batch, more...)
+		default:
+			return slices.DeleteFunc(batch, func(s *served) bool { return s.Stopped() })
+		}
+	}
 }
 
 // serve accepts the keys of adoptions, and delivers the objects that came before.
@@ -114,7 +117,16 @@ func (f *following[K]) serve(ctx context.Context, batch []*served) {
 	for _, key := range f.division.serve(batch) {
 		c.queue.AddWith(key.(K), workqueue.AddOptions{Reason: workqueue.Reason{Source: sourceOfShards, Event: string(handler.Delete)}}) //nolint:forcetypeassert // of shards.accepts
 	}
-	err := c.inputs.each(func(i *input[K]) error { return f.replay(ctx, i, added) })
+	ready := f.ready(ctx)
+	err := c.inputs.each(func(i *input[K]) error {
+		if !ready[i] {
+			return nil
+		}
+		return i.replay(ctx, func(key K) bool {
+			of, ok := c.shards.slotOf(f.division, key)
+			return ok && added[of]
+		})
+	})
 	if err != nil && ctx.Err() == nil {
 		if args, ok := c.repetition.few("replay", "err", err); ok {
 			slog.New(f.log).Error("adopted slots, but not all of their objects were delivered", args...)
@@ -127,41 +139,37 @@ func (f *following[K]) serve(ctx context.Context, batch []*served) {
 	f.division.tell()
 }
 
-// replay delivers a source's objects in the added slots. A source that is not synced follows later,
-// because it may have delivered a part of its initial list.
-func (f *following[K]) replay(ctx context.Context, i *input[K], added [owned.Count]bool) error {
-	shards := &f.controller.shards
-	if f.isReady(ctx, i) {
-		return i.replay(ctx, func(key K) bool {
-			of, ok := shards.slotOf(f.division, key)
-			return ok && added[of]
+// ready returns the inputs that can be replayed now. A source that is not synced follows later,
+// because it may have delivered a part of its initial list. An input that is added after this call
+// delivers all keys itself.
+func (f *following[K]) ready(ctx context.Context) map[*input[K]]bool {
+	ready := map[*input[K]]bool{}
+	for _, i := range f.controller.inputs.all() {
+		if ready[i] = i.source == nil || isSynced(ctx, i); ready[i] || f.late[i] {
+			continue
+		}
+		f.late[i] = true
+		f.running.Go(func() {
+			if i.WaitForSync(ctx) != nil {
+				return
+			}
+			select {
+			case f.synced <- i:
+			case <-ctx.Done():
+			}
 		})
 	}
-	return nil
+	return ready
 }
 
-// isReady reports whether the source is synced. If not, it starts a replay for when it is.
-func (f *following[K]) isReady(ctx context.Context, i *input[K]) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if i.source == nil || isSynced(ctx, i) {
-		return true
-	}
-	if f.late[i] {
-		return false
-	}
-	f.late[i] = true
+// replayLate delivers a late source's objects in all served slots. Later adoptions replay it
+// themselves.
+func (f *following[K]) replayLate(ctx context.Context, i *input[K]) {
+	delete(f.late, i)
 	f.running.Go(func() {
-		if i.WaitForSync(ctx) != nil {
-			return
-		}
-		f.mu.Lock()
-		delete(f.late, i) // later adoptions replay the source themselves
-		f.mu.Unlock()
 		// It fails only when the source or the term ends.
 		_ = i.replay(ctx, func(key K) bool { return f.controller.shards.servedOf(key) != nil })
 	})
-	return false
 }
 
 // purge makes all keys due that are no longer served, so that workers drop them and what is known

@@ -113,6 +113,9 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := sim.NewServer(sim.Leases)
 					late := jitter
+					if name == "deleted" {
+						late += jitter // it waits twice
+					}
 					if how == "polled" {
 						late += 2 * seconds(2.4) // a change is seen later, and so is the new Lease
 						api.Intercept(func(r *sim.Request) (*http.Response, error) {

@@ -52,6 +52,15 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 		// All its records are ours, and no work runs under it.
 		"created again": {remake, seconds(1)},
 		"deleted":       {func(_ *testing.T, api *sim.Server) { api.Remove(sim.Leases, "default", "operator") }, seconds(1)},
+		"deleted, and the answer is 404": {func(_ *testing.T, api *sim.Server) {
+			api.Remove(sim.Leases, "default", "operator")
+			api.Intercept(func(r *sim.Request) (*http.Response, error) {
+				if isLease(r, "update") && api.Object(sim.Leases, "default", "operator") == nil {
+					return r.Fail(http.StatusNotFound, "no such namespace")
+				}
+				return nil, nil
+			})
+		}, seconds(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

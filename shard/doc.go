@@ -52,11 +52,14 @@
 // ready for its adopter when the adopter's caches have its objects.
 //
 // An adopter reconciles each key of the slot at least once, from its caches. If it saw a deletion
-// at most a minute before, it reconciles that key, too.
+// at most a minute before, it reconciles that key, too. With Scope.Slots a key may come twice: from
+// the adoption, and as a new object of the cache. The adoption does not wait until the handlers have
+// seen all new objects, because they may be slow, or other slots may still be listed.
 //
 // # Audit
 //
-// Each controller counts the keys of objects in its caches: every 10 s, in at most 1 % of the time.
+// Each controller counts the keys of objects in its caches: every 10 s, or less often, so that it
+// takes at most 1 % of a core.
 // It puts a sample of up to 16 into the member's Lease, as hashes. Members compare the samples, and
 // report in [Status].Audit and the log:
 //

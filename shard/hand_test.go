@@ -5,6 +5,7 @@ package shard_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -217,6 +219,48 @@ func TestGroup_LeaseWrites(t *testing.T) {
 		f.pass(time.Minute)
 		if n := f.leaseVersions() - before; n > 3*30+3 || n < 80 {
 			t.Errorf("%d writes of 3 members in a minute", n)
+		}
+	})
+}
+
+// TestGroup_LeaseWritesOfControllers: samples of three controllers come with the renewals. Moves add
+// a few writes of the group's Lease.
+func TestGroup_LeaseWritesOfControllers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var live []*replica
+		for i := range 5 {
+			live = append(live, f.start(fmt.Sprint("old-", i), shard.Options{}))
+		}
+		f.passUntil("five members", time.Minute, even(5, 256))
+		minute := func() (writes int) {
+			before := f.leaseVersions()
+			for second := range 60 {
+				for _, r := range live {
+					for _, name := range []string{"web", "dns", "mail"} {
+						census := owned.NewCensus(r.Owned().Audits.From(), func(owned.Slot) bool { return false })
+						census.Add(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(second)}, "uid", 7)
+						r.Owned().Audits.Put(name, census)
+					}
+				}
+				f.pass(time.Second)
+			}
+			return f.leaseVersions() - before
+		}
+		if n := minute(); n > 5*30+5 || n < 140 {
+			t.Errorf("%d writes of 5 members in a minute", n)
+		}
+		for i := range live {
+			old := live[i]
+			live[i] = f.start(fmt.Sprint("new-", i), shard.Options{})
+			f.pass(20 * time.Second)
+			old.stop()
+			n := minute()
+			t.Logf("%d writes in a minute in which one of 5 members is replaced", n)
+			if n > 5*30+5+30 {
+				t.Errorf("%d writes of 5 members in a minute with one move", n)
+			}
 		}
 	})
 }

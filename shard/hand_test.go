@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -239,9 +240,9 @@ func TestGroup_LeaseWritesOfControllers(t *testing.T) {
 			for second := range 60 {
 				for _, r := range live {
 					for _, name := range []string{"web", "dns", "mail"} {
-						census := owned.NewCensus(r.Owned().Audits.From(), func(owned.Slot) bool { return false })
+						census := owned.NewCensus(r.Owned().From(), func(slots.Slot) bool { return false })
 						census.Add(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(second)}, "uid", 7)
-						r.Owned().Audits.Put(name, census)
+						r.Owned().PutCensus(name, census)
 					}
 				}
 				f.pass(time.Second)

@@ -46,9 +46,8 @@ type Scope struct {
 	// Fields selects by fields, at the API server. All kinds support metadata.name and
 	// metadata.namespace, and some a few more. fields.Nothing() selects nothing. Default: all.
 	Fields fields.Selector
-	// Slots limits the scope to the objects of some slots. The informer lists and watches all
-	// objects, and drops the others: packed ones before they are decoded, from their metadata.
-	// Handles with another *Slots do not share informers. Default: all objects.
+	// Slots limits the scope to the objects of some slots. The informer drops other objects that
+	// the API server sends: packed ones before they are decoded, from their metadata. Handles with another *Slots do not share informers. Default: all objects.
 	Slots *Slots
 	// SlotOwner makes the key of an object's controller count, not the object's own: of its owner
 	// reference of this kind, in any version, with controller: true. So objects live where their
@@ -89,7 +88,7 @@ func (s Scope) Validate() error {
 		return fmt.Errorf("cache.Scope.SlotOwner is %q; set its kind and version", s.SlotOwner.String())
 	}
 	if s.Slots != nil {
-		if err := s.Slots.validate(); err != nil {
+		if err := s.Slots.validate(s.SlotOwner); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
@@ -20,11 +21,12 @@ import (
 // Slots selects the objects of some of 256 slots, for [Scope].Slots. A function maps each key to
 // its slot. You may change the set at any time, and use it in several scopes.
 //
-// For slots that are added, each informer makes one list beside its running watch. Sources deliver
+// For slots that are added, each informer makes one list beside its watch. Sources deliver
 // their objects as creates of an initial list. For slots that are removed, sources deliver deletes
 // with the last known state, and the memory is freed.
 type Slots struct {
-	of func(types.NamespacedName) (uint8, error)
+	of         func(types.NamespacedName) (uint8, error)
+	selections []Selection
 
 	mu      sync.Mutex // guards the fields below
 	wanted  listwatch.Slots
@@ -35,8 +37,11 @@ type Slots struct {
 // NewSlots returns an empty set. slot maps a key to its slot, such as By.Slot of package shard. It
 // must always return the same slot for a key, and be safe for concurrent use. The cache drops an
 // object for which it fails, and State names the object.
-func NewSlots(slot func(key types.NamespacedName) (uint8, error)) *Slots {
-	return &Slots{of: slot, changed: make(chan struct{}), users: map[*informer]struct{}{}}
+//
+// Each Selection is a way in which the API server can select slots, to save network traffic. Without
+// one, it sends all objects.
+func NewSlots(slot func(key types.NamespacedName) (uint8, error), selections ...Selection) *Slots {
+	return &Slots{of: slot, selections: selections, changed: make(chan struct{}), users: map[*informer]struct{}{}}
 }
 
 // Add adds slots. Add all at once: each informer makes one list for them. WaitForSync waits for it.
@@ -149,9 +154,9 @@ func (s *Slots) leave(i *informer) {
 	delete(s.users, i)
 }
 
-func (s *Slots) validate() error {
+func (s *Slots) validate(owner schema.GroupVersionKind) error {
 	if s.of == nil {
 		return errors.New("cache.Scope.Slots has no function that maps keys to slots; make it with cache.NewSlots")
 	}
-	return nil
+	return s.validateSelection(owner.GroupKind())
 }

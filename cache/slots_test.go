@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -40,7 +42,7 @@ func byLetter(k types.NamespacedName) (uint8, error) {
 type slotted struct {
 	sync  func(context.Context) error
 	names func() string
-	get   func(name string) error
+	get   func(types.NamespacedName) error
 	state func() string
 	sub   *cache.Subscription
 	told  *seen
@@ -118,7 +120,7 @@ func slottedOf[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) *slo
 	}
 	return &slotted{
 		sync: h.WaitForSync, sub: sub, told: told, declared: h, state: func() string { return h.State().String() },
-		get: func(name string) error { _, err := h.Get(t.Context(), key(name)); return err },
+		get: func(at types.NamespacedName) error { _, err := h.Get(t.Context(), at); return err },
 		names: func() string {
 			list, err := h.List(t.Context(), cache.ListOptions{})
 			if err != nil {
@@ -243,28 +245,120 @@ func gatedCache(t *testing.T, api *sim.Server) (*cache.Cache, *gate) {
 	return cache.New(c, cache.Options{}), g
 }
 
-// withSlots runs a test in each form, for streamed and plain lists, with the slot a.
+// slotWay is a way to select slots. Each letter is a slot, and the first letter of an object's name
+// is its slot.
+type slotWay struct {
+	of        func(types.NamespacedName) (uint8, error)
+	slot      func(letter byte) uint8
+	namespace func(name string) string
+	// object returns an object of the slot.
+	object func(name string, data ...string) *corev1.ConfigMap
+	owner  schema.GroupVersionKind
+	by     []cache.Selection
+	answer answer // of the API server
+	state  string
+}
+
+var slotWays = map[string]slotWay{
+	"the client": {of: byLetter, slot: letterItself, namespace: inDefault, object: configMap, state: "the client"},
+	"a label": {
+		of: byLetter, slot: letterItself, namespace: inDefault, object: labelled, owner: owners,
+		by: []cache.Selection{cache.SelectByLabel(slotLabel, slotValue)}, state: "the label " + slotLabel,
+	},
+	"ranges": {
+		of: byNamespace, slot: letterNamespace, namespace: inLetters, object: inNamespace,
+		by: []cache.Selection{cache.SelectByNamespace()}, state: "shardSelector",
+	},
+	"ranges, ignored": {
+		of: byNamespace, slot: letterNamespace, namespace: inLetters, object: inNamespace,
+		by: []cache.Selection{cache.SelectByNamespace()}, answer: ignoreShards, state: "shardSelector, which the API server ignores",
+	},
+}
+
+func letterItself(letter byte) uint8 { return letter }
+
+func inDefault(string) string { return "default" }
+
+const slotLabel = "slot.setpoint.dev/test"
+
+func slotValue(owner schema.GroupKind, slot uint8) string {
+	return fmt.Sprintf("%s.%d", owner.Kind, slot)
+}
+
+// labelled returns an object whose owner has the slot. Objects that end with 2 have no label yet.
+func labelled(name string, data ...string) *corev1.ConfigMap {
+	c := ownedBy(name[:1], name)
+	if len(data) > 0 {
+		c.Data = configMap(name, data...).Data
+	}
+	if name[1] != '2' {
+		c.Labels[slotLabel] = slotValue(owners.GroupKind(), name[0])
+	}
+	return c
+}
+
+// byNamespace is the hash of the API server's shardSelector.
+func byNamespace(k types.NamespacedName) (uint8, error) {
+	slot, err := strconv.ParseUint(sharding.HashField(k.Namespace)[:2], 16, 8)
+	return uint8(slot), err
+}
+
+func letterNamespace(letter byte) uint8 {
+	slot, _ := byNamespace(types.NamespacedName{Namespace: inLetters(string(letter))})
+	return slot
+}
+
+// inLetters returns a namespace for each first letter.
+func inLetters(name string) string { return strings.Repeat(name[:1], 5) }
+
+func inNamespace(name string, data ...string) *corev1.ConfigMap {
+	c := configMap(name, data...)
+	c.Namespace = inLetters(name)
+	return c
+}
+
+// ignoreShards is an API server without shardSelector.
+func ignoreShards(r *sim.Request) (*http.Response, error) {
+	r.Query.Del("shardSelector")
+	return nil, nil
+}
+
+// withSlots runs a test for each way to select slots, in each form, for streamed and plain lists,
+// with the slot a.
 func withSlots(t *testing.T, test func(*slotTest)) {
-	for form, of := range slotForms {
-		for lists, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
-			t.Run(form+"/"+lists, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps), slots: cache.NewSlots(byLetter), normal: a}
-					s.api.Intercept(a)
-					for _, name := range []string{"a1", "a2", "b1", "b2", "c1"} {
-						s.api.Put(sim.ConfigMaps, configMap(name))
-					}
-					s.slots.Add('a')
-					c, g := gatedCache(t, s.api)
-					s.gate, s.slotted = g, of(t, c, cache.Scope{Slots: s.slots})
-					defer start(t, c)()
-					s.wait()
-					s.expect("a1 a2", "add a1, add a2; initial a1 a2")
-					test(s)
+	for by, way := range slotWays {
+		for form, of := range slotForms {
+			for lists, a := range map[string]answer{"streaming": way.answer, "listing": noStreaming(way.answer)} {
+				t.Run(by+"/"+form+"/"+lists, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := newSlotTest(t, way, a)
+						for _, name := range []string{"a1", "a2", "b1", "b2", "c1"} {
+							s.put(name)
+						}
+						defer s.start(of)()
+						s.expect("a1 a2", "add a1, add a2; initial a1 a2")
+						test(s)
+					})
 				})
-			})
+			}
 		}
 	}
+}
+
+func newSlotTest(t *testing.T, way slotWay, a answer) *slotTest {
+	s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Namespaces), slots: cache.NewSlots(way.of, way.by...), way: way, normal: a}
+	s.api.Intercept(a)
+	s.add("a")
+	return s
+}
+
+// start starts a cache with a handle, and waits for it.
+func (s *slotTest) start(of func(*testing.T, *cache.Cache, cache.Scope) *slotted) (stop func()) {
+	c, g := gatedCache(s.T, s.api)
+	s.gate, s.slotted = g, of(s.T, c, cache.Scope{Slots: s.slots, SlotOwner: s.way.owner})
+	stop = start(s.T, c)
+	s.wait()
+	return stop
 }
 
 type slotTest struct {
@@ -273,8 +367,32 @@ type slotTest struct {
 
 	api    *sim.Server
 	slots  *cache.Slots
+	way    slotWay
 	gate   *gate
 	normal answer
+}
+
+func (s *slotTest) put(name string, data ...string) *unstructured.Unstructured {
+	return s.api.Put(sim.ConfigMaps, s.way.object(name, data...))
+}
+
+func (s *slotTest) remove(name string) { s.api.Remove(sim.ConfigMaps, s.way.namespace(name), name) }
+
+// version returns the resourceVersion of an object at the API server.
+func (s *slotTest) version(name string) string {
+	return s.api.Object(sim.ConfigMaps, s.way.namespace(name), name).GetResourceVersion()
+}
+
+// add adds the slots of letters, and drop removes them.
+func (s *slotTest) add(letters string) { s.slots.Add(s.of(letters)...) }
+
+func (s *slotTest) drop(letters string) { s.slots.Remove(s.of(letters)...) }
+
+func (s *slotTest) of(letters string) (slots []uint8) {
+	for _, letter := range []byte(letters) {
+		slots = append(slots, s.way.slot(letter))
+	}
+	return slots
 }
 
 // wait waits for the wanted slots.
@@ -305,34 +423,34 @@ func (s *slotTest) expect(names, events string) {
 // are deletes.
 func TestP7_OnlyItsSlots(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
-		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
-		s.api.Put(sim.ConfigMaps, configMap("a3"))
-		s.api.Remove(sim.ConfigMaps, "default", "b2")
-		s.api.Put(sim.ConfigMaps, configMap("a1", "x"))
-		s.api.Remove(sim.ConfigMaps, "default", "a2")
+		s.put("b1", "x")
+		s.put("a3")
+		s.remove("b2")
+		s.put("a1", "x")
+		s.remove("a2")
 		s.expect("a1 a3", "add a3, delete a2, update a1")
 		before := s.api.Count("list", sim.ConfigMaps)
-		s.slots.Add('b', 'c')
+		s.add("bc")
 		s.wait()
 		s.expect("a1 a3 b1 c1", "add b1, add c1; initial b1 c1")
 		if n := s.api.Count("list", sim.ConfigMaps) - before; n != 1 {
 			s.Errorf("%d lists", n)
 		}
-		s.api.Put(sim.ConfigMaps, configMap("b3"))
-		s.api.Put(sim.ConfigMaps, configMap("b1", "y"))
+		s.put("b3")
+		s.put("b1", "y")
 		s.expect("a1 a3 b1 b3 c1", "add b3, update b1")
-		s.slots.Remove('b', 'a')
+		s.drop("ba")
 		s.expect("c1", "delete a1, delete a3, delete b1, delete b3")
-		s.api.Put(sim.ConfigMaps, configMap("b1", "z"))
-		s.api.Remove(sim.ConfigMaps, "default", "a1")
+		s.put("b1", "z")
+		s.remove("a1")
 		s.expect("c1", "")
-		s.slots.Add('a')
+		s.add("a")
 		s.wait()
 		s.expect("a3 c1", "add a3; initial a3")
-		if err := s.get("b1"); err == nil || !strings.Contains(err.Error(), "slot 98") {
+		if err := s.get(types.NamespacedName{Namespace: s.way.namespace("b1"), Name: "b1"}); err == nil || s.way.owner.Kind == "" && !strings.Contains(err.Error(), fmt.Sprintf("slot %d", s.of("b")[0])) {
 			s.Errorf("got %v", err)
 		}
-		if got := s.state(); !strings.Contains(got, "keeps 2 of 256 slots, filtered here") {
+		if got := s.state(); !strings.Contains(got, "keeps 2 of 256 slots, selected by "+s.way.state) {
 			s.Errorf("got %s", got)
 		}
 	})
@@ -343,24 +461,24 @@ func TestP7_OnlyItsSlots(t *testing.T) {
 func TestP7_EventsDuringTheList(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
 		open := s.gate.close(&s.gate.lists)
-		s.slots.Add('b')
+		s.add("b")
 		synctest.Wait() // the server has answered
-		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
-		s.api.Remove(sim.ConfigMaps, "default", "b2")
-		s.api.Put(sim.ConfigMaps, configMap("b3"))
-		s.api.Put(sim.ConfigMaps, configMap("b4"))
-		s.api.Remove(sim.ConfigMaps, "default", "b4")
-		s.api.Put(sim.ConfigMaps, configMap("a1", "x"))
+		s.put("b1", "x")
+		s.remove("b2")
+		s.put("b3")
+		s.put("b4")
+		s.remove("b4")
+		s.put("a1", "x")
 		s.expect("a1 a2", "update a1")
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
-		if err := s.slots.WaitForSync(ctx, 'b'); !errors.Is(err, cache.ErrNotSynced) || !strings.Contains(err.Error(), "adds some") {
+		if err := s.slots.WaitForSync(ctx, s.of("b")...); !errors.Is(err, cache.ErrNotSynced) || !strings.Contains(err.Error(), "adds some") {
 			s.Errorf("got %v", err)
 		}
 		open()
 		s.wait()
 		s.expect("a1 a2 b1 b3", "add b1, add b3; initial b1 b3")
-		if b := s.told.have["b1"]; b != s.api.Object(sim.ConfigMaps, "default", "b1").GetResourceVersion() {
+		if b := s.told.have["b1"]; b != s.version("b1") {
 			s.Errorf("b1 is at %s", b)
 		}
 	})
@@ -371,24 +489,24 @@ func TestP7_EventsDuringTheList(t *testing.T) {
 func TestP7_LateWatch(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
 		open := s.gate.close(&s.gate.watches)
-		s.api.Put(sim.ConfigMaps, configMap("b1", "x"))
-		s.api.Put(sim.ConfigMaps, configMap("b3"))
-		s.api.Remove(sim.ConfigMaps, "default", "b2") // after the newest object in the list
+		s.put("b1", "x")
+		s.put("b3")
+		s.remove("b2") // after the newest object in the list
 		synctest.Wait()
-		s.slots.Add('b')
+		s.add("b")
 		synctest.Wait() // the list is there
 		s.expect("a1 a2", "")
-		s.api.Put(sim.ConfigMaps, configMap("b3", "x"))
-		s.api.Put(sim.ConfigMaps, configMap("b4"))
+		s.put("b3", "x")
+		s.put("b4")
 		open()
-		s.api.Put(sim.ConfigMaps, configMap("b5"))
+		s.put("b5")
 		s.wait()
 		time.Sleep(time.Second)
 		if got := s.names(); got != "a1 a2 b1 b3 b4 b5" {
 			s.Errorf("got %s", got)
 		}
 		for name, version := range s.told.have {
-			if want := s.api.Object(sim.ConfigMaps, "default", name).GetResourceVersion(); version != want {
+			if want := s.version(name); version != want {
 				s.Errorf("%s is at %s, not %s", name, version, want)
 			}
 		}
@@ -405,10 +523,10 @@ func TestP7_ListFails(t *testing.T) {
 			}
 			return nil, nil
 		})
-		s.slots.Add('b')
+		s.add("b")
 		time.Sleep(time.Minute)
-		s.api.Put(sim.ConfigMaps, configMap("a3"))
-		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		s.put("a3")
+		s.put("b3")
 		s.expect("a1 a2 a3", "add a3")
 		if got := s.state(); !strings.Contains(got, "synced") || !strings.Contains(got, "no lists today") {
 			s.Errorf("got %s", got)
@@ -427,26 +545,26 @@ func TestP7_ListFails(t *testing.T) {
 func TestP7_RemovedWhileItJoins(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
 		open := s.gate.close(&s.gate.lists)
-		s.slots.Add('b', 'c')
+		s.add("bc")
 		synctest.Wait()
-		s.slots.Remove('b')
+		s.drop("b")
 		synctest.Wait()
-		s.api.Put(sim.ConfigMaps, configMap("b3"))
+		s.put("b3")
 		open()
 		s.wait()
 		s.expect("a1 a2 c1", "add c1; initial c1")
 		open = s.gate.close(&s.gate.lists)
-		s.slots.Add('b')
+		s.add("b")
 		synctest.Wait()
-		s.slots.Remove('b')
-		s.slots.Add('b')
-		s.api.Put(sim.ConfigMaps, configMap("b4"))
+		s.drop("b")
+		s.add("b")
+		s.put("b4")
 		synctest.Wait()
-		s.slots.Remove('b')
+		s.drop("b")
 		synctest.Wait()
-		s.api.Remove(sim.ConfigMaps, "default", "b1")
+		s.remove("b1")
 		synctest.Wait()
-		s.slots.Add('b')
+		s.add("b")
 		synctest.Wait()
 		open()
 		s.wait()
@@ -459,11 +577,11 @@ func TestP7_Relist(t *testing.T) {
 	withSlots(t, func(s *slotTest) {
 		time.Sleep(time.Minute)
 		open := s.gate.close(&s.gate.lists)
-		s.slots.Add('b')
+		s.add("b")
 		synctest.Wait()
 		s.api.CutWatches()
-		s.api.Put(sim.ConfigMaps, configMap("b3"))
-		s.api.Put(sim.ConfigMaps, configMap("a3"))
+		s.put("b3")
+		s.put("a3")
 		time.Sleep(5 * time.Second)
 		s.expect("a1 a2 a3", "add a3")
 		open()
@@ -472,10 +590,10 @@ func TestP7_Relist(t *testing.T) {
 		s.api.Intercept(refuse)
 		s.api.CutWatches()
 		time.Sleep(time.Minute)
-		s.slots.Remove('b')
-		s.slots.Add('c')
-		s.api.Remove(sim.ConfigMaps, "default", "a1")
-		s.api.Put(sim.ConfigMaps, configMap("c2"))
+		s.drop("b")
+		s.add("c")
+		s.remove("a1")
+		s.put("c2")
 		s.api.Expire()
 		s.api.Intercept(s.normal)
 		s.wait()
@@ -546,9 +664,9 @@ func TestP7_Behind(t *testing.T) {
 		d.Set("the test", s.declared)
 		open := s.gate.close(&s.gate.watches)
 		write := func(name string) cache.Written {
-			o := s.api.Put(sim.ConfigMaps, configMap(name, "x"))
+			o := s.put(name, "x")
 			return cache.Written{
-				Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: name, UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+				Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: s.way.namespace(name), Name: name, Object: o, UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 			}
 		}
 		ours, foreign := write("a1"), write("b1")
@@ -559,7 +677,7 @@ func TestP7_Behind(t *testing.T) {
 			s.Errorf("ours: %v, %v", gap, err)
 		}
 		closed := s.gate.close(&s.gate.lists)
-		s.slots.Add('b')
+		s.add("b")
 		synctest.Wait()
 		if gap, err := d.Behind(foreign); gap == nil || err != nil {
 			s.Errorf("its slot joins: %v, %v", gap, err)
@@ -574,7 +692,7 @@ func TestP7_Behind(t *testing.T) {
 		}
 		// The version of a dropped event shows soon, for deletions at that version.
 		gone := write("c1")
-		s.api.Remove(sim.ConfigMaps, "default", "a1")
+		s.remove("a1")
 		last := ours
 		last.Gone, last.ResourceVersion = true, gone.ResourceVersion
 		time.Sleep(time.Second)

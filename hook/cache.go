@@ -68,8 +68,13 @@ type InformerState struct {
 	Bytes   int64
 	// Storage is "decoded" or "packed". It is empty for an adopted informer, whose form is unknown.
 	Storage string
-	// Slots describes which slots an informer keeps, such as "keeps 52 of 256 slots, filtered
-	// here". It is empty if it keeps all objects of its scope.
+	// Slots describes which slots an informer keeps, such as "keeps 52 of 256 slots, selected by
+	// the client". It is empty if it keeps all objects of its scope.
+	//
+	//   - "by the client": the API server sends all objects.
+	//   - "by the label KEY": the API server sends the slots, and objects without the label.
+	//   - "by shardSelector": the API server sends the slots.
+	//   - "…, which the API server ignores": objects have arrived that it should have left out.
 	Slots string
 	// Decodes counts how often a packed object was decoded, for reads, events and indexes.
 	Decodes int64

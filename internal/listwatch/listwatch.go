@@ -71,6 +71,19 @@ func (l *ListerWatcher) Listed() (version string, ok bool) {
 	return version, ok
 }
 
+// Selection returns how the API server selects slots. Before the first list, it does not know
+// whether owners are cluster-scoped.
+func (l *ListerWatcher) Selection() Selection {
+	if p := l.current(); p != nil {
+		return p.selection()
+	}
+	return newPortion(l.target.Part, &l.Broken, &Slots{}).selection()
+}
+
+// Ignored reports whether the API server has ignored the shardSelector: an object of another slot
+// has arrived since the last list or, later, since the last watch that broke.
+func (l *ListerWatcher) Ignored() bool { return l.current().ignores() }
+
 // Mark delivers the delete of an object that never existed, after all events delivered or listed so
 // far. It returns false if ctx ends first.
 func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
@@ -107,6 +120,11 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	}
 	defer l.running.Done()
 	l.beginListing(o)
+	if o.Continue == "" {
+		if err := l.slow(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if list, err = l.listPart(ctx, &l.asker, o, l.current()); err != nil {
 		return nil, err
 	}
@@ -136,6 +154,9 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	}
 	part := l.current()
 	open := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return l.open(ctx, o, part) }
+	if err := l.slow(ctx); err != nil {
+		return nil, err
+	}
 	w, err := open(ctx, o)
 	if err != nil {
 		return nil, err
@@ -160,7 +181,7 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *po
 			err = part.resolve(ctx, l.target.Backend)
 		}
 		if err == nil {
-			w, err = r.watch(ctx, l.target.narrow(o))
+			w, err = r.watch(ctx, part.narrow(l.target.narrow(o)))
 		}
 		return err
 	})
@@ -219,7 +240,7 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 			err = part.resolve(ctx, l.target.Backend)
 		}
 		if err == nil {
-			list, err = r.list(ctx, l.target.narrow(o))
+			list, err = r.list(ctx, part.narrow(l.target.narrow(o)))
 		}
 		if err == nil && d.Codec == nil {
 			err = part.filter(list)
@@ -240,6 +261,9 @@ func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string
 	a.reports.State = func(_ hook.Phase, why error) { l.Progress.fail(why) }
 	o := metav1.ListOptions{ResourceVersion: from}
 	for {
+		if err := a.slow(ctx); err != nil {
+			return nil, err
+		}
 		list, err := l.listPart(ctx, a, o, newPortion(l.target.Part, &l.Broken, slots))
 		if err != nil && o.ResourceVersion != "" && onlyListHelps(err) {
 			o.ResourceVersion = "" // the newest one, which is later

@@ -6,6 +6,7 @@ package listwatch
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +29,8 @@ type portion struct {
 	clusterScoped bool       // the kind Owner
 	phases        [256]phase
 	dropped       string // version of the last event of a foreign slot
+	asked         Slots  // that a shardSelector has selected
+	ignored       bool   // an object of another slot has arrived
 }
 
 // newPortion returns a portion that keeps some slots.
@@ -56,6 +59,69 @@ func (p *portion) resolve(ctx context.Context, b Backend) error {
 	return nil
 }
 
+// selection returns how the API server selects slots of this portion.
+func (p *portion) selection() (s Selection) {
+	if p == nil || p.Part == nil {
+		return s
+	}
+	if s = p.Selection; p.Owner.Kind == "" {
+		s.Label = ""
+	}
+	s.Ranges = s.Ranges && !p.rootOwner()
+	return s
+}
+
+// selects reports whether requests depend on the slots.
+func (p *portion) selects() bool { return !p.selection().none() }
+
+// narrow adds the selection of all slots that are not foreign to a request.
+func (p *portion) narrow(o metav1.ListOptions) metav1.ListOptions {
+	s := p.selection()
+	if s.none() {
+		return o
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var slots, selected Slots
+	for slot, now := range p.phases {
+		slots[slot] = now != foreign
+	}
+	if labels := s.labels(&slots); labels != "" {
+		o.LabelSelector = strings.TrimPrefix(o.LabelSelector+","+labels, ",")
+	}
+	o.ShardSelector, selected = s.shard(&slots)
+	for slot, in := range selected {
+		p.asked[slot] = p.asked[slot] || in
+	}
+	return o
+}
+
+// heedsLocked records whether the API server heeds the shardSelector.
+func (p *portion) heedsLocked(slot uint8) {
+	if p.Selection.Ranges && !p.clusterScoped && !p.asked[slot] {
+		p.ignored = true
+	}
+}
+
+func (p *portion) ignores() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ignored
+}
+
+// renew forgets that another API server has ignored the shardSelector.
+func (p *portion) renew() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ignored = false
+}
+
 func (p *portion) rootOwner() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,11 +144,17 @@ func (p *portion) slotOf(o metav1.Object) (slot uint8, ok bool) {
 
 func (p *portion) phaseOf(o metav1.Object) phase {
 	slot, ok := p.slotOf(o)
+	return p.phaseIn(slot, ok)
+}
+
+// phaseIn returns the phase of an object that has arrived. ok is false if it has no slot.
+func (p *portion) phaseIn(slot uint8, ok bool) phase {
 	if !ok {
 		return foreign
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.heedsLocked(slot)
 	return p.phases[slot]
 }
 
@@ -93,6 +165,9 @@ func (p *portion) drops(slot uint8, ok bool, version string) bool {
 	defer p.mu.Unlock()
 	if ok && p.phases[slot] != foreign {
 		return false
+	}
+	if ok {
+		p.heedsLocked(slot)
 	}
 	p.dropped = version
 	return true
@@ -125,9 +200,7 @@ func (p *portion) keepsBytes(f wire.Format, data []byte) bool {
 	if !known {
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return has && p.phases[slot] != foreign
+	return p.phaseIn(slot, has) != foreign
 }
 
 // read returns an object's slot from its bytes. has is false if it has none, known if that is not
@@ -191,11 +264,16 @@ func (p *portion) follow(wanted *Slots) (gone, missing Slots) {
 }
 
 // begin makes foreign slots join. It returns the version from which events of them are not dropped:
-// the later one of at and the last dropped event.
+// the later one of at and the last dropped event. If the API server selects slots, that is at: the
+// next watch begins there.
 func (p *portion) begin(slots *Slots, at string) (from string) {
+	selects := p.selects()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn(foreign, joining, slots)
+	if selects {
+		return at
+	}
 	if c, err := resourceversion.CompareResourceVersion(p.dropped, at); err == nil && c > 0 {
 		return p.dropped
 	}

@@ -52,11 +52,6 @@ type asker struct {
 // persist repeats a request until it succeeds, ctx ends, or the reflector must handle the error.
 // What the request opened lasts until done is called.
 func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
-	if o.Continue == "" {
-		if err := run.Sleep(ctx, a.pace.Reserve().Delay()); err != nil {
-			return nil, err
-		}
-	}
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 10, Cap: longestWait * 9 / 10}
 	for {
 		done, err := a.once(ctx, do)
@@ -90,6 +85,9 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 		}
 	}
 }
+
+// slow keeps the pace.
+func (a *asker) slow(ctx context.Context) error { return run.Sleep(ctx, a.pace.Reserve().Delay()) }
 
 func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -77,15 +77,29 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(last)})
 			return
 		}
-		if time.Since(began) > time.Minute { // the store now has the delivered events
-			s.reports.Delivered()
-		}
 		var err error
-		if w, err = s.open(ctx, s.options); err != nil {
+		if s.keeper.stale {
+			broken = 0
+		} else {
+			err = s.rest(ctx, began)
+		}
+		if err == nil {
+			w, err = s.open(ctx, s.options)
+		}
+		if err != nil {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(err)})
 			return
 		}
 	}
+}
+
+// rest is called between a watch that ended and the next one.
+func (s *stream) rest(ctx context.Context, began time.Time) error {
+	if time.Since(began) > time.Minute { // the store now has the delivered events
+		s.reports.Delivered()
+	}
+	s.keeper.renew() // the next watch may be at another API server
+	return s.slow(ctx)
 }
 
 func (s *stream) brokeOff(ctx context.Context, why error) {
@@ -109,6 +123,9 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	seen := time.Now()
 	k := s.keeper
 	for ok := k.resume(ctx); ok; {
+		if k.stale {
+			return nil, false
+		}
 		marks := s.marks
 		if s.initial() {
 			marks = nil // marks come after the initial list

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +34,7 @@ func FuzzP7_Churn(f *testing.F) {
 type slotChurn struct {
 	*churn // for its nasty answers
 
-	slots  *cache.Slots
+	slots  map[string]*cache.Slots // by the way to select them
 	gate   *gate
 	open   []func()
 	copies map[string]*slotted
@@ -42,7 +43,7 @@ type slotChurn struct {
 func newSlotChurn(t *testing.T, seed uint64) *slotChurn {
 	c := &slotChurn{
 		churn: &churn{t: t, random: rand.New(rand.NewPCG(seed, 2)), api: sim.NewServer(sim.ConfigMaps, sim.Secrets)},
-		slots: cache.NewSlots(byLetter), copies: map[string]*slotted{},
+		slots: map[string]*cache.Slots{}, copies: map[string]*slotted{},
 	}
 	if c.random.IntN(2) == 0 {
 		c.normal = noStreaming(nil)
@@ -51,10 +52,17 @@ func newSlotChurn(t *testing.T, seed uint64) *slotChurn {
 	all, c.gate = gatedCache(t, c.api)
 	c.caches = []*cache.Cache{all}
 	forms := slices.Sorted(maps.Keys(slotForms))
-	form := forms[c.random.IntN(len(forms))]
-	c.copies["own "+form] = slotForms[form](t, all, cache.Scope{Slots: c.slots})
-	form = forms[c.random.IntN(len(forms))]
-	c.copies["owners "+form] = slotForms[form](t, all, cache.Scope{Slots: c.slots, SlotOwner: owners})
+	for _, by := range slices.Sorted(maps.Keys(slotWays)) {
+		way := slotWays[by]
+		c.slots[by] = cache.NewSlots(way.of, way.by...)
+		scopes := map[string]cache.Scope{"own, " + by: {Slots: c.slots[by]}}
+		if len(way.by) == 0 || way.owner.Kind != "" {
+			scopes["owners, "+by] = cache.Scope{Slots: c.slots[by], SlotOwner: owners}
+		}
+		for _, what := range slices.Sorted(maps.Keys(scopes)) {
+			c.copies[what] = slotForms[forms[c.random.IntN(len(forms))]](t, all, scopes[what])
+		}
+	}
 	return c
 }
 
@@ -95,17 +103,18 @@ func (c *slotChurn) step() {
 	r := c.random
 	switch k := r.IntN(40); {
 	case k < 12:
-		c.api.Put(sim.ConfigMaps, ownedBy(c.letter(), c.name()))
+		c.put(c.letter(), c.name())
 	case k < 17:
-		c.api.Remove(sim.ConfigMaps, "default", c.name())
+		name := c.name()
+		c.api.Remove(sim.ConfigMaps, inLetters(name), name)
 	case k < 20:
-		c.slots.Add(c.letter()[0], c.letter()[0])
+		c.change((*cache.Slots).Add, c.letter()+c.letter())
 	case k < 23:
-		c.slots.Remove(c.letter()[0])
+		c.change((*cache.Slots).Remove, c.letter())
 	case k == 23:
-		letter := c.letter()[0]
-		c.slots.Remove(letter)
-		c.slots.Add(letter)
+		letter := c.letter()
+		c.change((*cache.Slots).Remove, letter)
+		c.change((*cache.Slots).Add, letter)
 	case k == 24:
 		c.release()
 		c.open = append(c.open, c.gate.close(&c.gate.lists))
@@ -131,17 +140,35 @@ func (c *slotChurn) step() {
 	}
 }
 
+// put writes an object with an owner. Some have no label.
+func (c *slotChurn) put(owner, name string) {
+	o := ownedBy(owner, name)
+	o.Namespace = inLetters(name)
+	if c.random.IntN(3) > 0 {
+		o.Labels[slotLabel] = slotValue(owners.GroupKind(), owner[0])
+	}
+	c.api.Put(sim.ConfigMaps, o)
+}
+
+func (c *slotChurn) change(how func(*cache.Slots, ...uint8), letters string) {
+	for by, slots := range c.slots {
+		for _, letter := range []byte(letters) {
+			how(slots, slotWays[by].slot(letter))
+		}
+	}
+}
+
 func (c *slotChurn) compare() {
 	wanted := map[byte]bool{}
-	for _, slot := range c.slots.Elements() {
+	for _, slot := range c.slots["the client"].Elements() {
 		wanted[slot] = true
 	}
 	for what, s := range c.copies {
 		want, names := map[string]string{}, []string{}
 		for n := range 12 {
 			name := fmt.Sprintf("%c%d", 'a'+n/3, n%3)
-			o := c.api.Object(sim.ConfigMaps, "default", name)
-			if o == nil || !wanted[slotOwnerOf(o, what[:3] == "own" && what[3] == ' ')[0]] {
+			o := c.api.Object(sim.ConfigMaps, inLetters(name), name)
+			if o == nil || !wanted[slotOwnerOf(o, strings.HasPrefix(what, "own,"))[0]] {
 				continue
 			}
 			want[name] = o.GetResourceVersion()

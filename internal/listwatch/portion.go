@@ -6,6 +6,7 @@ package listwatch
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -86,10 +87,10 @@ func (p *portion) narrow(o metav1.ListOptions) metav1.ListOptions {
 	for slot, now := range p.phases {
 		slots[slot] = now != foreign
 	}
-	if labels := s.labels(&slots); labels != "" {
+	o.ShardSelector, selected = s.shard(&slots)
+	if labels := s.labels(&slots, longest-len(url.QueryEscape(o.ShardSelector))); labels != "" {
 		o.LabelSelector = strings.TrimPrefix(o.LabelSelector+","+labels, ",")
 	}
-	o.ShardSelector, selected = s.shard(&slots)
 	for slot, in := range selected {
 		p.asked[slot] = p.asked[slot] || in
 	}

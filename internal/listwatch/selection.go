@@ -25,11 +25,11 @@ type Selection struct {
 }
 
 const (
-	// longestLabels is the longest label selector in bytes, escaped. Many proxies limit the line of
-	// a request to 8 KiB.
-	longestLabels = 5 << 10
-	// mostRanges take less than 4 KiB, escaped.
-	mostRanges = 36
+	// longest is the length of both selectors in bytes, escaped. Many proxies limit the line of a
+	// request to 8 KiB.
+	longest = 7 << 10
+	// mostRanges take less than 6 KiB, escaped.
+	mostRanges = 56
 )
 
 func (s Selection) none() bool { return s.Label == "" && !s.Ranges }
@@ -45,16 +45,16 @@ func (s Selection) Hides(labels map[string]string, wanted *Slots) bool {
 	return slot >= 0 && !wanted[slot]
 }
 
-// labels returns a label selector for some slots and for objects without the label. It leaves out
-// slots that would make it too long.
-func (s Selection) labels(slots *Slots) string {
+// labels returns a label selector for some slots and for objects without the label. If it would be
+// longer than most, it also selects some other slots.
+func (s Selection) labels(slots *Slots, most int) string {
 	var others []string
 	length := len(s.Label)
 	for slot, in := range slots {
 		if in || s.Label == "" {
 			continue
 		}
-		if length += len(url.QueryEscape("," + s.Values[slot])); length > longestLabels {
+		if length += len(url.QueryEscape("," + s.Values[slot])); length > most {
 			break
 		}
 		others = append(others, s.Values[slot])

@@ -117,7 +117,7 @@ func (p *packed) compare(w *tabwriter.Writer, rounds int) error {
 		return err
 	}
 	for _, s := range p.scenes() {
-		if !slices.Contains(strings.Split(p.jobs, ","), s.name) || !slices.Contains(strings.Split(p.kinds, ","), s.kind) {
+		if !slices.Contains(strings.Split(p.jobs, ","), s.name) || !slices.Contains(strings.Split(p.kinds, ","), strings.TrimPrefix(s.kind, "lean ")) {
 			continue
 		}
 		names := p.names(s.job)
@@ -184,7 +184,7 @@ func (p *packed) measure(s scene, names []string, rounds int) (map[string][]figu
 	orders := packedOrders{Job: s.job, Kind: s.kind, Objects: p.shared.objects, Events: p.shared.objects / 2, Profile: p.shared.profile}
 	var served []servedKind
 	for name, times := range s.serves {
-		served = append(served, servedKind{packedKindOf(name), int(times * float64(orders.Objects))})
+		served = append(served, servedKind{packedKind: packedKindOf(name), objects: int(times * float64(orders.Objects))})
 	}
 	server := newPackedServer(orders.Events, served...)
 	if err := server.warm(s.job == work || s.job == lean); err != nil {

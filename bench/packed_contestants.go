@@ -70,8 +70,10 @@ var packedContestants = []packedContestant{
 	{runtimeBare, packedJobs{hold: runtimeHolds(true)}},
 	{decodedName, setpointJobs(cache.Scope{Storage: cache.Decoded})},
 	{packedName, setpointJobs(cache.Scope{Storage: cache.Packed})},
-	{leanDecodedName, leanJobs(cache.Decoded)},
-	{leanName, leanJobs(cache.Packed)},
+	{leanDecodedName, leanJobs(cache.Scope{Storage: cache.Decoded})},
+	{leanName, leanJobs(cache.Scope{Storage: cache.Packed})},
+	{leanLabelName, leanJobs(cache.Scope{Storage: cache.Packed, SlotOwner: benchApps.WithKind("App")}, cache.SelectByLabel(leanLabel, leanValue))},
+	{leanShardName, leanJobs(cache.Scope{Storage: cache.Packed}, cache.SelectByNamespace())},
 }
 
 func clientGoHolds(bare bool) func(context.Context, *packedRun) error {

@@ -86,6 +86,9 @@ func packedKindOf(name string) *packedKind {
 		if k.name == name {
 			return k
 		}
+		if "lean "+k.name == name {
+			return leanKind(*k)
+		}
 	}
 	return nil
 }

@@ -6,12 +6,22 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/shard"
 )
 
 // lean is work by a member of a group, which keeps a fifth of the slots, beside a process that
@@ -19,16 +29,22 @@ import (
 const lean job = "lean"
 
 const (
-	leanName        = "setpoint, packed, a fifth of the slots"
 	leanDecodedName = "setpoint, decoded, a fifth of the slots"
+	leanName        = "setpoint, packed, a fifth of the slots"
+	leanLabelName   = "setpoint, packed, a fifth of the slots, selected by label"
+	leanShardName   = "setpoint, packed, a fifth of the slots, selected by shardSelector"
+	leanLabel       = "slot.setpoint.dev/bench"
 )
 
 func leanScene(kind string) scene {
 	all := []packedBase{{packedName, 0}, {decodedName, 0}}
+	kind = "lean " + kind
 	return scene{string(lean), lean, kind, map[string]float64{kind: 1}, []packedRow{
 		{"heap after sync", heapFigure, "%.1f MB", 1e-6, all, 0},
 		{"bytes of the objects that were kept", bytesFigure, "%.1f MB", 1e-6, all, 0},
 		{"decodes, with one Get for each object that is kept", decodesFigure, "%.0f", 1, all[:1], 0},
+		{"bytes received for the first sync", receivedFigure, "%.1f MB", 1e-6, all, 0},
+		{"bytes received for updates", updatesFigure, "%.1f MB", 1e-6, all, 0},
 		{"peak resident memory of the first sync", peakFigure, "%.0f MB", 1e-6, all, 0},
 		{"processor time of the first sync, one Get each", cpuFigure, "%.2f s", 1, all, 0},
 		{"processor time per update that the API server sends", updateFigure, "%.1f µs", 1e6, all, 0},
@@ -36,13 +52,101 @@ func leanScene(kind string) scene {
 	}}
 }
 
+// leanKind returns a kind whose objects have a controller, a label with its slot, and a namespace
+// out of 1000.
+func leanKind(k packedKind) *packedKind {
+	plain := k.object
+	k.name = "lean " + k.name
+	k.object = func(i int, s state) runtime.Object {
+		o := plain(i, s)
+		m, err := meta.Accessor(o)
+		if err != nil {
+			panic(err) // all kinds have metadata
+		}
+		m.SetNamespace(sharding.HashField(strconv.Itoa(i%1000)) + "-customer")
+		m.SetGeneration(generations[s])
+		m.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: benchApps.String(), Kind: "App", Name: "web", UID: "5e0b1c2d-0000-4000-8000-000000000000", Controller: new(true),
+		}})
+		slot, err := leanSlot(types.NamespacedName{Namespace: m.GetNamespace()})
+		if err != nil {
+			panic(err) // it is a hash
+		}
+		all := map[string]string{leanLabel: leanValue(schema.GroupKind{}, slot)}
+		for key, value := range m.GetLabels() {
+			all[key] = value
+		}
+		m.SetLabels(all)
+		return o
+	}
+	return &k
+}
+
+// leanSlot is the range of a namespace in the API server's shardSelector.
+func leanSlot(k types.NamespacedName) (uint8, error) {
+	slot, err := strconv.ParseUint(sharding.HashField(k.Namespace)[:2], 16, 8)
+	return uint8(slot), err
+}
+
+func leanValue(_ schema.GroupKind, slot uint8) string { return fmt.Sprintf("0badcafe.%d", slot) }
+
 // leanJobs keeps a fifth of the slots, among them the one of the last object.
-func leanJobs(storage cache.Storage) packedJobs {
+func leanJobs(s cache.Scope, by ...cache.Selection) packedJobs {
 	return packedJobs{lean: func(ctx context.Context, r *packedRun) error {
-		slots := cache.NewSlots(shard.ByKey().Slot)
-		slots.Add(r.slots...)
-		return setpointWorks(ctx, r, cache.Scope{Storage: storage, Slots: slots})
+		s.Slots = cache.NewSlots(leanSlot, by...)
+		s.Slots.Add(r.slots...)
+		return setpointWorks(ctx, r, s)
 	}}
+}
+
+// leanSelection returns the objects that a request selects.
+func (k servedKind) leanSelection(q url.Values) (func(o runtime.Object) bool, error) {
+	byLabel, err := labels.Parse(q.Get("labelSelector"))
+	if err != nil {
+		return nil, err
+	}
+	var ranges []sharding.ShardRangeRequirement
+	for text := range strings.SplitSeq(q.Get("shardSelector"), " || ") {
+		if parts := strings.Split(text, "'"); len(parts) == 5 {
+			ranges = append(ranges, sharding.ShardRangeRequirement{Key: "object.metadata.namespace", Start: parts[1], End: parts[3]})
+		}
+	}
+	byRange := sharding.NewSelector(ranges...)
+	return func(o runtime.Object) bool {
+		m, err := meta.Accessor(o)
+		if err != nil || !byLabel.Matches(labels.Set(m.GetLabels())) {
+			return false
+		}
+		in, err := byRange.Matches(o)
+		return in && err == nil
+	}, nil
+}
+
+// counted counts the bytes of responses.
+type counted struct {
+	http.RoundTripper
+
+	n *atomic.Int64
+}
+
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = countedBody{resp.Body, c.n}
+	}
+	return resp, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+
+	n *atomic.Int64
+}
+
+func (b countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(int64(n))
+	return n, err
 }
 
 // share chooses the slots of a lean contestant, and counts its objects.
@@ -52,7 +156,7 @@ func (r *packedRun) share() error {
 		if err != nil {
 			return 0, err
 		}
-		return shard.ByKey().Slot(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+		return leanSlot(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
 	}
 	last, err := of(r.Objects - 1)
 	if err != nil {

@@ -37,16 +37,18 @@ type packedOrders struct {
 type figures map[string]float64
 
 const (
-	heapFigure    = "heap"    // bytes, live
-	peakFigure    = "peak"    // bytes, resident
-	secondsFigure = "seconds" // until all are synced or reconciled
-	cpuFigure     = "cpu"     // seconds of processor until then
-	updateFigure  = "update"  // seconds of processor per event
-	droppedFigure = "dropped" // seconds of processor per event
-	listFigure    = "list"    // seconds per list
-	listCPUFigure = "listcpu" // seconds of processor per list
-	bytesFigure   = "bytes"   // of the kept objects
-	decodesFigure = "decodes"
+	heapFigure     = "heap"    // bytes, live
+	peakFigure     = "peak"    // bytes, resident
+	secondsFigure  = "seconds" // until all are synced or reconciled
+	cpuFigure      = "cpu"     // seconds of processor until then
+	updateFigure   = "update"  // seconds of processor per event
+	droppedFigure  = "dropped" // seconds of processor per event
+	listFigure     = "list"    // seconds per list
+	listCPUFigure  = "listcpu" // seconds of processor per list
+	bytesFigure    = "bytes"   // of the kept objects
+	decodesFigure  = "decodes"
+	receivedFigure = "received" // bytes, of the first sync
+	updatesFigure  = "updates"  // bytes, of all updates
 )
 
 // packedRun is the run of a contestant in a child.
@@ -63,8 +65,9 @@ type packedRun struct {
 	slots  []uint8   // of a lean contestant
 	kept   *[4]int64 // how many objects it reconciles, by generation
 
-	counts  [4]atomic.Int64  // objects reconciled, by generation
-	reached [4]chan struct{} // closed when they are as many as expected
+	received atomic.Int64     // bytes
+	counts   [4]atomic.Int64  // objects reconciled, by generation
+	reached  [4]chan struct{} // closed when they are as many as expected
 }
 
 // expected returns the number of objects to reconcile at a generation.
@@ -120,6 +123,7 @@ func (o packedOrders) measure(ctx context.Context) (figures, error) {
 	for i := range r.reached {
 		r.reached[i] = make(chan struct{})
 	}
+	r.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, &r.received} })
 	if o.Job == work || o.Job == lean {
 		r.ready = r.reached[1]
 	}
@@ -129,7 +133,7 @@ func (o packedOrders) measure(ctx context.Context) (figures, error) {
 	if err := forgetPeak(); err != nil {
 		return nil, err
 	}
-	if o.Contestant == leanName || o.Contestant == leanDecodedName {
+	if strings.HasPrefix(o.Contestant, leanName) || o.Contestant == leanDecodedName {
 		if err := r.share(); err != nil {
 			return nil, err
 		}
@@ -176,14 +180,16 @@ func (r *packedRun) more(ctx context.Context, f figures, ended <-chan error) (er
 	}
 	switch r.Job {
 	case lean:
-		f[heapFigure] = liveHeap()
+		f[heapFigure], f[receivedFigure] = liveHeap(), float64(r.received.Load())
 		for _, s := range r.states() {
 			f[bytesFigure], f[decodesFigure] = float64(s.Bytes), float64(s.Decodes)
 			if n := r.expected(1); s.Storage == "packed" && s.Decodes != n {
 				return fmt.Errorf("%s decoded %d times instead of %d", r.Contestant, s.Decodes, n)
 			}
 		}
-		return r.push(ctx, f, ended)
+		err := r.push(ctx, f, ended)
+		f[updatesFigure] = float64(r.received.Load()) - f[receivedFigure]
+		return err
 	case work:
 		return r.push(ctx, f, ended)
 	case index:

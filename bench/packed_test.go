@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,14 +19,14 @@ import (
 // TestPackedContestants_ReconcileWhatTheServerSends runs each controller over a few objects. A run
 // fails if it reconciles another number of objects, updates or dropped statuses than expected.
 func TestPackedContestants_ReconcileWhatTheServerSends(t *testing.T) {
-	for _, kind := range []string{"pods", "typed", "unstructured"} {
+	for _, kind := range []string{"pods", "typed", "unstructured", "lean pods", "lean configmaps"} {
 		const objects, events = 200, 100
-		server := httptest.NewServer(newPackedServer(events, servedKind{packedKindOf(kind), objects}))
+		server := httptest.NewServer(newPackedServer(events, servedKind{packedKind: packedKindOf(kind), objects: objects}))
 		t.Cleanup(server.Close)
 		for _, c := range packedContestants {
-			for _, j := range []job{work, index} {
+			for _, j := range []job{work, index, lean} {
 				// TestScrape_KeepsDashboards reads the global registry of controller-runtime.
-				if c.jobs[j] == nil || j == index && kind != "pods" || c.name == runtimeName && j == work {
+				if c.jobs[j] == nil || (j == lean) != strings.HasPrefix(kind, "lean ") || j == index && kind != "pods" || c.name == runtimeName && j == work {
 					continue
 				}
 				t.Run(kind+"/"+c.name+"/"+string(j), func(t *testing.T) {
@@ -43,7 +44,7 @@ func TestPackedContestants_ReconcileWhatTheServerSends(t *testing.T) {
 
 // TestPackedServer_PagesHoldEveryObject reads a list in pages, which contestants may ask for.
 func TestPackedServer_PagesHoldEveryObject(t *testing.T) {
-	server := httptest.NewServer(newPackedServer(0, servedKind{packedKindOf("pods"), 250}))
+	server := httptest.NewServer(newPackedServer(0, servedKind{packedKind: packedKindOf("pods"), objects: 250}))
 	t.Cleanup(server.Close)
 	protobuf := rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}
 	c, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: protobuf})

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestSelection_SelectsEachWantedSlot: both selectors select at least the wanted slots, and are short
+// TestP7_SelectorsHaveEachWantedSlot: both selectors select at least the wanted slots, and are short
 // enough for proxies.
-func TestSelection_SelectsEachWantedSlot(t *testing.T) {
+func TestP7_SelectorsHaveEachWantedSlot(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := Selection{Label: "slot.setpoint.dev/" + strings.Repeat("x", 63), Ranges: true, Values: &[256]string{}}
 	for slot := range s.Values {
@@ -27,7 +27,7 @@ func TestSelection_SelectsEachWantedSlot(t *testing.T) {
 		p := newPortion(&Part{Selection: s}, nil, &Slots{})
 		p.Owner.Kind = "Owner"
 		for slot := range p.phases {
-			p.phases[slot] = phase(min(random.IntN(257)/(n+1), 1) * int(kept))
+			p.phases[slot] = phase(min(random.IntN(257)/(3*n+1), 1) * int(kept))
 		}
 		o := p.narrow(metav1.ListOptions{LabelSelector: "a=b"})
 		if length := len(url.QueryEscape(o.LabelSelector)) + len(url.QueryEscape(o.ShardSelector)); length > longest+200 {

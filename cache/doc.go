@@ -61,13 +61,21 @@
 //	deploys := cache.ForScope[*appsv1.Deployment](c, cache.Scope{Slots: slots,
 //		SlotOwner: websites.GroupVersionKind()}) // live where their Website lives
 //
-// The API server sends all objects. Packed objects of other slots are dropped before they are
-// decoded; other forms are decoded first. A handle without Slots keeps all its objects.
+// Packed objects of other slots are dropped before they are decoded; other forms are decoded first.
+// A handle without Slots keeps all its objects. By default, the API server sends all objects. With
+// a [Selection], it sends fewer:
 //
-// [Slots].Add makes one list for each informer, beside its running watch, so the slots that it has
-// stay current. If the list fails, State has the reason and the informer stays Synced. The objects
-// are not there all at once: Get waits for the slot of its key, and List may return a part of a
-// slot, until [Slots].WaitForSync returns.
+//   - [SelectByNamespace]: with the alpha feature ShardedListAndWatch of Kubernetes 1.36, and slots
+//     that are ranges of namespaces.
+//   - [SelectByLabel]: children that have a label with their slot, on every version.
+//
+// [Handle.State] shows how slots are selected, and whether the API server ignores it.
+//
+// [Slots].Add makes one list for each informer, beside its watch, so the slots that it has stay
+// current. With a Selection, the watch is opened again at the version that it has reached. If the
+// list fails, State has the reason and the informer stays Synced. The objects are not there all at
+// once: Get waits for the slot of its key, and List may return a part of a slot, until
+// [Slots].WaitForSync returns.
 //
 // # Failures
 //
@@ -139,7 +147,8 @@
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
 //   - P7: A cache with [Slots] keeps, decodes and delivers only objects of its slots. If they are
 //     not packed, it also decodes foreign objects. Adding slots makes one list for each informer,
-//     loses no event, and does not interrupt the watch.
+//     loses no event, and does not interrupt the watch. With a [Selection], the watch resumes where
+//     it was. The API server may ignore a Selection: only the network traffic changes.
 //   - F1: Packed and decoded handles return the same objects and deliver the same events, except
 //     for objects that do not fit their Go type.
 //   - F2: A reader owns what it gets, except from Shared.

@@ -47,7 +47,8 @@ type Scope struct {
 	// metadata.namespace, and some a few more. fields.Nothing() selects nothing. Default: all.
 	Fields fields.Selector
 	// Slots limits the scope to the objects of some slots. The informer drops other objects that
-	// the API server sends: packed ones before they are decoded, from their metadata. Handles with another *Slots do not share informers. Default: all objects.
+	// the API server sends: packed ones before they are decoded, from their metadata. Handles with
+	// another *Slots do not share informers. Default: all objects.
 	Slots *Slots
 	// SlotOwner makes the key of an object's controller count, not the object's own: of its owner
 	// reference of this kind, in any version, with controller: true. So objects live where their

@@ -32,10 +32,10 @@ func SelectByLabel(key string, value func(owner schema.GroupKind, slot uint8) st
 	return Selection{label: key, value: value}
 }
 
-// SelectByNamespace returns a Selection for slots that are ranges of the FNV-1a 64 of the namespace,
-// such as those of ByNamespaceRange of package shard: the slot is the highest byte of the hash. The
-// requests have a shardSelector, which is alpha in Kubernetes 1.36. It is for all scopes, unless the
-// owners are cluster-scoped.
+// SelectByNamespace returns a Selection for slots that are ranges of the FNV-1a 64 of the
+// namespace: the slot is the highest byte of the hash. ByNamespaceRange of package shard has such
+// slots. The requests have a shardSelector, which is alpha in Kubernetes 1.36. It is for all
+// scopes, unless the owners are cluster-scoped.
 func SelectByNamespace() Selection { return Selection{ranges: true} }
 
 // selection returns how the API server can select the slots of owners of a kind, or of the objects

@@ -39,8 +39,8 @@ type Slots struct {
 // must always return the same slot for a key, and be safe for concurrent use. The cache drops an
 // object for which it fails, and State names the object.
 //
-// Each Selection is a way in which the API server can select slots, to save network traffic. Without
-// one, it sends all objects.
+// Each Selection is a way in which the API server can select slots, to save network traffic.
+// Without one, it sends all objects.
 func NewSlots(slot func(key types.NamespacedName) (uint8, error), selections ...Selection) *Slots {
 	return &Slots{of: slot, selections: selections, changed: make(chan struct{}), users: map[*informer]struct{}{}}
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestP7_SelectorsHaveEachWantedSlot: both selectors select at least the wanted slots, and are short
-// enough for proxies.
+// TestP7_SelectorsHaveEachWantedSlot: both selectors select at least the wanted slots, and are
+// short enough for proxies.
 func TestP7_SelectorsHaveEachWantedSlot(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := Selection{Label: "slot.setpoint.dev/" + strings.Repeat("x", 63), Ranges: true, Values: &[256]string{}}

@@ -71,7 +71,7 @@ func (u *undertaker) acquire(ctx context.Context, name string, of sight) (term u
 		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.requests.namespace, Name: name}}
 	}
 	next := lease.Acquired(silent, u.identity, u.seen.least, time.Now())
-	metav1.SetMetaDataLabel(&next.ObjectMeta, GroupLabel, u.requests.group) // it may have been removed
+	metav1.SetMetaDataLabel(&next.ObjectMeta, GroupLabel, u.requests.group) // it may be lost
 	delete(next.Annotations, lifeAnnotation)
 	delete(next.Annotations, seenAnnotation)
 	got, err := u.requests.put(ctx, next)

@@ -40,8 +40,12 @@ func newUndertaker(m *member) *undertaker {
 func (u *undertaker) bury(ctx context.Context, a *slots.Assignment) {
 	for _, id := range u.others(a) {
 		of := u.seen.look(id.Name)
-		// It has restarted, and not joined; or it has released its Lease, and not left.
-		if later := max(shown(of.lease).life, of.released); later > id.Term {
+		// It has released its Lease, and not left; or it has restarted, and not joined.
+		later := of.released
+		if of.notes.author == oneAuthor {
+			later = max(later, of.notes.life)
+		}
+		if later > id.Term {
 			u.proofs[id] = proof{slots.ID{Name: id.Name, Term: later}, of.at}
 			continue
 		}
@@ -64,9 +68,10 @@ func (u *undertaker) bury(ctx context.Context, a *slots.Assignment) {
 func (u *undertaker) acquire(ctx context.Context, name string, of sight) (term uint64, ok bool) {
 	silent := of.lease
 	if silent == nil {
-		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.requests.namespace, Name: name, Labels: map[string]string{GroupLabel: u.requests.group}}}
+		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.requests.namespace, Name: name}}
 	}
 	next := lease.Acquired(silent, u.identity, u.seen.least, time.Now())
+	metav1.SetMetaDataLabel(&next.ObjectMeta, GroupLabel, u.requests.group) // it may be lost
 	delete(next.Annotations, lifeAnnotation)
 	delete(next.Annotations, seenAnnotation)
 	got, err := u.requests.put(ctx, next)
@@ -95,14 +100,15 @@ func (u *undertaker) sweep(ctx context.Context, a *slots.Assignment) {
 	}
 	others := u.others(a)
 	for _, of := range u.seen.members() {
-		used := of.Name == u.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == of.Name })
-		buried := lease.Holder(of) == u.identity
-		if used || !buried && u.seen.left(u.seen.look(of.Name)) > -abandoned {
+		name := of.lease.Name
+		used := name == u.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == name })
+		buried := lease.Holder(of.lease) == u.identity
+		if used || !buried && u.seen.left(of) > -abandoned {
 			continue
 		}
 		u.swept = time.Now()
-		if err := u.requests.remove(ctx, of); err != nil {
-			u.failing(ctx, "the Lease of a former replica was not deleted; it will be retried", "lease", of.Name, "err", err)
+		if err := u.requests.remove(ctx, of.lease); err != nil {
+			u.failing(ctx, "the Lease of a former replica was not deleted; it will be retried", "lease", name, "err", err)
 		}
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
@@ -21,6 +23,7 @@ type planner struct {
 	adoptions *adoptions
 	met       map[slots.ID]time.Time // when this life saw the members first
 	renewed   time.Time              // when it made the last new assignment
+	listed    time.Time              // when it last listed the Leases
 }
 
 func newPlanner(m *member, p *preparations, a *adoptions) *planner {
@@ -115,7 +118,7 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 		}
 	}
 	if tasks.Join && p.mayJoin() {
-		n.apply(n.n.Join(slots.Member{ID: p.id, Weight: p.o.Weight}, now))
+		p.join(ctx, n, now)
 	}
 	ready := slices.DeleteFunc(tasks.Prepare, func(s slots.Slot) bool { return !p.prepared.ready(s) })
 	if len(ready) > 0 && !p.leaving {
@@ -136,6 +139,10 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 
 // list reads which lives may act on an assignment before a new one.
 func (p *planner) list(ctx context.Context, n *transition) {
+	if time.Since(p.listed) < patience {
+		return
+	}
+	p.listed = time.Now()
 	all, version, err := p.requests.list(ctx)
 	if err != nil {
 		p.failing(ctx, "the Leases of the group cannot be listed; its slots wait", "err", err)
@@ -143,16 +150,39 @@ func (p *planner) list(ctx context.Context, n *transition) {
 	}
 	var living []slots.ID
 	for i := range all {
-		if life := shown(&all[i]).life; life != 0 {
-			living = append(living, slots.ID{Name: all[i].Name, Term: life})
+		shows := shown(&all[i])
+		if shows.author == edited {
+			p.edited(ctx, &all[i])
+			return
+		}
+		if shows.life != 0 {
+			living = append(living, slots.ID{Name: all[i].Name, Term: shows.life})
 		}
 	}
 	n.apply(n.n.Listed(version, living...))
 }
 
+// edited handles a Lease that does not show which life holds it. Its holder renews it soon, and
+// writes it as it was. Otherwise it expires, and is acquired.
+func (p *planner) edited(ctx context.Context, l *coordinationv1.Lease) {
+	p.failing(ctx, "the Lease of a replica was edited by hand; a new assignment waits until it is renewed or expires", "lease", l.Name)
+	_, _ = p.seen.put(l)
+	if of := p.seen.look(l.Name); p.left(of) <= 0 {
+		p.acquire(ctx, l.Name, of)
+	}
+}
+
+// join makes this life a member. The group refuses it if each slot has a member of its own.
+func (p *planner) join(ctx context.Context, n *transition, now time.Time) {
+	next, err := n.n.Join(slots.Member{ID: p.id, Weight: p.o.Weight}, now)
+	if !n.apply(next, err) {
+		p.failing(ctx, "this replica is no member of the group, and waits", "err", err)
+	}
+}
+
 // mayJoin reports whether nothing of the process runs, and its Lease shows this life.
 func (p *planner) mayJoin() bool {
-	return !p.leaving && len(p.adoptions.of) == 0 && shown(p.seen.look(p.id.Name).lease).life == p.id.Term
+	return !p.leaving && len(p.adoptions.of) == 0 && p.seen.look(p.id.Name).notes.life == p.id.Term
 }
 
 // leave gives up the member's slots, and later its membership. Without another member, or when the
@@ -206,13 +236,17 @@ func (p *planner) mayPropose(n *slots.Assignment) bool {
 
 // store stores an assignment in place of the one that it was made from.
 func (p *planner) store(ctx context.Context, n *slots.Assignment) time.Duration {
-	lease, err := p.requests.stored(p.group.lease, n, p.leaving, time.Now())
+	sent, err := p.requests.stored(p.group.lease, n, p.leaving, time.Now())
+	var got *coordinationv1.Lease
 	if err == nil {
-		lease, err = p.requests.put(ctx, lease)
+		got, err = p.requests.put(ctx, sent)
 	}
 	switch {
 	case err == nil:
-		_, err = p.seen.put(lease) // another step follows at once
+		if got.Annotations[SlotsAnnotation] != sent.Annotations[SlotsAnnotation] {
+			p.failing(ctx, "the API server changed the assignment of slots while storing it; look for an admission webhook that changes Leases")
+		}
+		_, err = p.seen.put(got) // another step follows at once
 	case overtaken(err):
 		err = p.reread(ctx, p.requests.group)
 	default:

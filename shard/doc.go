@@ -89,6 +89,10 @@
 // event, and a member writes a new assignment. It gives a slot to a member when each former member
 // has acknowledged that it has stopped, or is dead.
 //
+// An edit of a member's Lease proves nothing about the member: metadata.managedFields shows that
+// its life, holder and renewal have several writers. The member writes them again, or the Lease
+// expires.
+//
 // Members with another By are refused, and stay standbys: to change it, stop all members first.
 //
 // # Permissions

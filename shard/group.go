@@ -42,7 +42,7 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 		return nil, err
 	}
 	member := election
-	member.Lease = fmt.Sprintf("%s-%.8s", election.Lease, uuid.NewUUID())
+	member.Lease = fmt.Sprintf("%s-%.*s", election.Lease, suffix, uuid.NewUUID())
 	g := &Group{process: process{o: o.withDefaults(election), name: member.Lease, owned: owned.New(o.By.Slot)}}
 	if o.LabelChildren {
 		g.label = &slotlabel.Label{Key: LabelKey(election.Lease), Slot: o.By.Slot, Value: o.By.LabelValue}

@@ -5,9 +5,12 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/slotlabel"
@@ -27,6 +30,9 @@ type process struct {
 	saw      atomic.Uint64 // the version of the newest record
 	status   atomic.Pointer[Status]
 }
+
+// settings describes what all members must share.
+func (p *process) settings() string { return fmt.Sprintf("format %d, %s", slots.Format, p.o.By) }
 
 // member is one life of this process in the group: the time for which it holds the member's Lease.
 // The parts of the life share it. Only the goroutine of life.run uses it.
@@ -93,9 +99,8 @@ func (m *member) pulse(id slots.ID) slots.Pulse {
 		return slots.Pulse{Seen: m.saw.Load()}
 	}
 	of := m.seen.look(id.Name)
-	n := shown(of.lease)
-	p := slots.Pulse{Seen: n.seen}
-	if n.life != id.Term || time.Since(of.at) > m.seen.least*2/3 {
+	p := slots.Pulse{Seen: of.notes.seen}
+	if of.notes.life != id.Term || time.Since(of.at) > m.seen.least*2/3 {
 		p.Silent = of.at
 	}
 	return p
@@ -104,8 +109,11 @@ func (m *member) pulse(id slots.ID) slots.Pulse {
 // reread reads a Lease that has changed, because the watch may be late, or broken without an error.
 func (m *member) reread(ctx context.Context, name string) error {
 	l, err := m.requests.get(ctx, name)
-	if err == nil {
+	switch {
+	case err == nil:
 		_, err = m.seen.put(l)
+	case apierrors.IsNotFound(err):
+		m.seen.note(name, nil, m.seen.look(name).version) // a hidden Lease is gone
 	}
 	return err
 }

@@ -20,6 +20,7 @@ type preparations struct {
 	*member
 
 	done    map[slots.Slot]bool // false: the Keeper has not all objects yet
+	asked   time.Time           // when it was asked for some of those that it has not, or zero
 	news    chan preparation
 	waiting sync.WaitGroup // goroutines that send to news
 }
@@ -61,6 +62,28 @@ func (p *preparations) keep(ctx context.Context, wanted []slots.Slot) {
 	if added != nil {
 		keeper.Add(added...)
 		p.await(ctx, added, 0)
+	}
+	p.warn(ctx)
+}
+
+// slowSync is how long a Keeper may need before the log mentions it.
+const slowSync = 30 * time.Second
+
+// warn logs that the Keeper is slow. Another member may serve the slots meanwhile.
+func (p *preparations) warn(ctx context.Context) {
+	missing := 0
+	for _, done := range p.done {
+		if !done {
+			missing++
+		}
+	}
+	switch {
+	case missing == 0:
+		p.asked = time.Time{}
+	case p.asked.IsZero():
+		p.asked = time.Now()
+	case time.Since(p.asked) > slowSync:
+		p.failing(ctx, "the objects of new slots are not there yet; this member cannot serve the slots", "slots", missing, "for", time.Since(p.asked).Round(time.Second).String())
 	}
 }
 

@@ -4,9 +4,7 @@
 package shard
 
 import (
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,12 +18,6 @@ const (
 	// SlotsAnnotation is the annotation of the group's Lease with the assignment of slots to
 	// members, as JSON. Only members may write it: they notice another writer, and start over.
 	SlotsAnnotation = "setpoint.dev/slots"
-
-	// These are on a member's Lease: the version of the Lease when the member acquired it, the
-	// version of the newest assignment that it has seen, and its notice as JSON.
-	lifeAnnotation  = "setpoint.dev/shard-life"
-	seenAnnotation  = "setpoint.dev/shard-seen"
-	auditAnnotation = "setpoint.dev/shard-audit"
 
 	// Holder is the holderIdentity of the group's Lease while the group has members. It has no
 	// time limit, so electors of one leader wait until the last member has left.
@@ -54,33 +46,6 @@ func recordOf(l *coordinationv1.Lease, at uint64) (slots.Record, error) {
 	return r, nil
 }
 
-// managerOf returns the field manager of an annotation. If there are several, it returns another
-// one than ours.
-func managerOf(l *coordinationv1.Lease, annotation string) (manager string) {
-	for _, e := range l.ManagedFields {
-		if e.FieldsV1 == nil || !owns(e.FieldsV1.GetRawBytes(), annotation) {
-			continue
-		}
-		if manager = e.Manager; manager != slots.Manager {
-			return manager
-		}
-	}
-	return manager
-}
-
-func owns(fields []byte, annotation string) bool {
-	var of struct {
-		Metadata struct {
-			Annotations map[string]json.RawMessage `json:"f:annotations"`
-		} `json:"f:metadata"`
-	}
-	if err := json.Unmarshal(fields, &of); err != nil {
-		return true // unknown is as bad as another manager
-	}
-	_, ok := of.Metadata.Annotations["f:"+annotation]
-	return ok
-}
-
 // stored returns the Lease to store for an assignment. before is the Lease that it replaces, or
 // nil. If the last member leaves, the Lease is free for an elector of one leader.
 func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, leaving bool, now time.Time) (*coordinationv1.Lease, error) {
@@ -103,18 +68,4 @@ func (r *requests) stored(before *coordinationv1.Lease, n *slots.Assignment, lea
 		return lease.Held(l, Holder, lease.NoLimit, now), nil
 	}
 	return lease.Acquired(l, Holder, lease.NoLimit, now), nil
-}
-
-// notes are what a member's Lease shows of its holder.
-type notes struct{ life, seen uint64 }
-
-// shown returns what a member's Lease shows of its holder: zero without a holder, or if
-// the holder has not renewed it yet.
-func shown(l *coordinationv1.Lease) (n notes) {
-	if l == nil || lease.Holder(l) == "" {
-		return n
-	}
-	n.life, _ = strconv.ParseUint(l.Annotations[lifeAnnotation], 10, 64)
-	n.seen, _ = strconv.ParseUint(l.Annotations[seenAnnotation], 10, 64)
-	return n
 }

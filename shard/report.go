@@ -4,11 +4,13 @@
 package shard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -24,15 +26,17 @@ type reporter struct {
 
 	adoptions *adoptions
 	auditor   *auditor
-	lost      bool      // the member's Lease is
-	why       string    // there is no assignment
-	waits     bool      // because another process holds the group's Lease
-	freed     time.Time // when it did not hold it any more
-	valid     bool      // there was an assignment in this life
-	unserved  map[string]bool
+	lost      bool                           // the member's Lease is
+	why       string                         // there is no assignment
+	waits     bool                           // because another process holds the group's Lease
+	freed     time.Time                      // when it did not hold it any more
+	valid     bool                           // there was an assignment in this life
+	unserved  map[string]bool                // the reasons that were logged
+	since     map[slots.Slot]time.Time       // when reported slots became unserved
 	begun     map[slots.Slot]*owned.Adoption // that the hooks know
 	before    *slots.Assignment              // the newest one whose moves are recorded
 	panicked  bool                           // a hook has
+	refused   error                          // by the group, and not logged yet
 }
 
 func newReporter(m *member, a *adoptions) *reporter {
@@ -77,16 +81,36 @@ func (r *reporter) trouble(err error) {
 	case waits:
 		r.log.Info("waiting until another process releases the group's Lease", "holder", lease.Holder(of))
 	case errors.Is(err, slots.ErrSettings):
-		r.log.Warn("the group refuses this replica, which stays a standby", "err", err)
+		r.refused = err
 	case r.valid && !r.leaving:
 		r.log.Warn("the assignment of slots is lost; all members stop, and make a new one", "err", err)
 	}
+}
+
+// logRefusal names the members that use other settings. Their Leases are known when this life's is.
+func (r *reporter) logRefusal() {
+	if r.refused != nil && r.seen.look(r.name).notes.life == r.id.Term {
+		r.log.Warn("the group refuses this replica, which stays a standby", "err", r.refused, "members", r.strangers())
+		r.refused = nil
+	}
+}
+
+// strangers names the replicas that use other settings than this one, with their holders.
+func (r *reporter) strangers() string {
+	var all []string
+	for _, of := range r.seen.members() {
+		if holder := lease.Holder(of.lease); holder != "" && of.lease.Annotations[settingsAnnotation] != r.settings() {
+			all = append(all, fmt.Sprintf("%s (%s)", of.lease.Name, holder))
+		}
+	}
+	return strings.Join(all[:min(len(all), mostReasons)], ", ")
 }
 
 // report updates the status, logs slots that stay unserved, and calls the hooks.
 func (r *reporter) report() {
 	s := r.current()
 	r.status.Store(s)
+	r.logRefusal()
 	r.logUnserved(s)
 	r.tellSlots()
 	tell(r, r.o.Hooks.Observed, r.observed(s))
@@ -154,7 +178,7 @@ func (r *reporter) first(a *slots.Assignment) bool {
 		}
 	}
 	for _, of := range r.seen.members() {
-		id := slots.ID{Name: of.Name, Term: shown(of).life}
+		id := slots.ID{Name: of.lease.Name, Term: of.notes.life}
 		if id.Term != 0 && r.pulse(id).Silent.IsZero() {
 			return id == r.id
 		}
@@ -165,27 +189,41 @@ func (r *reporter) first(a *slots.Assignment) bool {
 // waiting groups the unserved slots by reason, oldest first. It adds the slots of this process
 // that wait for the caches. Without an assignment, trouble is the reason.
 func (r *reporter) waiting(trouble string) (all []Unserved) {
-	at := map[string]int{}
-	add := func(slot slots.Slot, since time.Time, reason string) {
+	at, since := map[string]int{}, map[slots.Slot]time.Time{}
+	add := func(slot slots.Slot, began time.Time, reason string) {
+		if was, ok := r.since[slot]; ok && was.Before(began) { // for another reason
+			began = was
+		}
+		if began.Before(r.freed) { // the process that held the group's Lease has worked
+			began = r.freed
+		}
+		since[slot] = began
 		i, ok := at[reason]
 		if !ok {
 			i = len(all)
 			at[reason] = i
-			all = append(all, Unserved{Since: since, Reason: reason})
+			all = append(all, Unserved{Since: began, Reason: reason})
 		}
 		all[i].Slots = append(all[i].Slots, int(slot))
-		if since.Before(all[i].Since) {
-			all[i].Since = since
+		if began.Before(all[i].Since) {
+			all[i].Since = began
 		}
 	}
 	for _, u := range r.view.Unserved(r.pulse) {
-		if trouble != "" {
-			u.Reason = trouble
-			if u.Since.Before(r.freed) { // the process that held the Lease has worked
-				u.Since = r.freed
-			}
+		add(u.Slot, u.Since, cmp.Or(trouble, u.Reason))
+	}
+	r.waitingHere(add)
+	r.since = since
+	slices.SortStableFunc(all, func(a, b Unserved) int { return a.Since.Compare(b.Since) })
+	return all
+}
+
+// waitingHere adds slots of this process that wait for its caches.
+func (r *reporter) waitingHere(add func(slots.Slot, time.Time, string)) {
+	for _, slot := range r.view.Tasks().Owned {
+		if r.adoptions.of[slot] == nil && !r.leaving {
+			add(slot, time.Now(), "this member owns it, and its Keeper does not have the objects yet")
 		}
-		add(u.Slot, u.Since, u.Reason)
 	}
 	for _, adopted := range r.adoptions.all() {
 		waits := adopted.Waiting()
@@ -193,8 +231,6 @@ func (r *reporter) waiting(trouble string) (all []Unserved) {
 			add(adopted.Slot, adopted.Began(), fmt.Sprintf("controller %s waits: %s", controller, waits[controller]))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Unserved) int { return a.Since.Compare(b.Since) })
-	return all
 }
 
 // logUnserved logs each reason once, until all slots are served again.

@@ -6,6 +6,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,16 +107,27 @@ func (r *requests) deleteReleased(ctx context.Context, name string) error {
 	return r.remove(ctx, l)
 }
 
-// list returns the members' Leases, and the version of the list. It reads from etcd.
+// list returns the members' Leases, and the version of the list. It reads from etcd. Leases whose
+// label was removed by hand are found by their names and annotations.
 func (r *requests) list(ctx context.Context) ([]coordinationv1.Lease, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	all, err := r.client.List(ctx, r.ofMembers())
+	all, err := r.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, 0, err
 	}
 	version, err := parseVersion(all.ResourceVersion)
-	return all.Items, version, err
+	return slices.DeleteFunc(all.Items, func(l coordinationv1.Lease) bool { return !r.isMember(&l) }), version, err
+}
+
+// suffix is how many characters of a UUID are in the name of a member's Lease, after a dash.
+const suffix = 8
+
+// isMember reports whether a Lease is, or was, of a member of this group.
+func (r *requests) isMember(l *coordinationv1.Lease) bool {
+	of, labelled := l.Labels[GroupLabel]
+	_, shows := l.Annotations[lifeAnnotation]
+	return of == r.group || !labelled && shows && len(l.Name) == len(r.group)+1+suffix && strings.HasPrefix(l.Name, r.group+"-")
 }
 
 func (r *requests) ofMembers() metav1.ListOptions {

@@ -50,7 +50,9 @@ func (p *process) annotations(t term.Token) map[string]string {
 	if t.ResourceVersion != "" {
 		seen, audit = strconv.FormatUint(p.saw.Load(), 10), p.notice().String()
 	}
-	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, auditAnnotation: audit}
+	return map[string]string{
+		lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, settingsAnnotation: p.settings(), auditAnnotation: audit,
+	}
 }
 
 // notice returns what this process shows of its audit.

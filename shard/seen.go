@@ -31,6 +31,7 @@ type sight struct {
 	lease   *coordinationv1.Lease // nil: there is none
 	version uint64                // of the Lease, or of its absence
 	at      time.Time             // when this process saw it change
+	notes   notes
 	// released is the version at which its holder last released it, because its work had returned.
 	released uint64
 	rival    lease.Rival
@@ -53,15 +54,15 @@ func (s *seen) look(name string) sight {
 }
 
 // members returns the Leases of members that exist, by name.
-func (s *seen) members() (all []*coordinationv1.Lease) {
+func (s *seen) members() (all []sight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, of := range s.leases {
 		if name != s.group && of.lease != nil {
-			all = append(all, of.lease)
+			all = append(all, of)
 		}
 	}
-	slices.SortFunc(all, func(a, b *coordinationv1.Lease) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b sight) int { return strings.Compare(a.lease.Name, b.lease.Name) })
 	return all
 }
 
@@ -73,19 +74,29 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 	if !ok {
 		of.rival.Least = s.least
 	}
-	if ok && version <= of.version {
+	found := of.lease == nil && s.hidden(l)
+	gone := l == nil && s.hidden(of.lease) && version == of.version
+	if ok && version <= of.version && !found && !gone {
 		return
 	}
-	of.lease, of.version, of.at = l, version, time.Now()
-	if l != nil && lease.Released(l) {
+	of.lease, of.version, of.at, of.notes = l, version, time.Now(), shown(l)
+	released := l != nil && lease.Released(l)
+	forged := released && name != s.group && of.notes.author != oneAuthor
+	if released && !forged {
 		of.released = version
 	}
-	of.rival.See(limited(l, s.least), held(l), time.Since(s.began))
+	of.rival.See(limited(l, s.least, forged), held(l), time.Since(s.began))
 	s.leases[name] = of
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// hidden reports whether a Lease is a member's, and has lost its label. The watch by the label
+// takes it for deleted.
+func (s *seen) hidden(l *coordinationv1.Lease) bool {
+	return l != nil && l.Name != s.group && l.Labels[GroupLabel] != s.group
 }
 
 // put notes a Lease that exists, and returns its version.
@@ -96,10 +107,10 @@ func (s *seen) put(l *coordinationv1.Lease) (version uint64, err error) {
 	return version, err
 }
 
-// limited returns a Lease that another process holds, without the duration that only the group
-// uses: it was edited by hand.
-func limited(l *coordinationv1.Lease, d time.Duration) *coordinationv1.Lease {
-	if l == nil || lease.Duration(l) < lease.NoLimit {
+// limited returns a Lease without a duration that was written by hand: the one of a release, or the
+// one that only the group's Lease has.
+func limited(l *coordinationv1.Lease, d time.Duration, forged bool) *coordinationv1.Lease {
+	if l == nil || lease.Duration(l) < lease.NoLimit && !forged {
 		return l
 	}
 	l = l.DeepCopy()

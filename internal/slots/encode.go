@@ -38,7 +38,8 @@ type Record struct {
 	Text string
 }
 
-const format = 1
+// Format is the version of the encoding. Members with another one are refused.
+const Format = 1
 
 type document struct {
 	Format    int            `json:"format"`
@@ -63,7 +64,7 @@ type documentSlot struct {
 // Encode returns the text to store, of at most MaxSize bytes.
 func (a *Assignment) Encode() (string, error) {
 	d := document{
-		Format: format, By: a.by, Epoch: a.epoch, Listed: a.listed, Waiting: a.waiting,
+		Format: Format, By: a.by, Epoch: a.epoch, Listed: a.listed, Waiting: a.waiting,
 		Members: a.members, Handovers: a.handovers, Slots: make([]documentSlot, Slots),
 	}
 	for s := range a.slots {
@@ -114,8 +115,8 @@ func Decode(by string, r Record) (*Assignment, error) {
 	}
 	d := document{}
 	err := json.Unmarshal([]byte(r.Text), &d)
-	if d.Format != format && !errors.As(err, new(*json.SyntaxError)) { // it may have other types
-		return nil, fmt.Errorf("shard: the assignment has the format %d, not %d: %w", d.Format, format, ErrSettings)
+	if d.Format != Format && !errors.As(err, new(*json.SyntaxError)) { // it may have other types
+		return nil, fmt.Errorf("shard: the assignment has the format %d, not %d: %w", d.Format, Format, ErrSettings)
 	}
 	var a *Assignment
 	if err == nil {

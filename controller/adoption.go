@@ -93,8 +93,8 @@ func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Ha
 	}
 }
 
-// merged adds the batches that wait, too, so that sources are replayed once. It drops adoptions that
-// have stopped.
+// merged adds the batches that wait, too, so that sources are replayed once. It drops adoptions
+// that have stopped.
 func (f *following[K]) merged(batch []*served) []*served {
 	for {
 		select {

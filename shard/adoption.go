@@ -27,8 +27,8 @@ var ErrReleased = errors.New("the slot belongs to another replica now, or to non
 // for a minute.
 const settleTime = 2 * time.Second
 
-// adoptions are those of this life, until they are released or lost, and none of their work runs. It
-// writes them to the table that controllers read. Only the life's goroutine uses it.
+// adoptions of this life stay here until they are released or lost, and none of their work runs.
+// It writes them to the table that controllers read. Only the life's goroutine uses it.
 type adoptions struct {
 	*member
 

@@ -83,7 +83,7 @@ type party struct {
 	slots int // that it owns
 }
 
-// audit compares the samples of all members, at most once a second. The members are those of the
+// audit compares the samples of all members, at most once a second. The members are in the
 // newest assignment.
 func (u *auditor) audit(members []MemberStatus) Audit {
 	a := u.assignment()

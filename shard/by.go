@@ -35,9 +35,9 @@ func ByNamespace() By {
 	return By{name: "namespace", text: func(k types.NamespacedName) string { return k.Namespace }}
 }
 
-// ByNamespaceRange is ByNamespace without the mixing. So the slots are the ranges of namespaces that
-// the shardSelector of the API server can select (alpha in Kubernetes 1.36). A cache with these
-// slots then receives only its part of every namespaced kind.
+// ByNamespaceRange is ByNamespace without the mixing. So the slots are the ranges of namespaces
+// that the shardSelector of the API server can select (alpha in Kubernetes 1.36). A cache with
+// these slots then receives only its part of every namespaced kind.
 //
 // Use it if the names of namespaces differ in an early character, such as UUIDs and names of
 // customers. Numbered namespaces share very few slots: team-000 to team-999 have 10 of 256. Objects

@@ -53,8 +53,8 @@
 //
 // An adopter reconciles each key of the slot at least once, from its caches. If it saw a deletion
 // at most a minute before, it reconciles that key, too. With Scope.Slots a key may come twice: from
-// the adoption, and as a new object of the cache. The adoption does not wait until the handlers have
-// seen all new objects, because they may be slow, or other slots may still be listed.
+// the adoption, and as a new object of the cache. The adoption does not wait until the handlers
+// have seen all new objects, because they may be slow, or other slots may still be listed.
 //
 // # Audit
 //

@@ -224,8 +224,8 @@ func TestGroup_LeaseWrites(t *testing.T) {
 	})
 }
 
-// TestGroup_LeaseWritesOfControllers: samples of three controllers come with the renewals. Moves add
-// a few writes of the group's Lease.
+// TestGroup_LeaseWritesOfControllers: samples of three controllers come with the renewals. Moves
+// add a few writes of the group's Lease.
 func TestGroup_LeaseWritesOfControllers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

@@ -300,14 +300,19 @@ func cause(before, now *slots.Assignment, from slots.ID) string {
 }
 
 func (r *reporter) observed(s *Status) hook.ShardGroup {
-	all, since := s.UnservedSlots()
 	o := hook.ShardGroup{
 		Group: r.requests.group, Member: r.id.Name, Epoch: s.Epoch, Members: len(s.Members),
-		Owned: len(s.Owned), Moving: s.Moving, Unserved: len(all), UnservedSince: since, First: s.First,
+		Owned: len(s.Owned), Moving: s.Moving, First: s.First,
 		Findings: len(s.Audit.Findings), FindingsSince: s.Audit.Since,
 	}
-	if len(s.Unserved) > 0 {
-		o.Reason = s.Unserved[0].Reason
+	all := map[int]bool{} // a slot may be unserved for several reasons
+	for _, u := range s.Unserved {
+		for _, slot := range u.Slots {
+			all[slot] = true
+		}
+	}
+	if o.Unserved = len(all); o.Unserved > 0 {
+		o.UnservedSince, o.Reason = s.Unserved[0].Since, s.Unserved[0].Reason
 	}
 	return o
 }

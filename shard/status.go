@@ -6,7 +6,6 @@ package shard
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,16 +143,4 @@ func (s *Slots) UnmarshalText(text []byte) error {
 		}
 	}
 	return nil
-}
-
-// UnservedSlots returns the numbers of all unserved slots, and since when the oldest is unserved.
-func (s *Status) UnservedSlots() (all Slots, since time.Time) {
-	for _, u := range s.Unserved {
-		all = append(all, u.Slots...)
-	}
-	if all != nil {
-		since = s.Unserved[0].Since
-	}
-	slices.Sort(all)
-	return slices.Compact(all), since
 }

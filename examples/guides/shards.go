@@ -48,8 +48,8 @@ func replica(cfg *rest.Config, namespace string, r controller.Reconciler[types.N
 // labelled lets the API server leave out the children of other replicas.
 func labelled() *shard.Options { return &shard.Options{LabelChildren: true} }
 
-// byNamespace lets the API server leave out the namespaces of other replicas.
-func byNamespace() *shard.Options { return &shard.Options{By: shard.ByNamespaceRange()} }
+// ranges lets the API server leave out the namespaces of other replicas.
+func ranges() *shard.Options { return &shard.Options{By: shard.ByNamespaceRange()} }
 
 // byTeam keeps the objects of a team in one slot. Names are TEAM.SITE.
 func byTeam() *shard.Options {

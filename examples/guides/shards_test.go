@@ -71,7 +71,7 @@ func TestShards_ATeamHasOneSlot(t *testing.T) {
 
 // TestShards_WaysToReceiveLess checks the options of docs/scale-out.md.
 func TestShards_WaysToReceiveLess(t *testing.T) {
-	if !labelled().LabelChildren || !byNamespace().By.NamespaceRanges() {
+	if !labelled().LabelChildren || !ranges().By.NamespaceRanges() {
 		t.Error("an option is not set")
 	}
 }

@@ -117,8 +117,8 @@ func (s *Slots) From() uint64 {
 	return s.from
 }
 
-// PutCensus replaces the census of a controller that has workers, and numbers the new one. nil means
-// that there is none yet.
+// PutCensus replaces the census of a controller that has workers, and numbers the new one. nil
+// means that there is none yet.
 func (s *Slots) PutCensus(controller string, c *Census) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *Slots) DropCensus(controller string) {
 	delete(s.censuses, controller)
 }
 
-// Censuses returns the newest ones, by controller. The group compares them with those of other
-// members. You own the map.
+// Censuses returns the newest ones, by controller. The group compares them with other members'
+// samples. You own the map.
 func (s *Slots) Censuses() map[string]*Census {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -191,12 +191,13 @@ func (f *fleet) passUntil(what string, limit time.Duration, right func(map[strin
 	f.t.Helper()
 	began := time.Now()
 	for time.Since(began) < limit {
+		synctest.Wait() // while it runs, the judge would see replicas at different moments
 		if right(f.judge()) {
 			return time.Since(began)
 		}
 		time.Sleep(20 * time.Millisecond)
-		synctest.Wait()
 	}
+	synctest.Wait()
 	f.t.Fatalf("%s: not after %s: %v; %s", what, limit, f.judge(), f.describe())
 	return 0
 }

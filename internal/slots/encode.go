@@ -107,6 +107,9 @@ func Decode(by string, r Record) (*Assignment, error) {
 	if r.Missing {
 		return nil, fmt.Errorf("shard: the assignment is missing: %w", ErrInvalid)
 	}
+	if r.Manager == "" {
+		return nil, fmt.Errorf("shard: the Lease's managedFields do not name the writer of the assignment: %w", ErrInvalid)
+	}
 	if r.Manager != Manager {
 		return nil, fmt.Errorf("shard: %q has written the assignment: %w", r.Manager, ErrInvalid)
 	}

@@ -18,7 +18,7 @@ func TestHashOf(t *testing.T) {
 	if got, want := hashOf(name, "uid-1"), Mixed(h.Sum64()); got != want {
 		t.Errorf("%x, want %x", got, want)
 	}
-	if n := testing.AllocsPerRun(10, func() { hashOf(name, "uid-1") }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { _ = hashOf(name, "uid-1") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

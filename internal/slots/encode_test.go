@@ -35,7 +35,7 @@ func TestP1_ARecordThatNoMemberWroteIsRefused(t *testing.T) {
 	for want, r := range map[string]Record{
 		"is missing":                        {Version: 99, Missing: true},
 		`"kubectl-replace" has written`:     put,
-		`"" has written`:                    {Version: 99, Text: good.Text},
+		`do not name the writer`:            {Version: 99, Text: good.Text},
 		"the sum of the assignment is":      change(`{"o":0`, `{"o":1`),
 		"the sum of the assignment is w":    {Version: 99, Manager: Manager},
 		"the sum of the assignment is wr":   {Version: 99, Manager: Manager, Text: "{}"},

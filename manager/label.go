@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,9 @@ import (
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
+
+// labelAgain is how long children wait after a patch has failed.
+const labelAgain = 10 * time.Second
 
 // newSlots returns the set of slots for caches, which the API server selects as far as it can.
 func newSlots(o shard.Options, lease string) *cache.Slots {
@@ -96,20 +100,30 @@ func (l *labeler) note(c cache.Child) {
 }
 
 // run labels children of slots that this process owns. Children of slots that it prepares to adopt
-// wait.
+// wait. After an error, all wait.
 func (l *labeler) run(ctx context.Context) error {
 	for {
+		news, again := l.news, (<-chan time.Time)(nil)
 		all, changed := l.owned.Current()
 		bySlot := map[uint8]*owned.Adoption{}
 		for _, a := range all {
 			bySlot[a.Slot] = a
 		}
-		for of, c := range l.take(bySlot) {
-			l.label(ctx, bySlot[c.slot], of, c)
+		due := l.take(bySlot)
+		for of, c := range due {
+			if err := l.label(ctx, bySlot[c.slot], of, c); err != nil {
+				l.report.logger().Warn("a child was not labelled yet; every replica receives it until then",
+					"kind", of.kind.Kind, "object", of.name.String(), "err", err)
+				news, again = nil, time.After(labelAgain)
+				break
+			}
+			delete(due, of)
 		}
+		l.giveBack(due)
 		select {
-		case <-l.news:
+		case <-news:
 		case <-changed:
+		case <-again:
 		case <-ctx.Done():
 			return nil
 		}
@@ -133,18 +147,33 @@ func (l *labeler) take(adopted map[uint8]*owned.Adoption) map[childKey]*child {
 	return taken
 }
 
-// label labels one child. If the object has changed, its next event comes to note.
-func (l *labeler) label(ctx context.Context, a *owned.Adoption, of childKey, c *child) {
+// giveBack makes children due again, unless they have changed.
+func (l *labeler) giveBack(all map[childKey]*child) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for of, c := range all {
+		if l.due[of] == nil {
+			l.due[of] = c
+		}
+	}
+}
+
+// label labels one child. If the object has changed, its next event comes to note. It returns an
+// error if it must be called again.
+func (l *labeler) label(ctx context.Context, a *owned.Adoption, of childKey, c *child) error {
 	if ctx.Err() != nil || l.refused[of.kind] || !a.Begin() {
-		return
+		return nil
 	}
 	defer a.End()
 	h := client.ForKind[*metav1.PartialObjectMetadata](l.client, of.kind)
 	_, err := client.PatchFrom(a.Context(ctx), h, c.meta, c.meta, client.OptimisticLock())
-	if err == nil || ctx.Err() != nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, term.ErrFenced) {
-		return
+	if ctx.Err() != nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, term.ErrFenced) {
+		return nil
 	}
-	l.refused[of.kind] = apierrors.IsForbidden(err)
-	l.report.logger().Warn("a child was not labelled; every replica receives it until its owner writes it",
-		"kind", of.kind.Kind, "object", of.name.String(), "err", err)
+	if l.refused[of.kind] = apierrors.IsForbidden(err); l.refused[of.kind] {
+		l.report.logger().Warn("children are not labelled; every replica receives them until their owners write them; grant patch",
+			"kind", of.kind.Kind, "object", of.name.String(), "err", err)
+		return nil
+	}
+	return err
 }

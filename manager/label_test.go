@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,34 @@ func TestLabelChildren_IsOffByDefault(t *testing.T) {
 	})
 }
 
+// TestP8_LabelsComeAfterAnOutage: a failed patch is repeated, and the others wait meanwhile.
+func TestP8_LabelsComeAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := withPages("a", "b", "c")
+		var up atomic.Bool
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb == "patch" && r.Resource.Resource == "secrets" && !up.Load() {
+				return r.Fail(http.StatusInternalServerError, "no etcd")
+			}
+			return nil, nil
+		})
+		stop, result := start(t, readingPages(api, nil))
+		pass(time.Minute)
+		if n := api.Count("patch", sim.Secrets); n < 2 || n > 7 {
+			t.Errorf("%d patches in a minute", n)
+		}
+		up.Store(true)
+		pass(15 * time.Second)
+		for _, site := range []string{"a", "b", "c"} {
+			if got, want := pageLabel(api, site), rightLabel(t, site); got != want {
+				t.Errorf("the page of %s has the label %q, want %q", site, got, want)
+			}
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
 // TestLabelChildren_WithoutTheRight: the log says so once for a kind, and nothing else fails.
 func TestLabelChildren_WithoutTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +175,7 @@ func TestLabelChildren_WithoutTheRight(t *testing.T) {
 		pass(time.Minute)
 		stop()
 		ok(t, result())
-		if n, lines := api.Count("patch", sim.Secrets), strings.Count(log.String(), "a child was not labelled"); n != 1 || lines != 1 {
+		if n, lines := api.Count("patch", sim.Secrets), strings.Count(log.String(), "children are not labelled"); n != 1 || lines != 1 {
 			t.Errorf("%d patches and %d lines, want one of each:\n%s", n, lines, &log)
 		}
 	})

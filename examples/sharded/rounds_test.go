@@ -176,7 +176,8 @@ func (f *fleet) keepChanging(ctx context.Context, name string) error {
 // play makes one trouble.
 func (f *fleet) play(ctx context.Context, trouble *trouble, random *rand.Rand) (r result, err error) {
 	r.trouble = trouble
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute+5*f.Lease) // long, for a machine without time
+	// A machine that is busy with other tests may need minutes.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute+5*f.Lease)
 	defer cancel()
 	if err := f.settle(ctx); err != nil {
 		return r, fmt.Errorf("before: %w", err)

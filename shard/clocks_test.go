@@ -136,7 +136,7 @@ func TestP1_WallClocksAnHourApart(t *testing.T) {
 			f.startSpecial(special{name: name, wrap: func(rt http.RoundTripper) http.RoundTripper { return skew{rt, ahead, t} }})
 		}
 		f.passUntil("three members", time.Minute, even(3, 256))
-		f.pass(5 * time.Second) // a new member believes the times that others wrote until it is seen
+		f.pass(5 * time.Second) // a new member believes others' times until it is seen
 		owners := f.owners()
 		f.agesSince(time.Now(), 5*time.Minute)
 		if from, to := moved(owners, f.owners()); len(from) > 0 {

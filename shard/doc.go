@@ -17,7 +17,8 @@
 //
 //   - A key always belongs to one of 256 slots ([By]).
 //   - A member is a replica that holds a Lease of its own, with the label [GroupLabel]. It renews
-//     it as the elector of package leaderelection does, and has the same timings.
+//     it as the elector of package leaderelection does, by default every sixth of LeaseDuration.
+//     So a member makes at most 30 writes of Leases a minute, also while slots move.
 //   - The assignment records the owner of each slot. It is an annotation of the group's Lease
 //     ([SlotsAnnotation]). Any member may change it, by compare-and-swap.
 //   - A controller reconciles only keys of slots that its process owns. Other keys never enter its

@@ -47,6 +47,9 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	if o.LabelChildren {
 		g.label = &slotlabel.Label{Key: LabelKey(election.Lease), Slot: o.By.Slot, Value: o.By.LabelValue}
 	}
+	if election.RetryPeriod == 0 && election.RenewDeadline == 0 {
+		member.RetryPeriod = leaseDuration(election) / 6 // 24 a minute, and at most 30 with moves
+	}
 	member.Labels = map[string]string{GroupLabel: election.Lease}
 	member.Annotations = g.annotations
 	member.Hooks = renamed(election.Hooks, election.Lease)

@@ -77,7 +77,7 @@ func TestHooks_CountEverySlot(t *testing.T) {
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		second := f.seenBy(&b, "b")
 		f.passUntil("two members", time.Minute, even(2, 256))
-		f.pass(time.Second)
+		f.pass(3 * time.Second) // a renewal shows that b has seen its slots
 		if got := a.counts(); got != "adopted 256, released 128, lost 0" {
 			t.Errorf("a: %s", got)
 		}
@@ -203,7 +203,7 @@ func TestStatus_OneMemberIsFirst(t *testing.T) {
 		}
 		stop()
 		f.passUntil("three members", time.Minute, even(3, 256))
-		f.pass(2 * time.Second)
+		f.pass(3 * time.Second)
 		all := firsts()
 		if len(all) != 1 {
 			t.Fatalf("%d members are first", len(all))

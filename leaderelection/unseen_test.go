@@ -107,13 +107,14 @@ func TestL1_ALeaseThatWasDeletedIsHeldForItsDuration(t *testing.T) {
 func TestL1_AFormerLeaderMayHaveASuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
-		a := newStandby(t, api, "a")
+		a := &standby{replica: newReplica(t, api, "a")}
 		jump := leaderelection.Suspend(a.Elector)
+		a.begin(t)
 		pass(seconds(5.5))
+		a.led = time.Time{}
 		jump(time.Hour)
 		api.Remove(sim.Leases, "default", "operator") // b's
 		deleted := time.Now()
-		a.led = time.Time{}
 		pass(time.Minute)
 		a.leadsAfter(t, deleted, seconds(15), seconds(5))
 	})

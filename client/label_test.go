@@ -45,7 +45,6 @@ func inSlot7(ctx context.Context) context.Context {
 // labeling writes ConfigMaps whose controllers are Deployments and Namespaces.
 type labeling struct {
 	t    *testing.T
-	ctx  context.Context
 	api  *sim.Server
 	maps *client.Handle[*corev1.ConfigMap]
 }
@@ -59,8 +58,10 @@ func newLabeling(t *testing.T) *labeling {
 	}
 	api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}})
 	c := newClient(t, api, client.Options{FieldOwner: "test"})
-	return &labeling{t, inSlot7(t.Context()), api, client.For[*corev1.ConfigMap](c)}
+	return &labeling{t, api, client.For[*corev1.ConfigMap](c)}
 }
+
+func (l *labeling) context() context.Context { return inSlot7(l.t.Context()) }
 
 func controlledBy(m *corev1.ConfigMap, apiVersion, kind, name string) *corev1.ConfigMap {
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "1", Controller: new(true)}}
@@ -79,7 +80,7 @@ const ofWeb = "Deployment.default.web.7"
 // want checks the stored label; "" is none.
 func (l *labeling) want(when, value string) *corev1.ConfigMap {
 	l.t.Helper()
-	m, err := l.maps.GetLive(l.ctx, name("default", "a"))
+	m, err := l.maps.GetLive(l.context(), name("default", "a"))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestP8_OnlyChildrenOfTheSlotAreLabelled(t *testing.T) {
 		"a controller of unknown kind": {controlledBy(configMap("a"), "unknown.dev/v1", "Site", "web"), ""},
 	} {
 		l := newLabeling(t)
-		l.ok(l.maps.Create(l.ctx, c.obj))
+		l.ok(l.maps.Create(l.context(), c.obj))
 		l.want(what, c.want)
 		if c.obj.Labels != nil {
 			t.Errorf("%s: the argument has the labels %v", what, c.obj.Labels)
@@ -127,7 +128,7 @@ func TestLabel_CreateUnstructured(t *testing.T) {
 	u.SetName("a")
 	u.SetNamespace("default")
 	u.SetOwnerReferences(child().OwnerReferences)
-	if _, err := client.ForKind[*unstructured.Unstructured](c, u.GroupVersionKind()).Create(l.ctx, u); err != nil {
+	if _, err := client.ForKind[*unstructured.Unstructured](c, u.GroupVersionKind()).Create(l.context(), u); err != nil {
 		t.Fatal(err)
 	}
 	l.want("unstructured", ofWeb)
@@ -142,12 +143,12 @@ func TestP8_AWrongLabelIsSetRight(t *testing.T) {
 	l := newLabeling(t)
 	l.ok(l.maps.Create(t.Context(), child()))
 	m := l.want("before", "")
-	l.ok(l.maps.Update(l.ctx, m))
+	l.ok(l.maps.Update(l.context(), m))
 	m = l.want("updated", ofWeb)
-	l.ok(l.maps.Update(l.ctx, controlledBy(m, "apps/v1", "Deployment", "elsewhere")))
+	l.ok(l.maps.Update(l.context(), controlledBy(m, "apps/v1", "Deployment", "elsewhere")))
 	m = l.want("given to a key of another slot", "Deployment.default.elsewhere.8")
 	m.OwnerReferences = nil
-	l.ok(l.maps.Update(l.ctx, m))
+	l.ok(l.maps.Update(l.context(), m))
 	l.want("without a controller", "")
 }
 
@@ -155,7 +156,7 @@ func TestP8_AWrongLabelIsSetRight(t *testing.T) {
 // back, also with UnlessAlready.
 func TestP8_AnApplyOwnsTheLabel(t *testing.T) {
 	l := newLabeling(t)
-	l.ok(l.maps.Apply(l.ctx, childConfiguration(), client.UnlessAlready(nil)))
+	l.ok(l.maps.Apply(l.context(), childConfiguration(), client.UnlessAlready(nil)))
 	m := l.want("applied", ofWeb)
 	if m.Labels["x"] != "y" || m.Data["a"] != "b" {
 		t.Errorf("the other fields are %v and %v", m.Labels, m.Data)
@@ -164,34 +165,34 @@ func TestP8_AnApplyOwnsTheLabel(t *testing.T) {
 		t.Errorf("the managed fields are %v", m.ManagedFields)
 	}
 	n := l.api.Count("apply", sim.ConfigMaps)
-	l.ok(l.maps.Apply(l.ctx, childConfiguration(), client.UnlessAlready(m)))
+	l.ok(l.maps.Apply(l.context(), childConfiguration(), client.UnlessAlready(m)))
 	if l.api.Count("apply", sim.ConfigMaps) != n {
 		t.Error("an apply of the same was sent")
 	}
 	l.ok(l.maps.Patch(t.Context(), name("default", "a"), types.MergePatchType, []byte(`{"metadata":{"labels":{"`+slotKey+`":"hand"}}}`)))
-	l.ok(l.maps.Apply(l.ctx, childConfiguration(), client.UnlessAlready(l.want("edited", "hand"))))
+	l.ok(l.maps.Apply(l.context(), childConfiguration(), client.UnlessAlready(l.want("edited", "hand"))))
 	l.want("applied again", ofWeb)
 }
 
 // TestLabel_AnApplyWithoutTheController leaves the label: another field owner may apply both.
 func TestLabel_AnApplyWithoutTheController(t *testing.T) {
 	l := newLabeling(t)
-	l.ok(l.maps.Apply(l.ctx, childConfiguration()))
-	l.ok(l.maps.Apply(l.ctx, coreac.ConfigMap("a", "default").WithData(map[string]string{"c": "d"}), client.FieldOwner("other")))
+	l.ok(l.maps.Apply(l.context(), childConfiguration()))
+	l.ok(l.maps.Apply(l.context(), coreac.ConfigMap("a", "default").WithData(map[string]string{"c": "d"}), client.FieldOwner("other")))
 	l.want("by another field owner", ofWeb)
 }
 
 // TestLabel_CreateAgain: the error is the same, but a label that hides the object is set back.
 func TestLabel_CreateAgain(t *testing.T) {
 	l := newLabeling(t)
-	l.ok(l.maps.Create(l.ctx, child()))
+	l.ok(l.maps.Create(l.context(), child()))
 	l.ok(l.maps.Patch(t.Context(), name("default", "a"), types.MergePatchType, []byte(`{"metadata":{"labels":{"`+slotKey+`":"hand"}}}`)))
 	l.want("edited", "hand")
 	if _, err := l.maps.Create(t.Context(), child()); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("outside of a sharded Reconcile: %v", err)
 	}
 	l.want("created outside of a sharded Reconcile", "hand")
-	if _, err := l.maps.Create(l.ctx, child()); !apierrors.IsAlreadyExists(err) {
+	if _, err := l.maps.Create(l.context(), child()); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("got %v", err)
 	}
 	l.want("created again", ofWeb)
@@ -203,15 +204,15 @@ func TestLabel_ExistingChildren(t *testing.T) {
 	nothing := func(*corev1.ConfigMap) error { return nil }
 	for what, change := range map[string]func(*labeling, *corev1.ConfigMap) error{
 		"CreateOrUpdate": func(l *labeling, m *corev1.ConfigMap) error {
-			_, _, err := client.CreateOrUpdate(l.ctx, l.maps, m, nothing)
+			_, _, err := client.CreateOrUpdate(l.context(), l.maps, m, nothing)
 			return err
 		},
 		"CreateOrPatch": func(l *labeling, m *corev1.ConfigMap) error {
-			_, _, err := client.CreateOrPatch(l.ctx, l.maps, m, nothing)
+			_, _, err := client.CreateOrPatch(l.context(), l.maps, m, nothing)
 			return err
 		},
 		"PatchFrom": func(l *labeling, m *corev1.ConfigMap) error {
-			_, err := client.PatchFrom(l.ctx, l.maps, m, m)
+			_, err := client.PatchFrom(l.context(), l.maps, m, m)
 			return err
 		},
 	} {

@@ -34,13 +34,14 @@ var (
 	pace      = flag.Duration("pace", 300*time.Millisecond, "the pause between two changes of a site")
 	lag       = flag.Duration("lag", 25*time.Millisecond, "how much later each replica sees changes than the replica before")
 	edits     = flag.Bool("edits", true, "also edit and delete the stored assignment")
-	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised, on an idle machine")
+	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised")
 )
 
 const (
 	replicas = 5
 	sites    = 40
-	within   = 500 * time.Millisecond // a key is served this much later than its slot can be
+	graceful = 300 * time.Millisecond // how much longer a key may wait because its slot moves
+	takeover = 500 * time.Millisecond // the same after the Lease of a dead owner
 )
 
 // trouble is what happens to a replica.
@@ -97,7 +98,7 @@ type result struct {
 	trouble *trouble
 	gap     time.Duration // the longest wait of a key that moved, until others served all keys
 	back    time.Duration // the same while the slots were divided again
-	others  time.Duration // the longest wait of a key that did not move: the machine is busy
+	others  time.Duration // the longest wait of a key that did not move: what the work and the machine take
 	moves   int
 }
 
@@ -214,7 +215,7 @@ func (f *fleet) play(ctx context.Context, trouble *trouble, random *rand.Rand) (
 	if err = errors.Join(err, undo(), f.settle(ctx)); err != nil {
 		return r, err
 	}
-	r.back, r.others = f.longest(began, true, within), f.longest(all, false, time.Hour)
+	r.back, r.others = f.longest(began, true, graceful), f.longest(all, false, time.Hour)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.moves = f.judge.moves - moved
@@ -345,7 +346,7 @@ func (f *fleet) report(t *testing.T, all []result) {
 	f.settleLocked()
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "trouble\trounds\tslots moved\tmedian wait\tlongest\tbound\t\tlongest when back\t\tnot moved\twhat it was")
+	fmt.Fprintln(w, "trouble\trounds\tslots moved\tmedian wait\tlongest\tnot moved\tdifference\tbound\t\twhen back\t\twhat it was")
 	for i := range troubles {
 		f.row(t, w, &troubles[i], all)
 	}
@@ -364,23 +365,25 @@ func (f *fleet) report(t *testing.T, all []result) {
 	}
 }
 
-// bound returns how long a key may wait.
+// bound returns how much longer a key may wait than a key that did not move, in the same round.
 func (f *fleet) bound(trouble *trouble) time.Duration {
 	switch {
 	case trouble.crash:
-		return f.Lease + within
+		return f.Lease + takeover
 	case trouble.edit:
 		return f.Lease // not promised: all members stop, and then share the slots again
 	}
-	return within
+	return graceful
 }
 
 func (f *fleet) row(t *testing.T, w io.Writer, trouble *trouble, all []result) {
-	var gaps, backs, others []time.Duration
-	moves, bound := 0, f.bound(trouble)
+	var gaps []time.Duration
+	var moves int
+	var more, back, others time.Duration // the worst of the rounds
 	for _, r := range all {
 		if r.trouble.name == trouble.name {
-			gaps, backs, others, moves = append(gaps, r.gap), append(backs, r.back), append(others, r.others), moves+r.moves
+			gaps, moves = append(gaps, r.gap), moves+r.moves
+			more, back, others = max(more, r.gap-r.others), max(back, r.back-r.others), max(others, r.others)
 		}
 	}
 	if gaps == nil {
@@ -392,11 +395,12 @@ func (f *fleet) row(t *testing.T, w io.Writer, trouble *trouble, all []result) {
 			return "kept"
 		}
 		if *bounds {
-			t.Errorf("%s: a key waited %s, longer than %s", trouble.name, d, bound)
+			t.Errorf("%s: a key waited %s longer than keys that did not move; the bound is %s", trouble.name, d, bound)
 		}
 		return "SLOW"
 	}
-	longest, back := gaps[len(gaps)-1], slices.Max(backs)
-	fmt.Fprintf(w, "%s\t%d\t%d\t%.3f s\t%.3f s\t%.1f s\t%s\t%.3f s\t%s\t%.3f s\t%s\n", trouble.name, len(gaps), moves, gaps[len(gaps)/2].Seconds(),
-		longest.Seconds(), bound.Seconds(), verdict(longest, bound), back.Seconds(), verdict(back, within), slices.Max(others).Seconds(), trouble.what)
+	bound := f.bound(trouble)
+	fmt.Fprintf(w, "%s\t%d\t%d\t%.3f s\t%.3f s\t%.3f s\t%.3f s\t%.1f s\t%s\t%.3f s\t%s\t%s\n", trouble.name, len(gaps), moves,
+		gaps[len(gaps)/2].Seconds(), gaps[len(gaps)-1].Seconds(), others.Seconds(),
+		more.Seconds(), bound.Seconds(), verdict(more, bound), back.Seconds(), verdict(back, graceful), trouble.what)
 }

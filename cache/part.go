@@ -184,7 +184,7 @@ func (i *informer) slotState() string {
 		return ""
 	}
 	wanted, _ := i.key.slots.now()
-	text := fmt.Sprintf("keeps %d of %d slots, %s", wanted.Len(), len(wanted), i.selectedBy())
+	text := fmt.Sprintf("keeps %d of %d slots, %s", len(i.key.slots.Elements()), len(wanted), i.selectedBy())
 	if !i.hasSlots(&wanted) {
 		text += "; adds some"
 	}

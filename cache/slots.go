@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,20 +19,25 @@ import (
 )
 
 // Slots selects the objects of some of 256 slots, for [Scope].Slots. A function maps each key to
-// its slot. You may change the set at any time, and use it in several scopes.
+// its slot. You may change the [Set] of slots at any time, and use it in several scopes.
 //
-// For slots that are added, each informer makes one list beside its watch. Sources deliver
-// their objects as creates of an initial list. For slots that are removed, sources deliver deletes
-// with the last known state, and the memory is freed.
+// For slots that are added, each informer makes one list beside its watch, so add all at once.
+// Sources deliver their objects as creates of an initial list. For slots that are removed, sources
+// deliver deletes with the last known state, and the memory is freed.
 type Slots struct {
+	Set[uint8]
+
 	of         func(types.NamespacedName) (uint8, error)
 	selections []Selection
+	wanted     atomic.Pointer[wantedSlots] // the elements
 
-	mu      sync.Mutex // guards the fields below
-	wanted  listwatch.Slots
+	users  map[*informer]struct{} // guarded by mu, as is stored
+	stored func(Child)            // or nil
+}
+
+type wantedSlots struct {
+	slots   listwatch.Slots
 	changed chan struct{} // closed by the next change
-	users   map[*informer]struct{}
-	stored  func(Child) // or nil
 }
 
 // NewSlots returns an empty set. slot maps a key to its slot, such as By.Slot of package shard. It
@@ -42,49 +47,29 @@ type Slots struct {
 // Each Selection is a way in which the API server can select slots, to save network traffic.
 // Without one, it sends all objects.
 func NewSlots(slot func(key types.NamespacedName) (uint8, error), selections ...Selection) *Slots {
-	return &Slots{of: slot, selections: selections, changed: make(chan struct{}), users: map[*informer]struct{}{}}
+	s := &Slots{of: slot, selections: selections, users: map[*informer]struct{}{}}
+	s.wanted.Store(&wantedSlots{changed: make(chan struct{})})
+	s.tell(s, s.turn)
+	return s
 }
 
-// Add adds slots. Add all at once: each informer makes one list for them. WaitForSync waits for it.
-func (s *Slots) Add(slots ...uint8) { s.change(slots, true) }
-
-// Remove removes slots.
-func (s *Slots) Remove(slots ...uint8) { s.change(slots, false) }
-
-// Elements returns the slots of the set, sorted.
-func (s *Slots) Elements() (slots []uint8) {
+func (s *Slots) turn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for slot, in := range s.wanted {
-		if in {
-			slots = append(slots, uint8(slot)) //nolint:gosec // below 256
-		}
+	next := &wantedSlots{changed: make(chan struct{})}
+	for slot := range s.elements {
+		next.slots[slot] = true
 	}
-	return slots
-}
-
-func (s *Slots) change(slots []uint8, in bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, slot := range slots {
-		s.wanted[slot] = in
-	}
-	close(s.changed)
-	s.changed = make(chan struct{})
+	close(s.wanted.Swap(next).changed)
 }
 
 // now returns the set, and a channel that its next change closes.
 func (s *Slots) now() (wanted listwatch.Slots, changed <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.wanted, s.changed
+	w := s.wanted.Load()
+	return w.slots, w.changed
 }
 
-func (s *Slots) has(slot uint8) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.wanted[slot]
-}
+func (s *Slots) has(slot uint8) bool { return s.wanted.Load().slots[slot] }
 
 // WaitForSync returns nil once each informer of the set has the objects of the slots; without
 // slots, of all in the set. If ctx ends or a cache stops before, the error describes the informer.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -195,11 +194,12 @@ func (k *gaps) resolve(ctx context.Context, p *past) gap {
 		if time.Since(w.Started.Add(w.Took)) < resolveAfter {
 			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
 		}
-		if !k.resolver.begin(time.Now(), k.declared.Recovered()) {
+		asked := time.Now()
+		if !k.resolver.begin(asked, k.declared.Recovered()) {
 			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
 		}
 		found, resolved, err := k.declared.Resolve(ctx, written(&w.Write))
-		k.resolver.end(err)
+		k.resolver.end(asked, err)
 		if err != nil {
 			return textGap(w.String() + ": its answer was lost: " + err.Error())
 		}
@@ -220,26 +220,31 @@ const (
 
 // resolver allows one question at a time after an unanswered one, else any number.
 type resolver struct {
-	mu     sync.Mutex // guards what follows
-	asked  time.Time
-	failed bool      // no answer
-	next   time.Time // of the next question, if failed
+	unanswered atomic.Pointer[question] // nil: the last question was answered
+}
+
+type question struct {
+	asked time.Time
+	next  time.Time // of the next question
 }
 
 // begin reports whether a worker may ask now, and must then call end. recovered is when an informer
 // last began to follow the API server.
 func (r *resolver) begin(now, recovered time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.failed && now.Before(r.next) && !recovered.After(r.asked) {
+	last := r.unanswered.Load()
+	if last == nil {
+		return true
+	}
+	if now.Before(last.next) && !recovered.After(last.asked) {
 		return false
 	}
-	r.asked, r.next = now, now.Add(resolveWithin+time.Second)
-	return true
+	return r.unanswered.CompareAndSwap(last, &question{now, now.Add(resolveWithin + time.Second)})
 }
 
-func (r *resolver) end(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed, r.next = err != nil, time.Now().Add(resolvePause)
+func (r *resolver) end(asked time.Time, err error) {
+	if err == nil {
+		r.unanswered.Store(nil)
+		return
+	}
+	r.unanswered.Store(&question{asked, time.Now().Add(resolvePause)})
 }

@@ -49,7 +49,7 @@ func (r *running[K]) info() Info {
 	c := r.of.controller
 	reasons, dropped := r.item.Reasons()
 	return Info{
-		Controller: c.name, Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Attempt: r.item.Attempt(),
+		Controller: c.name, Key: r.item.Key(), ReconcileID: r.id(), Attempt: r.item.Attempt(),
 		Class: r.item.Class(), Tenant: r.item.Tenant(), Queued: r.item.Queued(), Reasons: reasons, ReasonsDropped: dropped,
 	}
 }

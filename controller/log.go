@@ -31,7 +31,7 @@ func Logger(ctx context.Context) *slog.Logger {
 func (r *running[K]) LogAttrs() []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("key", fmt.Sprint(r.item.Key())), slog.Int("attempt", r.item.Attempt()),
-		slog.String("reconcileID", reconcileID(r.of.controller.run, r.item.Delivery())), slog.String("class", r.item.Class().String()),
+		slog.String("reconcileID", r.id()), slog.String("class", r.item.Class().String()),
 	}
 	if tenant := r.item.Tenant(); tenant != "" {
 		attrs = append(attrs, slog.String("tenant", tenant))
@@ -39,8 +39,8 @@ func (r *running[K]) LogAttrs() []slog.Attr {
 	return attrs
 }
 
-func reconcileID(run string, delivery uint64) string {
-	return ledger.Origin{Run: run, Delivery: delivery}.ReconcileID()
+func (r *running[K]) id() string {
+	return ledger.ReconcileID(r.of.controller.run, r.item.Delivery())
 }
 
 type leveled struct {

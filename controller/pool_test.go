@@ -293,7 +293,7 @@ func TestC1_OneControllerOf500Workers(t *testing.T) {
 		if now, most, done := b.take(); now != 500 || most != 500 || done != 1000 {
 			t.Errorf("%d run, %d did at once, %d are done", now, most, done)
 		}
-		if p := c.Progress(); p.Running != 500 || p.Ready != 1500 || p.Longest != 500*time.Millisecond {
+		if p := c.Snapshot().Progress; p.Running != 500 || p.Ready != 1500 || p.Longest != 500*time.Millisecond {
 			t.Errorf("%+v", p)
 		}
 		time.Sleep(3 * time.Second)

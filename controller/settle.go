@@ -134,7 +134,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	}
 	if end.err != nil && end.outcome != hook.Interrupted && !stale {
 		p.failure = &Failure{
-			At: time.Now(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Err: end.text,
+			At: time.Now(), ReconcileID: r.id(), Err: end.text,
 			Terminal: end.gaveUp || end.outcome == hook.FailedTerminally,
 		}
 	}

@@ -73,7 +73,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	workers := c.workers.now()
 	s := Snapshot[K]{
 		Name: c.name, Workers: workers.want, Leading: workers.leading, Term: workers.term,
-		Progress: c.Progress(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
+		Progress: c.progress(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
 	}
 	s.Paused = s.Queue.Paused
 	if d := c.shards.of.Load(); d != nil {
@@ -121,7 +121,7 @@ func (c *Controller[K]) stateOf(r *running[K]) Running[K] {
 	limit, _ := c.o.limits()
 	reasons, _ := r.item.Reasons()
 	return Running[K]{
-		Key: r.item.Key(), ReconcileID: reconcileID(c.run, r.item.Delivery()), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
+		Key: r.item.Key(), ReconcileID: r.id(), Since: c.began.Add(r.since), Attempt: r.item.Attempt(),
 		Class: r.item.Class(), Tenant: r.item.Tenant(), Slow: c.now()-r.since >= limit, Interrupted: c.records.look(r.item.Key()).interrupted, Reasons: reasons,
 	}
 }
@@ -148,8 +148,8 @@ type Progress struct {
 	LongestKey string `json:",omitempty"`
 }
 
-// Progress returns the current progress, in time proportional to the number of workers.
-func (c *Controller[K]) Progress() Progress {
+// progress takes time proportional to the number of workers.
+func (c *Controller[K]) progress() Progress {
 	workers, now := c.workers.now(), c.now()
 	runs := workers.running()
 	p := Progress{Ready: c.queue.Len().Ready, Running: len(runs)}
@@ -184,7 +184,7 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 		if limit <= 0 {
 			return fmt.Errorf("controller %q: Alive: the limit is %s, must be positive", c.name, limit)
 		}
-		p := c.Progress()
+		p := c.progress()
 		if p.Stalled < limit {
 			return nil
 		}

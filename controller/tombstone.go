@@ -13,7 +13,6 @@ import (
 const (
 	mostTombstones = 10_000
 	tombstoneLasts = time.Minute
-	eventAdopted   = "SlotAdopted"
 	eventStopped   = "SlotStopped"
 	sourceOfShards = "shards"
 )

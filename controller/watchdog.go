@@ -102,7 +102,7 @@ func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stac
 	if s.run.Load() == r {
 		stack = cutStack(stacks, s.goroutine)
 	}
-	key, id := fmt.Sprint(r.item.Key()), reconcileID(c.run, r.item.Delivery())
+	key, id := fmt.Sprint(r.item.Key()), r.id()
 	if args, ok := c.repetition.few("slow", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
 		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
@@ -117,7 +117,7 @@ func (t *lead[K]) reportStuck(cause error) {
 	for _, s := range c.workers.now().slots {
 		if r := s.run.Load(); r != nil {
 			slog.New(t.log).Warn("reconcile ignores the end of its context",
-				"key", fmt.Sprint(r.item.Key()), "reconcileID", reconcileID(c.run, r.item.Delivery()),
+				"key", fmt.Sprint(r.item.Key()), "reconcileID", r.id(),
 				"took", (c.now() - r.since).String(), "cause", cause, "stack", cutStack(stacks, s.goroutine))
 		}
 	}

@@ -264,7 +264,7 @@ func TestProgress(t *testing.T) {
 		want := func(ready, running int, stalled time.Duration) controller.Progress {
 			t.Helper()
 			synctest.Wait()
-			p := c.Progress()
+			p := c.Snapshot().Progress
 			if p.Ready != ready || p.Running != running || p.Stalled != stalled {
 				t.Errorf("got %+v, want %d ready, %d running, stalled for %s", p, ready, running, stalled)
 			}
@@ -303,7 +303,7 @@ func TestProgress(t *testing.T) {
 		want(1, 2, 9*time.Minute)
 		release <- struct{}{}
 		want(0, 1, 0)
-		if p := c.Progress(); !p.LastCompleted.Equal(time.Now()) {
+		if p := c.Snapshot().Progress; !p.LastCompleted.Equal(time.Now()) {
 			t.Errorf("got %+v", p)
 		}
 		close(release)

@@ -156,7 +156,7 @@ func (t *lead[K]) callReconciled(ctx context.Context, r *running[K], end *ending
 	}
 	if end.gaveUp && hooks.GaveUp != nil {
 		hooks.GaveUp(hook.GaveUp{
-			Controller: c.name, Key: fmt.Sprint(r.item.Key()), ReconcileID: reconcileID(c.run, r.item.Delivery()),
+			Controller: c.name, Key: fmt.Sprint(r.item.Key()), ReconcileID: r.id(),
 			Attempts: r.item.Attempt(), Err: end.err,
 		})
 	}

@@ -145,7 +145,7 @@ func (c *candidate) take(ctx context.Context, l *coordinationv1.Lease) (*holding
 	if l == nil {
 		write = c.create
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.o.Namespace, Name: c.o.Lease}}
-		if reserves = c.rival.Known(); reserves {
+		if reserves = c.rival.Known; reserves {
 			c.reserved, lasts = at, c.rival.Lasts()
 		}
 	}

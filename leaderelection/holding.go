@@ -52,7 +52,7 @@ type candidate struct {
 func (c *candidate) see(l *coordinationv1.Lease) (changed bool) {
 	now := c.now().mono
 	if t := c.current.Load(); t != nil && t.expired() {
-		c.rival.Know()
+		c.rival.Known = true
 	}
 	mine := c.authors.mine(l)
 	reserved := mine && l.Spec.RenewTime.Time.Equal(c.reserved) // timed like another's

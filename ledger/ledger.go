@@ -32,12 +32,13 @@ type Origin struct {
 	Late func(*LateWriteError)
 }
 
-// ReconcileID returns Run and Delivery with a hyphen between them, or "" if both are zero.
-func (o Origin) ReconcileID() string {
-	if o.Run == "" && o.Delivery == 0 {
+// ReconcileID returns an Origin's Run and Delivery with a hyphen between them, or "" if both are
+// zero.
+func ReconcileID(run string, delivery uint64) string {
+	if run == "" && delivery == 0 {
 		return ""
 	}
-	return o.Run + "-" + strconv.FormatUint(o.Delivery, 10)
+	return run + "-" + strconv.FormatUint(delivery, 10)
 }
 
 // LateWriteError is the error of a write that began after its Reconcile had returned. It was not
@@ -164,7 +165,8 @@ func (l *Ledger) Begin(e *Entry, r Request) error {
 	if l.enter(e) {
 		return nil
 	}
-	err := &LateWriteError{Controller: l.origin.Controller, Key: l.origin.Key, ReconcileID: l.origin.ReconcileID(), Request: r}
+	o := &l.origin
+	err := &LateWriteError{Controller: o.Controller, Key: o.Key, ReconcileID: ReconcileID(o.Run, o.Delivery), Request: r}
 	if l.origin.Late != nil {
 		l.origin.Late(err)
 	}

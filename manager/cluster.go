@@ -42,9 +42,6 @@ type clusters struct {
 	hooks *hook.Cache
 }
 
-// Name returns the cluster's name.
-func (c *Cluster) Name() string { return c.name }
-
 // Client returns the cluster's client.
 func (c *Cluster) Client() *client.Client { return c.client }
 

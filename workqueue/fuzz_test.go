@@ -400,3 +400,5 @@ func orAdded(q *Queue[int], taken []string) []string {
 	}
 	return taken
 }
+
+func (s *slab[T]) live() int { return max(int(s.used)-1, 0) - len(s.free) }

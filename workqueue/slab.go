@@ -43,5 +43,4 @@ func (s *slab[T]) put(i uint32) {
 }
 
 func (s *slab[T]) has(i uint32) bool { return i > 0 && i < s.used }
-func (s *slab[T]) live() int         { return max(int(s.used)-1, 0) - len(s.free) }
 func (s *slab[T]) reset()            { *s = slab[T]{} }

@@ -81,13 +81,17 @@ type Rival struct {
 	// Least is the minimum wait: the holder of a Lease whose duration was shortened by hand still
 	// trusts it.
 	Least time.Duration
+	// Known reports whether another process may have held the Lease since this process began to
+	// follow it: See has found a record of it, or you set Known. If the Lease is missing now, that
+	// process may have renewed it unseen, until it was deleted. A new one must then be held for
+	// Lasts before its holder may trust it.
+	Known bool
 
 	seen Version
 	// until is when the last record with a holder expires. It stays if a record with a limit is
 	// deleted.
 	until time.Duration
 	lasts time.Duration // of the last record with a holder
-	known bool          // another process may have held the Lease
 }
 
 // Version identifies a record of a Lease. The zero Version means that there is none.
@@ -110,8 +114,8 @@ func VersionOf(l *coordinationv1.Lease) Version {
 func (r *Rival) See(l *coordinationv1.Lease, mine bool, now time.Duration) (changed bool) {
 	v := VersionOf(l)
 	changed, r.seen = v != r.seen, v
-	known := r.known
-	r.known = known || l != nil && !mine
+	known := r.Known
+	r.Known = known || l != nil && !mine
 	switch {
 	case !changed || mine:
 	case l != nil && Holder(l) != "":
@@ -124,14 +128,6 @@ func (r *Rival) See(l *coordinationv1.Lease, mine bool, now time.Duration) (chan
 	}
 	return changed
 }
-
-// Known reports whether another process may have held the Lease since this process began to follow
-// it. If it is missing now, that process may have renewed it unseen, until it was deleted. A new
-// one must then be held for Lasts before its holder may trust it.
-func (r *Rival) Known() bool { return r.known }
-
-// Know records that another process may have held the Lease unseen.
-func (r *Rival) Know() { r.known = true }
 
 // Lasts returns how long a record like the last one with a holder is respected, at least Least.
 func (r *Rival) Lasts() time.Duration {

@@ -62,7 +62,7 @@ func TestL1_OnlyAReleaseShortensTheWait(t *testing.T) {
 	}
 }
 
-// TestL1_AMissingLeaseOfAnother: a record of another process, or Know, means that it must be held
+// TestL1_AMissingLeaseOfAnother: a record of another process, or Known, means that it must be held
 // first.
 func TestL1_AMissingLeaseOfAnother(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -72,7 +72,7 @@ func TestL1_AMissingLeaseOfAnother(t *testing.T) {
 	}{
 		"never seen":     {func(r *Rival) { r.See(nil, false, 0) }, false, 15 * s},
 		"ours":           {func(r *Rival) { r.See(record(1, "a", 15*s), true, 0) }, false, 15 * s},
-		"ours, long ago": {func(r *Rival) { r.See(record(1, "a", 15*s), true, 0); r.Know() }, true, 15 * s},
+		"ours, long ago": {func(r *Rival) { r.See(record(1, "a", 15*s), true, 0); r.Known = true }, true, 15 * s},
 		"another's":      {func(r *Rival) { r.See(record(1, "b", 40*s), false, 0) }, true, 40 * s},
 		"a short one":    {func(r *Rival) { r.See(record(1, "b", s), false, 0) }, true, 15 * s},
 		"without limit":  {func(r *Rival) { r.See(record(1, "b", NoLimit), false, 0) }, true, 15 * s},
@@ -80,8 +80,8 @@ func TestL1_AMissingLeaseOfAnother(t *testing.T) {
 		r := Rival{Least: 15 * s}
 		c.see(&r)
 		r.See(nil, false, s)
-		if r.Known() != c.known || r.Lasts() != c.lasts {
-			t.Errorf("%s: known is %t, it lasts %s", name, r.Known(), r.Lasts())
+		if r.Known != c.known || r.Lasts() != c.lasts {
+			t.Errorf("%s: known is %t, it lasts %s", name, r.Known, r.Lasts())
 		}
 	}
 }

@@ -127,14 +127,14 @@ func (k *keeper) follow(ctx context.Context) bool {
 	wanted, changed := k.Wanted()
 	k.wanted = changed
 	gone, missing := k.portion.follow(&wanted)
-	if gone.Len() > 0 && !k.leave(ctx, &gone) {
+	if gone != (Slots{}) && !k.leave(ctx, &gone) {
 		return false
 	}
-	joins := k.join == nil && missing.Len() > 0
+	joins := k.join == nil && missing != (Slots{})
 	if joins {
 		k.start(ctx, &missing)
 	}
-	k.stale = k.stale || (joins || gone.Len() > 0) && k.selects()
+	k.stale = k.stale || (joins || gone != (Slots{})) && k.selects()
 	return true
 }
 

@@ -13,16 +13,6 @@ import (
 // Slots is a set of slots.
 type Slots [256]bool
 
-// Len returns the number of slots in the set.
-func (s *Slots) Len() (n int) {
-	for _, in := range s {
-		if in {
-			n++
-		}
-	}
-	return n
-}
-
 // phase is what a stream does with the objects of a slot.
 type phase uint8
 

@@ -165,7 +165,7 @@ func TestWrote(t *testing.T) {
 
 func TestReconcileID(t *testing.T) {
 	for want, o := range map[string]ledger.Origin{"": {}, "a1-7": {Run: "a1", Delivery: 7}, "-7": {Delivery: 7}, "a1-0": {Run: "a1"}} {
-		if got := o.ReconcileID(); got != want {
+		if got := ledger.ReconcileID(o.Run, o.Delivery); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

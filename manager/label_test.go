@@ -110,8 +110,8 @@ func TestP8_ChildrenThatReconcilesOnlyRead(t *testing.T) {
 	})
 }
 
-// TestP8_OnlyChildrenOfOwnedSlots: a member that prepares slots has their children in its caches. It
-// labels them once it owns the slots.
+// TestP8_OnlyChildrenOfOwnedSlots: a member that prepares slots has their children in its caches.
+// It labels them once it owns the slots.
 func TestP8_OnlyChildrenOfOwnedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sites := strings.Fields("a b c d e f g h")

@@ -69,7 +69,7 @@
 //     that are ranges of namespaces.
 //   - [SelectByLabel]: children that have a label with their slot, on every version.
 //
-// [Handle.State] shows how slots are selected, and whether the API server ignores it.
+// [Handle.State] shows how slots are selected, and whether the API server ignores or refuses it.
 //
 // [Slots].Add makes one list for each informer, beside its watch, so the slots that it has stay
 // current. With a Selection, the watch is opened again at the version that it has reached. If the
@@ -86,6 +86,8 @@
 //   - A list that fails is retried after at most 4 seconds, or after a Retry-After of up to 30
 //     seconds; after a 503, only up to 1 second.
 //   - A request without an answer is reported after 30 seconds and repeated after 2 minutes.
+//   - A request with a shardSelector that is refused with 400, 414, 422, 431, 500 or 501, or with
+//     403 by a proxy, is repeated without it. The next request tries the shardSelector again.
 //   - A kind that is not served is looked up every 4 seconds, once for all informers of its
 //     group-version. If its CRD is removed, the last known state stays readable. The CRD may return
 //     with another plural or scope.
@@ -148,7 +150,8 @@
 //   - P7: A cache with [Slots] keeps, decodes and delivers only objects of its slots. If they are
 //     not packed, it also decodes foreign objects. Adding slots makes one list for each informer,
 //     loses no event, and does not interrupt the watch. With a [Selection], the watch resumes where
-//     it was. The API server may ignore a Selection: only the network traffic changes.
+//     it was. The API server may ignore a Selection, or refuse a shardSelector: only the network
+//     traffic changes.
 //   - F1: Packed and decoded handles return the same objects and deliver the same events, except
 //     for objects that do not fit their Go type.
 //   - F2: A reader owns what it gets, except from Shared.

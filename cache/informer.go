@@ -62,7 +62,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	}
 	target.Part = i.newPart()
 	i.lw = listwatch.New(target, listwatch.Reports{
-		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
+		State: i.report, Unselected: i.unselected, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
 	})
 	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
@@ -146,6 +146,12 @@ func (i *informer) report(phase hook.Phase, err error) {
 	}
 	if news := i.set(phase, err); news && i.env.hooks.InformerState != nil {
 		i.env.hooks.InformerState(i.state())
+	}
+}
+
+func (i *informer) unselected(why error) {
+	if report := i.env.hooks.Unselected; report != nil {
+		report(i.key.kind(), why)
 	}
 }
 

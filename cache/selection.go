@@ -105,10 +105,13 @@ func (i *informer) selectedBy() string {
 	if s.Ranges {
 		by = append(by, "shardSelector")
 	}
+	ignored, refused := i.lw.Unheeded()
 	switch text := strings.Join(by, " and "); {
 	case text == "":
 		return "selected by the client"
-	case i.lw.Ignored():
+	case s.Ranges && refused:
+		return "selected by " + text + ", which the API server refuses"
+	case ignored:
 		return "selected by " + text + ", which the API server ignores"
 	default:
 		return "selected by " + text

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
@@ -93,6 +94,7 @@ func TestP7_TheServerSelects(t *testing.T) {
 		"a label":         {"a1-x a2-x b2-x c2-x", "a1-x a2-x b1-x b2-x c2-x", "a2-x b1-x b2-x c2-x"},
 		"ranges":          {"a1-x a2-x", "a1-x a2-x b1-x b2-x", "b1-x b2-x"},
 		"ranges, ignored": {names, names, names},
+		"ranges, refused": {names, names, names},
 	} {
 		way := slotWays[by]
 		for lists, a := range map[string]answer{"streaming": way.answer, "listing": noStreaming(way.answer)} {
@@ -208,6 +210,117 @@ func TestP7_TheWatchIsRefused(t *testing.T) {
 				s.expect("a2 b1 b2 b3", "add a1, add a2, add b1, add b2, add b3, delete a1; initial a1 a2 b1 b2 b3")
 			})
 		})
+	}
+}
+
+// TestP7_TheSelectorIsRefused: with an answer that may be due to the shardSelector, the informer
+// goes on without it, reports that once, and tries it again with each request.
+func TestP7_TheSelectorIsRefused(t *testing.T) {
+	for name, refuse := range map[string]answer{
+		"bad request":           failing(http.StatusBadRequest),
+		"invalid":               failing(http.StatusUnprocessableEntity),
+		"address too long":      failing(http.StatusRequestURITooLong),
+		"internal error":        failing(http.StatusInternalServerError),
+		"forbidden, by a proxy": forbiddenByProxy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, h := newRefusedTest(t, onShards(refuse))
+				s.api.Expire() // the watch of other slots ends in a list
+				s.add("b")
+				s.wait()
+				s.put("b2")
+				s.remove("c1")
+				s.remove("a1")
+				s.expect("b1 b2", "add a1, add b1, add b2, delete a1; initial a1 b1")
+				if got, want := s.state(), "synced, keeps 2 of 256 slots, selected by shardSelector, which the API server refuses"; !strings.HasSuffix(got, want) {
+					t.Errorf("the state is %s; want %s", got, want)
+				}
+				if len(h.told) != 1 {
+					t.Errorf("it reported %v; want one error", h.told)
+				}
+				s.api.Intercept(nil)
+				s.add("c")
+				s.wait()
+				if got := s.state(); !strings.HasSuffix(got, "keeps 3 of 256 slots, selected by shardSelector") {
+					t.Errorf("the API server now accepts it, and the state is %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestP7_OtherErrorsAreNoRefusal: an error that is not about the request's parameters is no reason
+// to ask for the objects of all slots.
+func TestP7_OtherErrorsAreNoRefusal(t *testing.T) {
+	for _, code := range [...]int{http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				selected, others := 0, 0
+				s := newSlotTest(t, slotWays["ranges"], func(r *sim.Request) (*http.Response, error) {
+					switch {
+					case r.Resource.Resource != sim.ConfigMaps.Name:
+						return nil, nil
+					case r.Query.Has("shardSelector"):
+						selected++
+					default:
+						others++
+					}
+					return r.Fail(code, "no")
+				})
+				c, _ := gatedCache(t, s.api)
+				s.slotted = slotForms["packed"](t, c, cache.Scope{Slots: s.slots})
+				defer start(t, c)()
+				time.Sleep(time.Minute)
+				if selected == 0 || others > 0 {
+					t.Errorf("%d requests with the shardSelector, %d without", selected, others)
+				}
+			})
+		})
+	}
+}
+
+// refusals records the calls of the hook Unselected. Read it in a bubble that waits.
+type refusals struct{ told []string }
+
+func (r *refusals) add(kind string, err error) { r.told = append(r.told, kind+": "+err.Error()) }
+
+// newRefusedTest returns a test with a cache of the slot a that runs.
+func newRefusedTest(t *testing.T, a answer) (*slotTest, *refusals) {
+	t.Helper()
+	s, h := newSlotTest(t, slotWays["ranges"], a), &refusals{}
+	cl, err := client.New(s.api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a1", "b1", "c1"} {
+		s.put(name)
+	}
+	c := cache.New(cl, cache.Options{Hooks: &hook.Cache{Unselected: h.add}})
+	s.slotted = slotForms["packed"](t, c, cache.Scope{Slots: s.slots})
+	t.Cleanup(start(t, c))
+	s.wait()
+	return s, h
+}
+
+func failing(code int) answer {
+	return func(r *sim.Request) (*http.Response, error) { return r.Fail(code, "cannot read the address") }
+}
+
+// forbiddenByProxy is an answer that is not the API server's.
+func forbiddenByProxy(r *sim.Request) (*http.Response, error) {
+	resp, err := r.Send("<html>Request blocked.</html>")
+	resp.StatusCode, resp.Header = http.StatusForbidden, http.Header{"Content-Type": {"text/html"}}
+	return resp, err
+}
+
+// onShards answers requests with a shardSelector.
+func onShards(a answer) answer {
+	return func(r *sim.Request) (*http.Response, error) {
+		if !r.Query.Has("shardSelector") {
+			return nil, nil
+		}
+		return a(r)
 	}
 }
 

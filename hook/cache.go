@@ -75,6 +75,7 @@ type InformerState struct {
 	//   - "by the label KEY": the API server sends the slots, and objects without the label.
 	//   - "by shardSelector": the API server sends the slots.
 	//   - "…, which the API server ignores": objects have arrived that it should have left out.
+	//   - "…, which the API server refuses": the last request had to be made without it.
 	Slots string
 	// Decodes counts how often a packed object was decoded, for reads, events and indexes.
 	Decodes int64
@@ -114,6 +115,10 @@ type Cache struct {
 	// BrokenObject is called for an object that InformerState.BrokenCount counts: the first time,
 	// when its error changes, and again in a new initial list. object is its namespace and name.
 	BrokenObject func(kind, object string, err error)
+	// Unselected is called when the API server, or a proxy, refuses a shardSelector, and sends the
+	// objects of all slots without it: once for each informer. err is the first answer. Later
+	// requests try the shardSelector again.
+	Unselected func(kind string, err error)
 }
 
 // CacheStarted reports that a cache has started.

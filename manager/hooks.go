@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"log/slog"
 	"runtime"
 	"sync"
 
@@ -30,13 +31,20 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 			}
 		},
 		BrokenObject: func(kind, object string, err error) {
-			log := report.logger()
-			if cluster != "" {
-				log = log.With("cluster", cluster)
-			}
-			log.Warn("an object cannot be decoded or transformed; the others stay current", "kind", kind, "object", object, "err", err)
+			logOf(report, cluster).Warn("an object cannot be decoded or transformed; the others stay current", "kind", kind, "object", object, "err", err)
+		},
+		Unselected: func(kind string, err error) {
+			logOf(report, cluster).Warn("a shardSelector was refused, so this process receives the objects of all slots and drops those of other replicas; "+
+				"let the proxies before the API server pass the parameter", "kind", kind, "err", err)
 		},
 	}
+}
+
+func logOf(r *report, cluster string) *slog.Logger {
+	if cluster == "" {
+		return r.logger()
+	}
+	return r.logger().With("cluster", cluster)
 }
 
 // clientHooks logs writes without a term only once for each resource.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,15 @@ func withPages(sites ...string) *sim.Server {
 
 // readingPages returns a manager whose Reconciles only read.
 func readingPages(api http.RoundTripper, change func(*manager.Options)) *manager.Manager {
+	return pagesManager(api, change, func(context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, nil
+	})
+}
+
+// pagesManager returns a manager whose caches have sites and pages. It labels pages.
+func pagesManager(
+	api http.RoundTripper, change func(*manager.Options), reconcile controller.Func[types.NamespacedName],
+) *manager.Manager {
 	m := newManager(api, func(o *manager.Options) {
 		sharded(o)
 		o.Shards.LabelChildren, o.Strict = true, true
@@ -56,10 +66,7 @@ func readingPages(api http.RoundTripper, change func(*manager.Options)) *manager
 	})
 	sites := cache.ForScope[*corev1.ConfigMap](m.Cache(), cache.Scope{Slots: m.Slots()})
 	pages := cache.ForScope[*corev1.Secret](m.Cache(), cache.Scope{Slots: m.Slots(), SlotOwner: sites.GroupVersionKind()})
-	nothing := func(context.Context, types.NamespacedName) (controller.Result, error) {
-		return controller.Result{}, nil
-	}
-	c := controller.New("site", controller.Func[types.NamespacedName](nothing), controller.Options{})
+	c := controller.New("site", reconcile, controller.Options{Workers: 8})
 	c.Watch(source.Kind(sites, handler.Self()))
 	c.Watch(source.Kind(pages, handler.Owner(sites)))
 	m.Add(c)
@@ -103,19 +110,55 @@ func TestP8_ChildrenThatReconcilesOnlyRead(t *testing.T) {
 	})
 }
 
-// TestP8_OnlyChildrenOfOwnedSlots: the group belongs to another process, so nothing is written.
+// TestP8_OnlyChildrenOfOwnedSlots: a member that prepares slots has their children in its caches.
+// It labels them once it owns the slots.
 func TestP8_OnlyChildrenOfOwnedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := withPages("a")
-		api.Put(sim.Leases, leaseHeldBy("old", 3600))
-		stop, result := start(t, readingPages(api, nil))
+		sites := strings.Fields("a b c d e f g h")
+		api, drained := withPages(sites...), make(chan struct{})
+		owner := pagesManager(api, func(o *manager.Options) { o.Shards.LabelChildren = false },
+			func(context.Context, types.NamespacedName) (controller.Result, error) {
+				<-drained // until then, it gives up none of the sites' slots
+				return controller.Result{}, nil
+			})
+		stopOwner, resultOfOwner := start(t, owner)
 		pass(time.Minute)
-		if got := pageLabel(api, "a"); got != "" {
-			t.Errorf("the label is %q", got)
+		adopter := readingPages(api, nil)
+		stop, result := start(t, adopter)
+		pass(2 * time.Minute)
+		prepared := preparedSites(t, adopter, sites)
+		if len(prepared) == 0 {
+			t.Fatal("no slot is prepared")
+		}
+		if n := api.Count("patch", sim.Secrets); n != 0 {
+			t.Errorf("%d patches of pages in slots of another member", n)
+		}
+		close(drained)
+		pass(time.Minute)
+		for _, site := range prepared {
+			if got, want := pageLabel(api, site), rightLabel(t, site); got != want {
+				t.Errorf("the page of %s has the label %q, want %q", site, got, want)
+			}
 		}
 		stop()
 		ok(t, result())
+		stopOwner()
+		ok(t, resultOfOwner())
 	})
+}
+
+// preparedSites returns the sites whose slots a member's caches keep although it does not own them.
+func preparedSites(t *testing.T, m *manager.Manager, sites []string) (prepared []string) {
+	t.Helper()
+	owned := m.Shards().Status().Owned
+	for _, site := range sites {
+		slot, err := shard.ByKey().Slot(types.NamespacedName{Namespace: "default", Name: site})
+		ok(t, err)
+		if slices.Contains(m.Slots().Elements(), slot) && !slices.Contains(owned, int(slot)) {
+			prepared = append(prepared, site)
+		}
+	}
+	return prepared
 }
 
 func TestLabelChildren_IsOffByDefault(t *testing.T) {

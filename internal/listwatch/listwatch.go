@@ -11,6 +11,7 @@ package listwatch
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -33,6 +34,7 @@ type ListerWatcher struct {
 
 	asker
 	decoder *decoder
+	refused atomic.Bool // Reports.Unselected was called
 
 	mu      sync.Mutex     // guards joined, part and running.Add
 	joined  bool           // no list or stream may begin
@@ -80,9 +82,10 @@ func (l *ListerWatcher) Selection() Selection {
 	return newPortion(l.target.Part, &l.Broken, &Slots{}).selection()
 }
 
-// Ignored reports whether the API server has ignored the shardSelector: an object of another slot
-// has arrived since the last list or, later, since the last watch that broke.
-func (l *ListerWatcher) Ignored() bool { return l.current().ignores() }
+// Unheeded reports whether the API server has ignored the shardSelector: an object of another slot
+// has arrived since the last list or, later, since the last watch that broke. refused reports
+// whether the last list or watch was refused because of it, and made without it.
+func (l *ListerWatcher) Unheeded() (ignored, refused bool) { return l.current().unheeded() }
 
 // Mark delivers the delete of an object that never existed, after all events delivered or listed so
 // far. It returns false if ctx ends first.
@@ -181,7 +184,10 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *po
 			err = part.resolve(ctx, l.target.Backend)
 		}
 		if err == nil {
-			w, err = r.watch(ctx, part.narrow(l.target.narrow(o)))
+			err = l.selected(part, o, func(o metav1.ListOptions) error {
+				w, err = r.watch(ctx, o)
+				return err
+			})
 		}
 		return err
 	})
@@ -190,6 +196,30 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *po
 	}
 	l.watches.Add(1)
 	return &opened{w, done}, nil
+}
+
+// selected makes a request with the selectors of a part. If it is refused, perhaps because of the
+// shardSelector, it is made without that: the client filters what arrives. Each request tries the
+// shardSelector again, as it may reach another API server.
+func (l *ListerWatcher) selected(part *portion, o metav1.ListOptions, do func(metav1.ListOptions) error) error {
+	o = part.narrow(l.target.narrow(o))
+	err := do(o)
+	switch {
+	case o.ShardSelector == "":
+		return err
+	case err == nil:
+		part.setRefused(false)
+		return nil
+	case !refusesParameter(err):
+		return err
+	}
+	why := err
+	part.setRefused(true) // before objects of other slots arrive
+	o.ShardSelector = ""
+	if err = do(o); err == nil && !l.refused.Swap(true) {
+		l.reports.Unselected(why)
+	}
+	return err
 }
 
 type opened struct {
@@ -240,7 +270,10 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 			err = part.resolve(ctx, l.target.Backend)
 		}
 		if err == nil {
-			list, err = r.list(ctx, part.narrow(l.target.narrow(o)))
+			err = l.selected(part, o, func(o metav1.ListOptions) error {
+				list, err = r.list(ctx, o)
+				return err
+			})
 		}
 		if err == nil && d.Codec == nil {
 			err = part.filter(list)

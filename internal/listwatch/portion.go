@@ -32,6 +32,7 @@ type portion struct {
 	dropped       string // version of the last event of a foreign slot
 	asked         Slots  // that a shardSelector has selected
 	ignored       bool   // an object of another slot has arrived
+	refused       bool   // the last request had to be made without the shardSelector
 }
 
 // newPortion returns a portion that keeps some slots.
@@ -99,18 +100,24 @@ func (p *portion) narrow(o metav1.ListOptions) metav1.ListOptions {
 
 // heedsLocked records whether the API server heeds the shardSelector.
 func (p *portion) heedsLocked(slot uint8) {
-	if p.Selection.Ranges && !p.clusterScoped && !p.asked[slot] {
+	if p.Selection.Ranges && !p.clusterScoped && !p.refused && !p.asked[slot] {
 		p.ignored = true
 	}
 }
 
-func (p *portion) ignores() bool {
+func (p *portion) unheeded() (ignored, refused bool) {
 	if p == nil {
-		return false
+		return false, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ignored
+	return p.ignored, p.refused
+}
+
+func (p *portion) setRefused(refused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = refused
 }
 
 // renew forgets that another API server has ignored the shardSelector.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -144,6 +145,24 @@ func forReflector(err error, o metav1.ListOptions) bool {
 		return o.ResourceVersion != "" || o.Continue != ""
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return o.SendInitialEvents != nil
+	default:
+		return false
+	}
+}
+
+// refusesParameter reports whether an error may be due to an unknown or invalid parameter. To a
+// wrong shardSelector, kube-apiserver answers 500. Proxies have limits and rules for addresses.
+func refusesParameter(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Status().Code {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented,
+		http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	case http.StatusForbidden:
+		return apierrors.IsUnexpectedServerError(err) // of a proxy; the other is about rights
 	default:
 		return false
 	}

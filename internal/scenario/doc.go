@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scenario tests the whole library against a real control plane with failures: kinds that
-// appear late, disappear and return, revoked permissions, API server restarts and cut watches. It
-// has tests only. Package election has the scenarios of electors.
+// appear late, disappear and return, revoked permissions, API server restarts, cut watches and
+// refused selectors. It has tests only. Package election has the scenarios of electors.
 //
 // The outage harness (outage_test.go) kills kube-apiserver with SIGKILL while operators and their
 // clients work, and compares every object afterwards. SETPOINT_FULL=1 makes 200 runs of each

@@ -201,6 +201,9 @@ func TestP2_ARestoredAPIServer(t *testing.T) {
 		f.api.CutWatches()
 		f.pass(40 * time.Second)
 		for _, r := range f.all {
+			if !r.over.Load() {
+				t.Fatalf("%s goes on: %s", r.name, f.describe())
+			}
 			if err := <-r.done; err == nil || !strings.Contains(err.Error(), "was restored from a backup") {
 				t.Errorf("%s: %v", r.name, err)
 			}

@@ -151,8 +151,12 @@ func (e *leases) remedied(verb string, err error) error {
 		says = fmt.Sprintf("the namespace %s of the Lease %s does not exist; create it", o.Namespace, o.Lease)
 	case apierrors.IsForbidden(err):
 		if m := refusal.FindStringSubmatch(err.Error()); m != nil { // else a quota
+			needs := "create leases, and to get, update and watch the one with the resourceName " + o.Lease
+			if len(o.Labels) > 0 { // of a group: each process has a Lease of another name
+				needs = "create, get, list, watch, update and delete leases"
+			}
 			says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
-				"RoleBinding there, to create leases, and to get, update and watch the one with the resourceName %s", m[1], verb, o.Namespace, o.Lease, o.Lease)
+				"RoleBinding there, to %s", m[1], verb, o.Namespace, o.Lease, needs)
 		}
 	}
 	var status *apierrors.StatusError

@@ -100,7 +100,8 @@ func (l *labeler) note(c cache.Child) {
 }
 
 // run labels children of slots that this process owns. Children of slots that it prepares to adopt
-// wait. After an error, all wait.
+// wait. After an error, all wait. If the API server refuses one child, the others are labelled
+// first.
 func (l *labeler) run(ctx context.Context) error {
 	for {
 		news, again := l.news, (<-chan time.Time)(nil)
@@ -111,13 +112,19 @@ func (l *labeler) run(ctx context.Context) error {
 		}
 		due := l.take(bySlot)
 		for of, c := range due {
-			if err := l.label(ctx, bySlot[c.slot], of, c); err != nil {
+			err := l.label(ctx, bySlot[c.slot], of, c)
+			if err == nil {
+				delete(due, of)
+				continue
+			}
+			if again == nil {
 				l.report.logger().Warn("a child was not labelled yet; every replica receives it until then",
 					"kind", of.kind.Kind, "object", of.name.String(), "err", err)
-				news, again = nil, time.After(labelAgain)
+			}
+			news, again = nil, time.After(labelAgain)
+			if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) { // others would fail, too
 				break
 			}
-			delete(due, of)
 		}
 		l.giveBack(due)
 		select {

@@ -6,6 +6,7 @@ package manager_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -221,5 +222,35 @@ func TestLabelChildren_WithoutTheRight(t *testing.T) {
 		if n, lines := api.Count("patch", sim.Secrets), strings.Count(log.String(), "children are not labelled"); n != 1 || lines != 1 {
 			t.Errorf("%d patches and %d lines, want one of each:\n%s", n, lines, &log)
 		}
+	})
+}
+
+// TestP8_AChildThatCannotBeLabelled delays no others, and is tried again after a pause.
+func TestP8_AChildThatCannotBeLabelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sites := make([]string, 40)
+		for i := range sites {
+			sites[i] = fmt.Sprintf("site-%02d", i)
+		}
+		api := withPages(sites...)
+		refused := func(name string) bool { return strings.HasPrefix(name, "site-0") }
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb == "patch" && r.Resource.Resource == "secrets" && refused(r.Name) {
+				return r.Fail(http.StatusUnprocessableEntity, "the policy refuses it")
+			}
+			return nil, nil
+		})
+		stop, result := start(t, readingPages(api, nil))
+		pass(30 * time.Second)
+		for _, site := range sites {
+			if got := pageLabel(api, site); !refused(site) && got != rightLabel(t, site) {
+				t.Errorf("the page of %s has the label %q", site, got)
+			}
+		}
+		if n := api.Count("patch", sim.Secrets); n < 40 || n > 30+10*4 {
+			t.Errorf("%d patches", n)
+		}
+		stop()
+		ok(t, result())
 	})
 }

@@ -102,7 +102,8 @@ func (u *undertaker) sweep(ctx context.Context, a *slots.Assignment) {
 	for _, of := range u.seen.members() {
 		name := of.lease.Name
 		used := name == u.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == name })
-		buried := lease.Holder(of.lease) == u.identity
+		_, lives := of.lease.Annotations[lifeAnnotation] // perhaps of a process with our identity
+		buried := lease.Holder(of.lease) == u.identity && !lives
 		if used || !buried && u.seen.left(of) > -abandoned {
 			continue
 		}

@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -69,14 +70,12 @@ func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left b
 	l.reporter.report()
 	end(context.Cause(take))
 	if !returned {
-		err = <-done
+		err = cmp.Or(err, <-done)
 	}
 	if work.Err() == nil {
 		l.finish(running)
 	}
-	if work.Err() != nil {
-		l.prepared.keep(running, nil)
-	}
+	l.prepared.keep(running, nil)
 	return !l.joined(), err
 }
 
@@ -89,8 +88,8 @@ func (l *life) serve(work, take context.Context, done <-chan error, end context.
 		if l.leaving && (idle || time.Now().After(l.leaveBy)) {
 			end(context.Cause(take))
 		}
-		if idle {
-			return nil, false
+		if err := l.seen.trouble(); idle || err != nil {
+			return err, false
 		}
 		select {
 		case <-work.Done():

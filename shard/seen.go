@@ -24,6 +24,7 @@ type seen struct {
 
 	mu     sync.Mutex // guards what follows
 	leases map[string]sight
+	failed error // why nothing here is true any more
 }
 
 // sight is a Lease as last seen. Its Lease is shared: do not change it.
@@ -87,10 +88,29 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 	}
 	of.rival.See(limited(l, s.least, forged), held(l), time.Since(s.began))
 	s.leases[name] = of
+	s.tell()
+}
+
+func (s *seen) tell() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// fail ends this process's membership.
+func (s *seen) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err
+	s.tell()
+}
+
+// trouble returns the error of fail.
+func (s *seen) trouble() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // hidden reports whether a Lease is a member's, and has lost its label. The watch by the label

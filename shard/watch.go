@@ -5,6 +5,7 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -82,7 +83,25 @@ func watch(ctx context.Context, r *requests, s *seen) {
 	var running sync.WaitGroup
 	running.Go(func() { reflect(ctx, r, group, &store{of: s, names: map[string]bool{r.group: true}}) })
 	running.Go(func() { reflect(ctx, r, r.ofMembers(), &store{of: s, names: map[string]bool{}}) })
+	running.Go(func() { confirm(ctx, r, s) })
 	running.Wait()
+}
+
+// confirm reads the group's Lease every LeaseDuration, because a watch may stop without an error.
+// Members' Leases need no such reads: one that seems to be silent is read before it is acquired.
+func confirm(ctx context.Context, r *requests, s *seen) {
+	for run.Sleep(ctx, s.least) == nil {
+		before := s.look(r.group).version
+		l, err := r.get(ctx, r.group)
+		if err != nil {
+			continue // the watch reports it
+		}
+		// The read is consistent, so it is not older than what a watch has shown.
+		if v, err := s.put(l); err == nil && v < before {
+			s.fail(fmt.Errorf("the API server has version %d of the Lease %s, and had version %d before: "+
+				"it was restored from a backup, so this process must start again, with empty caches", v, r, before))
+		}
+	}
 }
 
 func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *store) {

@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// TestP2_OneIdentityTwice: two replicas have the same Identity. After a loss, one of them does not
+// take the Lease of the other one for that of a dead member.
+func TestP2_OneIdentityTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		first := f.start("a", shard.Options{})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		second := f.start("a", shard.Options{})
+		halves := func(map[string]int) bool {
+			return len(first.Status().Owned) == 128 && len(second.Status().Owned) == 128
+		}
+		f.passUntil("two members", 30*time.Second, halves)
+		first.cut.Store(true)
+		f.pass(30 * time.Second)
+		first.cut.Store(false)
+		f.passUntil("two members again", time.Minute, halves)
+	})
+}
+
+// TestGroup_JoinsAgain: after a second call of Run, the Keeper has the slots of this membership
+// only.
+func TestGroup_JoinsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		k := newKeeper()
+		a := f.start("a", shard.Options{Keeper: k})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		a.stop()
+		if err := <-a.done; err != nil || k.keeps() != 0 {
+			t.Errorf("after it left, a keeps %d slots: %v", k.keeps(), err)
+		}
+		f.all = nil
+		f.start("b", shard.Options{})
+		f.passUntil("another member", 3*time.Second, even(1, 256))
+		a.over.Store(false)
+		f.run(a)
+		f.passUntil("two members", 30*time.Second, even(2, 256))
+		f.pass(5 * time.Second)
+		if k.keeps() != 128 {
+			t.Errorf("a keeps %d slots", k.keeps())
+		}
+	})
+}
+
+// stall makes the watches of a replica silent, without an error. Other requests pass.
+type stall struct {
+	http.RoundTripper
+
+	of string // part of the query
+	on *atomic.Bool
+}
+
+func (s stall) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }
+
+func (s stall) RoundTrip(h *http.Request) (*http.Response, error) {
+	answer, err := s.RoundTripper.RoundTrip(h)
+	if query := h.URL.RawQuery; err == nil && strings.Contains(query, "watch=") && strings.Contains(query, s.of) {
+		answer.Body = &stalled{answer.Body, s.on, h.Context().Done()}
+	}
+	return answer, err
+}
+
+type stalled struct {
+	io.ReadCloser
+
+	on  *atomic.Bool
+	end <-chan struct{}
+}
+
+func (s *stalled) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if s.on.Load() {
+		<-s.end
+		return 0, context.Canceled
+	}
+	return n, err
+}
+
+// TestP2_AWatchThatStalls: a member whose watches show nothing, without an error, takes part in
+// each change after at most a LeaseDuration for each of its steps.
+func TestP2_AWatchThatStalls(t *testing.T) {
+	for name, of := range map[string]string{"all": "", "the group's Lease": "fieldSelector", "the members' Leases": "labelSelector"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				defer f.end()
+				var on atomic.Bool
+				f.startSpecial(special{name: "a", wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, of, &on} }})
+				b := f.start("b", shard.Options{})
+				f.passUntil("two members", time.Minute, even(2, 256))
+				f.pass(20 * time.Second)
+				on.Store(true)
+				b.stop()
+				took := f.passUntil("one member", 40*time.Second, even(1, 256))
+				c := f.start("c", shard.Options{})
+				again := f.passUntil("a new member", 90*time.Second, even(2, 256))
+				c.cut.Store(true)
+				dead := f.passUntil("a dead member", time.Minute, even(1, 256))
+				t.Logf("after %s, %s and %s", took, again, dead)
+			})
+		})
+	}
+}
+
+// backup is a second API server, which gets the same writes until it is taken, and is in the place
+// of the first one when it is restored.
+type backup struct {
+	*sim.Server
+
+	mu              sync.Mutex
+	taken, restored bool
+}
+
+type mirror struct {
+	http.RoundTripper
+
+	to *backup
+}
+
+func (m mirror) WrappedRoundTripper() http.RoundTripper { return m.RoundTripper }
+
+func (m mirror) RoundTrip(h *http.Request) (*http.Response, error) {
+	m.to.mu.Lock()
+	defer m.to.mu.Unlock()
+	switch {
+	case m.to.restored:
+		return m.to.RoundTrip(h)
+	case m.to.taken || h.Method == http.MethodGet:
+		return m.RoundTripper.RoundTrip(h)
+	}
+	body, err := io.ReadAll(h.Body)
+	if err != nil {
+		return nil, err
+	}
+	h.Body = io.NopCloser(bytes.NewReader(body))
+	twin := h.Clone(h.Context())
+	twin.Body = io.NopCloser(bytes.NewReader(body))
+	answer, err := m.to.RoundTrip(twin)
+	if err != nil {
+		return nil, err
+	}
+	_ = answer.Body.Close()
+	return m.RoundTripper.RoundTrip(h)
+}
+
+// TestP2_ARestoredAPIServer: its data is from an older backup. The processes end, because their
+// caches have objects that do not exist. New ones begin with the older assignment.
+func TestP2_ARestoredAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := &backup{Server: sim.NewServer(sim.Leases, sim.ConfigMaps)}
+		defer old.Close()
+		f := newFleet(t)
+		defer f.end()
+		join := func(name string) *replica {
+			return f.startSpecial(special{name: name, wrap: func(next http.RoundTripper) http.RoundTripper { return mirror{next, old} }})
+		}
+		join("a")
+		join("b")
+		f.passUntil("two members", time.Minute, even(2, 256))
+		f.pass(20 * time.Second)
+		old.mu.Lock()
+		old.taken = true
+		old.mu.Unlock()
+		if old.Version() != f.api.Version() {
+			t.Fatalf("the backup has the version %s, want %s", old.Version(), f.api.Version())
+		}
+		join("c")
+		f.passUntil("three members", time.Minute, even(3, 256))
+		f.pass(time.Minute)
+		old.mu.Lock()
+		old.restored = true
+		old.mu.Unlock()
+		f.api.CutWatches()
+		f.pass(40 * time.Second)
+		for _, r := range f.all {
+			if !r.over.Load() {
+				t.Fatalf("%s goes on: %s", r.name, f.describe())
+			}
+			if err := <-r.done; err == nil || !strings.Contains(err.Error(), "was restored from a backup") {
+				t.Errorf("%s: %v", r.name, err)
+			}
+		}
+		join("d")
+		join("e")
+		took := f.passUntil("two new members", time.Minute, even(2, 256))
+		t.Logf("after %s", took)
+	})
+}
+
+// TestGroup_MissingRights: one sentence names the verb and what to grant, and a replica that cannot
+// use its Lease never seems to be a member.
+func TestGroup_MissingRights(t *testing.T) {
+	const grant = "to create, get, list, watch, update and delete leases"
+	for verb, want := range map[string]struct {
+		owned int
+		line  string
+	}{
+		"create": {0, grant},
+		"get":    {0, grant},
+		"update": {0, grant},
+		"list":   {0, "the Leases of the group cannot be listed"},
+		"watch":  {256, "the Leases of the group cannot be read"},
+		"delete": {256, ""},
+		"patch":  {256, ""},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				defer f.end()
+				cause := fmt.Errorf("User \"web\" cannot %s resource \"leases\"", verb) //nolint:staticcheck // as from the API server
+				of := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+				f.api.Add(fault.Rule{Match: fault.Match{Verbs: []string{verb}}, Refuse: apierrors.NewForbidden(of, "", cause)})
+				var log strings.Builder
+				r := f.startSpecial(special{name: "a", log: &log})
+				f.pass(time.Minute)
+				if n := len(r.Status().Owned); n != want.owned || !strings.Contains(log.String(), want.line) ||
+					strings.Contains(log.String(), "resourceName") {
+					t.Errorf("it owns %d slots, and logs\n%s", n, log.String())
+				}
+				if n := lines(&log, "level=WARN"); n > 3 || n == 0 && want.line != "" {
+					t.Errorf("%d lines in a minute:\n%s", n, log.String())
+				}
+			})
+		})
+	}
+}

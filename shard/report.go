@@ -30,7 +30,7 @@ type reporter struct {
 	why       string                         // there is no assignment
 	waits     bool                           // because another process holds the group's Lease
 	apart     bool                           // because the group's members use other settings
-	freed     time.Time                      // when others worked no longer: that process, or members with other settings
+	freed     time.Time                      // when those others worked no longer
 	valid     bool                           // there was an assignment in this life
 	unserved  map[string]bool                // the reasons that were logged
 	divided   parts                          // the last ones that were logged

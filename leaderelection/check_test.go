@@ -189,6 +189,35 @@ func TestRenewalsAreTold(t *testing.T) {
 	})
 }
 
+// TestForbidden_AMemberOfAShardGroup: the name of its Lease is random, so a Role cannot have it.
+func TestForbidden_AMemberOfAShardGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.Leases)
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			return r.Fail(http.StatusForbidden, `leases.coordination.k8s.io "web-1" is forbidden: User "eve" cannot get resource "leases"`)
+		})
+		var told atomic.Pointer[string]
+		a := staying(t, api, func(o *leaderelection.Options) {
+			o.Labels = map[string]string{"setpoint.dev/shard-group": "web"}
+			o.Hooks = &hook.LeaderElection{Trouble: func(_ string, err error) {
+				if err != nil {
+					told.Store(new(err.Error()))
+				}
+			}}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx, untilStopped) }()
+		pass(time.Second)
+		cancel()
+		ok(t, <-done)
+		const want = "to create, get, list, watch, update and delete leases, without resourceNames"
+		if says := told.Load(); says == nil || !strings.Contains(*says, want) || strings.Contains(*says, "the resourceName ") {
+			t.Errorf("told %v, want %s", says, want)
+		}
+	})
+}
+
 // TestTroubleIsExplainedOnce: an error with a remedy outside of the process is logged once with the
 // remedy, and once when it is over.
 func TestTroubleIsExplainedOnce(t *testing.T) {

@@ -151,12 +151,8 @@ func (e *leases) remedied(verb string, err error) error {
 		says = fmt.Sprintf("the namespace %s of the Lease %s does not exist; create it", o.Namespace, o.Lease)
 	case apierrors.IsForbidden(err):
 		if m := refusal.FindStringSubmatch(err.Error()); m != nil { // else a quota
-			needs := "create leases, and to get, update and watch the one with the resourceName " + o.Lease
-			if len(o.Labels) > 0 { // of a group: each process has a Lease of another name
-				needs = "create, get, list, watch, update and delete leases"
-			}
 			says = fmt.Sprintf("the user %s may not %s leases (coordination.k8s.io) in the namespace %s, here %s; grant it, by a Role and a "+
-				"RoleBinding there, to %s", m[1], verb, o.Namespace, o.Lease, needs)
+				"RoleBinding there, %s", m[1], verb, o.Namespace, o.Lease, o.rights())
 		}
 	}
 	var status *apierrors.StatusError
@@ -166,6 +162,14 @@ func (e *leases) remedied(verb string, err error) error {
 	told := *status
 	told.ErrStatus.Message = says
 	return &told
+}
+
+// rights are those that an elector needs.
+func (o *Options) rights() string {
+	if _, ok := o.Labels[lease.GroupLabel]; ok {
+		return "to create, get, list, watch, update and delete leases, without resourceNames: the members of a shard group have random ones"
+	}
+	return "to create leases, and to get, update and watch the one with the resourceName " + o.Lease
 }
 
 var refusal = regexp.MustCompile(`User ("[^"]*") cannot \w+ resource`)

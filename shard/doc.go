@@ -3,7 +3,7 @@
 
 // Package shard divides the keys of controllers among replicas that all work at the same time.
 //
-//	m, err := manager.New(cfg, manager.Options{
+//	mgr := manager.New(cfg, manager.Options{
 //		Name:           "website-operator",
 //		LeaderElection: &leaderelection.Options{Lease: "website-operator"},
 //		Shards:         &shard.Options{},

@@ -29,15 +29,20 @@ type reporter struct {
 	lost      bool                           // the member's Lease is
 	why       string                         // there is no assignment
 	waits     bool                           // because another process holds the group's Lease
-	freed     time.Time                      // when it did not hold it any more
+	apart     bool                           // because the group's members use other settings
+	freed     time.Time                      // when those others worked no longer
 	valid     bool                           // there was an assignment in this life
 	unserved  map[string]bool                // the reasons that were logged
+	divided   parts                          // the last ones that were logged
 	since     map[slots.Slot]time.Time       // when reported slots became unserved
 	begun     map[slots.Slot]*owned.Adoption // that the hooks know
 	before    *slots.Assignment              // the newest one whose moves are recorded
 	panicked  bool                           // a hook has
 	refused   error                          // by the group, and not logged yet
 }
+
+// parts are what the log has about a division of the slots.
+type parts struct{ owned, members int }
 
 func newReporter(m *member, a *adoptions) *reporter {
 	return &reporter{member: m, adoptions: a, auditor: &auditor{member: m}, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Adoption{}}
@@ -69,10 +74,11 @@ func (r *reporter) trouble(err error) {
 	if text == was {
 		return
 	}
-	if r.waits && !waits {
+	refused := errors.Is(err, slots.ErrSettings)
+	if (r.waits || r.apart) && !waits && !refused {
 		r.freed = time.Now()
 	}
-	r.why, r.waits = text, waits
+	r.why, r.waits, r.apart = text, waits, refused
 	switch {
 	case text == "" && r.valid:
 		r.log.Info("the assignment of slots is valid again")
@@ -80,8 +86,9 @@ func (r *reporter) trouble(err error) {
 		r.valid = true
 	case waits:
 		r.log.Info("waiting until another process releases the group's Lease", "holder", lease.Holder(of))
-	case errors.Is(err, slots.ErrSettings):
+	case refused && !r.leaving:
 		r.refused = err
+	case refused:
 	case r.valid && !r.leaving:
 		r.log.Warn("the assignment of slots is lost; all members stop, and make a new one", "err", err)
 	}
@@ -112,6 +119,7 @@ func (r *reporter) report() {
 	r.status.Store(s)
 	r.logRefusal()
 	r.logUnserved(s)
+	r.logDivided(s)
 	r.tellSlots()
 	tell(r, r.o.Hooks.Observed, r.observed(s))
 }
@@ -250,6 +258,16 @@ func (r *reporter) logUnserved(s *Status) {
 		r.log.Warn("slots are not served, so their keys wait",
 			"count", len(u.Slots), "slots", u.Slots.String(), "for", age.Round(time.Second).String(), "because", u.Reason)
 	}
+}
+
+// logDivided logs this member's part when nothing moves any more, if the part is another one.
+func (r *reporter) logDivided(s *Status) {
+	now := parts{owned: len(s.Owned), members: len(s.Members)}
+	if r.leaving || s.Epoch == 0 || s.Moving > 0 || len(s.Unserved) > 0 || now == r.divided {
+		return
+	}
+	r.divided = now
+	r.log.Info("the slots are divided", "count", now.owned, "members", now.members)
 }
 
 // moves adds the changes since the last recorded assignment.

@@ -326,3 +326,35 @@ func TestLog_FailingRequests(t *testing.T) {
 		}
 	})
 }
+
+// TestP2_SlotsOfOtherSettingsAreServed: while the last members with another By leave, no slot
+// becomes old.
+func TestP2_SlotsOfOtherSettingsAreServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var log strings.Builder
+		old := f.logged(&log, "old", shard.Options{By: shard.ByNamespace()})
+		f.passUntil("one member", 3*time.Second, even(1, 256))
+		var w witness
+		f.logged(&log, "new", shard.Options{Hooks: w.hooks()})
+		f.pass(2 * time.Minute)
+		old.stop()
+		f.passUntil("the new one", 3*time.Second, even(1, 256))
+		if s := w.group(); s.Unserved > 0 && time.Since(s.UnservedSince) > time.Second {
+			t.Errorf("%d slots are unserved for %s", s.Unserved, time.Since(s.UnservedSince))
+		}
+		f.pass(3 * time.Second)
+		for line, n := range map[string]int{
+			"the group refuses this replica":                1,
+			"slots are not served":                          0,
+			`msg="the slots are divided" group=default/web`: 2,
+			"count=256 members=1":                           2,
+			`msg="all slots are served again"`:              0,
+		} {
+			if got := strings.Count(log.String(), line); got != n {
+				t.Errorf("%d times %s, want %d:\n%s", got, line, n, log.String())
+			}
+		}
+	})
+}

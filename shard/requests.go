@@ -23,7 +23,7 @@ import (
 )
 
 // GroupLabel is the label of the Leases of a group's members, with the name of the group's Lease.
-const GroupLabel = "setpoint.dev/shard-group"
+const GroupLabel = lease.GroupLabel
 
 // requests are the driver's requests for Leases. group is the name of the group's Lease.
 type requests struct {

@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// GroupLabel is the label of the Leases of a shard group's members, whose names are random.
+const GroupLabel = "setpoint.dev/shard-group"
+
 // Holder returns the identity of the holder, or "".
 func Holder(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil {

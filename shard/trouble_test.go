@@ -242,7 +242,7 @@ func TestGroup_MissingRights(t *testing.T) {
 				r := f.startSpecial(special{name: "a", log: &log})
 				f.pass(time.Minute)
 				if n := len(r.Status().Owned); n != want.owned || !strings.Contains(log.String(), want.line) ||
-					strings.Contains(log.String(), "resourceName") {
+					strings.Contains(log.String(), "the resourceName ") {
 					t.Errorf("it owns %d slots, and logs\n%s", n, log.String())
 				}
 				if n := lines(&log, "level=WARN"); n > 3 || n == 0 && want.line != "" {

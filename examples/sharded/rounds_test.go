@@ -33,7 +33,7 @@ var (
 	oneLeader = flag.Bool("one-leader", false, "one replica leads, without shards")
 	pace      = flag.Duration("pace", 300*time.Millisecond, "the pause between two changes of a site")
 	lag       = flag.Duration("lag", 25*time.Millisecond, "how much later each replica sees changes than the replica before")
-	edits     = flag.Bool("edits", true, "also edit and delete the stored assignment")
+	only      = flag.String("troubles", "", "the names of the troubles, with commas; by default all")
 	bounds    = flag.Bool("bounds", false, "fail if a key waits longer than promised")
 )
 
@@ -123,7 +123,13 @@ func TestRounds(t *testing.T) {
 		}
 	}
 	var all []result
-	possible := slices.DeleteFunc(slices.Clone(troubles), func(t trouble) bool { return t.edit && (!*edits || *oneLeader) })
+	names := strings.Split(*only, ",")
+	possible := slices.DeleteFunc(slices.Clone(troubles), func(t trouble) bool {
+		return *only != "" && !slices.Contains(names, t.name) || t.edit && *oneLeader
+	})
+	if len(possible) == 0 {
+		t.Fatalf("-troubles=%s: the troubles have other names; see README.md", *only)
+	}
 	order := random.Perm(len(possible))
 	for n := range *rounds {
 		r, err := f.play(ctx, &possible[order[n%len(order)]], random)

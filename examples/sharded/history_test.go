@@ -171,6 +171,7 @@ func (h *history) assignmentLocked(o *coordinationv1.Lease, text string) error {
 	r := record{version: version, members: len(a.Members()), room: a.Room(), at: time.Now()}
 	was := h.newestLocked()
 	_, recovering := a.Recovering()
+	r.lost = recovering
 	for i := range r.owner {
 		s := a.Slot(slots.Slot(i))
 		if s.Owner == (slots.ID{}) || s.To != (slots.ID{}) {
@@ -197,7 +198,7 @@ func (h *history) lostLocked(version string) {
 	if r.members == 0 {
 		return
 	}
-	r.version, r.moving, r.at, r.to = number(version), len(r.owner), time.Now(), [256]string{}
+	r.version, r.moving, r.at, r.to, r.lost = number(version), len(r.owner), time.Now(), [256]string{}, true
 	h.judge.lost = append(h.judge.lost, r.version)
 	h.judge.recorded(r)
 }

@@ -30,14 +30,16 @@ type write struct {
 	text    int
 	saw     uint64 // the version of the part that the writer has seen; 0: none
 	at      time.Time
+	lost    bool // when it was stored, the writer's assignment was lost, and the writer had not noticed
 }
 
 // record is what is stored about owners from a version on.
 type record struct {
 	version uint64
 	members int
-	moving  int // slots that have no owner, or move to another one
-	room    int // for handovers, in bytes
+	moving  int  // slots that have no owner, or move to another one
+	room    int  // for handovers, in bytes
+	lost    bool // the owners are those of an assignment that is lost
 	owner   [256]life
 	to      [256]string // the member that the slot moves to, and whether it is ready
 	at      time.Time
@@ -90,12 +92,12 @@ func (j *judge) at(version uint64) int {
 
 func (j *judge) check(w write) {
 	j.judged++
-	was, before := j.last[w.part]
-	j.last[w.part] = w
 	owner := life{}
 	if i := j.at(w.version); i >= 0 {
-		owner = j.records[i].owner[slotOf(w.site)]
+		owner, w.lost = j.records[i].owner[slotOf(w.site)], j.records[i].lost
 	}
+	was, before := j.last[w.part]
+	j.last[w.part] = w
 	if owner != w.life {
 		if j.harmed[w.life] > 0 { // it was suspended between the fence and the wire
 			j.harmed[w.life]--
@@ -107,7 +109,7 @@ func (j *judge) check(w write) {
 		return
 	}
 	_, crashed := j.harmed[was.life]
-	crashed = crashed || slices.ContainsFunc(j.lost, func(v uint64) bool { return v > was.version && v < w.version })
+	crashed = crashed || was.lost || slices.ContainsFunc(j.lost, func(v uint64) bool { return v > was.version && v < w.version })
 	switch {
 	case was.life != w.life && before && !crashed:
 		j.handovers++
@@ -166,6 +168,7 @@ func TestJudge(t *testing.T) {
 		lost                   []uint64
 		handovers, stale, late int
 		broken                 string
+		unnoticed              bool // record 10 was made after the loss
 	}{
 		"a graceful move":                        {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 12)}, handovers: 1},
 		"the former owner writes after its move": {writes: []write{wrote(12, a, 0), wrote(22, a, 12)}, broken: `P1: a.1 wrote x.page as version 22 in its life 7, and the owner was "b.1"`},
@@ -177,6 +180,7 @@ func TestJudge(t *testing.T) {
 		"it was created before":                  {writes: []write{wrote(21, b, 5)}, broken: "P4: b.1"},
 		"the assignment is lost meanwhile":       {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, lost: []uint64{15}, stale: 1},
 		"the assignment was lost before":         {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, lost: []uint64{11}, handovers: 1, broken: "P4: b.1"},
+		"the owner has not noticed the loss":     {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, lost: []uint64{11}, unnoticed: true, stale: 1},
 		"a crash":                                {writes: []write{wrote(11, a, 0), wrote(12, a, 11), wrote(21, b, 11)}, harmed: map[life]int{a: 0}, stale: 1},
 		"a crash, and its writes are seen":       {writes: []write{wrote(11, a, 0), wrote(21, b, 11)}, harmed: map[life]int{a: 0}},
 		"after a crash it sees its own writes":   {writes: []write{wrote(11, a, 0), wrote(21, b, 11), wrote(22, b, 11)}, harmed: map[life]int{a: 0}, broken: "P4: b.1"},
@@ -185,7 +189,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJudge()
-			j.recorded(record{version: 10, owner: ownedBy(a)})
+			j.recorded(record{version: 10, owner: ownedBy(a), lost: test.unnoticed})
 			j.recorded(record{version: 20, owner: ownedBy(b)})
 			j.writes, j.harmed, j.lost = test.writes, maps.Clone(test.harmed), test.lost
 			j.settle(100)

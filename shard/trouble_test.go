@@ -25,7 +25,7 @@ import (
 )
 
 // TestP2_OneIdentityTwice: two replicas have the same Identity. After a loss, one of them does not
-// take the Lease of the other one for that of a dead member.
+// take the Lease of the other one for a dead member's.
 func TestP2_OneIdentityTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

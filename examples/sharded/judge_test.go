@@ -30,7 +30,7 @@ type write struct {
 	text    int
 	saw     uint64 // the version of the part that the writer has seen; 0: none
 	at      time.Time
-	lost    bool // when it was stored, the writer's assignment was lost, and the writer had not noticed
+	lost    bool // the writer has not noticed that its assignment was lost
 }
 
 // record is what is stored about owners from a version on.
@@ -39,7 +39,7 @@ type record struct {
 	members int
 	moving  int  // slots that have no owner, or move to another one
 	room    int  // for handovers, in bytes
-	lost    bool // the owners are those of an assignment that is lost
+	lost    bool // the assignment is lost, and its owners may not have noticed
 	owner   [256]life
 	to      [256]string // the member that the slot moves to, and whether it is ready
 	at      time.Time

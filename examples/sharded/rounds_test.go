@@ -98,7 +98,7 @@ type result struct {
 	trouble *trouble
 	gap     time.Duration // the longest wait of a key that moved, until others served all keys
 	back    time.Duration // the same while the slots were divided again
-	others  time.Duration // the longest wait of a key that did not move: what the work and the machine take
+	others  time.Duration // the longest wait of a key that did not move: work, and the machine
 	moves   int
 }
 

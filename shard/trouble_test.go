@@ -235,7 +235,7 @@ func TestGroup_MissingRights(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t)
 				defer f.end()
-				cause := fmt.Errorf("User \"web\" cannot %s resource \"leases\"", verb) //nolint:staticcheck // as from the API server
+				cause := fmt.Errorf("User \"web\" cannot %s resource \"leases\"", verb)
 				of := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 				f.api.Add(fault.Rule{Match: fault.Match{Verbs: []string{verb}}, Refuse: apierrors.NewForbidden(of, "", cause)})
 				var log strings.Builder

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,15 +257,15 @@ func TestP7_OtherErrorsAreNoRefusal(t *testing.T) {
 	for _, code := range [...]int{http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				selected, others := 0, 0
+				var selected, others atomic.Int32
 				s := newSlotTest(t, slotWays["ranges"], func(r *sim.Request) (*http.Response, error) {
 					switch {
 					case r.Resource.Resource != sim.ConfigMaps.Name:
 						return nil, nil
 					case r.Query.Has("shardSelector"):
-						selected++
+						selected.Add(1)
 					default:
-						others++
+						others.Add(1)
 					}
 					return r.Fail(code, "no")
 				})
@@ -272,8 +273,8 @@ func TestP7_OtherErrorsAreNoRefusal(t *testing.T) {
 				s.slotted = slotForms["packed"](t, c, cache.Scope{Slots: s.slots})
 				defer start(t, c)()
 				time.Sleep(time.Minute)
-				if selected == 0 || others > 0 {
-					t.Errorf("%d requests with the shardSelector, %d without", selected, others)
+				if selected.Load() == 0 || others.Load() > 0 {
+					t.Errorf("%d requests with the shardSelector, %d without", selected.Load(), others.Load())
 				}
 			})
 		})

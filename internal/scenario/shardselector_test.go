@@ -4,10 +4,8 @@
 package scenario_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -57,13 +55,11 @@ type ranger struct {
 // rangeTap keeps the requests for ConfigMaps and what the API server sends, before the cache
 // filters it.
 type rangeTap struct {
-	next   http.RoundTripper
-	slots  func() []uint8
-	garble bool // makes each shardSelector unreadable
+	wiretap
 
-	mu    sync.Mutex // guards the fields below
-	text  bytes.Buffer
-	asked []rangeRequest
+	slots  func() []uint8
+	garble bool           // makes each shardSelector unreadable
+	asked  []rangeRequest // guarded by mu
 }
 
 // rangeRequest is a list or a watch.
@@ -73,9 +69,6 @@ type rangeRequest struct {
 	slots    []uint8 // of the cache, when the request was made
 	status   int
 }
-
-// WrappedRoundTripper implements net.RoundTripperWrapper of apimachinery.
-func (w *rangeTap) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 func (w *rangeTap) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/configmaps") {
@@ -94,29 +87,9 @@ func (w *rangeTap) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.mu.Lock()
 		w.asked = append(w.asked, one)
 		w.mu.Unlock()
-		resp.Body = tappedRange{resp.Body, w}
+		resp.Body = tapped{resp.Body, &w.wiretap}
 	}
 	return resp, err
-}
-
-type tappedRange struct {
-	io.ReadCloser
-
-	tap *rangeTap
-}
-
-func (t tappedRange) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	t.tap.mu.Lock()
-	defer t.tap.mu.Unlock()
-	t.tap.text.Write(p[:n])
-	return n, err
-}
-
-func (w *rangeTap) heard(text string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return bytes.Contains(w.text.Bytes(), []byte(text))
 }
 
 // requests returns the requests from the n-th one on.

@@ -8,28 +8,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// A runner runs the tests of a package that match a pattern.
-type runner interface {
-	run(ctx context.Context, dir, pattern string) (report, error)
-}
-
-// judge runs every entry's test without and with its changes, and prints a line for each.
-func judge(ctx context.Context, w io.Writer, tests runner, tree string, entries []entry) (survived bool, err error) {
-	if err := passAll(ctx, tests, entries); err != nil {
+// judge runs every entry's test without and with its changes, and prints a line for each. Each of
+// the trees has one entry at a time.
+func judge(ctx context.Context, w io.Writer, trees []goTest, entries []entry) (survived bool, err error) {
+	if err := passAll(ctx, trees, entries); err != nil {
 		return false, err
 	}
 	var survivors []string
 	var errs []error
-	for _, e := range entries {
+	var mu sync.Mutex
+	each(trees, entries, func(t goTest, e entry) {
 		start := time.Now()
-		result, err := judgeOne(ctx, tests, tree, e)
+		result, err := judgeOne(ctx, t, e)
+		mu.Lock()
+		defer mu.Unlock()
 		if ctx.Err() != nil {
-			return false, ctx.Err()
+			return
 		}
 		if err != nil {
 			result = "ERROR"
@@ -39,6 +40,9 @@ func judge(ctx context.Context, w io.Writer, tests runner, tree string, entries 
 			survivors = append(survivors, fmt.Sprintf("%s (%s)", e.guarantee, e.test))
 		}
 		fmt.Fprintf(w, "%-4s %-16s %-56s %-9s %5.1fs\n", e.guarantee, e.dir, e.test, result, time.Since(start).Seconds())
+	})
+	if ctx.Err() != nil {
+		return false, ctx.Err()
 	}
 	killed := len(entries) - len(survivors) - len(errs)
 	fmt.Fprintf(w, "%d mutations of %d guarantees: %d noticed, %d survived, %d in error\n",
@@ -49,14 +53,32 @@ func judge(ctx context.Context, w io.Writer, tests runner, tree string, entries 
 	return len(survivors) > 0, errors.Join(errs...)
 }
 
+// each calls f for every item, for as many at once as there are trees.
+func each[T any](trees []goTest, items []T, f func(goTest, T)) {
+	queue := make(chan T, len(items))
+	for _, item := range items {
+		queue <- item
+	}
+	close(queue)
+	var workers sync.WaitGroup
+	for _, t := range trees {
+		workers.Go(func() {
+			for item := range queue {
+				f(t, item)
+			}
+		})
+	}
+	workers.Wait()
+}
+
 // judgeOne returns "noticed" or "SURVIVED".
-func judgeOne(ctx context.Context, tests runner, tree string, e entry) (result string, err error) {
-	undo, err := mutate(tree, e.changes)
+func judgeOne(ctx context.Context, t goTest, e entry) (result string, err error) {
+	undo, err := mutate(t.tree, e.changes)
 	defer func() { err = errors.Join(err, undo()) }()
 	if err != nil {
 		return "", err
 	}
-	r, err := tests.run(ctx, e.dir, pattern(e.test))
+	r, err := t.run(ctx, e.dir, pattern(e.test))
 	switch {
 	case err != nil:
 		return "", err
@@ -72,33 +94,48 @@ func judgeOne(ctx context.Context, tests runner, tree string, e entry) (result s
 }
 
 // passAll checks that every cited test runs and passes on the unchanged code.
-func passAll(ctx context.Context, tests runner, entries []entry) error {
+func passAll(ctx context.Context, trees []goTest, entries []entry) error {
 	byDir := map[string][]entry{}
 	for _, e := range entries {
 		byDir[e.dir] = append(byDir[e.dir], e)
 	}
-	for dir, cited := range byDir {
-		var names []string
-		for _, e := range cited {
-			names = append(names, e.function())
-		}
-		slices.Sort(names)
-		r, err := tests.run(ctx, dir, "^("+strings.Join(slices.Compact(names), "|")+")$")
-		if err != nil {
-			return err
-		}
-		for _, e := range cited {
-			if state := r.tests[e.test]; state != "pass" {
-				if state == "" {
-					state = "not there"
-				}
-				return fmt.Errorf("entry %s in line %d: without a change, %s in %s should pass and is: %s\n%s",
-					e.guarantee, e.line, e.test, dir, state, r.output)
+	var errs []error
+	var mu sync.Mutex
+	each(trees, slices.Collect(maps.Values(byDir)), func(t goTest, cited []entry) {
+		err := passOne(ctx, t, cited)
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(errs...)
+}
+
+// passOne is passAll for the entries of one package.
+func passOne(ctx context.Context, t goTest, cited []entry) error {
+	var names []string
+	for _, e := range cited {
+		names = append(names, e.function())
+	}
+	slices.Sort(names)
+	dir := cited[0].dir
+	r, err := t.run(ctx, dir, "^("+strings.Join(slices.Compact(names), "|")+")$")
+	if err != nil {
+		return err
+	}
+	for _, e := range cited {
+		if state := r.tests[e.test]; state != "pass" {
+			if state == "" {
+				state = "not there"
 			}
+			return fmt.Errorf("entry %s in line %d: without a change, %s in %s should pass and is: %s\n%s",
+				e.guarantee, e.line, e.test, dir, state, r.output)
 		}
-		if r.failed {
-			return fmt.Errorf("without a change, the tests of %s fail:\n%s", dir, r.output)
-		}
+	}
+	if r.failed {
+		return fmt.Errorf("without a change, the tests of %s fail:\n%s", dir, r.output)
 	}
 	return nil
 }

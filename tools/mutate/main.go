@@ -5,9 +5,9 @@
 // docs/mutations.txt it breaks one place of the code in a copy of the work tree, and runs the cited
 // test. The test must pass before and fail after the change. mutate exits with 1 if a mutation
 // survives, and with 2 if an entry cannot be judged. After SIGINT or SIGTERM it exits with 2, and
-// leaves neither the copy nor a running test.
+// leaves neither a copy nor a running test.
 //
-//	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
+//	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m] [-at-once 2]
 //	mutate -table
 //
 // An entry is a paragraph of the file; lines that start with # are comments:
@@ -42,12 +42,13 @@ func main() {
 	file := flag.String("file", "", "`file` of the entries; default docs/mutations.txt")
 	only := flag.String("only", "", "comma-separated `guarantees`; default all")
 	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of one test")
+	atOnce := flag.Int("at-once", 2, "`number` of entries judged at once, each in its own copy of the work tree")
 	table := flag.Bool("table", false, "write docs/guarantees-tests.md and run nothing")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	survived, err := run(ctx, *file, *only, *timeout, *table)
+	survived, err := run(ctx, *file, *only, *timeout, *atOnce, *table)
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -59,7 +60,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, file, only string, timeout time.Duration, table bool) (survived bool, err error) {
+func run(ctx context.Context, file, only string, timeout time.Duration, atOnce int, table bool) (survived bool, err error) {
 	root, err := findRoot()
 	if err != nil {
 		return false, err
@@ -81,12 +82,23 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 	if entries, err = choose(entries, only); err != nil {
 		return false, err
 	}
-	tree, err := copyTree(ctx, root)
-	if err != nil {
-		return false, err
+	if atOnce < 1 {
+		return false, fmt.Errorf("-at-once is %d; give 1 or more", atOnce)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tree)) }()
-	return judge(ctx, os.Stdout, goTest{tree, timeout}, tree, entries)
+	var trees []goTest
+	defer func() {
+		for _, t := range trees {
+			err = errors.Join(err, os.RemoveAll(t.tree))
+		}
+	}()
+	for range atOnce {
+		tree, err := copyTree(ctx, root)
+		if err != nil {
+			return false, err
+		}
+		trees = append(trees, goTest{tree, timeout})
+	}
+	return judge(ctx, os.Stdout, trees, entries)
 }
 
 // findRoot returns the repository that contains the current directory.

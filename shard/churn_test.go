@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -217,7 +218,7 @@ func (c *churn) say(format string, args ...any) {
 func (c *churn) begin() {
 	c.t.Helper()
 	name := "r" + strconv.Itoa(len(c.all))
-	r := &churned{replica: &replica{t: c.t, name: name, done: make(chan error, 1)}, of: c}
+	r := &churned{replica: &replica{t: c.t, name: name, done: make(chan error, 1), known: map[*owned.Adoption]bool{}}, of: c}
 	r.heal()
 	r.trouble.Store(c.rand.Int32N(30))
 	cfg := c.api.Config()
@@ -284,7 +285,7 @@ func (c *churn) judge() {
 	for _, r := range c.all {
 		r.owns()
 		r.mu.Lock()
-		r.known = stdslices.DeleteFunc(r.known, func(a *owned.Adoption) bool {
+		maps.DeleteFunc(r.known, func(a *owned.Adoption, _ bool) bool {
 			err := a.Term.Trusted()
 			if other := open[a.Slot]; err == nil && other != nil && other != r {
 				c.t.Errorf("P1: the fences of %s and %s are open for slot %d at %s\n%s", other.name, r.name, a.Slot, time.Now().Format("04:05.000"), strings.Join(c.log, "\n"))

@@ -50,7 +50,7 @@ type replica struct {
 	work sync.WaitGroup // lead returns after it
 
 	mu    sync.Mutex // guards known
-	known []*owned.Adoption
+	known map[*owned.Adoption]bool
 }
 
 type network struct {
@@ -88,7 +88,7 @@ func (r *replica) judge(body []byte) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, known := range r.known {
+	for known := range r.known {
 		of := a.Slot(known.Slot)
 		if known.Term.Trusted() == nil && (of.Owner.String() != r.Status().Member || of.Epoch != known.Epoch) {
 			r.t.Errorf("P5: %s stores that slot %d belongs to %q, and its own fence is open", r.name, known.Slot, of.Owner)
@@ -117,7 +117,7 @@ func (f *fleet) start(name string, o shard.Options) *replica {
 
 func (f *fleet) make(name string, o shard.Options) *replica {
 	f.t.Helper()
-	r := &replica{t: f.t, name: name, done: make(chan error, 1)}
+	r := &replica{t: f.t, name: name, done: make(chan error, 1), known: map[*owned.Adoption]bool{}}
 	cfg := f.api.Config()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
 	e := election()
@@ -152,9 +152,7 @@ func (r *replica) owns() (all []*owned.Adoption) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range current {
-		if !stdslices.Contains(r.known, a) {
-			r.known = append(r.known, a)
-		}
+		r.known[a] = true
 	}
 	return stdslices.DeleteFunc(current, func(a *owned.Adoption) bool { return a.Term.Trusted() != nil })
 }
@@ -162,14 +160,18 @@ func (r *replica) owns() (all []*owned.Adoption) {
 // judge checks P1, and returns how many slots each replica owns.
 func (f *fleet) judge() map[string]int {
 	f.t.Helper()
-	owner, counts := map[uint8]string{}, map[string]int{}
+	var owner [owned.Count]string
+	counts := map[string]int{}
 	for _, r := range f.all {
-		for _, a := range r.owns() {
-			if other, ok := owner[a.Slot]; ok {
+		mine := r.owns()
+		for _, a := range mine {
+			if other := owner[a.Slot]; other != "" {
 				f.t.Fatalf("P1: %s and %s own slot %d", other, r.name, a.Slot)
 			}
 			owner[a.Slot] = r.name
-			counts[r.name]++
+		}
+		if len(mine) > 0 {
+			counts[r.name] = len(mine)
 		}
 	}
 	return counts

@@ -8,7 +8,6 @@ package owned
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -31,7 +30,7 @@ type Slots struct {
 	returned chan struct{}
 
 	mu       sync.Mutex // guards what follows, and the state of all adoptions
-	current  map[uint8]*Adoption
+	current  [Count]*Adoption
 	changed  chan struct{} // closed by the next change of current
 	from     uint64        // where censuses begin
 	censuses map[string]*Census
@@ -41,7 +40,7 @@ type Slots struct {
 // New returns an empty table. of maps a key to its slot.
 func New(of func(types.NamespacedName) (uint8, error)) *Slots {
 	return &Slots{
-		of: of, returned: make(chan struct{}, 1), current: map[uint8]*Adoption{}, changed: make(chan struct{}),
+		of: of, returned: make(chan struct{}, 1), changed: make(chan struct{}),
 		censuses: map[string]*Census{}, last: map[string]uint64{},
 	}
 }
@@ -54,8 +53,10 @@ func (s *Slots) Slot(key types.NamespacedName) (slots.Slot, error) { return s.of
 func (s *Slots) Current() (all []*Adoption, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, slot := range slices.Sorted(maps.Keys(s.current)) {
-		all = append(all, s.current[slot])
+	for _, a := range s.current {
+		if a != nil {
+			all = append(all, a)
+		}
 	}
 	return all, s.changed
 }
@@ -78,7 +79,7 @@ func (s *Slots) Stop(all ...*Adoption) {
 	for _, a := range all {
 		a.stopped = true
 		if s.current[a.Slot] == a {
-			delete(s.current, a.Slot)
+			s.current[a.Slot] = nil
 		}
 		s.settleLocked(a)
 	}

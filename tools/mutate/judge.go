@@ -18,7 +18,8 @@ import (
 // judge runs every entry's test without and with its changes, and prints a line for each. Each of
 // the trees has one entry at a time.
 func judge(ctx context.Context, w io.Writer, trees []goTest, entries []entry) (survived bool, err error) {
-	if err := passAll(ctx, trees, entries); err != nil {
+	took, err := passAll(ctx, trees, entries)
+	if err != nil {
 		return false, err
 	}
 	var survivors []string
@@ -26,6 +27,8 @@ func judge(ctx context.Context, w io.Writer, trees []goTest, entries []entry) (s
 	var mu sync.Mutex
 	each(trees, entries, func(t goTest, e entry) {
 		start := time.Now()
+		// A change may let the test run for ever. Unchanged, all of the package took less than this.
+		t.timeout = min(t.timeout, 2*took[e.dir]+30*time.Second)
 		result, err := judgeOne(ctx, t, e)
 		mu.Lock()
 		defer mu.Unlock()
@@ -93,24 +96,28 @@ func judgeOne(ctx context.Context, t goTest, e entry) (result string, err error)
 	}
 }
 
-// passAll checks that every cited test runs and passes on the unchanged code.
-func passAll(ctx context.Context, trees []goTest, entries []entry) error {
+// passAll checks that every cited test runs and passes on the unchanged code. It returns the time
+// for each package.
+func passAll(ctx context.Context, trees []goTest, entries []entry) (took map[string]time.Duration, err error) {
 	byDir := map[string][]entry{}
 	for _, e := range entries {
 		byDir[e.dir] = append(byDir[e.dir], e)
 	}
+	took = map[string]time.Duration{}
 	var errs []error
 	var mu sync.Mutex
 	each(trees, slices.Collect(maps.Values(byDir)), func(t goTest, cited []entry) {
+		start := time.Now()
 		err := passOne(ctx, t, cited)
 		mu.Lock()
 		defer mu.Unlock()
+		took[cited[0].dir] = time.Since(start)
 		errs = append(errs, err)
 	})
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
-	return errors.Join(errs...)
+	return took, errors.Join(errs...)
 }
 
 // passOne is passAll for the entries of one package.

@@ -41,7 +41,7 @@ import (
 func main() {
 	file := flag.String("file", "", "`file` of the entries; default docs/mutations.txt")
 	only := flag.String("only", "", "comma-separated `guarantees`; default all")
-	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of one test")
+	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of tests; changed code gets less if the unchanged tests are faster")
 	atOnce := flag.Int("at-once", 2, "`number` of entries judged at once, each in its own copy of the work tree")
 	table := flag.Bool("table", false, "write docs/guarantees-tests.md and run nothing")
 	flag.Parse()

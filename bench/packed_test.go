@@ -21,8 +21,6 @@ import (
 func TestPackedContestants_ReconcileWhatTheServerSends(t *testing.T) {
 	for _, kind := range []string{"pods", "typed", "unstructured", "lean pods", "lean configmaps"} {
 		const objects, events = 200, 100
-		server := httptest.NewServer(newPackedServer(events, servedKind{packedKind: packedKindOf(kind), objects: objects}))
-		t.Cleanup(server.Close)
 		for _, c := range packedContestants {
 			for _, j := range []job{work, index, lean} {
 				// TestScrape_KeepsDashboards reads the global registry of controller-runtime.
@@ -30,6 +28,9 @@ func TestPackedContestants_ReconcileWhatTheServerSends(t *testing.T) {
 					continue
 				}
 				t.Run(kind+"/"+c.name+"/"+string(j), func(t *testing.T) {
+					t.Parallel() // mostly, they wait
+					server := httptest.NewServer(newPackedServer(events, servedKind{packedKind: packedKindOf(kind), objects: objects}))
+					t.Cleanup(server.Close)
 					o := packedOrders{Job: j, Contestant: c.name, Kind: kind, Objects: objects, Events: events, Server: server.URL}
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()

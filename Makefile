@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build test lint: STANDALONE += $(BENCH)
+build test-modules lint: STANDALONE += $(BENCH)
 build: go-version ## compile every module
 	@$(call each,$(GO) build -o /dev/null ./...)
 
@@ -21,13 +21,21 @@ build: go-version ## compile every module
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4); echo $$((n > 4 ? n : 4)))
 
 # The longest tests begin first, and wait while others run.
-test: FIRST := ./internal/scenario/...
+test-library: FIRST := ./internal/scenario/...
 # With Go's default, a fifth of their time is garbage collection.
 test: export GOGC ?= 200
 
 .PHONY: test
 test: control-plane ## test the library, the examples and the other modules
-	@$(call each,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...,-count=1)
+	@$(MAKE) --no-print-directory -k -j2 test-library test-modules
+
+.PHONY: test-library test-modules
+test-library:
+	@$(call library,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...)
+
+# They take a third of the library's time, so they run beside it.
+test-modules:
+	@$(call modules,$(GO) test -p 2 $(TESTFLAGS) ./...,-count=1)
 	@for storage in packed decoded; do echo "SETPOINT_STORAGE=$$storage"; \
 		SETPOINT_STORAGE=$$storage $(GO) test $(TESTFLAGS) ./cache/... ./source || exit 1; done
 
@@ -126,10 +134,20 @@ all: ## everything that CI runs
 # workspace take a further argument: go test must not trust its cache there, because the tests in
 # tools/ read files of the library, which the cache does not see. Without cgo and debug information, as
 # envtest does it, the 2,000 packages of the control plane are compiled once.
+RUN = run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; };
+
 define each
-	status=0; \
-	run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; }; \
+	$(call library,$(1)); $(call modules,$(1),$(2))
+endef
+
+define library
+	status=0; $(RUN) \
 	run . env GOWORK=off $(subst ./...,$(FIRST) ./...,$(1)); \
+	(exit $$status)
+endef
+
+define modules
+	status=$$?; $(RUN) \
 	$(if $(filter $(GO),$(firstword $(1))), \
 		echo "== $(TEMPLATES)"; env GOWORK= $(subst ./...,$(TEMPLATES:%=./%/...),$(1)) || status=1;, \
 		for m in $(TEMPLATES); do run $$m env GOWORK= $(1); done;) \

@@ -27,7 +27,7 @@ func judge(ctx context.Context, w io.Writer, trees []goTest, entries []entry) (s
 	var mu sync.Mutex
 	each(trees, entries, func(t goTest, e entry) {
 		start := time.Now()
-		// A change may let the test run for ever. Unchanged, all of the package took less than this.
+		// A change may let the test run for ever.
 		t.timeout = min(t.timeout, 2*took[e.dir]+30*time.Second)
 		result, err := judgeOne(ctx, t, e)
 		mu.Lock()

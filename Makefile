@@ -129,11 +129,12 @@ all: ## everything that CI runs
 	./.ci/run
 
 # each runs a command in every module, goes on after a failure, and fails if any failed. The library
-# stands alone, as it does for its users. The templates need the workspace: one go command takes them
-# all, so that their tests wait at the same time; the linter takes one at a time. Modules outside the
-# workspace take a further argument: go test must not trust its cache there, because the tests in
-# tools/ read files of the library, which the cache does not see. Without cgo and debug information, as
-# envtest does it, the 2,000 packages of the control plane are compiled once.
+# stands alone, as it does for its users. Modules outside the workspace take a further argument: go test
+# must not trust its cache there, because the tests in tools/ read files of the library, which the cache
+# does not see. Without cgo and debug information, as envtest does it, the 2,000 packages of the control
+# plane are compiled once. The templates need the workspace: one go command takes them all, so that their
+# tests wait at the same time; the linter takes one at a time. They come last, because in 'make test' the
+# library's packages have been compiled by then.
 RUN = run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; };
 
 define each
@@ -148,10 +149,10 @@ endef
 
 define modules
 	status=$$?; $(RUN) \
+	for m in $(STANDALONE); do run $$m env GOWORK=off CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false" $(1) $(2); done; \
 	$(if $(filter $(GO),$(firstword $(1))), \
 		echo "== $(TEMPLATES)"; env GOWORK= $(subst ./...,$(TEMPLATES:%=./%/...),$(1)) || status=1;, \
 		for m in $(TEMPLATES); do run $$m env GOWORK= $(1); done;) \
-	for m in $(STANDALONE); do run $$m env GOWORK=off CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false" $(1) $(2); done; \
 	exit $$status
 endef
 

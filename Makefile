@@ -22,7 +22,7 @@ AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4); echo $
 
 # The longest tests begin first, and wait while others run.
 test-library: FIRST := ./internal/scenario/...
-# With Go's default, a fifth of their time is garbage collection.
+# With Go's default, tests spend a fifth of their processor time on garbage collection.
 test: export GOGC ?= 200
 
 .PHONY: test
@@ -33,7 +33,7 @@ test: control-plane ## test the library, the examples and the other modules
 test-library:
 	@$(call library,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...)
 
-# They take a third of the library's time, so they run beside it.
+# These tests wait more than they compute, so 'make test' runs them beside the library's.
 test-modules:
 	@$(call modules,$(GO) test -p 2 $(TESTFLAGS) ./...,-count=1)
 	@for storage in packed decoded; do echo "SETPOINT_STORAGE=$$storage"; \

@@ -41,7 +41,7 @@ type plan struct {
 // operate starts a replica with the controllers "web" and "dns" of ConfigMaps.
 func (f *fleet) operate(name string, p plan) *replica {
 	f.t.Helper()
-	r := &replica{name: name, done: make(chan error, 1), known: map[*owned.Adoption]bool{}}
+	r := &replica{name: name, done: make(chan error, 1)}
 	cfg := f.api.Config()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
 	e := election()

@@ -218,7 +218,7 @@ func (c *churn) say(format string, args ...any) {
 func (c *churn) begin() {
 	c.t.Helper()
 	name := "r" + strconv.Itoa(len(c.all))
-	r := &churned{replica: &replica{t: c.t, name: name, done: make(chan error, 1), known: map[*owned.Adoption]bool{}}, of: c}
+	r := &churned{replica: &replica{t: c.t, name: name, done: make(chan error, 1)}, of: c}
 	r.heal()
 	r.trouble.Store(c.rand.Int32N(30))
 	cfg := c.api.Config()

@@ -25,7 +25,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	internallease "github.com/setpoint-dev/setpoint/internal/lease"
-	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -46,7 +45,7 @@ type special struct {
 
 func (f *fleet) startSpecial(s special) *replica {
 	f.t.Helper()
-	r := &replica{t: f.t, name: s.name, done: make(chan error, 1), known: map[*owned.Adoption]bool{}}
+	r := &replica{t: f.t, name: s.name, done: make(chan error, 1)}
 	cfg := f.api.Config()
 	cfg.ContentType, cfg.AcceptContentTypes = "application/json", "application/json"
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })

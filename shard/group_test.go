@@ -117,7 +117,7 @@ func (f *fleet) start(name string, o shard.Options) *replica {
 
 func (f *fleet) make(name string, o shard.Options) *replica {
 	f.t.Helper()
-	r := &replica{t: f.t, name: name, done: make(chan error, 1), known: map[*owned.Adoption]bool{}}
+	r := &replica{t: f.t, name: name, done: make(chan error, 1)}
 	cfg := f.api.Config()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
 	e := election()
@@ -151,6 +151,9 @@ func (r *replica) owns() (all []*owned.Adoption) {
 	current, _ := r.Owned().Current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.known == nil {
+		r.known = map[*owned.Adoption]bool{}
+	}
 	for _, a := range current {
 		r.known[a] = true
 	}

@@ -3,11 +3,11 @@
 
 // Command mutate shows that each guarantee has a test that can fail. For each entry of
 // docs/mutations.txt it breaks one place of the code in a copy of the work tree, and runs the cited
-// test. The test must pass before and fail after the change. mutate exits with 1 if a mutation
-// survives, and with 2 if an entry cannot be judged. After SIGINT or SIGTERM it exits with 2, and
-// leaves neither a copy nor a running test.
+// test. The test must pass before and fail after the change. Two entries are judged at once, in two
+// copies. mutate exits with 1 if a mutation survives, and with 2 if an entry cannot be judged.
+// After SIGINT or SIGTERM it exits with 2, and leaves neither a copy nor a running test.
 //
-//	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m] [-at-once 2]
+//	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
 //	mutate -table
 //
 // An entry is a paragraph of the file; lines that start with # are comments:
@@ -38,17 +38,19 @@ import (
 	"time"
 )
 
+// atOnce is the number of entries that are judged at the same time.
+const atOnce = 2
+
 func main() {
 	file := flag.String("file", "", "`file` of the entries; default docs/mutations.txt")
 	only := flag.String("only", "", "comma-separated `guarantees`; default all")
 	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of tests; changed code gets less if the unchanged tests are faster")
-	atOnce := flag.Int("at-once", 2, "`number` of entries judged at once, each in its own copy of the work tree")
 	table := flag.Bool("table", false, "write docs/guarantees-tests.md and run nothing")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	survived, err := run(ctx, *file, *only, *timeout, *atOnce, *table)
+	survived, err := run(ctx, *file, *only, *timeout, *table)
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -60,7 +62,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, file, only string, timeout time.Duration, atOnce int, table bool) (survived bool, err error) {
+func run(ctx context.Context, file, only string, timeout time.Duration, table bool) (survived bool, err error) {
 	root, err := findRoot()
 	if err != nil {
 		return false, err
@@ -81,9 +83,6 @@ func run(ctx context.Context, file, only string, timeout time.Duration, atOnce i
 	}
 	if entries, err = choose(entries, only); err != nil {
 		return false, err
-	}
-	if atOnce < 1 {
-		return false, fmt.Errorf("-at-once is %d; give 1 or more", atOnce)
 	}
 	var trees []goTest
 	defer func() {

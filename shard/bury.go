@@ -77,7 +77,7 @@ func (u *undertaker) acquire(ctx context.Context, name string, of sight) (term u
 	got, err := u.requests.put(ctx, next)
 	switch {
 	case overtaken(err):
-		_ = u.reread(ctx, name) // the watch will show what has changed
+		_ = read(ctx, &u.requests, u.seen, name) // an error is met again at the next attempt
 		return 0, false
 	case err != nil:
 		u.failing(ctx, "the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)

@@ -248,7 +248,7 @@ func (p *planner) store(ctx context.Context, n *slots.Assignment) time.Duration 
 		}
 		_, err = p.seen.put(got) // another step follows at once
 	case overtaken(err):
-		err = p.reread(ctx, p.requests.group)
+		err = read(ctx, &p.requests, p.seen, p.requests.group)
 	default:
 		p.failing(ctx, "the assignment of slots was not stored; it will be retried", "err", err)
 	}

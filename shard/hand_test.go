@@ -6,7 +6,9 @@ package shard_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,26 +321,25 @@ func TestGroup_TheLeaseOfAnOldLeader(t *testing.T) {
 	})
 }
 
-// TestP1_ADeletedLeaseMayHaveBeenRenewed: b does not see the renewals of a, and then that a's Lease
-// is deleted. a does not see that. It may work until its trust is over.
+// TestP1_ADeletedLeaseMayHaveBeenRenewed: b's watch is silent, so b sees neither the renewals of a
+// nor that a's Lease is deleted. a does not see that, and may work until its trust is over.
 func TestP1_ADeletedLeaseMayHaveBeenRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
+		var on atomic.Bool
 		a := f.start("a", shard.Options{})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
-		b := f.start("b", shard.Options{})
+		f.startSpecial(special{name: "b", wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, "labelSelector", &on} }})
 		f.passUntil("two members", time.Minute, even(2, 256))
 		name, _, _ := strings.Cut(a.Status().Member, "@")
-		b.cut.Store(true)
-		f.api.CutWatches()
-		f.pass(20 * time.Second)
+		on.Store(true)
+		f.pass(14 * time.Second)
 		a.cut.Store(true)
 		f.api.CutWatches()
 		if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		b.cut.Store(false)
 		f.passUntil("the other one", time.Minute, func(counts map[string]int) bool { return counts["b"] == 256 })
 	})
 }

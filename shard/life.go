@@ -114,7 +114,7 @@ func (l *life) finish(work context.Context) {
 	l.leaving, l.leaveBy = true, time.Now()
 	for {
 		pause := l.step(ctx)
-		if !l.joined() || ctx.Err() != nil {
+		if !l.joined() || ctx.Err() != nil || l.seen.trouble() != nil { // in trouble, nothing can be stored
 			return
 		}
 		select {

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/internal/slots"
@@ -104,18 +102,6 @@ func (m *member) pulse(id slots.ID) slots.Pulse {
 		p.Silent = of.at
 	}
 	return p
-}
-
-// reread reads a Lease that has changed, because the watch may be late, or broken without an error.
-func (m *member) reread(ctx context.Context, name string) error {
-	l, err := m.requests.get(ctx, name)
-	switch {
-	case err == nil:
-		_, err = m.seen.put(l)
-	case apierrors.IsNotFound(err):
-		m.seen.note(name, nil, m.seen.look(name).version) // a hidden Lease is gone
-	}
-	return err
 }
 
 // failingEvery is the pause between equal lines about a request that fails each time.

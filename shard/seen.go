@@ -76,8 +76,7 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 		of.rival.Least = s.least
 	}
 	found := of.lease == nil && s.hidden(l)
-	gone := l == nil && s.hidden(of.lease) && version == of.version
-	if ok && version <= of.version && !found && !gone {
+	if ok && version <= of.version && !found {
 		return
 	}
 	of.lease, of.version, of.at, of.notes = l, version, time.Now(), shown(l)

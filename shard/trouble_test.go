@@ -17,6 +17,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
@@ -124,7 +125,15 @@ func TestP2_AWatchThatStalls(t *testing.T) {
 				again := f.passUntil("a new member", 90*time.Second, even(2, 256))
 				c.cut.Store(true)
 				dead := f.passUntil("a dead member", time.Minute, even(1, 256))
-				t.Logf("after %s, %s and %s", took, again, dead)
+				d := f.start("d", shard.Options{})
+				f.passUntil("another member", 90*time.Second, even(2, 256))
+				d.cut.Store(true)
+				name, _, _ := strings.Cut(d.Status().Member, "@")
+				if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				deleted := f.passUntil("a dead member without a Lease", time.Minute, even(1, 256))
+				t.Logf("after %s, %s, %s and %s", took, again, dead, deleted)
 			})
 		})
 	}

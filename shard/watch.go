@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -91,17 +92,27 @@ func watch(ctx context.Context, r *requests, s *seen) {
 // Members' Leases need no such reads: one that seems to be silent is read before it is acquired.
 func confirm(ctx context.Context, r *requests, s *seen) {
 	for run.Sleep(ctx, s.least) == nil {
-		before := s.look(r.group).version
-		l, err := r.get(ctx, r.group)
-		if err != nil {
-			continue // the watch reports it
-		}
-		// The read is consistent, so it is not older than what a watch has shown.
-		if v, err := s.put(l); err == nil && v < before {
-			s.fail(fmt.Errorf("the API server has version %d of the Lease %s, and had version %d before: "+
-				"it was restored from a backup, so this process must start again, with empty caches", v, r, before))
-		}
+		_ = read(ctx, r, s, r.group) // the watch reports what fails
 	}
+}
+
+// read notes a Lease as it is now: the watch may be late, or silent without an error.
+func read(ctx context.Context, r *requests, s *seen, name string) error {
+	before := s.look(name)
+	l, err := r.get(ctx, name)
+	if apierrors.IsNotFound(err) && before.lease != nil {
+		s.note(name, nil, before.version+1) // no version is known of the deletion, which is later
+	}
+	if err != nil {
+		return err
+	}
+	// The read is consistent, so it is not older than what a watch has shown.
+	v, err := s.put(l)
+	if err == nil && v < before.version {
+		s.fail(fmt.Errorf("the API server has version %d of the Lease %s/%s, and had version %d before: "+
+			"it was restored from a backup, so this process must start again, with empty caches", v, r.namespace, name, before.version))
+	}
+	return err
 }
 
 func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *store) {

@@ -6,6 +6,7 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -20,20 +21,23 @@ import (
 
 // TestL5_AProcessThatWasSuspendedStandsBy: its work stops within the usual time.
 func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
-	for name, stops := range map[string]func(work context.Context) error{
+	cases := map[string]func(work context.Context) error{
 		"work that stops at once": func(work context.Context) error { <-work.Done(); return work.Err() },
-		"work with many contexts": func(work context.Context) error {
+		"work that stops late":    func(work context.Context) error { <-work.Done(); time.Sleep(seconds(2.9)); return nil },
+		"work that is refused first": func(context.Context) error {
+			return &term.FencedError{Err: errors.New("the Lease was not renewed in time")}
+		},
+	}
+	for i := range 8 { // the order in which contexts end is random
+		cases[fmt.Sprint("work with many contexts ", i)] = func(work context.Context) error {
 			for range 20_000 { // they end one after another, and take is one of them
 				context.AfterFunc(work, func() {})
 			}
 			<-work.Done()
 			return work.Err()
-		},
-		"work that stops late": func(work context.Context) error { <-work.Done(); time.Sleep(seconds(2.9)); return nil },
-		"work that is refused first": func(context.Context) error {
-			return &term.FencedError{Err: errors.New("the Lease was not renewed in time")}
-		},
-	} {
+		}
+	}
+	for name, stops := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.Leases)

@@ -439,6 +439,32 @@ func TestP1_ForgedProofs(t *testing.T) {
 	}
 }
 
+// TestP1_ALabelIsLostUnseen: for b, the Lease of a is not there since its last list, which is newer
+// than the Lease. That is no restored backup.
+func TestP1_ALabelIsLostUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		a := f.start("a", shard.Options{})
+		b := f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		a.cut.Store(true)
+		b.cut.Store(true)
+		f.api.CutWatches()
+		f.pass(20 * time.Millisecond)
+		f.patchLease(a.member(t), `{"metadata":{"labels":null}}`)
+		f.patchLease("web", `{"metadata":{"annotations":{"edited":"later"}}}`)
+		f.api.Expire()
+		b.cut.Store(false)
+		if counts := f.pass(5 * time.Second); counts["a"] != 128 || counts["b"] != 128 {
+			t.Errorf("after the edit: %v", counts)
+		}
+		f.passUntil("the other one", time.Minute, func(counts map[string]int) bool { return counts["b"] == 256 })
+		a.cut.Store(false)
+		f.passUntil("both again", 2*time.Minute, even(2, 256))
+	})
+}
+
 // TestGroup_AnEditedMember: a person edits the Lease of a member that works. It stays a member.
 func TestGroup_AnEditedMember(t *testing.T) {
 	for name, edit := range map[string]string{

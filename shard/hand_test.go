@@ -6,6 +6,7 @@ package shard_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -332,7 +333,7 @@ func TestP1_ADeletedLeaseMayHaveBeenRenewed(t *testing.T) {
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		f.startSpecial(special{name: "b", wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, "labelSelector", &on} }})
 		f.passUntil("two members", time.Minute, even(2, 256))
-		name, _, _ := strings.Cut(a.Status().Member, "@")
+		name := a.member(t)
 		on.Store(true)
 		f.pass(14 * time.Second)
 		a.cut.Store(true)
@@ -341,6 +342,37 @@ func TestP1_ADeletedLeaseMayHaveBeenRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.passUntil("the other one", time.Minute, func(counts map[string]int) bool { return counts["b"] == 256 })
+	})
+}
+
+// TestP2_A404OfAProxy: it does not mean that the group's Lease is missing.
+func TestP2_A404OfAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		f.start("a", shard.Options{})
+		f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		f.pass(10 * time.Second)
+		asked := 0
+		f.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb != "get" || r.Name != "web" {
+				return nil, nil
+			}
+			asked++
+			return &http.Response{
+				StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}},
+				Body: io.NopCloser(strings.NewReader("<h1>404 Not Found</h1>")),
+			}, nil
+		})
+		for range 200 {
+			if counts := f.pass(100 * time.Millisecond); !even(2, 256)(counts) {
+				t.Fatalf("after the answer: %v", counts)
+			}
+		}
+		if asked == 0 {
+			t.Error("nobody has read the group's Lease")
+		}
 	})
 }
 

@@ -127,8 +127,8 @@ func TestP2_AWatchThatStalls(t *testing.T) {
 				dead := f.passUntil("a dead member", time.Minute, even(1, 256))
 				d := f.start("d", shard.Options{})
 				f.passUntil("another member", 90*time.Second, even(2, 256))
+				name := d.member(t)
 				d.cut.Store(true)
-				name, _, _ := strings.Cut(d.Status().Member, "@")
 				if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -100,15 +99,16 @@ func confirm(ctx context.Context, r *requests, s *seen) {
 func read(ctx context.Context, r *requests, s *seen, name string) error {
 	before := s.look(name)
 	l, err := r.get(ctx, name)
-	if apierrors.IsNotFound(err) && before.lease != nil {
+	if missing(err) && before.lease != nil {
 		s.note(name, nil, before.version+1) // no version is known of the deletion, which is later
 	}
 	if err != nil {
 		return err
 	}
-	// The read is consistent, so it is not older than what a watch has shown.
+	// The read is consistent, so it is not older than what a watch has shown. A hidden Lease may be
+	// older than the list without it.
 	v, err := s.put(l)
-	if err == nil && v < before.version {
+	if err == nil && v < before.version && !s.hidden(l) {
 		s.fail(fmt.Errorf("the API server has version %d of the Lease %s/%s, and had version %d before: "+
 			"it was restored from a backup, so this process must start again, with empty caches", v, r.namespace, name, before.version))
 	}

@@ -114,7 +114,8 @@ func (l *life) finish(work context.Context) {
 	l.leaving, l.leaveBy = true, time.Now()
 	for {
 		pause := l.step(ctx)
-		if !l.joined() || ctx.Err() != nil || l.seen.trouble() != nil { // in trouble, nothing can be stored
+		// After trouble, no write succeeds.
+		if !l.joined() || ctx.Err() != nil || l.seen.trouble() != nil {
 			return
 		}
 		select {

@@ -81,8 +81,7 @@ func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-// missing reports whether the API server has said that there is no such Lease. A proxy's 404 does
-// not count.
+// missing reports whether the API server has no such Lease. A proxy's 404 does not count.
 func missing(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -25,11 +25,12 @@ import (
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
-// leader runs an elector of one leader with the group's Lease.
-func (f *fleet) leader(name string) (leads func() bool, stop func()) {
-	e := election()
+// leader runs an elector of one leader with the group's Lease, and the network of a replica.
+func (f *fleet) leader(name string, at *replica) (leads func() bool, stop func()) {
+	e, cfg := election(), f.api.Config()
 	e.Identity = name
-	elector, err := leaderelection.New(f.api.Config(), e)
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, at} })
+	elector, err := leaderelection.New(cfg, e)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestP1_NeverALeaderAndAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		leads, stop := f.leader("old")
+		leads, stop := f.leader("old", &replica{})
 		time.Sleep(time.Second)
 		a := f.start("a", shard.Options{})
 		b := f.start("b", shard.Options{})
@@ -66,7 +67,7 @@ func TestP1_NeverALeaderAndAGroup(t *testing.T) {
 		stop()
 		took := f.passUntil("the group", 5*time.Second, func(counts map[string]int) bool { return counts["a"]+counts["b"] == 256 })
 		t.Logf("the group works after %s", took)
-		again, end := f.leader("new")
+		again, end := f.leader("new", &replica{})
 		defer end()
 		f.pass(time.Minute)
 		a.stop()
@@ -87,7 +88,7 @@ func TestGroup_ALeaderAfterACrashOfAll(t *testing.T) {
 		defer f.end()
 		a := f.start("a", shard.Options{})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
-		leads, stop := f.leader("new")
+		leads, stop := f.leader("new", &replica{})
 		defer stop()
 		a.cut.Store(true)
 		f.pass(2 * time.Minute)
@@ -374,6 +375,46 @@ func TestP2_A404OfAProxy(t *testing.T) {
 			t.Error("nobody has read the group's Lease")
 		}
 	})
+}
+
+// TestP1_ADeletedLeaseOfALeader: a member sees neither the renewals of a leader nor that the group's
+// Lease is deleted. The leader does not see that, either, and may work until its trust is over.
+func TestP1_ADeletedLeaseOfALeader(t *testing.T) {
+	for name, lasts := range map[string]time.Duration{"the watch is silent": 24 * time.Second, "the network is cut": 15 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				defer f.end()
+				old := &replica{}
+				leads, stop := f.leader("old", old)
+				defer stop()
+				time.Sleep(time.Second)
+				var on atomic.Bool
+				a := f.startSpecial(special{name: "a", wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, "fieldSelector", &on} }})
+				f.pass(20 * time.Second)
+				if on.Store(name == "the watch is silent"); !on.Load() {
+					a.cut.Store(true)
+					f.api.CutWatches()
+				}
+				f.pass(lasts)
+				if !leads() {
+					t.Fatal("there is no leader")
+				}
+				old.cut.Store(true)
+				if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				a.cut.Store(false)
+				f.passUntil("the group", time.Minute, func(counts map[string]int) bool {
+					if counts["a"] > 0 && leads() {
+						t.Fatal("the group works while a leader leads")
+					}
+					return counts["a"] == 256
+				})
+				old.cut.Store(false)
+			})
+		})
+	}
 }
 
 // TestP5_ALostSlotThatDrains: when the assignment is lost, the fence closes for running work, too.

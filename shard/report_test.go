@@ -183,7 +183,7 @@ func TestStatus_OneMemberIsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		_, stop := f.leader("old")
+		_, stop := f.leader("old", &replica{})
 		defer stop()
 		time.Sleep(time.Second)
 		for _, name := range []string{"a", "b", "c"} {
@@ -269,7 +269,7 @@ func TestLog_SaysEachReasonOnce(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
 		var log strings.Builder
-		_, stop := f.leader("old")
+		_, stop := f.leader("old", &replica{})
 		defer stop()
 		time.Sleep(time.Second)
 		f.logged(&log, "a", shard.Options{})

@@ -5,6 +5,7 @@ package shard
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -79,15 +80,30 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 	if ok && version <= of.version && !found {
 		return
 	}
+	record := l
+	if l == nil && name == s.group {
+		record = lastRecord(of.lease, version)
+	}
 	of.lease, of.version, of.at, of.notes = l, version, time.Now(), shown(l)
 	released := l != nil && lease.Released(l)
 	forged := released && name != s.group && of.notes.author != oneAuthor
 	if released && !forged {
 		of.released = version
 	}
-	of.rival.See(limited(l, s.least, forged), held(l), time.Since(s.began))
+	of.rival.See(limited(record, s.least, forged), held(record), time.Since(s.began))
 	s.leases[name] = of
 	s.tell()
+}
+
+// lastRecord returns what a leader may have written to the group's Lease unseen, until it was
+// deleted, or nil. Members may have written it, too, but their own Leases limit their trust.
+func lastRecord(before *coordinationv1.Lease, deleted uint64) *coordinationv1.Lease {
+	if before == nil || held(before) || lease.Holder(before) == "" {
+		return nil
+	}
+	last := before.DeepCopy()
+	last.ResourceVersion = strconv.FormatUint(deleted, 10)
+	return last
 }
 
 func (s *seen) tell() {

@@ -377,8 +377,9 @@ func TestP2_A404OfAProxy(t *testing.T) {
 	})
 }
 
-// TestP1_ADeletedLeaseOfALeader: a member sees neither the renewals of a leader nor that the group's
-// Lease is deleted. The leader does not see that, either, and may work until its trust is over.
+// TestP1_ADeletedLeaseOfALeader: a member sees neither the renewals of a leader, nor that the
+// group's Lease is deleted. The leader does not see that, either, and may work until its trust is
+// over.
 func TestP1_ADeletedLeaseOfALeader(t *testing.T) {
 	for name, lasts := range map[string]time.Duration{"the watch is silent": 24 * time.Second, "the network is cut": 15 * time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -64,13 +64,15 @@ func (u *undertaker) bury(ctx context.Context, a *slots.Assignment) {
 // it since.
 //
 // If the Lease is missing, acquire only creates it: the member may have renewed it after this
-// process saw it last, until it was deleted. When the new one expires, the member's trust is over.
+// process saw it last, until it was deleted. The new one lasts as long as the member's, so when it
+// expires, the member's trust is over.
 func (u *undertaker) acquire(ctx context.Context, name string, of sight) (term uint64, ok bool) {
-	silent := of.lease
+	silent, lasts := of.lease, u.seen.least
 	if silent == nil {
 		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.requests.namespace, Name: name}}
+		lasts = of.rival.Lasts()
 	}
-	next := lease.Acquired(silent, u.identity, u.seen.least, time.Now())
+	next := lease.Acquired(silent, u.identity, lasts, time.Now())
 	metav1.SetMetaDataLabel(&next.ObjectMeta, GroupLabel, u.requests.group) // it may be lost
 	delete(next.Annotations, lifeAnnotation)
 	delete(next.Annotations, seenAnnotation)

@@ -95,9 +95,9 @@
 // expires.
 //
 // A watch may show nothing, without an error. So a member also reads the group's Lease every
-// LeaseDuration, and a silent member's Lease before it acquires it. If the API server was restored
-// from an older backup, Run then returns an error: the process must start again, because its caches
-// may have objects that do not exist.
+// LeaseDuration, and the Lease of a silent member if it cannot acquire it because that has changed.
+// If the API server was restored from an older backup, Run then returns an error: the process must
+// start again, because its caches may have objects that do not exist.
 //
 // Members with another By are refused, and stay standbys: to change it, stop all members first.
 //

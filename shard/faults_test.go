@@ -439,8 +439,8 @@ func TestP1_ForgedProofs(t *testing.T) {
 	}
 }
 
-// TestP1_ALabelIsLostUnseen: for b, the Lease of a is not there since its last list, which is newer
-// than the Lease. That is no restored backup.
+// TestP1_ALabelIsLostUnseen: b's last list does not have the Lease of a, and is newer than that
+// Lease. So b reads an older version than the list's, and does not take that for a restored backup.
 func TestP1_ALabelIsLostUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

@@ -6,7 +6,6 @@ package shard_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -25,7 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
-// leader runs an elector of one leader with the group's Lease, and the network of a replica.
+// leader runs an elector of one leader with the group's Lease. at.cut cuts its network.
 func (f *fleet) leader(name string, at *replica) (leads func() bool, stop func()) {
 	e, cfg := election(), f.api.Config()
 	e.Identity = name
@@ -96,9 +95,7 @@ func TestGroup_ALeaderAfterACrashOfAll(t *testing.T) {
 			t.Error("a leader takes the Lease of a group")
 		}
 		a.stop()
-		if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		f.remove("web")
 		if f.pass(14 * time.Second); leads() {
 			t.Error("a leader does not wait for members that may work")
 		}
@@ -111,9 +108,7 @@ func TestGroup_ALeaderAfterACrashOfAll(t *testing.T) {
 func TestP1_ChangedByHand(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, f *fleet){
 		"the Lease is deleted": func(t *testing.T, f *fleet) {
-			if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			f.remove("web")
 		},
 		"the annotation is removed": func(t *testing.T, f *fleet) {
 			f.patch(`{"metadata":{"annotations":{"setpoint.dev/slots":null}}}`)
@@ -142,9 +137,7 @@ func TestP1_ChangedByHand(t *testing.T) {
 			if err != nil || len(all.Items) == 0 {
 				t.Fatal(len(all.Items), err)
 			}
-			if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), all.Items[0].Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			f.remove(all.Items[0].Name)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -324,98 +317,63 @@ func TestGroup_TheLeaseOfAnOldLeader(t *testing.T) {
 }
 
 // TestP1_ADeletedLeaseMayHaveBeenRenewed: b's watch is silent, so b sees neither the renewals of a
-// nor that a's Lease is deleted. a does not see that, and may work until its trust is over.
+// nor that a's Lease is deleted. a does not see that, and may work until its trust is over, also if
+// its LeaseDuration is longer than b's.
 func TestP1_ADeletedLeaseMayHaveBeenRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t)
-		defer f.end()
-		var on atomic.Bool
-		a := f.start("a", shard.Options{})
-		f.passUntil("one member", 3*time.Second, even(1, 256))
-		f.startSpecial(special{name: "b", wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, "labelSelector", &on} }})
-		f.passUntil("two members", time.Minute, even(2, 256))
-		name := a.member(t)
-		on.Store(true)
-		f.pass(14 * time.Second)
-		a.cut.Store(true)
-		f.api.CutWatches()
-		if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		f.passUntil("the other one", time.Minute, func(counts map[string]int) bool { return counts["b"] == 256 })
-	})
-}
-
-// TestP2_A404OfAProxy: it does not mean that the group's Lease is missing.
-func TestP2_A404OfAProxy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t)
-		defer f.end()
-		f.start("a", shard.Options{})
-		f.start("b", shard.Options{})
-		f.passUntil("two members", time.Minute, even(2, 256))
-		f.pass(10 * time.Second)
-		asked := 0
-		f.api.Intercept(func(r *sim.Request) (*http.Response, error) {
-			if r.Verb != "get" || r.Name != "web" {
-				return nil, nil
-			}
-			asked++
-			return &http.Response{
-				StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}},
-				Body: io.NopCloser(strings.NewReader("<h1>404 Not Found</h1>")),
-			}, nil
-		})
-		for range 200 {
-			if counts := f.pass(100 * time.Millisecond); !even(2, 256)(counts) {
-				t.Fatalf("after the answer: %v", counts)
-			}
-		}
-		if asked == 0 {
-			t.Error("nobody has read the group's Lease")
-		}
-	})
-}
-
-// TestP1_ADeletedLeaseOfALeader: a member sees neither the renewals of a leader, nor that the
-// group's Lease is deleted. The leader does not see that, either, and may work until its trust is
-// over.
-func TestP1_ADeletedLeaseOfALeader(t *testing.T) {
-	for name, lasts := range map[string]time.Duration{"the watch is silent": 24 * time.Second, "the network is cut": 15 * time.Second} {
+	for name, lasts := range map[string]struct{ a, b, silent time.Duration }{
+		"equal":  {15 * time.Second, 15 * time.Second, 14 * time.Second},
+		"longer": {time.Minute, 5 * time.Second, 50 * time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t)
 				defer f.end()
-				old := &replica{}
-				leads, stop := f.leader("old", old)
-				defer stop()
-				time.Sleep(time.Second)
 				var on atomic.Bool
-				a := f.startSpecial(special{name: "a", wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, "fieldSelector", &on} }})
-				f.pass(20 * time.Second)
-				if on.Store(name == "the watch is silent"); !on.Load() {
-					a.cut.Store(true)
-					f.api.CutWatches()
-				}
-				f.pass(lasts)
-				if !leads() {
-					t.Fatal("there is no leader")
-				}
-				old.cut.Store(true)
-				if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				a.cut.Store(false)
-				f.passUntil("the group", time.Minute, func(counts map[string]int) bool {
-					if counts["a"] > 0 && leads() {
-						t.Fatal("the group works while a leader leads")
-					}
-					return counts["a"] == 256
-				})
-				old.cut.Store(false)
+				a := f.startSpecial(special{name: "a", lasts: lasts.a})
+				f.passUntil("one member", 30*time.Second, even(1, 256))
+				f.startSpecial(special{name: "b", lasts: lasts.b, wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, "labelSelector", &on} }})
+				f.passUntil("two members", 2*time.Minute, even(2, 256))
+				name := a.member(t)
+				on.Store(true)
+				f.pass(lasts.silent)
+				a.cut.Store(true)
+				f.api.CutWatches()
+				f.remove(name)
+				f.passUntil("the other one", 3*lasts.a+15*time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
 			})
 		})
 	}
+}
+
+// TestP1_ADeletedLeaseOfALeader: a member sees neither the renewals of a leader, nor when the group's
+// Lease is deleted. The leader does not see that, either, and may work until its trust is over.
+func TestP1_ADeletedLeaseOfALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		old := &replica{}
+		leads, stop := f.leader("old", old)
+		defer stop()
+		time.Sleep(time.Second)
+		a := f.start("a", shard.Options{})
+		f.pass(20 * time.Second)
+		a.cut.Store(true)
+		f.api.CutWatches()
+		f.pass(15 * time.Second)
+		if !leads() {
+			t.Fatal("there is no leader")
+		}
+		old.cut.Store(true)
+		f.remove("web")
+		a.cut.Store(false)
+		f.passUntil("the group", time.Minute, func(counts map[string]int) bool {
+			if counts["a"] > 0 && leads() {
+				t.Fatal("the group works while a leader leads")
+			}
+			return counts["a"] == 256
+		})
+		old.cut.Store(false)
+	})
 }
 
 // TestP5_ALostSlotThatDrains: when the assignment is lost, the fence closes for running work, too.

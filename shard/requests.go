@@ -81,11 +81,6 @@ func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-// missing reports whether the API server has no such Lease. A proxy's 404 does not count.
-func missing(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
 // remove deletes a Lease if it has not changed.
 func (r *requests) remove(ctx context.Context, l *coordinationv1.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)

@@ -95,8 +95,8 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 	s.tell()
 }
 
-// lastRecord returns what a leader may have written to the group's Lease unseen, until it was
-// deleted, or nil. Members may have written it, too, but their own Leases limit their trust.
+// lastRecord returns the group's Lease as its leader may have renewed it, unseen, just before the
+// deletion. It is nil if no leader held the Lease.
 func lastRecord(before *coordinationv1.Lease, deleted uint64) *coordinationv1.Lease {
 	if before == nil || held(before) || lease.Holder(before) == "" {
 		return nil

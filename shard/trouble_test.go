@@ -17,7 +17,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
@@ -127,9 +126,7 @@ func TestP2_AWatchThatStalls(t *testing.T) {
 				dead := f.passUntil("a dead member", time.Minute, even(2, 256))
 				name := d.member(t)
 				d.cut.Store(true)
-				if err := f.client().CoordinationV1().Leases("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				f.remove(name)
 				deleted := f.passUntil("a dead member without a Lease", time.Minute, even(1, 256))
 				t.Logf("after %s, %s, %s and %s", took, again, dead, deleted)
 			})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -88,19 +89,22 @@ func watch(ctx context.Context, r *requests, s *seen) {
 }
 
 // confirm reads the group's Lease every LeaseDuration, because a watch may stop without an error.
-// Members' Leases need no such reads: one that seems to be silent is read before it is acquired.
+// Members' Leases need no such reads: one that seems to be silent is acquired only if it has not
+// changed, and else read.
 func confirm(ctx context.Context, r *requests, s *seen) {
 	for run.Sleep(ctx, s.least) == nil {
 		_ = read(ctx, r, s, r.group) // the watch reports what fails
 	}
 }
 
-// read notes a Lease as it is now: the watch may be late, or silent without an error.
+// read notes a Lease as it is now: the watch may be late, or silent without an error. Only the watch
+// shows that the group's Lease is missing: a backup may not have it, and all that is known of the
+// members is wrong then.
 func read(ctx context.Context, r *requests, s *seen, name string) error {
 	before := s.look(name)
 	l, err := r.get(ctx, name)
-	if missing(err) && before.lease != nil {
-		s.note(name, nil, before.version+1) // no version is known of the deletion, which is later
+	if apierrors.IsNotFound(err) && before.lease != nil && name != s.group {
+		s.note(name, nil, before.version+1) // the answer does not have the version of the deletion
 	}
 	if err != nil {
 		return err

@@ -345,8 +345,8 @@ func TestP1_ADeletedLeaseMayHaveBeenRenewed(t *testing.T) {
 	}
 }
 
-// TestP1_ADeletedLeaseOfALeader: a member sees neither the renewals of a leader, nor when the group's
-// Lease is deleted. The leader does not see that, either, and may work until its trust is over.
+// TestP1_ADeletedLeaseOfALeader: a member sees neither the renewals of a leader, nor when the Lease
+// is deleted. The leader does not see that, either, and may work until its trust is over.
 func TestP1_ADeletedLeaseOfALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

@@ -97,9 +97,9 @@ func confirm(ctx context.Context, r *requests, s *seen) {
 	}
 }
 
-// read notes a Lease as it is now: the watch may be late, or silent without an error. Only the watch
-// shows that the group's Lease is missing: a backup may not have it, and all that is known of the
-// members is wrong then.
+// read notes a Lease as it is now: the watch may be late, or silent without an error. That the
+// group's Lease is missing is left to the watch: a restored backup may not have it, and what is
+// known of the members is wrong then.
 func read(ctx context.Context, r *requests, s *seen, name string) error {
 	before := s.look(name)
 	l, err := r.get(ctx, name)

@@ -112,7 +112,9 @@ func (u *undertaker) sweep(ctx context.Context, a *slots.Assignment) {
 		u.swept = time.Now()
 		if err := u.requests.remove(ctx, of.lease); err != nil {
 			u.failing(ctx, "the Lease of a former replica was not deleted; it will be retried", "lease", name, "err", err)
+			return
 		}
+		_ = read(ctx, &u.requests, u.seen, name) // the watch may be silent
 		return
 	}
 }

@@ -24,10 +24,11 @@ type planner struct {
 	met       map[slots.ID]time.Time // when this life saw the members first
 	renewed   time.Time              // when it made the last new assignment
 	listed    time.Time              // when it last listed the Leases
+	read      time.Time              // when it last read its own Lease
 }
 
 func newPlanner(m *member, p *preparations, a *adoptions) *planner {
-	return &planner{undertaker: newUndertaker(m), prepared: p, adoptions: a, met: map[slots.ID]time.Time{}}
+	return &planner{undertaker: newUndertaker(m), prepared: p, adoptions: a, met: map[slots.ID]time.Time{}, read: time.Now()}
 }
 
 // step stores the next assignment, if there is something to do, and returns the pause until the
@@ -56,7 +57,7 @@ func (p *planner) step(ctx context.Context) time.Duration {
 // fresh returns a new assignment, unless another process holds the group's Lease. It makes at most
 // one in a second.
 func (p *planner) fresh(ctx context.Context) *slots.Assignment {
-	if !p.mayJoin() || !held(p.group.lease) && p.seen.left(p.group) > 0 || time.Since(p.renewed) < patience {
+	if !p.mayJoin(ctx) || !held(p.group.lease) && p.seen.left(p.group) > 0 || time.Since(p.renewed) < patience {
 		return nil
 	}
 	if of := p.group.lease; of != nil && len(of.ManagedFields) == 0 {
@@ -117,7 +118,7 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 			delete(p.proofs, id)
 		}
 	}
-	if tasks.Join && p.mayJoin() {
+	if tasks.Join && p.mayJoin(ctx) {
 		p.join(ctx, n, now)
 	}
 	ready := slices.DeleteFunc(tasks.Prepare, func(s slots.Slot) bool { return !p.prepared.ready(s) })
@@ -181,8 +182,16 @@ func (p *planner) join(ctx context.Context, n *transition, now time.Time) {
 }
 
 // mayJoin reports whether nothing of the process runs, and its Lease shows this life.
-func (p *planner) mayJoin() bool {
-	return !p.leaving && len(p.adoptions.of) == 0 && p.seen.look(p.id.Name).notes.life == p.id.Term
+func (p *planner) mayJoin(ctx context.Context) bool {
+	if p.leaving || len(p.adoptions.of) > 0 {
+		return false
+	}
+	shows := func() bool { return p.seen.look(p.id.Name).notes.life == p.id.Term }
+	if !shows() && time.Since(p.read) > p.seen.least {
+		_ = read(ctx, &p.requests, p.seen, p.id.Name) // the watch may be silent
+		p.read = time.Now()
+	}
+	return shows()
 }
 
 // leave gives up the member's slots, and later its membership. Without another member, or when the

@@ -134,6 +134,65 @@ func TestP2_AWatchThatStalls(t *testing.T) {
 	}
 }
 
+// TestP2_TheOwnLeaseIsDeletedUnseen: a member learns from its own read that it has a Lease again.
+func TestP2_TheOwnLeaseIsDeletedUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var on atomic.Bool
+		a := f.startSpecial(special{name: "a", wrap: func(next http.RoundTripper) http.RoundTripper { return stall{next, "labelSelector", &on} }})
+		f.passUntil("one member", 30*time.Second, even(1, 256))
+		f.pass(20 * time.Second)
+		before := a.Status().Member
+		on.Store(true)
+		f.remove(a.member(t))
+		f.passUntil("the next life", time.Minute, func(counts map[string]int) bool {
+			return counts["a"] == 256 && a.Status().Member != before
+		})
+	})
+}
+
+// counted counts requests of one method.
+type counted struct {
+	http.RoundTripper
+
+	method string
+	n      *atomic.Int32
+}
+
+func (c counted) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
+
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == c.method {
+		c.n.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// TestP2_ADeletedLeaseIsGone: a member deletes the Lease of a dead one once, also if its watch does
+// not show that.
+func TestP2_ADeletedLeaseIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		defer f.end()
+		var on atomic.Bool
+		var deletions atomic.Int32
+		f.startSpecial(special{name: "a", wrap: func(next http.RoundTripper) http.RoundTripper {
+			return stall{counted{next, http.MethodDelete, &deletions}, "labelSelector", &on}
+		}})
+		b := f.start("b", shard.Options{})
+		f.passUntil("two members", time.Minute, even(2, 256))
+		f.pass(20 * time.Second)
+		on.Store(true)
+		b.cut.Store(true)
+		f.passUntil("one member", time.Minute, even(1, 256))
+		f.pass(time.Minute)
+		if n := deletions.Load(); n != 1 {
+			t.Errorf("%d deletions of one Lease", n)
+		}
+	})
+}
+
 // backup is a second API server, which gets the same writes until it is taken, and is in the place
 // of the first one when it is restored.
 type backup struct {

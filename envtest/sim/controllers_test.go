@@ -365,6 +365,13 @@ var collections = map[string]func(f family, then func(want string)){
 		f.delete("a", background)
 		then("")
 	},
+	"a cycle with a finalizer": func(f family, then func(string)) {
+		f.create("a", nil)
+		f.create("b", hold, f.ref("a", true))
+		f.own("a", f.ref("b", true))
+		f.delete("b", foreground)
+		then("a of:b; b deleting example.com/hold of:a!")
+	},
 	"a finalizer on a dependent": func(f family, then func(string)) {
 		f.create("a", nil)
 		f.create("b", hold, f.ref("a", true))
@@ -385,7 +392,7 @@ var collections = map[string]func(f family, then func(want string)){
 
 // severalEnds are the cases in which the real collector's workers race, so that it has one of two
 // end states. The sim always has the same one.
-var severalEnds = map[string]bool{"a dependent that has waited before": true}
+var severalEnds = map[string]bool{"a dependent that has waited before": true, "a cycle with a finalizer": true}
 
 // TestV1_GarbageCollection compares the end states of garbage collection, and where the order is
 // fixed, the order of watch events.

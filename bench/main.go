@@ -40,6 +40,10 @@
 //
 //	GOWORK=off go run . -only webhooks [-rounds 7]
 //
+// 300 writes at once to a TLS server with 100 streams per connection, beside client-go:
+//
+//	GOWORK=off go run . -only connections [-rounds 7]
+//
 // Requests that the API server refuses while webhook certificates rotate, beside cert-controller
 // and knative (about 4 minutes each):
 //
@@ -51,8 +55,8 @@
 // server and the objects are in this program. Semicolons separate the contestants' names:
 //
 //	GOWORK=off go run . -only packed [-rounds 5] [-objects 100000] [-profile directory]
-//		[-packed-jobs hold,work,index,both,work-typed]
-//		[-packed-kinds pods,configmaps,typed,unstructured]
+//		[-packed-jobs hold,work,index,both,trim,work-typed]
+//		[-packed-kinds pods,configmaps,typed,unstructured,nodes]
 //		[-packed-contestants "client-go;setpoint, packed"]
 package main
 
@@ -74,7 +78,7 @@ func main() {
 		return
 	}
 	rounds := flag.Int("rounds", 7, "`number` of times that each measurement is made")
-	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, packed, webhooks, rotation")
+	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, packed, webhooks, connections, rotation")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
@@ -103,7 +107,7 @@ func main() {
 	}{
 		{"time", times}, {"everybody", everybody}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
-		{"fairness", fair.run}, {"heap", heap.run}, {"packed", packs.run}, {"webhooks", webhooks}, {"rotation", certificates.run},
+		{"fairness", fair.run}, {"heap", heap.run}, {"packed", packs.run}, {"webhooks", webhooks}, {"connections", connections}, {"rotation", certificates.run},
 	}
 	for i, p := range parts {
 		if *only == "" && i < 6 || *only == p.name {

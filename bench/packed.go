@@ -31,8 +31,8 @@ type packed struct {
 
 func newPacked(shared *informers) *packed {
 	p := &packed{shared: shared}
-	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both,lean", "packed: `jobs` to measure; work-typed is slower")
-	flag.StringVar(&p.kinds, "packed-kinds", "pods,configmaps,typed,unstructured", "packed: `kinds` to measure")
+	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both,lean,trim", "packed: `jobs` to measure; work-typed is slower")
+	flag.StringVar(&p.kinds, "packed-kinds", "pods,configmaps,typed,unstructured,nodes", "packed: `kinds` to measure")
 	flag.StringVar(&p.contestants, "packed-contestants", "", "packed: `names` of the contestants to measure, separated by semicolons (default: all)")
 	flag.StringVar(&p.child, "packed-child", "", "packed: `orders` of a child (internal)")
 	return p
@@ -100,6 +100,7 @@ func (p *packed) scenes() []scene {
 			{"live heap of that", heapFigure, "%.0f MB", 1e-6, nil, 0},
 			{"time of that sync", secondsFigure, "%.2f s", 1, nil, 0},
 		}},
+		trimScene(),
 	}
 }
 
@@ -125,8 +126,9 @@ func (p *packed) compare(w *tabwriter.Writer, rounds int) error {
 		if err != nil {
 			return err
 		}
+		objects := int(s.serves[s.kind] * float64(p.shared.objects))
 		for _, row := range s.rows {
-			row.print(w, fmt.Sprintf("%s, %d %s", row.title, p.shared.objects, packedKindOf(s.kind).title), names, results, float64(p.shared.objects))
+			row.print(w, fmt.Sprintf("%s, %d %s", row.title, objects, packedKindOf(s.kind).title), names, results, float64(objects))
 			w.Flush()
 		}
 	}
@@ -146,7 +148,7 @@ func printSizes(w *tabwriter.Writer) error {
 		return len(raw), err
 	}
 	fmt.Fprintln(w, "bytes of an object\tJSON\tof them managedFields\tprotobuf\tof them managedFields\t")
-	for _, k := range packedKinds[:3] {
+	for _, k := range append(slices.Clone(packedKinds[:3]), nodesKind) {
 		fmt.Fprint(w, strings.TrimSuffix(k.title, ", typed"))
 		for _, form := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 			if form == runtime.ContentTypeProtobuf && k.gvk.Group != "" {

@@ -63,10 +63,10 @@ type packedJobs = map[job]func(context.Context, *packedRun) error
 // packedContestants keep the objects as each one's users get them. Those without managedFields drop
 // them by a transform, which setpoint does by default.
 var packedContestants = []packedContestant{
-	{clientGoName, packedJobs{hold: clientGoHolds(false), work: clientGoWorks(false), index: clientGoIndexes}},
+	{clientGoName, packedJobs{hold: clientGoHolds(false), work: clientGoWorks(false), index: clientGoIndexes, trim: clientGoTrims}},
 	{copyingName, packedJobs{work: clientGoWorks(true)}},
 	{clientGoBare, packedJobs{hold: clientGoHolds(true)}},
-	{runtimeName, packedJobs{hold: runtimeHolds(false), work: runtimeWorks, index: runtimeIndexes}},
+	{runtimeName, packedJobs{hold: runtimeHolds(false), work: runtimeWorks, index: runtimeIndexes, trim: runtimeTrims}},
 	{runtimeBare, packedJobs{hold: runtimeHolds(true)}},
 	{decodedName, setpointJobs(cache.Scope{Storage: cache.Decoded})},
 	{packedName, setpointJobs(cache.Scope{Storage: cache.Packed})},
@@ -316,6 +316,7 @@ func setpointJobs(s cache.Scope) packedJobs {
 		work:  func(ctx context.Context, r *packedRun) error { return setpointWorks(ctx, r, s) },
 		lean:  func(ctx context.Context, r *packedRun) error { return setpointWorks(ctx, r, s) },
 		index: func(ctx context.Context, r *packedRun) error { return setpointIndexes(ctx, r, s) },
+		trim:  setpointTrims(s),
 		both: func(ctx context.Context, r *packedRun) error {
 			return setpointHolds(ctx, r, s, packedKindOf("configmaps"), packedKindOf("pods"))
 		},

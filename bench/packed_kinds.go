@@ -33,12 +33,14 @@ type packedKind struct {
 	plural      string
 	object      func(i int, s state) runtime.Object
 
+	clusterScoped bool
+
 	informer func(cfg *rest.Config) (toolscache.SharedIndexInformer, error)
 	runtimes func() crclient.Object // of controller-runtime
 	handle   func(c *cache.Cache, s cache.Scope) reads
 }
 
-// packedKinds are the kinds that are measured. The last two are the same objects.
+// packedKinds are the kinds that are measured. The third and the fourth are the same objects.
 var packedKinds = []*packedKind{
 	{
 		name: "pods", title: "Pods", gvk: corev1.SchemeGroupVersion.WithKind("Pod"), plural: "pods",
@@ -79,6 +81,7 @@ var packedKinds = []*packedKind{
 			return handleOf[*unstructured.Unstructured](c, s)
 		},
 	},
+	nodesKind,
 }
 
 func packedKindOf(name string) *packedKind {

@@ -96,7 +96,7 @@ func (s *packedServer) discover(w http.ResponseWriter, r *http.Request) {
 		for _, k := range packedKinds {
 			if k.gvk.GroupVersion().String() == list.GroupVersion {
 				list.APIResources = append(list.APIResources, metav1.APIResource{
-					Name: k.plural, SingularName: strings.ToLower(k.gvk.Kind), Kind: k.gvk.Kind, Namespaced: true, Verbs: metav1.Verbs{"get", "list", "watch"},
+					Name: k.plural, SingularName: strings.ToLower(k.gvk.Kind), Kind: k.gvk.Kind, Namespaced: !k.clusterScoped, Verbs: metav1.Verbs{"get", "list", "watch"},
 				})
 			}
 		}

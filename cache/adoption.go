@@ -75,9 +75,6 @@ func adopt(c *Cache, informer toolscache.SharedIndexInformer, t reflect.Type, o 
 	if err != nil && !only {
 		return fail(err)
 	}
-	if o.Run {
-		f.shared = shared{informer}
-	}
 	if !only {
 		if err := f.misfit(); err != nil {
 			return fail(err)
@@ -143,7 +140,8 @@ func (f *foreign) addIndexers() {
 }
 
 func (e *environment) newForeign(k key) *informer {
-	i := &informer{key: k, env: e, shared: k.foreign.shared, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i := &informer{key: k, env: e, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
+	i.shared = &shared{SharedIndexInformer: k.foreign.shared, foreign: i.foreign}
 	kind := k.gvk
 	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer {
 		kind.Kind = k.foreign.of.Elem().Name()

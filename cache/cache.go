@@ -40,8 +40,9 @@ type Cache struct {
 // themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
 	c := &Cache{
-		environment: &environment{backend: b}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
+		environment: &environment{backend: b, quietLimit: o.QuietLimit}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
 	}
+	c.environment.all = c.all
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}

@@ -83,12 +83,18 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	}
 	for pause := lookAgain; ; pause *= 2 {
 		recorded := i.lw != nil || r.record()
-		unseen, served, err := i.compare(ctx)
+		changed := s.group.cache.changed()
+		unseen, served, odd, err := i.compare(ctx)
 		if err != nil || !served {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, pause)
-		missing := s.unseen(limited, i, r, unseen)
+		missing := odd
+		if odd != "" {
+			awaitChange(limited, changed)
+		} else {
+			missing = s.unseen(limited, i, r, unseen)
+		}
 		switch {
 		case missing != "":
 		case !recorded:
@@ -111,20 +117,45 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	}
 }
 
-// compare returns, as writes, what the API server has and the store does not show.
-func (i *informer) compare(ctx context.Context) (unseen []consistency.Write, served bool, err error) {
+func awaitChange(ctx context.Context, changed <-chan struct{}) {
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+}
+
+// compare returns, as writes, what the API server has and the store does not show. It cannot if the
+// API server was restored since the store's list, which odd describes.
+func (i *informer) compare(ctx context.Context) (unseen []consistency.Write, served bool, odd string, err error) {
 	if i.env.backend == nil || i.key.gvk.Version == "" {
-		return nil, false, fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+
+		return nil, false, "", fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+
 			"with the Kind and a cache with a client", i)
 	}
+	known := i.newest()
 	list, mapping, err := i.key.target(i.env.backend).AwaitMetadata(ctx)
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot list %s at the API server: %w", i, err)
+		return nil, false, "", fmt.Errorf("cannot list %s at the API server: %w", i, err)
 	}
 	if mapping == nil {
-		return nil, false, nil
+		return nil, false, "", nil
 	}
-	return i.copy.Compare(list, i.key.place, &consistency.Write{Resource: mapping.Resource.GroupResource()}), true, nil
+	back, _ := older(list.ResourceVersion, known)
+	switch {
+	case i.restoring.Load() != nil || i.hasOutlived():
+		return nil, true, i.state().String(), nil
+	case back:
+		i.lw.Doubt()
+		return nil, true, fmt.Sprintf("%s is at version %s, and the API server is at version %s now, which is earlier", i, known, list.ResourceVersion), nil
+	}
+	return i.copy.Compare(list, i.key.place, &consistency.Write{Resource: mapping.Resource.GroupResource()}), true, "", nil
+}
+
+// newest returns the newest version that the API server has shown. It is empty if that is unknown.
+func (i *informer) newest() string {
+	if i.lw == nil {
+		return ""
+	}
+	return strconv.FormatUint(i.lw.Newest(), 10)
 }
 
 // unseen waits until the store shows all writes, or describes the first missing one when ctx ends.

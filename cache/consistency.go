@@ -19,10 +19,11 @@ import (
 func (d *declarations) Behind(w consistency.Write) (missing consistency.Gap, unknowable error) {
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
-		if i == nil {
+		if i == nil || w.Event != nil && !i.follows(&w) {
 			continue
 		}
 		switch v, why := i.copy.Shows(&w); {
+		case w.Event != nil && v == consistency.Unclear: // a comparison of versions is all there is
 		case v == consistency.Unclear && unknowable == nil:
 			unknowable = why
 		case v == consistency.Behind && missing == nil:
@@ -45,7 +46,7 @@ func (d *declarations) Selects(r schema.GroupResource) bool {
 
 func (d *declarations) Relisted(w consistency.Write) bool {
 	for _, g := range d.groups() {
-		if i := g.keeper(&w); i != nil && i.relisted(w.ResourceVersion) {
+		if i := g.keeper(&w); i != nil && (i.relisted(w.ResourceVersion) || i.copy.WasReset(&w)) {
 			return true
 		}
 	}
@@ -61,7 +62,7 @@ func (d *declarations) Missed(w consistency.Write) bool {
 		if i == nil || i.lw == nil {
 			continue
 		}
-		if _, listed := i.lw.Listed(); !listed || !i.relisted(w.ResourceVersion) {
+		if _, listed := i.lw.Listed(); !listed || !i.relisted(w.ResourceVersion) && !i.copy.WasReset(&w) {
 			continue
 		}
 		if stored := i.copy.Stored(&w); (stored == nil || stored.GetUID() != w.UID) && !i.copy.Excludes(&w) {
@@ -153,8 +154,11 @@ func (g *gap) String() string {
 		where = "is at version " + version
 	}
 	what, at := "the write", ""
-	if w.Gone || w.Marked {
+	switch {
+	case w.Gone || w.Marked:
 		what = "the deletion"
+	case w.Event != nil:
+		what = "the change"
 	}
 	if w.ResourceVersion != "" {
 		at = " at " + w.ResourceVersion
@@ -163,6 +167,8 @@ func (g *gap) String() string {
 }
 
 func (g *gap) Failing() bool { return g.informer.fails() }
+
+func (g *gap) Unread() bool { return !g.informer.hasSynced() }
 
 func (g *gap) Notify(f func()) (cancel func()) {
 	w := &g.written

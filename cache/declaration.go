@@ -30,8 +30,9 @@ type declarations struct {
 }
 
 type declared struct {
-	who    string
-	groups []*group
+	who     string
+	groups  []*group
+	doubles map[*group]bool // those with a double; nil in most controllers
 }
 
 // Declared is a handle that can be declared, such as a *Handle.
@@ -55,6 +56,7 @@ func (d *declarations) set(who string, of ...Declared) {
 			n.groups = append(n.groups, g)
 		}
 	}
+	n.findDoubles()
 	d.now.Store(n)
 	d.attach()
 }

@@ -46,10 +46,26 @@
 //     may return different pointers. For loops over many objects, use Decoded.
 //   - Informer and package cache/factory read the same store. It then keeps each object that they
 //     read decoded, next to its bytes.
-//   - An object that does not fit its Go type is found when it is first decoded. Get then returns
-//     the error, lists leave the object out, and State names it.
+//   - An object that does not fit its Go type is found when it is first decoded. From then on,
+//     State names it. MetadataOnly handlers get its events, others do not.
 //
 // [Handle.State] shows the storage, the kept bytes and the number of decodes.
+//
+// # Objects that do not fit their Go type
+//
+// A CRD's schema may allow an object that the Go type cannot hold. It exists, so no read hides it.
+// In both storages:
+//
+//   - Get returns an [UndecodableError], and not NotFound.
+//   - List, All, Owned and indexes return the other objects, and an [UndecodableError] that names
+//     those in their selection. A caller who deletes what is unused must not go on then.
+//   - The error ends when the store has a state that fits, or the object is deleted.
+//   - Stale returns nil: the cache is current. State and the hook name the object.
+//
+// Decoded storage delivers no event for such a state. The next event of the object has its last
+// state that did fit as the old one. The store of [Handle.Informer], and listers of package
+// cache/factory, cannot return the error: decoded, they have the last state that did fit; packed,
+// they leave the object out. Unstructured and metadata handles of the kind have the object.
 //
 // # Slots
 //
@@ -82,18 +98,57 @@
 // [Handle.State] describes an informer, and [Cache.Changed] reports changes. An informer recovers
 // without a restart:
 //
-//   - A watch that breaks, or has no event or bookmark for 3 minutes, resumes at its last version.
+//   - A watch that breaks resumes at its last version. One without an event or bookmark for 3
+//     minutes is compared with the API server, and resumes if that is ahead.
+//   - A streamed initial list takes as long as it needs. If other events follow its objects, but no
+//     announcement of its end within 30 seconds, State has the reason, and the informer lists in
+//     pages from then on.
 //   - A list that fails is retried after at most 4 seconds, or after a Retry-After of up to 30
 //     seconds; after a 503, only up to 1 second.
-//   - A request without an answer is reported after 30 seconds and repeated after 2 minutes.
+//   - A request without an answer is reported after 30 seconds and repeated after 2 minutes. In a
+//     further cluster of a manager, the first request is small, and reported after 3 seconds.
 //   - A request with a shardSelector that is refused with 400, 414, 422, 431, 500 or 501, or with
 //     403 by a proxy, is repeated without it. The next request tries the shardSelector again.
 //   - A kind that is not served is looked up every 4 seconds, once for all informers of its
 //     group-version. If its CRD is removed, the last known state stays readable. The CRD may return
 //     with another plural or scope.
 //   - A revoked right is noticed when the watch ends, after at most 10 minutes.
-//   - State and the hook report a custom resource that does not fit its Go type. The cache keeps
-//     its last state that did fit, unless it is packed, and all other objects.
+//   - An object that does not fit its Go type is an error of the reads that would return it. All
+//     other objects stay current.
+//
+// # Event handlers
+//
+// An event handler that is busy delays no other, and keeps no history in memory. While one of its
+// calls takes a second or more, the cache merges the events of each object that waits: updates
+// become one, from the oldest old state to the newest new one, and a name that returns is still a
+// delete and an add. At most eight events of an object wait at any time. A handler that keeps up
+// sees each event. This holds for [Handle.Subscribe], for handlers of [Handle.Informer] and package
+// cache/factory, and for subscriptions of adopted informers. It does not hold for handlers that the
+// program adds to an adopted informer itself: client-go keeps every event for them.
+//
+// # A restored API server
+//
+// After a restore from a backup, or behind another cluster's address, versions and objects are
+// other ones, without events. An informer compares itself with the API server in these cases:
+//
+//   - Its watch has ended before its time limit: at once, or a minute after the last comparison.
+//   - Its watch was quiet for [Options].QuietLimit.
+//   - An event has a lower version than one before: after a minute.
+//   - The answer to a Reconcile's write has a lower version than was known before: within 3
+//     seconds.
+//   - A key waits for its own write, and the watch has not reached it for 10 seconds.
+//   - A list has a lower version than was known before.
+//
+// The informer reads the object of its newest known change, without a resourceVersion. A lower
+// version, or another history of the object, counts if a second read confirms it 3 seconds later:
+// a replica behind a load balancer may lag. Then all informers of the cache list again, spread over
+// 10 seconds. Until then each is Failing, so Stale names the problem. hook.Cache.Restored is called
+// once. Keys then no longer wait for writes from before the restore.
+//
+// If the versions have passed the watch's version, and the newest known change is not undone, the
+// comparison shows nothing. The informer then relies on another informer of the cache, or on the
+// API server, which refuses versions from before its start (410). An adopted informer cannot be
+// made to list again: State is Failing until the host program replaces it.
 //
 // # client-go informers
 //
@@ -120,6 +175,9 @@
 //     Selectors are evaluated on the written object. If that is unknown, only the store's version
 //     counts, which bookmarks advance about every minute.
 //
+// A controller with two informers of a resource also waits until both show the events of one (see
+// package controller).
+//
 // An informer is also behind during its initial list, which may come from an API server that lags,
 // and while it fails.
 //
@@ -132,7 +190,8 @@
 //   - S2: No final state is lost when a watch breaks, its version expires, or the kind is not
 //     served for a while. A missed delete arrives with the last known state, as client-go's
 //     DeletedFinalStateUnknown. So does an object that leaves the scope. Intermediate states may
-//     merge, and an object created and deleted within one gap may never be seen.
+//     merge, and an object created and deleted within one gap may never be seen. After a restore of
+//     the API server this holds from the relist on: see "A restored API server" for its time.
 //   - S4: An informer that cannot list delays no other. [Handle.State] has the reason.
 //   - S5: A CRD that appears or returns is synced within 5 seconds. If it comes and goes more than
 //     once in 2 minutes, client-go's reflector pauses for up to 30 seconds between lists.
@@ -141,7 +200,9 @@
 //     names share the informers of those that they have in common.
 //   - S9: A read never answers from an unsynced store. It waits for the initial list, or returns
 //     the reason why that fails. If its context ends first, the error names what it waited for.
-//     Later reads return the last known state.
+//     Later reads return the last known state. Stale names a restored API server from its
+//     confirmation until the kind is listed again. A read of several objects leaves none out
+//     without an [UndecodableError].
 //   - S10: [Handle.CatchUp] and [Subscription.CatchUp] return nil only after everything that the
 //     API server had at the call has been handled. Exception: the first call for an adopted
 //     informer does not wait for events that were queued for a handler before.
@@ -152,14 +213,17 @@
 //     loses no event, and does not interrupt the watch. With a [Selection], the watch resumes where
 //     it was. The API server may ignore a Selection, or refuse a shardSelector: only the network
 //     traffic changes.
-//   - F1: Packed and decoded handles return the same objects and deliver the same events, except
-//     for objects that do not fit their Go type.
+//   - F1: Packed and decoded handles return the same objects and errors. They deliver the same
+//     events, unless the object does not fit its Go type.
 //   - F2: A reader owns what it gets, except from Shared.
 //   - F3: The kept bytes differ from the received object only by managedFields.
+//   - F4: The received bytes are freed when the object is transformed or replaced. No key keeps
+//     them: neither a name or UID that a handler got, nor an index.
 //
 // # Concurrency
 //
 // Everything is safe for concurrent use. Callbacks may change a [Set] and release a handle.
-// [Cache.Run] joins the three goroutines of each informer, and client-go's. Informers stop without
-// waiting for a backoff, except those that constructors made (see package cache/factory).
+// [Cache.Run] joins the three goroutines of each informer, client-go's, and those that call event
+// handlers. Informers stop without waiting for a backoff, except those that constructors made (see
+// package cache/factory).
 package cache

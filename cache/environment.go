@@ -22,11 +22,13 @@ import (
 )
 
 type environment struct {
-	backend Backend // may be nil
-	hooks   hook.Cache
-	strings sharedStrings
-	users   sync.Map // from *declarations to *consistency.User, see Attach
-	groups  sync.Map // from *group to its learn, until it ends
+	backend    Backend // may be nil
+	quietLimit time.Duration
+	hooks      hook.Cache
+	all        func() []*informer
+	strings    sharedStrings
+	users      sync.Map // from *declarations to *consistency.User, see Attach
+	groups     sync.Map // from *group to its learn, until it ends
 
 	mu   sync.Mutex // guards the field below, the states of the informers, and Cache's fields
 	news run.Barrier

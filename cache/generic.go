@@ -61,7 +61,8 @@ func (c *Cache) Get(ctx context.Context, name types.NamespacedName, into Object)
 // List is Get for a list such as &corev1.PodList{}, &unstructured.UnstructuredList{} or
 // &metav1.PartialObjectMetadataList{}. The last two need their apiVersion and kind, for example
 // PodList. List replaces the items with copies, in no particular order, and sets their kind. A list
-// of all namespaces fails if several handles cover different ones.
+// of all namespaces fails if several handles cover different ones. After an UndecodableError, the
+// list has the other objects.
 func (c *Cache) List(ctx context.Context, into runtime.Object, o ListOptions) error {
 	fail := func(err error) error { return fmt.Errorf("list %T: %w", into, err) }
 	if argument.IsNil(into) || !meta.IsListType(into) {
@@ -81,9 +82,10 @@ func (c *Cache) List(ctx context.Context, into runtime.Object, o ListOptions) er
 	if err != nil {
 		return fail(err)
 	}
-	objects, err := c.reader(g).List(ctx, o)
-	if err != nil {
-		return err
+	objects, left := c.reader(g).List(ctx, o)
+	var u *UndecodableError
+	if left != nil && !errors.As(left, &u) {
+		return left
 	}
 	items := make([]runtime.Object, 0, len(objects))
 	for _, obj := range objects {
@@ -92,7 +94,7 @@ func (c *Cache) List(ctx context.Context, into runtime.Object, o ListOptions) er
 	if err := meta.SetList(into, items); err != nil {
 		return fail(err)
 	}
-	return nil
+	return left
 }
 
 type wanted struct {

@@ -6,7 +6,10 @@ package cache
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
@@ -263,6 +267,46 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 			return fmt.Errorf("%w: %s: %w", ErrNotSynced, waiting.state(), context.Cause(ctx))
 		}
 	}
+}
+
+// awaitSome waits until each member is synced or fails, and at least one is synced.
+func (g *group) awaitSome(ctx context.Context) error {
+	for {
+		changed := g.cache.changed()
+		if err := g.await(ctx, (*informer).settled); err != nil {
+			return err
+		}
+		failing := g.first(func(i *informer) bool { return !i.hasWanted() })
+		if failing == nil || g.first((*informer).hasWanted) != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: %w", ErrNotSynced, failing.state(), context.Cause(ctx))
+		}
+	}
+}
+
+const mostNamed = 3
+
+// behind names the members that are not synced.
+func (g *group) behind() error {
+	var all []string
+	for _, i := range g.members.Load().by {
+		if phase, _, _ := i.at(); phase != hook.Synced {
+			all = append(all, i.state().String())
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	slices.Sort(all)
+	more := ""
+	if len(all) > mostNamed {
+		more = fmt.Sprintf("; and %d more", len(all)-mostNamed)
+	}
+	return errors.New(strings.Join(all[:min(len(all), mostNamed)], "; ") + more)
 }
 
 func (g *group) has(i *informer) bool {

@@ -165,6 +165,18 @@ func (h *Handle[T]) Settled(ctx context.Context) error {
 	return h.handle.await(ctx, (*informer).settled)
 }
 
+// WaitForSome is WaitForSync for a scope of several namespaces or names. It returns nil once each
+// of them is synced or has failed, for example because access is forbidden, and at least one is
+// synced. Stale names the failed ones.
+func (h *Handle[T]) WaitForSome(ctx context.Context) error { return h.handle.awaitSome(ctx) }
+
+func (h *handle) awaitSome(ctx context.Context) error {
+	if err := h.usable(); err != nil {
+		return err
+	}
+	return h.group.awaitSome(ctx)
+}
+
 func (h *handle) await(ctx context.Context, over func(*informer) bool) error {
 	if err := h.usable(); err != nil {
 		return err
@@ -183,14 +195,7 @@ func (h *handle) stale() error {
 	if err := h.group.mistake(); err != nil {
 		return err
 	}
-	behind := h.group.first(func(i *informer) bool {
-		phase, _, _ := i.at()
-		return phase != hook.Synced
-	})
-	if behind == nil {
-		return nil
-	}
-	return errors.New(behind.state().String())
+	return h.group.behind()
 }
 
 // State returns the state of the informer; see hook.InformerState for a handle that has several. It

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -43,7 +45,11 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Ind
 		return x.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
 	}
 	x.id = h.handle.group.addIndex(name, func(obj any) ([]string, error) {
-		o, ok := indexed(obj).(T)
+		whole := indexed(obj)
+		if whole == nil {
+			return []string{unknowable}, nil
+		}
+		o, ok := whole.(T)
 		if !ok {
 			return nil, nil
 		}
@@ -77,6 +83,7 @@ func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
 }
 
 // List returns copies of the objects with a value, narrowed by o. It is otherwise like Handle.List.
+// An object that cannot be decoded may have any value.
 func (x *Index[T]) List(ctx context.Context, value string, o ListOptions) ([]T, error) {
 	return x.handle.list(ctx, o, x.with(value))
 }
@@ -86,14 +93,7 @@ func (x *Index[T]) All(ctx context.Context, value string, o ListOptions) iter.Se
 	return x.handle.all(ctx, o, x.with(value))
 }
 
-func (x *Index[T]) with(value string) func(*informer) ([]any, error) {
-	return func(i *informer) ([]any, error) {
-		if err := x.failure(i); err != nil {
-			return nil, err
-		}
-		return i.shared.GetIndexer().ByIndex(x.id, value)
-	}
-}
+func (x *Index[T]) with(value string) selection { return indexedBy{x.id, value, x.failure} }
 
 // failure returns an error for an object that exists but is missing in the index.
 func (x *Index[T]) failure(i *informer) error {
@@ -108,7 +108,62 @@ func (x *Index[T]) failure(i *informer) error {
 // Owned is All for the objects with an owner reference to this UID, controlling or not.
 // client.Collect makes a slice of it, for example for Prune.
 func (h *Handle[T]) Owned(ctx context.Context, owner types.UID, o ListOptions) iter.Seq2[T, error] {
-	return h.all(ctx, o, func(i *informer) ([]any, error) {
-		return i.shared.GetIndexer().ByIndex(byOwner, string(owner))
-	})
+	return h.all(ctx, o, ownedBy(owner))
+}
+
+// selection is what a read selects beside its ListOptions.
+type selection interface {
+	// find returns the stored objects, perhaps with others that ListOptions exclude.
+	find(i *informer) ([]any, error)
+	// mayHave reports whether find might return an object, if that could be decoded.
+	mayHave(m *listwatch.Misfit) bool
+}
+
+// everythingIn is all objects in a namespace, or everywhere.
+type everythingIn string
+
+func (namespace everythingIn) find(i *informer) ([]any, error) {
+	if namespace == "" {
+		return i.indexer().List(), nil
+	}
+	return i.indexer().ByIndex(toolscache.NamespaceIndex, string(namespace))
+}
+
+func (everythingIn) mayHave(*listwatch.Misfit) bool { return true }
+
+// ownedBy is all objects with an owner.
+type ownedBy types.UID
+
+func (owner ownedBy) find(i *informer) ([]any, error) { return byIndex(i, byOwner, string(owner)) }
+
+func (owner ownedBy) mayHave(m *listwatch.Misfit) bool {
+	return m.AnyOwners || slices.ContainsFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == types.UID(owner) })
+}
+
+// indexedBy is all objects with a value in an index.
+type indexedBy struct {
+	id, value string
+	failure   func(*informer) error
+}
+
+func (x indexedBy) find(i *informer) ([]any, error) {
+	if err := x.failure(i); err != nil {
+		return nil, err
+	}
+	return byIndex(i, x.id, x.value)
+}
+
+func (indexedBy) mayHave(*listwatch.Misfit) bool { return true }
+
+// byIndex also returns the objects that may have any value.
+func byIndex(i *informer, id, value string) ([]any, error) {
+	found, err := i.indexer().ByIndex(id, value)
+	if err != nil || value == unknowable {
+		return found, err
+	}
+	others, err := i.indexer().ByIndex(id, unknowable)
+	if len(others) > 0 {
+		found = append(found, others...)
+	}
+	return found, err
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +31,7 @@ var ErrNotSynced = errors.New("not synced")
 type informer struct {
 	key     key
 	env     *environment
-	shared  toolscache.SharedIndexInformer
+	shared  *shared
 	lw      *listwatch.ListerWatcher // nil if this package did not make the informer
 	example Object                   // nil like lw
 	intake  intake                   // unused like lw
@@ -43,6 +42,10 @@ type informer struct {
 	listed  atomic.Bool              // caches hasSynced
 	fixed   atomic.Bool              // wanted whether or not the kind is namespaced
 	walked  sizes
+
+	restoring atomic.Pointer[restoring] // or nil
+	outlived  atomic.Pointer[string]    // an adopted informer's version at a restore
+	troubled  atomic.Bool               // the hook's last report was of trouble
 
 	// The environment's mutex guards the fields below.
 	refs   int
@@ -60,11 +63,12 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 		i.intake.pack(example)
 		target.Codec, stored = i.intake.codec, &packed.Object{}
 	}
-	target.Part = i.newPart()
+	target.Part, target.QuietLimit = i.newPart(), e.quietLimit
 	i.lw = listwatch.New(target, listwatch.Reports{
 		State: i.report, Unselected: i.unselected, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
+		Restored: func(why *listwatch.Restored) bool { return e.restored(i, why) }, Compared: i.copy.Look,
 	})
-	i.shared = shared{toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
+	i.shared = &shared{SharedIndexInformer: toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
@@ -86,14 +90,9 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 // copyOf initializes the copy. The resource is guessed from the kind usual.
 func (i *informer) copyOf(usual schema.GroupVersionKind) {
 	i.copy.Shared, i.copy.HasSynced, i.copy.Undecodable = i.shared, i.hasSynced, i.undecodable
+	i.copy.Doubts = i.doubts
 	i.copy.Phase, i.copy.Standing = i.phaseNow, func() string { return i.state().String() }
 	i.copy.Name, i.copy.Kind, i.copy.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(usual)
-}
-
-func logUnlessStopped(ctx context.Context, r *toolscache.Reflector, err error) {
-	if ctx.Err() == nil {
-		toolscache.DefaultWatchErrorHandler(ctx, r, err)
-	}
 }
 
 func (i *informer) run(ctx context.Context) {
@@ -102,12 +101,13 @@ func (i *informer) run(ctx context.Context) {
 	noticing.Go(func() { i.noticeSync(ctx) })
 	i.shared.RunWithContext(ctx)
 	<-ctx.Done() // RunWithContext returns at once if the informer was started elsewhere
+	i.shared.join()
 	noticing.Wait()
 	if i.lw != nil {
 		i.lw.Join()
 	}
 	i.set(hook.Stopped, nil)
-	i.copy.End(false) // client-go has joined its callbacks
+	i.copy.End(false) // its callbacks are joined
 	close(i.stopped)
 	i.env.ring()
 }
@@ -117,98 +117,10 @@ func (i *informer) tooLate() {
 	close(i.stopped)
 }
 
-func (i *informer) noticeSync(ctx context.Context) {
-	select {
-	case <-i.synced():
-	case <-ctx.Done():
-		return
-	}
-	if i.setSynced() {
-		i.env.ring()
-		i.copy.Look()
-		i.env.recovered()
-	}
-}
-
-func (i *informer) setSynced() (news bool) {
-	i.env.mu.Lock()
-	defer i.env.mu.Unlock()
-	if i.phase != hook.Syncing {
-		return false
-	}
-	i.phase, i.since = hook.Synced, time.Now()
-	return true
-}
-
-func (i *informer) report(phase hook.Phase, err error) {
-	if phase == hook.Syncing && i.hasSynced() {
-		phase = hook.Synced
-	}
-	if news := i.set(phase, err); news && i.env.hooks.InformerState != nil {
-		i.env.hooks.InformerState(i.state())
-	}
-}
-
 func (i *informer) unselected(why error) {
 	if report := i.env.hooks.Unselected; report != nil {
 		report(i.key.kind(), why)
 	}
-}
-
-// set reports whether the hook must be called: trouble begins, changes or ends.
-func (i *informer) set(phase hook.Phase, err error) (news bool) {
-	news, changed := i.change(phase, err)
-	if changed {
-		i.env.ring()
-		i.copy.Look()
-		if phase == hook.Synced {
-			i.env.recovered()
-		}
-	}
-	return news
-}
-
-func (i *informer) change(phase hook.Phase, err error) (news, changed bool) {
-	i.env.mu.Lock()
-	defer i.env.mu.Unlock()
-	if phase == i.phase && (err == nil || sameReason(err, i.err)) {
-		return false, false
-	}
-	news = err != nil || i.err != nil
-	i.phase, i.err, i.since = phase, err, time.Now()
-	return news, true
-}
-
-// sameReason compares errors without digits, which are ports, streams and times.
-func sameReason(a, b error) bool {
-	words := func(err error) string {
-		return strings.Map(func(r rune) rune {
-			if r >= '0' && r <= '9' {
-				return -1
-			}
-			return r
-		}, err.Error())
-	}
-	return a != nil && b != nil && words(a) == words(b)
-}
-
-func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
-	phase, since, why = i.last()
-	switch {
-	case i.foreign && i.shared.IsStopped():
-		phase = hook.Stopped
-	case i.foreign && !i.hasSynced():
-		phase = hook.Syncing
-	case phase == hook.Syncing && i.hasSynced():
-		phase = hook.Synced // noticeSync is about to set it
-	}
-	return phase, since, why
-}
-
-func (i *informer) last() (phase hook.Phase, since time.Time, why error) {
-	i.env.mu.Lock()
-	defer i.env.mu.Unlock()
-	return i.phase, i.since, i.err
 }
 
 func (i *informer) state() hook.InformerState {
@@ -241,6 +153,9 @@ func (i *informer) String() string {
 
 func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
 
+// indexer returns the objects as they are stored, also of another cache's packed informer.
+func (i *informer) indexer() toolscache.Indexer { return packedIndexer(i.shared) }
+
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
 // hasSynced is called by each read. Unlike synced, it makes no channel.
@@ -259,7 +174,7 @@ func (i *informer) undecodable(name types.NamespacedName) error {
 	if i.lw == nil {
 		return nil
 	}
-	return i.lw.Broken.Of(name)
+	return i.lw.Broken.Of(name, i.store())
 }
 
 func (i *informer) phaseNow() hook.Phase {
@@ -293,6 +208,9 @@ func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialO
 // byOwner is the index of the UIDs of all owner references. Every informer has it.
 const byOwner = "setpoint.dev/owner"
 
+// unknowable is the index value of objects that may have any, because they cannot be decoded.
+const unknowable = "setpoint.dev/cannot be decoded"
+
 func builtInIndexers() toolscache.Indexers {
 	return toolscache.Indexers{
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
@@ -302,7 +220,11 @@ func builtInIndexers() toolscache.Indexers {
 				return nil, nil
 			}
 			if p, ok := obj.(*packed.Object); ok {
-				return p.OwnerUIDs(), nil
+				owners, ok := p.OwnerUIDs()
+				if !ok {
+					owners = []string{unknowable}
+				}
+				return owners, nil
 			}
 			var owners []string
 			for _, ref := range o.GetOwnerReferences() {

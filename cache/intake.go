@@ -28,7 +28,7 @@ type intake struct {
 func (in *intake) pack(example Object) {
 	of := reflect.TypeOf(example).Elem()
 	in.codec = &packed.Codec{
-		Kind: in.key.gvk, KeepManagedFields: in.key.keepManagedFields, Intern: in.strings.of, Refused: in.refused,
+		Kind: in.key.gvk, KeepManagedFields: in.key.keepManagedFields, Intern: in.strings.of, Prepare: in.repack, Refused: in.refused,
 		New: func() Object { return reflect.New(of).Interface().(Object) }, //nolint:forcetypeassert // the example is one
 	}
 }
@@ -52,7 +52,7 @@ func (in *intake) refused(o *packed.Object, err error) {
 // list.
 func (in *intake) prepare(o Object) Object {
 	if p, ok := o.(*packed.Object); ok {
-		return in.repack(p)
+		return p.Prepared()
 	}
 	in.strings.intern(o)
 	in.note(o, in.key.trim(o))

@@ -55,13 +55,13 @@ func (s *sharedStrings) of(str string) string {
 	if known, ok := s.all[str]; ok {
 		return known
 	}
+	str = strings.Clone(str) // str may be a part of a whole object
 	if len(s.all) >= mostStrings {
 		return str
 	}
 	if s.all == nil {
 		s.all = map[string]string{}
 	}
-	str = strings.Clone(str) // str may be part of a large response
 	s.all[str] = str
 	return str
 }

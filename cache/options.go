@@ -37,6 +37,11 @@ type Options struct {
 	// Resync is how often each source of a handle delivers every object again. A handle with
 	// NoResync has none. It must not be negative. Default 0: never.
 	Resync time.Duration
+	// QuietLimit is how long a watch may send neither an event nor a bookmark before its informer
+	// compares itself with the API server, which takes one small LIST. API servers with bookmarks
+	// send one about every minute, so set it shorter only in tests: the other bounds of a restored
+	// API server shrink with it, see the package docs. It must not be negative. Default: 3 minutes.
+	QuietLimit time.Duration
 	// Hooks observes the informers. Default: none.
 	Hooks *hook.Cache
 	// Cluster is the name of the API server's cluster, for a program with several caches. States,
@@ -84,6 +89,9 @@ func (o Options) Validate() error {
 	}
 	if o.Resync < 0 {
 		wrong = append(wrong, fmt.Errorf("cache.Options.Resync is %s, it must not be negative", o.Resync))
+	}
+	if o.QuietLimit < 0 {
+		wrong = append(wrong, fmt.Errorf("cache.Options.QuietLimit is %s, it must not be negative", o.QuietLimit))
 	}
 	return errors.Join(wrong...)
 }

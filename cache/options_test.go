@@ -310,6 +310,7 @@ func TestOptions_Invalid(t *testing.T) {
 		`cache.Options.Namespaces is empty, so nothing would be read; add a namespace, or "" for all  namespaces`:   {Namespaces: cache.ParseNamespaces(" , ")},
 		`cache.Options.Namespaces has "NO NAME", which is not a namespace: a lowercase RFC 1123 label must consist`: {Namespaces: cache.NewSet("a", "NO NAME")},
 		`cache.Options.Transform: the transform "t" has no function`:                                                {Transform: cache.NewTransform[*corev1.ConfigMap]("t", nil)},
+		`cache.Options.QuietLimit is -1ns, it must not be negative`:                                                 {QuietLimit: -1},
 		`cache.Options.Resync is -1ns, it must not be negative`:                                                     {Resync: cache.NoResync},
 	} {
 		c, _ := cacheWith(t, sim.NewServer(sim.ConfigMaps), o)

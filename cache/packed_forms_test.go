@@ -249,8 +249,8 @@ func TestPacked_Adopt(t *testing.T) {
 	})
 }
 
-// TestPacked_LateIndex: an index that is declared on a synced handle finds its objects. The index
-// leaves out an object that cannot be decoded.
+// TestPacked_LateIndex: an index that is declared on a synced handle finds its objects. An
+// object that cannot be decoded is in its error.
 func TestPacked_LateIndex(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		h := cache.For[*Widget](c)
@@ -264,23 +264,30 @@ func TestPacked_LateIndex(t *testing.T) {
 			}
 			return []string{fmt.Sprint(w.Size)}
 		})
+		var bad []string
 		has := func(value string, want ...string) {
 			t.Helper()
 			synctest.Wait()
 			list, err := size.List(t.Context(), value, cache.ListOptions{})
+			if odd := leftOut(err); !slices.Equal(odd, bad) {
+				t.Errorf("got %v, %v; want %v left out", list, err, bad)
+			}
 			var got []string
 			for _, w := range list {
 				got = append(got, w.Name)
 			}
-			if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+			if slices.Sort(got); !slices.Equal(got, want) {
 				t.Errorf("got %v, %v; want %v", got, err, want)
 			}
 		}
+		bad = []string{"odd"}
 		has("1", "a")
 		has("0")
 		api.Put(widgets, widget("odd", int64(1)))
+		bad = nil
 		has("1", "a", "odd")
 		api.Put(widgets, widget("a", "large"))
+		bad = []string{"a"}
 		has("1", "odd")
 		api.Put(widgets, widget("odd", int64(13)))
 		synctest.Wait()
@@ -315,7 +322,7 @@ func TestPacked_CacheReads(t *testing.T) {
 			t.Errorf("got %v, %v", w, err)
 		}
 		var list WidgetList
-		if err := c.List(ctx, &list, cache.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
+		if err := c.List(ctx, &list, cache.ListOptions{}); len(leftOut(err)) != 1 || len(list.Items) != 1 || list.Items[0].Name != "a" {
 			t.Errorf("got %v, %v", list, err)
 		}
 		u, all := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}

@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // Get returns a copy of one object. If it does not exist, or the scope's selectors exclude it,
 // apierrors.IsNotFound is true for the error. An object outside the scope's namespaces or names is
-// another error.
+// another error, and so is an object that does not fit the Go type: an UndecodableError.
 //
 // Get waits for the initial list until ctx ends. If the list fails, for example because access is
 // forbidden, it returns the reason at once; WaitForSync waits on. After the first list it returns
@@ -33,11 +33,13 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 		return *new(T), err
 	}
 	var o T
-	if obj, err = h.handle.unpack(obj); err == nil {
+	if obj, err = h.handle.unpack(obj); err != nil {
+		err = newUndecodable(name, err)
+	} else {
 		o, err = h.give(obj)
 	}
 	if err != nil {
-		return o, fmt.Errorf("get %s %s: %w", h.handle.gvk.Kind, name, err)
+		return o, fmt.Errorf("get %s %s: %w", h.handle.gvk.Kind, storeKey(name), err)
 	}
 	return o, nil
 }
@@ -85,9 +87,9 @@ func (h *handle) lookUp(ctx context.Context, name types.NamespacedName) (any, er
 		return nil, err
 	}
 	if err := i.undecodable(name); err != nil {
-		return nil, err
+		return nil, newUndecodable(name, err)
 	}
-	obj, _, err := i.shared.GetStore().GetByKey(storeKey(name))
+	obj, _, err := i.indexer().GetByKey(storeKey(name))
 	return obj, err
 }
 
@@ -115,86 +117,146 @@ type ListOptions struct {
 	Limit int
 }
 
-// List returns copies of the objects, in no particular order. It waits and fails like Get.
+// List returns copies of the objects, in no particular order. It waits and fails like Get. If some
+// objects do not fit the Go type, List returns the others with an UndecodableError.
 func (h *Handle[T]) List(ctx context.Context, o ListOptions) ([]T, error) {
-	return h.list(ctx, o, stored(o))
+	return h.list(ctx, o, everythingIn(o.Namespace))
 }
 
-// All iterates over copies of the objects, like List. An error is the last element.
+// All iterates over copies of the objects, like List. An error is the last element, after all
+// objects that fit the Go type.
 func (h *Handle[T]) All(ctx context.Context, o ListOptions) iter.Seq2[T, error] {
-	return h.all(ctx, o, stored(o))
+	return h.all(ctx, o, everythingIn(o.Namespace))
 }
 
-func stored(o ListOptions) func(*informer) ([]any, error) {
-	return func(i *informer) ([]any, error) {
-		if o.Namespace == "" {
-			return i.shared.GetIndexer().List(), nil
-		}
-		return i.shared.GetIndexer().ByIndex(toolscache.NamespaceIndex, o.Namespace)
-	}
-}
-
-func (h *Handle[T]) all(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) iter.Seq2[T, error] {
+func (h *Handle[T]) all(ctx context.Context, o ListOptions, s selection) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		h.handle.each(ctx, o, of, func(obj any, err error) (more bool) {
-			if err == nil {
-				if obj, err = h.handle.unpack(obj); err != nil {
-					return true // State has the error
-				}
+		n := 0
+		err := h.handle.each(ctx, o, s, func(obj any) (more bool, err error) {
+			given, err := h.give(obj)
+			if err != nil {
+				return false, err
 			}
-			var given T
-			if err == nil {
-				given, err = h.give(obj)
-			}
-			return yield(given, err) && err == nil
+			n++
+			return yield(given, nil) && n != o.Limit, nil
 		})
+		if err != nil {
+			yield(*new(T), err)
+		}
 	}
 }
 
 // list is all as a slice. Several goroutines decode the packed objects of a long list.
-func (h *Handle[T]) list(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([]T, error) {
-	objects, err := h.handle.list(ctx, o, of)
-	if err != nil || len(objects) == 0 {
+func (h *Handle[T]) list(ctx context.Context, o ListOptions, s selection) ([]T, error) {
+	objects, err := h.handle.list(ctx, o, s)
+	if len(objects) == 0 {
 		return nil, err
 	}
 	list := make([]T, len(objects))
 	for n, obj := range objects {
-		if list[n], err = h.give(obj); err != nil {
-			return nil, err
+		var wrong error
+		if list[n], wrong = h.give(obj); wrong != nil {
+			return nil, wrong
 		}
 	}
-	return list, nil
+	return list, err
 }
 
-func (h *handle) list(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) (objects []any, err error) {
-	h.each(ctx, o, of, func(obj any, wrong error) (more bool) {
-		objects, err = append(objects, obj), wrong
-		return err == nil
-	})
-	return h.decode(objects), err
-}
-
-// each calls do for the objects that o selects, while do returns true, or once with an error.
-func (h *handle) each(ctx context.Context, o ListOptions, of func(*informer) ([]any, error), do func(obj any, err error) (more bool)) {
-	found, err := h.find(ctx, o, of)
+func (h *handle) list(ctx context.Context, o ListOptions, s selection) (objects []any, err error) {
+	found, err := h.find(ctx, o, s)
 	if err != nil {
-		do(nil, fmt.Errorf("list %s: %w", h.what(), err))
-		return
+		return nil, fmt.Errorf("list %s: %w", h.what(), err)
 	}
-	n := 0
-	for _, objects := range found {
-		for _, obj := range objects {
-			if !o.matches(obj) {
-				continue
+	var left leftovers
+	var batch []any // as many as may still be missing
+	for obj := range found.matching(o, s, &left) {
+		batch = append(batch, obj)
+		if o.Limit == 0 || len(objects)+len(batch) < o.Limit {
+			continue
+		}
+		objects = append(objects, h.decode(batch, &left)...)
+		if len(objects) == o.Limit {
+			return objects, nil
+		}
+		batch = batch[:0]
+	}
+	if batch = h.decode(batch, &left); objects == nil {
+		objects = batch
+	} else {
+		objects = append(objects, batch...)
+	}
+	return objects, h.leftOut(&left)
+}
+
+// each calls do for the objects that o and s select, decoded, until do returns false or an error.
+func (h *handle) each(ctx context.Context, o ListOptions, s selection, do func(obj any) (more bool, err error)) error {
+	found, err := h.find(ctx, o, s)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", h.what(), err)
+	}
+	var left leftovers
+	for stored := range found.matching(o, s, &left) {
+		obj, err := h.unpack(stored)
+		if err != nil {
+			left.add(nameOf(stored), err)
+			continue
+		}
+		if more, err := do(obj); !more || err != nil {
+			return err
+		}
+	}
+	return h.leftOut(&left)
+}
+
+func (h *handle) leftOut(left *leftovers) error {
+	if err := left.err(); err != nil {
+		return fmt.Errorf("list %s: %w", h.what(), err)
+	}
+	return nil
+}
+
+func nameOf(stored any) types.NamespacedName {
+	o, _ := stored.(Object) // it is packed
+	return listwatch.NameOf(o)
+}
+
+// found is what a read has found, of each informer.
+type found []part
+
+type part struct {
+	objects []any // as stored
+	// misfits cannot be decoded. Those in objects are in an earlier state.
+	misfits map[types.NamespacedName]*listwatch.Misfit
+}
+
+// matching iterates over the stored objects that o selects, and adds those to left that are known
+// not to fit.
+func (f found) matching(o ListOptions, s selection, left *leftovers) iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for _, p := range f {
+			for _, obj := range p.objects {
+				if o.matches(obj) && !p.misfit(obj) && !yield(obj) {
+					return
+				}
 			}
-			if n++; !do(obj, nil) || n == o.Limit {
-				return
+			for name, m := range p.misfits {
+				if o.mayMatch(m) && s.mayHave(m) {
+					left.add(name, m.Err)
+				}
 			}
 		}
 	}
 }
 
-func (h *handle) find(ctx context.Context, o ListOptions, of func(*informer) ([]any, error)) ([][]any, error) {
+func (p *part) misfit(obj any) bool {
+	if len(p.misfits) == 0 {
+		return false
+	}
+	o, ok := obj.(Object)
+	return ok && p.misfits[listwatch.NameOf(o)] != nil
+}
+
+func (h *handle) find(ctx context.Context, o ListOptions, s selection) (found, error) {
 	if err := h.usable(); err != nil {
 		return nil, err
 	}
@@ -211,7 +273,7 @@ func (h *handle) find(ctx context.Context, o ListOptions, of func(*informer) ([]
 	if err != nil {
 		return nil, err
 	}
-	var found [][]any
+	var all found
 	for _, i := range members {
 		if err := i.readable(ctx); err != nil {
 			return nil, err
@@ -219,13 +281,14 @@ func (h *handle) find(ctx context.Context, o ListOptions, of func(*informer) ([]
 		if err := i.fits(o.Namespace, false); err != nil {
 			return nil, err
 		}
-		objects, err := of(i)
+		misfits := i.misfits() // before the store is read
+		objects, err := s.find(i)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, objects)
+		all = append(all, part{objects, misfits})
 	}
-	return found, nil
+	return all, nil
 }
 
 func (o ListOptions) matches(obj any) bool {
@@ -233,7 +296,17 @@ func (o ListOptions) matches(obj any) bool {
 		return true
 	}
 	m, ok := obj.(Object)
-	return ok && (o.Namespace == "" || m.GetNamespace() == o.Namespace) && (o.Selector == nil || o.Selector.Matches(labels.Set(m.GetLabels())))
+	switch {
+	case !ok || o.Namespace != "" && m.GetNamespace() != o.Namespace:
+		return false
+	case o.Selector == nil:
+		return true
+	}
+	if p, ok := obj.(*packed.Object); ok {
+		set, ok := p.Labels()
+		return !ok || o.Selector.Matches(labels.Set(set)) // if not ok, it cannot be decoded
+	}
+	return o.Selector.Matches(labels.Set(m.GetLabels()))
 }
 
 // give returns an object that is stored, or else a copy; unpack has already made one of a packed
@@ -255,15 +328,15 @@ const some = 256
 func (h *handle) packed() bool { return h.group != nil && h.group.key.packed }
 
 // decode returns stored objects as a read does: copies or, for a shared handle, the same objects as
-// for others. It leaves out objects that cannot be decoded.
-func (h *handle) decode(stored []any) []any {
-	if len(stored) == 0 || !h.packed() {
+// for others. It adds those to left that cannot be decoded.
+func (h *handle) decode(stored []any, left *leftovers) []any {
+	if len(stored) == 0 || !h.packed() && !isPacked(stored[0]) {
 		return stored
 	}
-	decoded := make([]any, len(stored))
+	decoded, errs := make([]any, len(stored)), make([]error, len(stored))
 	one := func(from, to int) {
 		for n := from; n < to; n++ {
-			decoded[n], _ = h.unpack(stored[n])
+			decoded[n], errs[n] = h.unpack(stored[n])
 		}
 	}
 	var all sync.WaitGroup
@@ -273,13 +346,21 @@ func (h *handle) decode(stored []any) []any {
 	}
 	one(0, min(share, len(stored)))
 	all.Wait()
-	left := decoded[:0]
-	for _, obj := range decoded {
-		if obj != nil {
-			left = append(left, obj)
+	fit := decoded[:0]
+	for n, obj := range decoded {
+		if errs[n] != nil {
+			left.add(nameOf(stored[n]), errs[n])
+		} else {
+			fit = append(fit, obj)
 		}
 	}
-	return left
+	return fit
+}
+
+// isPacked reports whether an adopted informer is another cache's packed one.
+func isPacked(stored any) bool {
+	_, ok := stored.(*packed.Object)
+	return ok
 }
 
 // unpack returns a stored object, decoded if it is packed.

@@ -163,7 +163,7 @@ func (k key) fieldSelector() string {
 
 func (k key) target(b Backend) listwatch.Target {
 	return listwatch.Target{
-		Backend: b, Kind: k.gvk, Form: k.form,
+		Backend: b, Kind: k.gvk, Form: k.form, Further: k.cluster != "",
 		Namespace: k.place.Namespace, Name: k.place.Name, Labels: k.labels, Fields: k.fieldSelector(),
 	}
 }

@@ -398,32 +398,6 @@ func TestS5_OneQuestion(t *testing.T) {
 	})
 }
 
-// TestQuiet (S4): a watch with no event for 3 minutes is reported and restarted.
-func TestQuiet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
-		c, told := newCache(t, api)
-		maps := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
-		synced(t, maps)
-		time.Sleep(4 * time.Minute)
-		if s := maps.State(); s.Quiet != 0 || s.Watches != 1 {
-			t.Errorf("with bookmarks: %d quiet of %d", s.Quiet, s.Watches)
-		}
-		api.Silence()
-		api.CutWatches()
-		time.Sleep(4 * time.Minute)
-		s := maps.State()
-		if s.Quiet != 1 || s.Watches < 3 || s.Phase != hook.Synced {
-			t.Errorf("without bookmarks: %d quiet of %d, %d lists, %s", s.Quiet, s.Watches, s.Lists, s)
-		}
-		if got := told.take(); got != "failing, synced" {
-			t.Errorf("the hook was told: %s", got)
-		}
-	})
-}
-
 // TestSettled (S4): a handle is settled when it is synced or has a reason why not.
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,11 +5,15 @@ package cache
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/internal/coalesce"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
@@ -25,23 +29,93 @@ func (p pinned) RunWithContext(ctx context.Context) { <-ctx.Done() }
 // With 0, it would ignore their periods.
 const resyncCheck = time.Second
 
-// shared is an informer whose event handlers are resynced only if they are added with a period;
-// client-go would give the others resyncCheck. It hides marks from other event handlers.
-type shared struct{ toolscache.SharedIndexInformer }
+// shared is an informer as the cache and its users see it:
+//
+//   - While an event handler is busy, the events of each object are merged.
+//   - Event handlers are resynced only if they are added with a period; client-go would give the
+//     others resyncCheck.
+//   - Marks reach only the cache's own event handlers.
+type shared struct {
+	toolscache.SharedIndexInformer
 
-func (s shared) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	foreign bool // the host program runs it, and decides about resyncs
+
+	mu       sync.Mutex // guards the fields below
+	handlers map[*coalesce.Registration]struct{}
+	stopped  bool
+}
+
+func (s *shared) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
-func (s shared) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (s *shared) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
 }
 
-func (s shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
-	if options.ResyncPeriod == nil {
+func (s *shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	if options.ResyncPeriod == nil && !s.foreign {
 		options.ResyncPeriod = new(time.Duration)
 	}
-	return s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{h}, options)
+	if a, ok := h.(arrivals); ok { // it is quick
+		return s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{a, a.arrived}, options)
+	}
+	l := coalesce.NewListener(h)
+	u := unmarked{l, func(string) {}}
+	if m, ok := h.(marked); ok {
+		u.arrived = func(mark string) { l.After(func() { m.arrived(mark) }) }
+	}
+	handle, err := s.SharedIndexInformer.AddEventHandlerWithOptions(u, options)
+	if err != nil {
+		return nil, err
+	}
+	r := &coalesce.Registration{Listener: l, Handle: handle}
+	if !s.keep(r) {
+		r.Close()
+	}
+	return r, nil
+}
+
+// keep returns false if the informer has stopped.
+func (s *shared) keep(r *coalesce.Registration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handlers == nil {
+		s.handlers = map[*coalesce.Registration]struct{}{}
+	}
+	s.handlers[r] = struct{}{}
+	return !s.stopped
+}
+
+func (s *shared) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+	r, ok := handle.(*coalesce.Registration)
+	if !ok {
+		return s.SharedIndexInformer.RemoveEventHandler(handle)
+	}
+	s.mu.Lock()
+	delete(s.handlers, r)
+	s.mu.Unlock()
+	return r.Remove(s.SharedIndexInformer)
+}
+
+// join waits for running event handlers, once the informer has stopped. No others are called.
+func (s *shared) join() {
+	s.mu.Lock()
+	s.stopped = true
+	all := slices.Collect(maps.Keys(s.handlers))
+	s.mu.Unlock()
+	for _, r := range all {
+		r.Close()
+	}
+	for _, r := range all {
+		<-r.Done()
+	}
+}
+
+func logUnlessStopped(ctx context.Context, r *toolscache.Reflector, err error) {
+	if ctx.Err() == nil {
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	}
 }
 
 // markUID is the UID of a mark: the delete of an object that never existed. CatchUp sends marks
@@ -57,16 +131,17 @@ func markOf(obj any) (name string, ok bool) {
 
 type marked interface{ arrived(mark string) }
 
+// unmarked takes the marks out of an informer's events.
 type unmarked struct {
 	toolscache.ResourceEventHandler
+	arrived func(mark string)
 }
 
 func (u unmarked) OnDelete(obj any) {
-	mark, ok := markOf(obj)
-	if !ok {
+	if mark, ok := markOf(obj); ok {
+		u.arrived(mark)
+	} else {
 		u.ResourceEventHandler.OnDelete(obj)
-	} else if m, ok := u.ResourceEventHandler.(marked); ok {
-		m.arrived(mark)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/setpoint-dev/setpoint/internal/builtin"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
@@ -46,7 +47,7 @@ func (s Storage) String() string {
 // object; decoding JSON takes four times as long.
 func usualStorage(gvk schema.GroupVersionKind, f listwatch.Form, example Object) Storage {
 	_, protobuf := example.(interface{ Unmarshal(data []byte) error })
-	return storageOf(protobuf && f == listwatch.Typed && scheme.Scheme.Recognizes(gvk))
+	return storageOf(protobuf && f == listwatch.Typed && scheme.Scheme.Recognizes(gvk) && builtin.HasType(example))
 }
 
 func storageOf(packed bool) Storage {

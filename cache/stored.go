@@ -3,19 +3,25 @@
 
 package cache
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Stored calls do with each object of the scope, in the form in which the cache stores it. A packed
-// object has its metadata, and not the type T. do must not change the objects. Package source calls
-// it; use All.
+// object has its metadata, and not the type T. An object that does not fit T may be in an earlier
+// state, or be missing. do must not change the objects. Package source calls it; use All.
 func (h *Handle[T]) Stored(ctx context.Context, do func(Object)) error {
-	var wrong error
-	h.handle.each(ctx, ListOptions{}, stored(ListOptions{}), func(obj any, err error) (more bool) {
-		if o, ok := obj.(Object); ok && err == nil {
-			do(o)
+	found, err := h.handle.find(ctx, ListOptions{}, everythingIn(""))
+	if err != nil {
+		return fmt.Errorf("list %s: %w", h.handle.what(), err)
+	}
+	for _, p := range found {
+		for _, obj := range p.objects {
+			if o, ok := obj.(Object); ok {
+				do(o)
+			}
 		}
-		wrong = err
-		return err == nil
-	})
-	return wrong
+	}
+	return nil
 }

@@ -33,9 +33,10 @@ type Subscription struct {
 
 // Subscribe calls handler for each object of the scope, and for each change from now on. Objects
 // that enter the scope are adds. Objects that leave it, for example because a namespace was
-// removed, are deletes. The handler must not change the objects. Each informer calls it from its
-// own goroutine, and each informer that leaves the scope from one more. As in client-go, a panic on
-// an informer's goroutine ends the process.
+// removed, are deletes. The handler must not change the objects. While it is busy, events of an
+// object may be merged; see "Event handlers". Each informer calls it from a goroutine of its own,
+// and each informer that leaves the scope from one more. As in client-go, a panic on an informer's
+// goroutine ends the process.
 //
 // Subscribe may be called before the cache runs. The subscription keeps the informers alive until
 // Close, even after the handle's Release.

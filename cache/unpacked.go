@@ -44,7 +44,7 @@ func unpackedIndexers(indexers toolscache.Indexers) toolscache.Indexers {
 			if o := indexed(obj); o != nil {
 				return f(o)
 			}
-			return nil, nil
+			return []string{unknowable}, nil
 		}
 	}
 	return decoding

@@ -96,11 +96,21 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 		t.skipped(ctx, m.Resource)
 		return c.already.DeepCopyObject().(T), nil //nolint:forcetypeassert // checkLive has seen it
 	}
-	obj, err := sendPatch[T](ctx, t, applying, key, types.ApplyYAMLPatchType, body, c)
-	if err == nil {
-		t.remember(c, body, obj)
+	sent := body
+	if c.already != nil && c.already.GetUID() != "" {
+		if sent, err = setMetadata(body, "uid", c.already.GetUID()); err != nil {
+			return *new(T), fmt.Errorf("%s: %w", t.doing(applying, key), err)
+		}
 	}
-	return obj, err
+	obj, err := sendPatch[T](ctx, t, applying, key, types.ApplyYAMLPatchType, sent, c)
+	if err != nil {
+		if c.already != nil {
+			err = explainUID(c.already, err)
+		}
+		return *new(T), err
+	}
+	t.remember(c, body, obj)
+	return obj, nil
 }
 
 func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersionKind) (types.NamespacedName, []byte, error) {
@@ -130,6 +140,9 @@ const appliedFor = time.Hour
 
 // UnlessAlready makes Apply and ApplyStatus skip a request that would change nothing. live is the
 // object as last seen, usually in a cache, or nil. A skipped call returns a copy of live.
+//
+// A request has the UID of live: if another client has deleted the object, or deleted and created
+// it, the error is a conflict, and no object with only these fields comes into being.
 //
 // The client compares with its last call; it does not predict what the API server would do. After
 // each apply with this option it keeps a hash of the bytes sent and of the object returned. It

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -190,7 +191,10 @@ func TestUnlessAlready(t *testing.T) {
 	a.want(sent, replicas(1), a.live())
 	a.api.Remove(sim.Deployments, "default", "web")
 	a.want(sent, replicas(1), nil)
-	a.want(sent, replicas(1), d) // the cache still shows the one before
+	// The cache still shows the one before.
+	if _, err := a.deployments.Apply(t.Context(), replicas(1), client.UnlessAlready(d)); !apierrors.IsConflict(err) {
+		t.Errorf("the error is %v", err)
+	}
 	a.want(skipped, replicas(1), a.live())
 
 	if s := a.skipped[0]; s != (hook.SkippedApply{Group: "apps", Version: "v1", Resource: "deployments"}) {

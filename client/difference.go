@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/builtin"
 )
 
 // PatchFrom changes an object. before is the object as it was read, and after a changed copy of it.
@@ -32,13 +33,15 @@ import (
 //
 // A typed built-in object gets a strategic merge patch, which changes single elements of lists with
 // a merge key, such as containers and conditions. Others get a JSON merge patch, which replaces a
-// list that differs. A built-in object gets one, too, if two elements have the same key, such as a
-// port for both TCP and UDP. [Writer].Patch sends any patch. A change of the status is a second
-// request, to the status subresource if the kind has one.
+// list that differs, such as the finalizers. A built-in object gets one, too, if two elements have
+// the same key, such as a port for both TCP and UDP. [Writer].Patch sends any patch. A change of
+// the status is a second request, to the status subresource if the kind has one.
 //
-// The patch has the UID of before: if another object has replaced it, the error is a conflict. With
-// [OptimisticLock] it also has the resourceVersion: the error is a conflict if the object has
-// changed at all. Other metadata that only the API server sets is not compared.
+// The patch has the UID of before: if another object has replaced it, the error is a conflict. If
+// the patch replaces a list, or removes an object with its fields, it also has the resourceVersion:
+// then the error is a conflict if the object has changed at all, and nothing that others have added
+// is lost. With [OptimisticLock] every patch has it. Other metadata that only the API server sets
+// is not compared.
 func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, options ...Option) (T, error) {
 	if err := checkPair(before, after); err != nil {
 		return *new(T), fmt.Errorf("client.PatchFrom: %w", err)
@@ -51,6 +54,13 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 	d, err := compare(before, labelled(ctx, w, after))
 	if err != nil {
 		return *new(T), fmt.Errorf("client.PatchFrom %s: %w", describe(before), err)
+	}
+	if d.replaces != "" && !locked {
+		if before.GetResourceVersion() == "" {
+			return *new(T), fmt.Errorf("client.PatchFrom %s: the patch replaces %s, which others may have changed, so it needs a resourceVersion; give an object that was read",
+				describe(before), d.replaces)
+		}
+		locked = true
 	}
 	stored, _ := before.DeepCopyObject().(T)
 	version := func() string {
@@ -129,6 +139,7 @@ func describe[T Object](obj T) string {
 type difference struct {
 	patchType    types.PatchType
 	main, status map[string]any
+	replaces     string // a field that the patch replaces as a whole, or ""
 }
 
 func compare[T Object](before, after T) (difference, error) {
@@ -143,14 +154,64 @@ func compare[T Object](before, after T) (difference, error) {
 	if err != nil {
 		return difference{}, err
 	}
-	if _, _, err := scheme.Scheme.ObjectKinds(before); err == nil && formOf[T]() == typed {
+	d := difference{patchType: types.MergePatchType, main: mergePatch(was, is), status: mergePatch(wasStatus, isStatus)}
+	if builtin.HasType(before) {
 		main, ok := strategicPatch(was, is, before)
 		status, okStatus := strategicPatch(wasStatus, isStatus, before)
 		if ok && okStatus {
-			return difference{types.StrategicMergePatchType, main, status}, nil
+			d = difference{patchType: types.StrategicMergePatchType, main: main, status: status}
 		}
 	}
-	return difference{types.MergePatchType, mergePatch(was, is), mergePatch(wasStatus, isStatus)}, nil
+	strategic := d.patchType == types.StrategicMergePatchType
+	if d.replaces = replaces(d.main, was, strategic, ""); d.replaces == "" {
+		d.replaces = replaces(d.status, wasStatus, strategic, "")
+	}
+	return d, nil
+}
+
+// replaces returns a field below path that a patch replaces as a whole: a list without a merge key,
+// or an object that is removed. The fields were before.
+func replaces(patch, before map[string]any, strategic bool, path string) string {
+	for field, value := range patch {
+		if strings.HasPrefix(field, "$") {
+			continue // a directive
+		}
+		_, merged := patch["$setElementOrder/"+field]
+		old, wasObject := before[field].(map[string]any)
+		switch value := value.(type) {
+		case nil:
+			if wasObject || isList(before[field]) {
+				return path + field
+			}
+		case []any:
+			// The API server knows the merge key.
+			merged = merged || strategic && before[field] == nil
+			if !merged && !slices.ContainsFunc(value, isDirective) {
+				return path + field
+			}
+		case map[string]any:
+			if below := replaces(value, old, strategic, path+field+"."); below != "" {
+				return below
+			}
+		default:
+			if wasObject || isList(before[field]) {
+				return path + field
+			}
+		}
+	}
+	return ""
+}
+
+// isDirective reports whether a patch of a list's element has a directive, such as delete.
+func isDirective(element any) bool {
+	fields, _ := element.(map[string]any)
+	_, ok := fields["$patch"]
+	return ok
+}
+
+func isList(value any) bool {
+	_, ok := value.([]any)
+	return ok
 }
 
 // content returns the JSON of an object without what only the API server sets, and its status.
@@ -165,6 +226,11 @@ func content(obj Object) (main, status map[string]any, err error) {
 	delete(main, "apiVersion")
 	delete(main, "kind")
 	if m, ok := main["metadata"].(map[string]any); ok {
+		for _, field := range []string{"labels", "annotations"} {
+			if m[field] == nil { // so that a patch removes single ones
+				m[field] = map[string]any{}
+			}
+		}
 		for _, field := range []string{
 			"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink",
 		} {
@@ -182,12 +248,32 @@ func content(obj Object) (main, status map[string]any, err error) {
 // strategicPatch returns false if there is no strategic merge patch. For example, two ports of a
 // Service may have the same number, which is the merge key, and different protocols.
 func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
+	is = withEmptyLists(is, was)
 	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
 	if err != nil || len(patch) == 0 {
 		return nil, err == nil
 	}
 	result, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(patch), object)
 	return patch, err == nil && reflect.DeepEqual(withoutNulls(map[string]any(result)), withoutNulls(is))
+}
+
+// withEmptyLists returns is with an empty list where only was has one, so that a patch removes
+// single elements, and none that others have added.
+func withEmptyLists(is, was map[string]any) map[string]any {
+	is = maps.Clone(is)
+	for field, before := range was {
+		switch before := before.(type) {
+		case []any:
+			if is[field] == nil {
+				is[field] = []any{}
+			}
+		case map[string]any:
+			if object, ok := is[field].(map[string]any); ok {
+				is[field] = withEmptyLists(object, before)
+			}
+		}
+	}
+	return is
 }
 
 // withoutNulls drops null fields, which count as absent.

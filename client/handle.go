@@ -149,15 +149,19 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	return stored, err
 }
 
-// withKind sets the kind in a copy of an unstructured object. Others have it from the scheme.
+// withKind returns a shallow copy of an object, with its kind. The encoder writes the kind into
+// what it encodes, which may be an object that others read.
 func withKind(obj Object, gvk schema.GroupVersionKind) Object {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		u = &unstructured.Unstructured{Object: maps.Clone(u.Object)}
+		u.SetGroupVersionKind(gvk)
+		return u
 	}
-	u = &unstructured.Unstructured{Object: maps.Clone(u.Object)}
-	u.SetGroupVersionKind(gvk)
-	return u
+	value := reflect.New(reflect.TypeOf(obj).Elem())
+	value.Elem().Set(reflect.ValueOf(obj).Elem())
+	copied, _ := value.Interface().(Object)
+	copied.GetObjectKind().SetGroupVersionKind(gvk)
+	return copied
 }
 
 // Patch changes the object. pt is types.JSONPatchType, MergePatchType or StrategicMergePatchType.

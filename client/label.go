@@ -100,11 +100,11 @@ func (t target) labelApply(ctx context.Context, namespace string, body []byte) (
 	if !differ {
 		return body, nil
 	}
-	return setLabels(body, labels)
+	return setMetadata(body, "labels", labels)
 }
 
-// setLabels replaces metadata.labels in a JSON object that has metadata.
-func setLabels(body []byte, labels map[string]string) ([]byte, error) {
+// setMetadata replaces a field of the metadata in a JSON object that has metadata.
+func setMetadata(body []byte, field string, value any) ([]byte, error) {
 	var object, metadata map[string]json.RawMessage
 	if err := json.Unmarshal(body, &object); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func setLabels(body []byte, labels map[string]string) ([]byte, error) {
 		of   map[string]json.RawMessage
 		name string
 		what any
-	}{{metadata, "labels", labels}, {object, "metadata", metadata}} {
+	}{{metadata, field, value}, {object, "metadata", metadata}} {
 		data, err := json.Marshal(part.what)
 		if err != nil {
 			return nil, err

@@ -75,7 +75,11 @@ func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options
 	if err != nil || len(d.status) == 0 {
 		return stored, err
 	}
-	data, err := d.data(d.status, stored, "")
+	var version string
+	if d.replaces != "" { // another client may have written the status already
+		version = stored.GetResourceVersion()
+	}
+	data, err := d.data(d.status, stored, version)
 	if err != nil {
 		return *new(T), err
 	}

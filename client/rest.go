@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/builtin"
 )
 
 // RESTClient returns client-go's REST client for a kind, with protobuf for built-in kinds, else
@@ -57,7 +59,7 @@ func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 		return false
 	}
 	obj, err := c.scheme.New(gvk)
-	if err != nil {
+	if err != nil || !builtin.HasType(obj) {
 		return false
 	}
 	_, ok := obj.(interface {

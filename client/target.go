@@ -191,6 +191,9 @@ func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, e
 	served := func() bool { return t.subresource == "" || t.client.subresource(t.gvk, t.subresource) != nil }
 	// If a custom resource lacks the subresource, the API server names the object as not found.
 	if !apierrors.IsNotFound(err) || namesObject(err) && served() {
+		if namesNothing(err) {
+			return fmt.Errorf("%s: %w", t.doing(v, key), err)
+		}
 		return err
 	}
 	t.client.Forget(t.gvk)
@@ -202,6 +205,13 @@ func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, e
 		return &NotServedError{Kind: t.gvk, Subresource: t.subresource, Host: t.client.config.Host}
 	}
 	return err
+}
+
+// namesNothing reports whether the API server's answer says neither which kind it is about nor what
+// was asked, such as a 415.
+func namesNothing(err error) bool {
+	var s apierrors.APIStatus
+	return errors.As(err, &s) && (s.Status().Details == nil || s.Status().Details.Kind == "")
 }
 
 // namesObject reports whether the API server found no such object. For an unknown path it sends no

@@ -185,7 +185,7 @@ func (f *following[K]) purge() {
 		drop(k.Key)
 	}
 	for key, r := range c.records.all() {
-		if r.past != nil || r.spin.known || r.interrupted > 0 {
+		if r.past != nil || len(r.events) > 0 || r.spin.known || r.interrupted > 0 {
 			drop(key)
 		}
 	}
@@ -202,8 +202,8 @@ func (t *lead[K]) drop(item workqueue.Item[K], was *served) {
 	if of.past != nil && of.past.unnotify != nil {
 		of.past.unnotify()
 	}
-	if of.spin.known || of.interrupted > 0 {
-		c.records.edit(item.Key(), func(r *record[K]) { r.spin, r.interrupted = spin{}, 0 })
+	if of.spin.known || of.interrupted > 0 || len(c.records.look(item.Key()).events) > 0 {
+		c.records.edit(item.Key(), func(r *record[K]) { r.events, r.spin, r.interrupted = nil, spin{}, 0 })
 	}
 	_ = item.Done()
 }

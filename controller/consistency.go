@@ -120,7 +120,7 @@ func (k *gaps) revive(p *past) {
 }
 
 func (k *gaps) isOver(p *past) bool {
-	if p.failure != nil || !p.since.IsZero() || p.answers != nil {
+	if p.failure != nil || !p.since.IsZero() || p.answers != nil || p.held {
 		return false
 	}
 	now := *p

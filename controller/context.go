@@ -34,6 +34,7 @@ type running[K comparable] struct {
 	of     *lead[K]
 	item   workqueue.Item[K]
 	past   *past         // or nil
+	by     author        // who made the key due since then
 	since  time.Duration // start, on the controller's clock
 	log    *slog.Logger
 	lines  logging.Lazy // the handler of log
@@ -61,7 +62,7 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 		base = leveled{base, *r.level}
 	}
 	c := t.controller
-	now := &running[K]{of: t, item: item, past: r.past, since: since}
+	now := &running[K]{of: t, item: item, past: r.past, by: c.own.cause(item, r.past), since: since}
 	now.lines = logging.Lazy{Base: base, Of: now}
 	now.log = slog.New(&now.lines)
 	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))
@@ -93,6 +94,7 @@ func (r *running[K]) requests() *ledger.Ledger {
 func (r *running[K]) newLedger() *ledger.Ledger {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
+	o.Prove = r.past != nil && r.past.prove
 	return ledger.New(o)
 }
 

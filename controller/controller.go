@@ -33,6 +33,7 @@ type Controller[K comparable] struct {
 	o          Options // with all defaults and added hooks
 	queue      *workqueue.Queue[K]
 	run        string        // of each reconcile ID
+	started    chan struct{} // closed by Warm: workers may start
 	synced     chan struct{} // closed by Warm
 	began      time.Time     // zero of c.now
 	repetition repetition
@@ -63,13 +64,14 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),
-		synced: make(chan struct{}), began: time.Now(),
+		started: make(chan struct{}), synced: make(chan struct{}), began: time.Now(),
 	}
 	c.o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
 	c.inputs.name = name
 	c.inputs.declared, c.inputs.declare = cache.Declare()
-	c.own = ownEvents[K]{declared: c.inputs.declared, records: &c.records}
+	c.own = ownEvents[K]{declared: c.inputs.declared, records: &c.records, now: c.now}
 	err := c.newQueue()
+	c.own.queue = c.queue
 	c.consistency = visibility[K]{
 		gaps:  gaps{name: name, hooks: &c.o.Hooks, logger: c.logger, declared: c.inputs.declared, stale: c.inputs.stale},
 		queue: c.queue, records: &c.records,
@@ -112,6 +114,7 @@ func (c *Controller[K]) Watch(s source.Source[K]) {
 // may call it; the source's own handler, predicates and poll must not.
 func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 	w, running := c.inputs.unwatch(s)
+	c.wakeAllHeld() // they may have waited for it
 	switch {
 	case w == nil:
 		return c.named(fmt.Errorf("%v is not watched", s))
@@ -136,6 +139,17 @@ func (c *Controller[K]) Reads(r ...Readable) {
 		return
 	}
 	c.inputs.read(r...)
+}
+
+// Optional exempts handles and sources from Options.RequireKinds: the controller leads although
+// their kinds are not served or cannot be read. A handle stands for all sources that watch it. Call
+// it before Run or Warm, together with Watch or Reads.
+func (c *Controller[K]) Optional(r ...Readable) {
+	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
+		c.inputs.complain("Optional: an argument is nil; pass handles or sources")
+		return
+	}
+	c.inputs.exempt(r...)
 }
 
 // checkName checks a name as metric label, log attribute and part of a user agent.

@@ -31,6 +31,10 @@
 // A key that fails during an outage is due when one of the controller's informers recovers, even if
 // it failed before the informers noticed. Explicit delays, such as [RetryAfter]'s, still apply.
 //
+// If an error has a Retry-After of the API server, the key is not retried before, or before one
+// minute if the API server asks for more. A worker does not wait for it: see "The transport" in
+// package client.
+//
 // # Read your writes
 //
 // A Reconcile sees the writes of its key's previous Reconcile: the key is parked until every
@@ -67,6 +71,38 @@
 //
 // A controller that replaces a removed one of the same name first waits for the old one's writes.
 //
+// # Two informers of a resource
+//
+// A controller may watch the metadata of a kind and read its objects, or watch a selector and read
+// everything. The second informer may lag behind the first. So a key also waits until every
+// declared informer of that resource that can show the event's object has passed the event's
+// version. The limit of the key's own writes applies, and almost the same rules:
+//
+//   - The wait is about the object of the event, such as a Secret that a handler maps to a Website.
+//     Informers of other API servers do not count.
+//   - A deletion is visible when the store does not have the object. If the object has only left
+//     the watched selector, the store has it at that version or later.
+//   - Events that come while the key waits are for its next Reconcile.
+//   - A key waits for an informer that was synced and fails. It does not wait for an informer that
+//     has never synced, because its reads return an error.
+//   - If the limit is over, the key is reconciled once more when the informer shows the event.
+//   - It is sometimes unknown whether an informer keeps an object: it has a field selector, and
+//     metadata are watched; a deletion may be a change of labels; or the informer is adopted. The
+//     wait for such an informer ends after a second.
+//
+// Of a key's waiting events, the last 32 objects count. Sources without a handle, and versions that
+// are not numbers, are not covered. A controller with one informer for each resource has no such
+// wait.
+//
+// # Several clusters
+//
+// If the sources of a controller are in several clusters, workers start when all sources and
+// Readables of one cluster are settled. A key that only sources of another cluster have added is
+// parked until all of that cluster are. A key of an event in one cluster does not wait for the
+// others, but its reads do. Two kinds of inputs hold all keys: a Readable in a cluster without
+// sources, and one without a known API server. With [Options].RequireKinds all keys wait for all
+// inputs.
+//
 // # Takeover
 //
 // If the previous leader released its term, Lead first waits until the informers show the objects
@@ -74,7 +110,8 @@
 // [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. An informer with a
 // field selector, other than on metadata, may exclude the object. Lead then waits until that
 // informer has reached the version of the write. After a crash the last writes are unknown, and
-// Lead does not wait.
+// Lead does not wait. With several clusters, Lead does not wait for an informer that has not synced
+// since the start either: reads of it return an error or wait, and Stale names the writes.
 //
 // # Shards
 //
@@ -101,9 +138,28 @@
 // # Own writes during a backoff
 //
 // After an error, events of the key's own writes do not end its backoff, even if they come before
-// Reconcile returns. A change by another client ends it. So does an event that may contain one, for
-// example after a relist. A patch or apply without a resourceVersion may be a no-op: the version
-// that it returns counts as the key's own. After a success, an own write makes the key due.
+// Reconcile returns. Any other event ends it. After a success, an own write makes the key due.
+//
+// A write may be a no-op. Then the answer has the version of another client's change, whose event
+// must not be lost. So a version is the key's own only if the answer proves it:
+//
+//	write                                 proof
+//	create, an apply that creates         the object is new
+//	update or patch with resourceVersion  the answer has another version
+//	delete, or the last finalizer         the object is gone
+//	update or patch without one           the object in the answer differs from the one in the last
+//	                                      Reconcile's answer only in what the request sets
+//	any, and the event comes late         the caches had the version before the Reconcile began
+//
+// The fourth proof needs a last Reconcile with the same writes, and no other event since. The first
+// attempt that patches has none, so its event starts one more attempt. If an event that may be the
+// key's own has started an attempt, the next such event waits until one second after its start. A
+// write that never has a proof causes at most one attempt a second: for example if each patch adds
+// another field, changes an element of a list by its index, or returns only metadata. To be sure,
+// set the resourceVersion, with client.OptimisticLock or in an update.
+//
+// An event that combines changes has no version, as after a failed handler or a relist. It ends the
+// backoff.
 //
 // # Hot loops
 //
@@ -111,8 +167,8 @@
 // Reconciles in a row, each begun less than 100 ms after the previous one, it is slowed down. Its
 // Reconciles then begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and the
 // cause once. A Reconcile for any other reason begins at once and resets the count.
-// [Controller.Quiet] and the manager's Idle wait for a slowed key. If [Options].ReadYourWrites is
-// negative, own writes are not recognized.
+// [Controller.Quiet] and the manager's Idle wait for a slowed key. Own writes need a proof, as
+// during a backoff. If [Options].ReadYourWrites is negative, they are not recognized.
 //
 // # Guarantees
 //
@@ -122,10 +178,13 @@
 //   - C4: A terminal error is logged, reported to the hooks, and not retried.
 //   - C5: A panic is an error with its stack, and runtime.Goexit is an error. Neither loses the key
 //     or the worker.
-//   - C6: A Reconcile sees its key's previous writes, per object by UID and version, or
-//     [Options].ReadYourWrites is over. A write that begins after its Reconcile returned fails with
-//     a [ledger.LateWriteError], and is logged once.
-//   - C7: After an error, the key's own writes do not end its backoff; changes by others do.
+//   - C6: A Reconcile sees its key's previous writes, per object by UID and version, and with two
+//     informers of a resource also the events that made the key due, or [Options].ReadYourWrites is
+//     over. A write that begins after its Reconcile returned fails with a [ledger.LateWriteError],
+//     and is logged once.
+//   - C7: After an error, writes that are proven to be the key's own do not end its backoff;
+//     changes by others do. Without a proof, the first write ends it at once, later ones after at
+//     least one second.
 //   - C8: A stop takes no new key. Running Reconciles have the grace time; then their context ends
 //     with a cause. An error after that is no failure, and the key is due in the next term. One
 //     second later, the log has the stacks of those that still run.
@@ -141,14 +200,16 @@
 //   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are
 //     never delayed.
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
-//     or [Options].ReadYourWrites is over.
+//     or [Options].ReadYourWrites is over, or they are in a further cluster that no read answers
+//     from yet.
 //   - P1: With Options.Shards, a key is reconciled only between the adoption of its slot and the
 //     slot's stop. The slot is not released before its running Reconciles are settled.
 //   - P4: The first Reconcile of a slot sees what its former owner wrote, or
 //     [Options].ReadYourWrites is over, or the owner crashed.
 //   - S9: Workers start when each source and Readable is synced, or cannot sync, for example
 //     because its API is missing or forbidden. The log names the cause. Reads then return the last
-//     known state, and [Stale] names it.
+//     known state, and [Stale] names it. With several clusters, the keys of each one wait for that
+//     one only.
 //
 // # The log
 //

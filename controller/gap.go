@@ -27,6 +27,7 @@ type textGap string
 func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
+func (textGap) Unread() bool         { return false }
 
 // inherited are writes that Lead waits for. After the wait, a past with givenUp replaces the first
 // one.
@@ -151,14 +152,21 @@ func written(w *ledger.Write) consistency.Write {
 	shown := consistency.Write{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
 		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
-		Subresource: w.Subresource,
-		Gone:        w.Effect == ledger.Gone,
-		Marked:      w.Effect == ledger.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
+		Subresource: w.Subresource, Sent: w.Started, Answered: answered(w),
+		Gone:   w.Effect == ledger.Gone,
+		Marked: w.Effect == ledger.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
 	}
 	if w.Salt != "" {
 		shown.Hashed = w.Salt
 	}
 	return shown
+}
+
+func answered(w *ledger.Write) time.Time {
+	if w.Started.IsZero() || w.Effect == ledger.Pending {
+		return time.Time{}
+	}
+	return w.Started.Add(w.Took)
 }
 
 // staleGap returns what a key waits for after its Reconcile returned Stale, or nil.

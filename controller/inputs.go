@@ -37,10 +37,12 @@ type inputs[K comparable] struct {
 	declared consistency.Declarations
 	declare  func(who string, of ...cache.Declared)
 
-	mu    sync.Mutex      // guards what follows
-	wrong []error         // mistakes for Validate
-	list  []*input[K]     // replaced, never changed
-	start func(*input[K]) // while Warm runs
+	mu       sync.Mutex      // guards what follows
+	wrong    []error         // mistakes for Validate
+	list     []*input[K]     // replaced, never changed
+	optional []any           // handles and sources
+	start    func(*input[K]) // while Warm runs
+	news     run.Barrier     // an input is settled, has ended, or was removed
 }
 
 type input[K comparable] struct {
@@ -70,7 +72,40 @@ func (in *inputs[K]) validate() error {
 			wrong = append(wrong, named(i, i.source.Validate()))
 		}
 	}
+	for _, r := range in.unusedOptional() {
+		wrong = append(wrong, fmt.Errorf("Optional: the controller neither watches nor reads %v; call Watch or Reads, too", r))
+	}
 	return errors.Join(wrong...)
+}
+
+// isOptional reports whether Optional got the input or its handle.
+func (in *inputs[K]) isOptional(i *input[K]) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.ContainsFunc(in.optional, i.is)
+}
+
+func (in *inputs[K]) unusedOptional() (unused []any) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, r := range in.optional {
+		if !slices.ContainsFunc(in.list, func(i *input[K]) bool { return i.is(r) }) {
+			unused = append(unused, r)
+		}
+	}
+	return unused
+}
+
+// is reports whether r is the input, or the handle that it watches.
+func (i *input[K]) is(r any) bool {
+	if !reflect.TypeOf(r).Comparable() {
+		return false
+	}
+	if i.Readable == r {
+		return true
+	}
+	watched, ok := i.Readable.(interface{ Handle() cache.Declared })
+	return ok && any(watched.Handle()) == r
 }
 
 func (in *inputs[K]) watch(s source.Source[K]) {
@@ -80,6 +115,14 @@ func (in *inputs[K]) watch(s source.Source[K]) {
 func (in *inputs[K]) read(what ...Readable) {
 	for _, r := range what {
 		in.add(&input[K]{Readable: r})
+	}
+}
+
+func (in *inputs[K]) exempt(what ...Readable) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, r := range what {
+		in.optional = append(in.optional, r)
 	}
 }
 
@@ -108,20 +151,29 @@ func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 	in.list = slices.Delete(slices.Clone(in.list), i, i+1)
 	in.declareLocked()
 	close(was.removed)
+	in.news.Open()
 	return was, was.stop != nil
 }
 
 func (in *inputs[K]) declareLocked() {
 	var of []cache.Declared
 	for _, i := range in.list {
-		switch r := i.Readable.(type) {
-		case interface{ Handle() cache.Declared }:
-			of = append(of, r.Handle())
-		case cache.Declared:
-			of = append(of, r)
+		if h := i.handle(); h != nil {
+			of = append(of, h)
 		}
 	}
 	in.declare(fmt.Sprintf("the controller %q", in.name), of...)
+}
+
+// handle returns nil if the input has none.
+func (i *input[K]) handle() cache.Declared {
+	switch r := i.Readable.(type) {
+	case interface{ Handle() cache.Declared }:
+		return r.Handle()
+	case cache.Declared:
+		return r
+	}
+	return nil
 }
 
 func (in *inputs[K]) all() []*input[K] {
@@ -160,7 +212,7 @@ func (in *inputs[K]) awaitSettled(ctx context.Context) bool {
 
 func (in *inputs[K]) unsettled() *input[K] {
 	for _, i := range in.all() {
-		if !run.Closed(i.settled) && !run.Closed(i.ended) {
+		if !i.isSettled() {
 			return i
 		}
 	}

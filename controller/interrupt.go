@@ -55,6 +55,9 @@ func (i *interrupts[K]) interrupt(key K, o handler.Object) {
 
 func (r *running[K]) mayHaveMade(o handler.Object) bool {
 	may := func(w ledger.Write) bool {
+		if w.Subresource == "status" { // its generation stays
+			return false
+		}
 		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // any version
 			return w.Verb != "create" && w.Namespace == o.GetNamespace() && (w.Name == "" || w.Name == o.GetName())
 		}

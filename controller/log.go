@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
-	"time"
 	"unicode"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
@@ -59,60 +56,12 @@ func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.level}
 }
 
-const mostCauses = 100
+// repetition limits the lines of a controller.
+type repetition struct{ logging.Repetition }
 
-type repetition struct {
-	mu     sync.Mutex // guards what follows
-	limits map[string]*limit
-	said   map[string]bool
-}
+func (l *repetition) few(cause string, args ...any) ([]any, bool) { return l.Few(cause, args...) }
 
-type limit struct {
-	*rate.Limiter
-
-	unlogged int
-}
-
-// few reports whether to log a line, and returns its attributes: ten lines of a cause, then one in
-// ten seconds with the number left out. Beyond mostCauses, all others share one limit.
-func (l *repetition) few(cause string, args ...any) ([]any, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.limits == nil {
-		l.limits = map[string]*limit{}
-	}
-	if l.limits[cause] == nil && len(l.limits) >= mostCauses {
-		cause = ""
-	}
-	of := l.limits[cause]
-	if of == nil {
-		of = &limit{Limiter: rate.NewLimiter(rate.Every(10*time.Second), 10)}
-		l.limits[cause] = of
-	}
-	if !of.Allow() {
-		of.unlogged++
-		return nil, false
-	}
-	if of.unlogged > 0 {
-		args = append(args, "unlogged", of.unlogged)
-		of.unlogged = 0
-	}
-	return args, true
-}
-
-func (l *repetition) once(words ...string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	what := strings.Join(words, " ")
-	if l.said[what] || len(l.said) >= mostCauses {
-		return false
-	}
-	if l.said == nil {
-		l.said = map[string]bool{}
-	}
-	l.said[what] = true
-	return true
-}
+func (l *repetition) once(words ...string) bool { return l.Once(words...) }
 
 // reasonOf returns the same text for errors of the same cause about different objects: the API
 // server's reason, or the innermost error without digits and quoted text.

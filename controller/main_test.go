@@ -204,6 +204,12 @@ func (c *calls) note(key string) int {
 	return len(c.at)
 }
 
+func (c *calls) n() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.at)
+}
+
 // outcomes records how Reconciles ended.
 type outcomes struct {
 	mu  sync.Mutex

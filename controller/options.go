@@ -22,9 +22,9 @@ import (
 type Options struct {
 	// Workers is the number of concurrent Reconciles. Default: 1.
 	Workers int
-	// ReadYourWrites limits how long a key waits for its own writes to appear in the informers.
-	// Then the key is reconciled anyway, and [Stale] names what is missing. Negative: no wait.
-	// Default: 30 s.
+	// ReadYourWrites limits how long a key waits for its own writes to appear in the informers, and
+	// for its events to appear in the other informers of their resource. Then the key is reconciled
+	// anyway, and [Stale] names what is missing. Negative: no wait. Default: 30 s.
 	ReadYourWrites time.Duration
 	// Deadline is the longest time of one Reconcile. After it, the context ends with a cause that
 	// names the deadline, and an error that the Reconcile returns is retried. Default: no limit.
@@ -67,9 +67,11 @@ type Options struct {
 	// and [Stale] do not. Default: 0, no limit.
 	MaxAttempts int
 	// RequireKinds makes the controller lead only after each source and declared Readable was
-	// synced once. Until then, for example while a CRD is missing, the replica is not ready and
-	// does not campaign, so another one can lead. It recovers without a restart. Default: false,
-	// the controller leads without kinds that cannot be listed.
+	// synced once. [Controller.Optional] makes exceptions. Until then, for example while a CRD is
+	// missing, the replica is not ready and does not campaign, so another one can lead. It recovers
+	// without a restart. If a handle has several namespaces or names, one of them must be synced.
+	// The others delay only their own keys. Default: false, the controller leads without kinds that
+	// cannot be listed.
 	RequireKinds bool
 	// Shards divides the controller's keys among the replicas of the group: this process reconciles
 	// only keys in slots that the group has given to it. Keys must be of type types.NamespacedName

@@ -70,8 +70,19 @@ type observed[K comparable] struct {
 	pauses     *pauses[K]
 	interrupts *interrupts[K]
 	shards     *shards[K]
+	controller *Controller[K]
 	source     source.Source[K]
+	handle     any // the source's cache.Declared, or nil
 	ignore     bool
+}
+
+// AddAll implements source.Queue.
+func (o *observed[K]) AddAll(keys []K, how workqueue.AddOptions) {
+	if o.handle != nil {
+		o.controller.consistency.expect(o.handle, keys, how, func(key K) bool { return o.shards.accepts(key, false) })
+	}
+	o.Queue.AddAll(keys, how)
+	o.controller.wakeHeld(keys)
 }
 
 // Observe implements source.Observer. A pause begins before the event makes the key due. A resume
@@ -92,11 +103,11 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 		return nil
 	}
 	return func() {
+		if moved { // first: a Reconcile that the resume starts has seen the change
+			o.interrupts.interrupt(key, e.New)
+		}
 		if resumed {
 			o.pauses.set(key, o.pauser(e), false)
-		}
-		if moved {
-			o.interrupts.interrupt(key, e.New)
 		}
 	}
 }

@@ -18,7 +18,13 @@ import (
 type past struct {
 	delivery uint64
 	failure  *Failure
-	made     map[version]*ledger.Write // of a failure
+	made     map[version]made          // of a failure
+	prove    bool                      // a write does not prove that it made its version
+	states   states                    // of the written objects
+	before   states                    // of the Reconcile before it, if nothing else happened since
+	visible  map[version]*ledger.Write // before it began
+	hasty    bool                      // started by an event that is perhaps the key's own
+	began    time.Duration             // start, on the controller's clock
 	awaited  []unseen                  // perhaps not visible yet
 	answers  *ledger.Ledger            // source of awaited, if requests are in flight
 	revived  []unseen                  // part of awaited, not from answers
@@ -27,6 +33,7 @@ type past struct {
 	givenUp  []unseen                  // not visible in time
 	wrote    []ledger.Write            // for interrupts
 	stale    bool
+	held     bool // parked until its cluster is settled
 	backsOff bool // retried after a backoff
 
 	since    time.Time // start of the wait, or zero
@@ -40,8 +47,6 @@ type past struct {
 func (p *past) empty() bool {
 	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0 && !p.stale
 }
-
-type version struct{ uid, resourceVersion string }
 
 // Failure describes how a key's last Reconcile failed.
 type Failure struct {
@@ -57,6 +62,8 @@ type unseen struct {
 	// What to wait for instead, after the API server was asked about a lost answer.
 	resolved bool
 	instead  []consistency.Write
+
+	event *event // instead of a write of the key; it has one element of instead
 
 	unresolvable bool // no cache of ours keeps the object
 	failing      bool // given up while its informer failed
@@ -102,6 +109,7 @@ func textsOf(pausers []pauser) (texts []string) {
 
 type record[K comparable] struct {
 	past        *past
+	events      []event // not shown by all informers when they came; replaced, never changed
 	spin        spin
 	interrupted int // in a row
 	level       *slog.Level
@@ -109,7 +117,7 @@ type record[K comparable] struct {
 }
 
 func (r *record[K]) empty() bool {
-	return r.past == nil && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
+	return r.past == nil && len(r.events) == 0 && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
 }
 
 type records[K comparable] struct {
@@ -158,6 +166,7 @@ func (t *records[K]) storeLocked(key K, r *record[K]) {
 	t.n.Store(int64(len(t.keys)))
 }
 
+// take takes the past and the events of a key. If the key waits, later events stay for later.
 func (t *records[K]) take(key K) record[K] {
 	if t.n.Load() == 0 {
 		return record[K]{}
@@ -172,6 +181,13 @@ func (t *records[K]) take(key K) record[K] {
 	if was.past != nil {
 		now := *was.past // a sweep may be reading it
 		was.past, r.past = &now, nil
+	}
+	if was.past == nil || was.past.since.IsZero() {
+		r.events = nil
+	} else {
+		was.events = nil
+	}
+	if was.past != nil || was.events != nil {
 		t.storeLocked(key, r)
 	}
 	return was

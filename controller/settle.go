@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -116,10 +117,15 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	if !failed && !stale && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || len(r.past.givenUp) == 0) {
 		return nil
 	}
-	p := &past{delivery: r.item.Delivery(), stale: stale}
+	p := &past{delivery: r.item.Delivery(), stale: stale, hasty: r.by == perhaps, began: r.since}
 	if r.past != nil {
 		p.givenUp = r.past.givenUp
+		if r.by != someone { // else the object may have changed to and fro
+			p.before = r.past.states
+		}
+		p.prove = r.past.prove
 	}
+	p.states = p.before
 	if wrote != nil {
 		p.awaited, p.answers = awaited(wrote)
 		if _, left := wrote.LeftOut(); left > 0 {
@@ -129,8 +135,15 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 			p.wrote = wrote.Writes()
 		}
 	}
+	if wrote != nil {
+		p.states = statesOf(p.awaited)
+		p.prove = slices.ContainsFunc(p.awaited, func(w unseen) bool { return w.Content != nil })
+	}
+	if failed || p.prove {
+		p.visible = visibleOf(r.past)
+	}
 	if failed {
-		p.made = madeBy(p.awaited)
+		p.made = p.versions()
 	}
 	if end.err != nil && end.outcome != hook.Interrupted && !stale {
 		p.failure = &Failure{
@@ -140,6 +153,9 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	}
 	if c.o.ReadYourWrites < 0 {
 		p.awaited, p.answers = nil, nil
+	}
+	if !stale {
+		c.consistency.requeueWhenSeen(r.item.Key(), p)
 	}
 	p.backsOff = failed && !end.gaveUp && end.again.Exactly == 0 && end.again.NotBefore == 0
 	if !stale && !p.empty() {
@@ -155,6 +171,9 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 func (t *lead[K]) forget(key K, r *record[K]) {
 	c := t.controller
 	if r.past != nil && c.consistency.isOver(r.past) {
+		if r.past.unnotify != nil {
+			r.past.unnotify()
+		}
 		r.past = nil
 	}
 	if r.spin.known && r.spin.over(c.now()) {
@@ -190,10 +209,14 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 	}
 }
 
+// longestAsked is the longest pause that an API server may ask for. Flow control asks for up to
+// half a minute; an hour comes from a proxy, or is a mistake.
+const longestAsked = time.Minute
+
 func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOptions {
 	again := workqueue.RetryOptions{NotBefore: result.RequeueAfter}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		again.NotBefore = max(again.NotBefore, time.Duration(seconds)*time.Second)
+		again.NotBefore = max(again.NotBefore, min(time.Duration(seconds)*time.Second, longestAsked))
 	}
 	var at *retryAfterError
 	switch {

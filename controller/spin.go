@@ -34,23 +34,21 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 	if !known && (p == nil || len(p.awaited) == 0) {
 		return others, nil
 	}
-	var made map[version]*ledger.Write
+	var all map[version]made
 	if p != nil {
-		made = madeBy(p.awaited)
+		all = p.versions()
 	}
 	reasons, dropped := item.Reasons()
 	for i := range reasons {
 		r := &reasons[i]
-		switch {
-		case r.UID == "" && (r.Event == workqueue.EventAfter || r.Event == workqueue.EventWoken || r.Event == workqueue.EventParkExpired):
-		case s.own.isOwn(made, r):
-			why = made[version{r.UID, r.ResourceVersion}]
-			if why == nil {
-				why = made[version{uid: r.UID}]
-			}
-		default:
+		if r.UID == "" && (r.Event == workqueue.EventAfter || r.Event == workqueue.EventWoken || r.Event == workqueue.EventParkExpired) {
+			continue
+		}
+		by, write := s.own.authorOf(all, r)
+		if by != theKey {
 			return others, nil
 		}
+		why = write
 	}
 	switch {
 	case !known && why == nil: // its RequeueAfter was long enough

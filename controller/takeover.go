@@ -46,6 +46,7 @@ func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to
 	awaited := make([]unseen, len(left.Writes))
 	for i := range left.Writes {
 		writes[i] = written(&left.Writes[i])
+		writes[i].Answered = began
 		awaited[i] = unseen{Write: left.Writes[i], resolved: true, instead: writes[i : i+1]}
 	}
 	expired, doubts, goOn := k.await(take, work, to, awaited, writes)
@@ -96,12 +97,16 @@ func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
 // hashed, so await locates their objects.
 func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writes []consistency.Write) (expired bool, doubts error, goOn bool) {
 	p := &past{awaited: awaited}
+	var aside []unseen
 	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
 		k.declared.Locate(writes)
+		if k.declared.Hosts() > 1 {
+			aside = append(aside, k.setAside(p)...)
+		}
 		last, doubts := k.outstanding(work, p)
 		if last == nil {
-			to.result.Store(&past{givenUp: p.unsure})
+			to.result.Store(&past{givenUp: append(aside, p.unsure...)})
 			return false, doubts, true
 		}
 		to.show(last.String())
@@ -120,12 +125,26 @@ func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writ
 		}
 		unnotify()
 		if expired {
-			to.result.Store(&past{givenUp: p.awaited})
+			to.result.Store(&past{givenUp: append(aside, p.awaited...)})
 		}
 		if expired || !goOn {
 			return expired, doubts, goOn
 		}
 	}
+}
+
+// setAside leaves out writes to a cluster that cannot be reached: the others go on, and no read
+// answers from its informers before they have synced.
+func (k *gaps) setAside(p *past) (aside []unseen) {
+	p.awaited = slices.DeleteFunc(slices.Clone(p.awaited), func(w unseen) bool {
+		missing, _ := k.gapOf(&w)
+		unread := missing != nil && missing.Unread()
+		if unread {
+			aside = append(aside, w)
+		}
+		return unread
+	})
+	return aside
 }
 
 func (k *gaps) missingOf(before *atomic.Pointer[past]) error {
@@ -160,6 +179,9 @@ func (k *gaps) unshownOf(pasts []*past) (writes []ledger.Write) {
 			all, _ = awaited(p.answers)
 		}
 		for _, w := range slices.Concat(all, p.givenUp) {
+			if w.event != nil { // not a write
+				continue
+			}
 			if missing, unknown := k.gapOf(&w); missing != nil || unknown != nil {
 				writes = append(writes, w.Write)
 			}

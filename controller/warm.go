@@ -37,7 +37,7 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 // concurrently: that is an error.
 func (c *Controller[K]) Lead(take, work context.Context) error {
 	select {
-	case <-c.synced:
+	case <-c.started:
 	case <-take.Done():
 		return nil
 	}
@@ -113,6 +113,10 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}
 	w.hooks = w.sourceHooks()
 	end := c.inputs.run(func(i *input[K]) { w.start(running, i) })
+	if c.inputs.awaitFirst(running, c.o.RequireKinds) {
+		c.consistency.settled()
+		close(c.started)
+	}
 	if c.inputs.awaitSettled(running) {
 		close(c.synced)
 	}
@@ -150,7 +154,7 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
-	q := &observed[K]{Queue: &c.shards, pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
+	q := &observed[K]{Queue: &c.shards, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
 	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
 	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
 	if m.hooks.Started != nil {
@@ -169,6 +173,8 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 			m.hooks.Stopped(started)
 		}
 		close(w.ended)
+		c.inputs.ring()
+		c.wakeAllHeld()
 	}()
 	w.err = named(w.source, m.run(ctx, w, q, &overseen))
 }
@@ -209,7 +215,11 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 		phase, state := stateOf(what.Readable) //nolint:contextcheck // it asks without waiting
 		switch {
 		case phase != hook.NotStarted:
-			log.Warn("workers wait for a source to sync", "state", state)
+			waits := "workers wait for a source to sync"
+			if run.Closed(m.controller.started) {
+				waits = "keys of its cluster wait for a source to sync"
+			}
+			log.Warn(waits, "state", state)
 		case m.controller.repetition.once("not started", what.String()):
 			log.Warn("workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
 		}
@@ -219,16 +229,21 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 		log.Warn("source is not synced; workers start without it", "err", trouble)
 	}
 	close(what.settled)
+	m.controller.inputs.ring()
+	m.controller.wakeAllHeld()
 	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
 		log.Info("source is synced now")
 	}
 }
 
-func (m *warming[K]) awaitEnough(ctx context.Context, what Readable) error {
-	if m.controller.o.RequireKinds {
-		return what.WaitForSync(ctx)
+func (m *warming[K]) awaitEnough(ctx context.Context, what *input[K]) error {
+	if !m.controller.o.RequireKinds || m.controller.inputs.isOptional(what) {
+		return what.Settled(ctx)
 	}
-	return what.Settled(ctx)
+	if r, ok := what.Readable.(interface{ WaitForSome(context.Context) error }); ok {
+		return r.WaitForSome(ctx)
+	}
+	return what.WaitForSync(ctx)
 }
 
 func (m *warming[K]) sourceHooks() *hook.Source {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -83,17 +84,28 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 func (t *lead[K]) process(work context.Context, item workqueue.Item[K], s *slot[K]) { //nolint:contextcheck // r is the context
 	c := t.controller
 	of := c.records.take(item.Key())
+	of.past = c.consistency.awaitEvents(of.events, of.past)
+	if c.hold(item, of.past) { //nolint:contextcheck // it asks without waiting
+		return
+	}
 	past := of.past
 	by, why := c.spins.causeOf(item, &of)
 	if c.spins.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
 		return
+	}
+	if past != nil && !past.since.IsZero() {
+		c.consistency.postpone(item.Key())
 	}
 	r := t.begin(work, item, &of, c.now())
 	s.run.Store(r)
 	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
 		if args, ok := c.repetition.few("expired", "bound", c.o.ReadYourWrites.String(), "err", past.doubts); ok {
-			r.log.Warn("reconciled before its own writes were visible in the cache", args...)
+			what := "reconciled before its own writes were visible in the cache"
+			if !slices.ContainsFunc(past.givenUp, func(w unseen) bool { return w.event == nil }) {
+				what = "reconciled before all its informers showed the change of an object"
+			}
+			r.log.Warn(what, args...)
 		}
 	}
 	var end ending

@@ -33,7 +33,8 @@
 //     for a new series are dropped.
 //   - A note has at most 1,024 bytes. A longer one is cut and ends in "…".
 //   - Requests are sent one after another, and each may take 10 seconds.
-//   - A failed request is tried again after 1 s, then after twice the time, 8 times in all.
+//   - A failed request is tried again after 1 s, then after twice the time, 8 times in all. A
+//     Retry-After of up to a minute delays it further.
 //
 // # Objects that keep failing
 //
@@ -51,12 +52,14 @@
 //   - if the API server rejects the event, or requests fail too often
 //   - if too many series wait
 //   - if their term of leadership is lost
+//   - if they are recorded after the work of their term has returned
 //   - if they are recorded after [Recorder.Close], or still wait when its context ends.
 //
 // # Requests
 //
-// Requests carry the term of leadership of the recording context, or else term.Without. They carry
-// no ledger, so no key waits for them.
+// Requests carry the term of leadership of the recording context. They carry term.Without if there
+// is none, or if the work of the term has returned: the Lease may be another replica's by now. They
+// carry no ledger, so no key waits for them.
 //
 // # Guarantees
 //
@@ -66,7 +69,8 @@
 //   - N2: The counts of the Events of a series add up to the number of its calls, except for calls
 //     reported as dropped. This holds even if answers to requests are lost.
 //   - N3: When Flush returns nil, each call before it is stored or reported as dropped. A manager
-//     flushes before it releases a Lease, and at the end of Run.
-//   - N4: No event of a lost term is stored.
+//     flushes for at most 2 seconds before it releases a Lease. What waits then is sent after the
+//     release, until the end of Run.
+//   - N4: No event of a lost term is stored. A term is not lost if its work has returned before.
 //   - N5: Event makes no request, does not wait for one, and keeps a bounded amount of memory.
 package events

@@ -5,6 +5,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -97,7 +98,7 @@ func New(c *client.Client, o Options) *Recorder {
 //
 // reason and action have at most 128 bytes. Invalid arguments are logged once for each kind and
 // reason, and reported as dropped. In a Reconcile, pass its context: the event is then sent under
-// its term, before the Lease is released.
+// its term, before the Lease is released, or after that if events cannot be written.
 func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reason, action, note string, args ...any) {
 	if action == "" {
 		action = reason
@@ -109,6 +110,10 @@ func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reas
 	}
 	if len(args) > 0 {
 		note = fmt.Sprintf(note, args...)
+	}
+	if k.term != nil && errors.Is(k.term.Trusted(), term.ErrReturned) {
+		r.dropped(k, "recorded after the work of its term has returned", 1)
+		return
 	}
 	why, wake := r.record(k, call{note: cut(printable(note), maxNote), version: version, at: time.Now()})
 	if why != "" {

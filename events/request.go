@@ -48,10 +48,10 @@ func lastSeen(e *eventsv1.Event) time.Time {
 // send may be called only after begin.
 func (r *Recorder) send(ctx context.Context, s *series) {
 	b, now := s.current, stored{}
-	err := errLostTerm
-	if s.term == nil || s.term.Trusted() == nil {
+	under, err := underTerm(s.term)
+	if err == nil {
 		request, cancel := context.WithTimeout(ledger.Without(term.Without(ctx)), requestTimeout)
-		now, err = r.store(term.With(request, s.term), s)
+		now, err = r.store(term.With(request, under), s)
 		cancel()
 	}
 	why := r.verdict(err, b)
@@ -60,7 +60,7 @@ func (r *Recorder) send(ctx context.Context, s *series) {
 	case err == nil:
 		s.stored = now
 	case why == "":
-		retry = time.Now().Add(backoff(b.tries, err))
+		retry = time.Now().Add(r.backoff(b.tries, err))
 	}
 	r.mu.Lock()
 	if r.over && !retry.IsZero() {
@@ -71,10 +71,28 @@ func (r *Recorder) send(ctx context.Context, s *series) {
 	r.report(ctx, s, b, err, why)
 }
 
-func backoff(earlier int, err error) time.Duration {
+// underTerm returns the term under which the events of a term are sent: none when its work has
+// returned, because the Lease may be another replica's by now.
+func underTerm(of *term.Term) (*term.Term, error) {
+	if of == nil {
+		return nil, nil //nolint:nilnil // sent without a term
+	}
+	switch why := of.Trusted(); {
+	case why == nil:
+		return of, nil
+	case errors.Is(why, term.ErrReturned):
+		return nil, nil //nolint:nilnil // sent without a term
+	}
+	return nil, errLostTerm
+}
+
+// backoff honors a Retry-After unless the recorder is closed: there may be no later.
+func (r *Recorder) backoff(earlier int, err error) time.Duration {
 	pause := min(firstBackoff<<earlier, maxBackoff)
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		pause = max(pause, time.Duration(seconds)*time.Second)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && !r.closed {
+		pause = max(pause, min(time.Duration(seconds)*time.Second, maxBackoff))
 	}
 	return pause
 }
@@ -118,7 +136,7 @@ func (r *Recorder) verdict(err error, b *batch) (why string) {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, errLostTerm), errors.Is(err, term.ErrFenced):
+	case errors.Is(err, errLostTerm), errors.Is(err, term.ErrFenced) && !errors.Is(err, term.ErrReturned):
 		return lostTerm
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err) && about(err) == "namespaces":
 		return noPlace

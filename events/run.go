@@ -69,8 +69,8 @@ func (r *Recorder) next(f *flush) (s *series, wait time.Duration) {
 }
 
 // Flush sends all events that were recorded before the call, beyond the limits. If ctx has a term
-// of leadership, it sends only events of that term. It retries failed requests until ctx is done,
-// and then returns an error with the number of events that still wait.
+// of leadership, it sends only events of that term and its parts. It retries failed requests until
+// ctx is done, and then returns an error with the number of events that still wait.
 func (r *Recorder) Flush(ctx context.Context) error {
 	return r.flush(ctx, &flush{term: term.Of(ctx)})
 }

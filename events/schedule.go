@@ -204,8 +204,11 @@ func (of *series) wait(now time.Time, f *flush) time.Duration {
 }
 
 func (f *flush) wants(of *series, b *batch) bool {
-	return b != nil && (f.term == nil || f.term == of.term) && b.number <= f.until
+	return b != nil && (f.term == nil || f.term == of.term || isPart(of.term, f.term)) && b.number <= f.until
 }
+
+// isPart reports whether a term is a part of another one, such as a slot: it has the same token.
+func isPart(part, of *term.Term) bool { return part != nil && part.Token() == of.Token() }
 
 func until(l *rate.Limiter, tokens float64, now time.Time) time.Duration {
 	missing := tokens - l.TokensAt(now)

@@ -53,8 +53,8 @@ type InformerState struct {
 	ResourceVersion string
 	// Broken names some objects with an error, each with its reason:
 	//
-	//   - An object that does not fit its Go type. The store keeps its last valid state, if any. A
-	//     packed object counts once a read or an event has decoded it.
+	//   - An object that does not fit its Go type. Reads return an error for it. A packed object
+	//     counts once a read or an event has decoded it.
 	//   - An object whose transform failed. The store has it as the transform left it.
 	//
 	// It lists at most 10 of each. BrokenCount counts all.
@@ -115,6 +115,10 @@ type Cache struct {
 	// BrokenObject is called for an object that InformerState.BrokenCount counts: the first time,
 	// when its error changes, and again in a new initial list. object is its namespace and name.
 	BrokenObject func(kind, object string, err error)
+	// Restored is called once when an API server turns out to be restored from a backup, or
+	// replaced. All kinds of the cache are then listed again. Until a kind has been,
+	// its phase is Failing, with the reason, and InformerState is not called.
+	Restored func(Restored)
 	// Unselected is called when the API server, or a proxy, refuses a shardSelector, and sends the
 	// objects of all slots without it: once for each informer. err is the first answer. Later
 	// requests try the shardSelector again.
@@ -135,4 +139,16 @@ type CacheStarted struct {
 type CacheStopped struct {
 	// Of is as in CacheStarted.
 	Of any
+}
+
+// Restored reports an API server whose data went back, or is other data.
+type Restored struct {
+	// Host is the API server.
+	Host string
+	// Kind is the kind whose informer has found it, Err what it has found.
+	Kind string
+	Err  error
+	// Informers is the number of informers that list again, and Within the time until they begin.
+	Informers int
+	Within    time.Duration
 }

@@ -74,15 +74,15 @@ type ControllerStopped struct {
 	Of any
 }
 
-// Awaited reports that a key stopped waiting for its own writes to appear in the cache, or that
-// some cannot be waited for.
+// Awaited reports that a key stopped waiting for its own writes, or the events of other informers,
+// to appear in the cache, or that some writes cannot be waited for.
 type Awaited struct {
 	Controller string
 	// Took is the time for which the key waited.
 	Took time.Duration
 	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool
-	// Doubts describes the writes that the next Reconcile may not see, or is nil.
+	// Doubts describes the writes and events that the next Reconcile may not see, or is nil.
 	Doubts error
 }
 
@@ -115,8 +115,8 @@ type Controller struct {
 	Started func(ControllerStarted)
 	// Stopped is called when Warm ends and all sources have stopped. A controller starts only once.
 	Stopped func(ControllerStopped)
-	// Awaited is called before the Reconcile of a key that waited for its own writes, or that may
-	// not see them.
+	// Awaited is called before the Reconcile of a key that waited for its own writes or events, or
+	// that may not see them.
 	Awaited func(Awaited)
 	// TookOver is called before the first Reconcile of a term after a graceful release, unless
 	// ReadYourWrites is off.

@@ -17,7 +17,8 @@ type LeaderElection struct {
 	// Renewed is called after each attempt to renew the Lease.
 	Renewed func(LeaseRenewal)
 	// Lost is called when a term is lost: the Lease was not renewed in time, or another process
-	// holds it. A release may be the first to notice. The work of the term may still run.
+	// holds it. A release may be the first to notice. The work of the term may still run. A timer
+	// calls it, perhaps while another hook runs.
 	Lost func(lease string)
 	// Released is called when all work has stopped and the Lease is released. If err is not nil,
 	// the release failed, and other replicas wait until the Lease expires.
@@ -27,8 +28,8 @@ type LeaderElection struct {
 	// Cold is called by a manager, when a replica campaigns after 2 minutes although some of its
 	// controllers are not synced.
 	Cold func(lease string)
-	// Trouble is called when the Lease cannot be read or written, once for each change of the
-	// error, and with nil after the recovery.
+	// Trouble is called when the Lease cannot be read or written, or a request has no answer in its
+	// time: once for each change of the error, and with nil after the recovery.
 	Trouble func(lease string, err error)
 }
 

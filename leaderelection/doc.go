@@ -32,8 +32,25 @@
 // A term is also lost when a renewal finds that the Lease was deleted, created again or written by
 // another process. A renewal whose answer was lost costs one Get, not the term.
 //
+// Requests for the Lease have a connection of their own. A request that times out (after half of
+// RenewDeadline, at least 1 s) closes it. So a half-open connection costs an attempt, not the term.
+// HTTP/2 pings find it, too: see "Connections" in package client.
+//
 // A suspended process may notice the loss only after it wakes. Its work then has 3 s to return
 // (LeaseDuration less RetryPeriod and RenewDeadline).
+//
+// # Requests without an answer
+//
+// A request times out after half of RenewDeadline, but not before 1 s. It may ignore that, for
+// example in an exec plugin that hangs. The elector then goes on without its answer:
+//
+//	5 s      Trouble and the log report the request     half of RenewDeadline, from when it was sent
+//	12 s     the term is lost, as after any failure     RetryPeriod + RenewDeadline
+//	25 s     Check fails, if no request has returned    Grace after the timeout
+//
+// At most three requests may be overdue; until one returns, the elector makes no further one. Then
+// it campaigns within a RetryPeriod and a fifth, without a restart. A late answer never begins or
+// extends a term. A write that is stored late is a record of this process like any other.
 //
 // # Acquiring a Lease
 //
@@ -71,9 +88,10 @@
 //     lead has returned, and once another process was seen to hold the Lease.
 //   - L3: A Lease is released only after lead has returned. Until then it is renewed.
 //   - L4: A release never frees the Lease of another process.
-//   - L5: A lost term does not end the process if lead returns before the Lease expires. Otherwise
-//     Run returns an error, and the process should exit. With [Options].Stay, Run waits instead. In
-//     both cases [Elector.Check] fails Grace after the loss.
+//   - L5: A timer reports a lost term in time, whatever a request or a hook does. The loss does not
+//     end the process if lead returns before the Lease expires. Otherwise Run returns an error, and
+//     the process should exit. With [Options].Stay, Run waits instead. In both cases
+//     [Elector.Check] fails Grace after the loss.
 //   - L6: A takeover after a release takes one watch event and one write. After a crash it takes
 //     LeaseDuration from the last renewal, and up to a twentieth of RetryPeriod at random. The
 //     leader makes one request per RetryPeriod, and a standby none while it watches. With
@@ -96,6 +114,8 @@
 // # Concurrency
 //
 // [Elector.Run] starts a goroutine for each term, which calls lead, and joins it if lead returns in
-// time. Run's goroutine calls the hooks, so a slow hook delays the next renewal. With [Observe],
-// client-go's elector calls the hooks, and a timer may call Lost.
+// time. It also joins the goroutines of requests, or returns an error with the stacks of those that
+// go on. Run's goroutine calls the hooks, so a slow hook delays the next renewal. A timer calls
+// Lost, perhaps while another hook runs. With [Observe], client-go's elector calls the hooks, and a
+// timer may call Lost. Its requests end after RenewDeadline for it.
 package leaderelection

@@ -4,6 +4,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,12 @@ import (
 
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
+	"github.com/setpoint-dev/setpoint/internal/connection"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -28,7 +32,8 @@ type Elector struct {
 
 // New makes an elector. It starts nothing and makes no request. With Options.Config, cfg may be
 // nil. The elector ignores cfg's rate limit. Its requests time out after half of RenewDeadline, but
-// not before 1 s. So a request that hangs does not cost the term. The error names what is invalid.
+// not before 1 s. So a request that hangs does not cost the term. It shares the connections of a
+// client.Client if cfg is from the Client's Config. The error names what is invalid.
 func New(cfg *rest.Config, o Options) (*Elector, error) {
 	field := "leaderelection.New"
 	if o.Config != nil {
@@ -60,10 +65,17 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 }
 
 func newElector(cfg *rest.Config, o Options) (*Elector, error) {
+	connections, err := connection.NewSet(cfg)
+	if err != nil {
+		return nil, err
+	}
+	// The connections of a client.Client take their place if cfg is from one.
+	cfg.WrapTransport = transport.Wrappers(connections.Over, cfg.WrapTransport)
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, err
 	}
+	connection.RenewWithin(httpClient.Transport, o.RenewDeadline)
 	coordination, err := coordinationclient.NewForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, err
@@ -75,7 +87,9 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 	e := &Elector{http: httpClient}
 	e.now = newClock(wallTime)
 	e.stamper = newStamper(o.Identity, server.Scheme+"://"+server.Host+strings.TrimSuffix(server.Path, "/"))
-	e.leases = leases{o: o, rest: coordination.RESTClient()}
+	e.o, e.rest = o, coordination.RESTClient()
+	e.calls.Of = "the Lease " + e.String()
+	e.watches.Of = "a watch of the Lease " + e.String()
 	if o.Config != nil {
 		e.elsewhere = e.stamper.Host
 	}
@@ -90,8 +104,13 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 // If lead still runs when the Lease of a lost term expires, Run waits with [Options].Stay.
 // Otherwise it returns an error, and the process should exit. Further calls fail until lead has
 // returned.
-func (e *Elector) Run(ctx context.Context, lead Lead) error {
+//
+// If a request for the Lease ignores the end of its context, the campaign or term goes on without
+// its answer. At the end, Run waits for it as long as for an answer. Then it returns an error with
+// the stack of the request.
+func (e *Elector) Run(ctx context.Context, lead Lead) (err error) {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
+	defer func() { err = errors.Join(err, run.Join(e.timeout(), &e.calls, &e.watches)) }()
 	ctx = term.Without(ctx) // the elector's own requests are not fenced
 	if t := e.current.Load(); t != nil {
 		if _, err := t.renews(); err != nil {
@@ -123,8 +142,11 @@ func (e *Elector) Identity() string { return e.o.Identity }
 // Name returns the name of the Check, such as "leader-election-operator".
 func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }
 
-// Check returns an error if work still runs [Options].Grace after its term was lost: this process
-// must be replaced. It makes no request and ignores its argument, which may be nil. With Name and
-// Check, the Elector is a healthz.HealthChecker of k8s.io/apiserver. Check is safe for concurrent
-// use.
-func (e *Elector) Check(*http.Request) error { return e.current.Load().check() }
+// Check returns an error if this process must be replaced: work still runs [Options].Grace after
+// its term was lost, or a request for the Lease has ignored the end of its context for that long,
+// and no other request has returned meanwhile. Check makes no request and ignores its argument,
+// which may be nil. With Name and Check, the Elector is a healthz.HealthChecker of
+// k8s.io/apiserver. Check is safe for concurrent use.
+func (e *Elector) Check(*http.Request) error {
+	return cmp.Or(e.current.Load().check(), e.calls.Stuck(e.o.Grace))
+}

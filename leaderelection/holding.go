@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -128,10 +129,11 @@ func (c *candidate) succeeded() {
 var errTaken = errors.New("this process does not hold the lease any more")
 
 type holding struct {
-	lease   *coordinationv1.Lease // as last answered or read
-	won     moment                // when the acquisition was sent
-	slow    bool                  // more than one request for the last write
-	*tenure                       // nil before the term begins
+	lease      *coordinationv1.Lease // as last answered or read
+	won        moment                // when the acquisition was sent
+	slow       bool                  // more than one request for the last write
+	*tenure                          // nil before the term begins
+	reportLoss func()                // calls the hook Lost once, and waits for it
 }
 
 // term returns a nil error for a lost term if lead has returned in time.
@@ -156,7 +158,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	}()
 	c.keep(keep, h)
 	if h.expire() {
-		c.o.Hooks.Lost(c.o.Lease)
+		h.reportLoss()
 		return true, c.join(h, done)
 	}
 	err = <-done
@@ -165,8 +167,13 @@ func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool,
 	return false, err
 }
 
-func (c *candidate) begin(h *holding, lost func()) {
-	t := &tenure{o: &c.o, name: c.String(), now: c.now, lost: lost}
+// begin makes the loss known at once: this goroutine may wait for a request or a hook.
+func (c *candidate) begin(h *holding, letGo func()) {
+	h.reportLoss = sync.OnceFunc(func() { c.o.Hooks.Lost(c.o.Lease) })
+	t := &tenure{o: &c.o, name: c.String(), now: c.now, lost: func() {
+		letGo()
+		h.reportLoss()
+	}}
 	token := term.Token{Lease: h.lease.UID, ResourceVersion: h.lease.ResourceVersion, Holder: c.o.Identity}
 	h.tenure = t.begin(token, h.won, c.left)
 	c.left = nil
@@ -182,7 +189,7 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 	case <-late.C:
 	}
 	select {
-	case err := <-done: // while a request kept this goroutine
+	case err := <-done: // while a hook kept this goroutine
 		return err
 	default:
 	}
@@ -225,7 +232,7 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 		case errors.Is(err, errTaken):
 			h.taken()
 			return
-		case ctx.Err() == nil:
+		case ctx.Err() == nil || errors.As(err, new(*run.OverdueError)):
 			c.failed("the lease was not renewed", err)
 		}
 		next.Reset(c.untilNext(began, h, err))
@@ -305,7 +312,7 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	switch {
 	case errors.Is(err, errTaken):
 		if h.tenure != nil { // the term began and was lost
-			c.o.Hooks.Lost(c.o.Lease)
+			h.reportLoss()
 		}
 		return
 	case err != nil:

@@ -15,9 +15,12 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/connection"
 	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -111,6 +114,13 @@ func Observe(lock HostLock, leases coordinationclient.LeasesGetter, o ObserveOpt
 	}
 	n.o.Lease, n.o.Identity = n.name[strings.LastIndex(n.name, "/")+1:], lock.Identity()
 	n.rival.Least = n.o.LeaseDuration
+	n.calls.Of = "the Lease " + n.name
+	if c, ok := leases.(coordinationclient.CoordinationV1Interface); ok {
+		// client-go's fakes return nil.
+		if c, ok := c.RESTClient().(*rest.RESTClient); ok && c != nil && c.Client != nil {
+			connection.RenewWithin(c.Client.Transport, n.o.RenewDeadline)
+		}
+	}
 	return n, nil
 }
 
@@ -123,6 +133,7 @@ type Observed struct {
 	now     clock
 	stamper stamper
 	current atomic.Pointer[tenure]
+	calls   run.Calls
 
 	// Only the elector's goroutine uses these.
 	authors authors
@@ -140,7 +151,9 @@ var _ coordinationclient.LeasesGetter = (*Observed)(nil)
 func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 
 // Check is like [Elector.Check].
-func (o *Observed) Check(*http.Request) error { return o.current.Load().check() }
+func (o *Observed) Check(*http.Request) error {
+	return cmp.Or(o.current.Load().check(), o.calls.Stuck(o.o.Grace))
+}
 
 // Lead calls lead in the current term: see type [Lead]. Call it from OnStartedLeading with its
 // context. It returns lead's result, nil after a stop, or an [ErrLost] after a lost term. RunOrDie

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -28,7 +29,9 @@ type observedLease struct {
 
 // Get ends the term if it finds that the Lease is lost.
 func (l observedLease) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
-	lease, err := l.LeaseInterface.Get(term.Without(ctx), name, o)
+	lease, err := l.o.request(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return l.LeaseInterface.Get(ctx, name, o)
+	})
 	switch {
 	case err == nil:
 		l.o.keep(lease)
@@ -44,8 +47,11 @@ func (l observedLease) Get(ctx context.Context, name string, o metav1.GetOptions
 
 // Create implements coordinationclient.LeaseInterface.
 func (l observedLease) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	sent := lease.DeepCopy()
 	return l.o.hold(ctx, lease, func(ctx context.Context) (*coordinationv1.Lease, error) {
-		return l.LeaseInterface.Create(ctx, lease, o)
+		return l.o.request(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
+			return l.LeaseInterface.Create(ctx, sent, o)
+		})
 	})
 }
 
@@ -54,18 +60,28 @@ func (l observedLease) Create(ctx context.Context, lease *coordinationv1.Lease, 
 // ObserveOptions.LeaseDuration. A release adds the last writes, and an acquisition removes them.
 func (l observedLease) Update(ctx context.Context, asked *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	update := func(ctx context.Context) (*coordinationv1.Lease, error) {
-		sent := l.o.stamped(asked.DeepCopy())
-		written, err := l.LeaseInterface.Update(ctx, sent, o)
-		if _, stamped := sent.Annotations[WrittenAnnotation]; stamped && notStored(err) {
-			delete(sent.Annotations, WrittenAnnotation)
-			written, err = l.LeaseInterface.Update(ctx, sent, o)
-		}
-		return written, err
+		sent := l.o.stamped(asked.DeepCopy()) // after a release's work has returned
+		return l.o.request(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
+			written, err := l.LeaseInterface.Update(ctx, sent, o)
+			if _, stamped := sent.Annotations[WrittenAnnotation]; stamped && notStored(err) {
+				delete(sent.Annotations, WrittenAnnotation)
+				written, err = l.LeaseInterface.Update(ctx, sent, o)
+			}
+			return written, err
+		})
 	}
 	if lease.Holder(asked) == "" {
 		return l.o.release(ctx, update)
 	}
 	return l.o.hold(ctx, asked, update)
+}
+
+// request makes a request of the host's elector, which waits at most for RenewDeadline, even if the
+// request ignores its context. client-go sets no limit for an acquisition.
+func (o *Observed) request(ctx context.Context, f func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(term.Without(ctx), o.o.RenewDeadline)
+	defer cancel()
+	return run.Call(ctx, &o.calls, f, nil)
 }
 
 // keep records a copy of an answer, because the LeaseLock changes it.
@@ -104,7 +120,7 @@ func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func
 	}
 	at := renewedAt(l)
 	o.authors.wrote(at)
-	written, err := write(term.Without(ctx))
+	written, err := write(ctx)
 	if t != nil && (err == nil || ctx.Err() == nil) {
 		o.o.Hooks.Renewed(hook.LeaseRenewal{Lease: o.o.Lease, Took: time.Since(sent.time), Slowpath: slow, Err: err})
 	}
@@ -155,7 +171,7 @@ func (o *Observed) begin(sent moment) {
 	left := o.left
 	o.left = nil
 	if before := o.current.Load(); before != nil {
-		before.end(errReturned)
+		before.finish()
 	}
 	t := &tenure{o: &o.o, name: o.name, now: o.now, lost: func() { o.o.Hooks.Lost(o.o.Lease) }}
 	o.current.Store(t.begin(token, sent, left))
@@ -172,7 +188,7 @@ func (o *Observed) release(ctx context.Context, write func(context.Context) (*co
 		err = t.close(ctx)
 	}
 	if err == nil {
-		written, err = write(term.Without(ctx))
+		written, err = write(ctx)
 	}
 	if err == nil {
 		o.keep(written)

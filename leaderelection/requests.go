@@ -20,13 +20,16 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 const resource = "leases"
 
 type leases struct {
-	o    Options
-	rest rest.Interface
+	o       Options
+	rest    rest.Interface
+	calls   run.Calls // all requests but watches
+	watches run.Calls // one that hangs does not count: the elector polls then
 
 	elsewhere string // the API server of Options.Config, for errors
 }
@@ -38,8 +41,11 @@ func (e *leases) timeout() time.Duration { return max(time.Second, e.o.RenewDead
 func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
-	lease := &coordinationv1.Lease{}
-	if err := r.MaxRetries(0).Do(ctx).Into(lease); err != nil {
+	lease, err := run.Call(ctx, &e.calls, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		lease := &coordinationv1.Lease{}
+		return lease, r.MaxRetries(0).Do(ctx).Into(lease)
+	}, nil)
+	if err != nil {
 		return nil, err
 	}
 	if !e.isOurs(lease) || lease.UID == "" || lease.ResourceVersion == "" {
@@ -89,19 +95,24 @@ func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (
 	limit = min(limit, e.timeout())
 	late := time.AfterFunc(limit, cancel)
 	seconds := int64(watchLimit / time.Second)
-	stream, err := e.rest.Get().Namespace(e.o.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
+	r := e.rest.Get().Namespace(e.o.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, e.o.Lease).String(), ResourceVersion: since,
 		Watch: true, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
-	}, scheme.ParameterCodec).MaxRetries(0).Watch(ctx)
+	}, scheme.ParameterCodec).MaxRetries(0)
+	end := func(stream watch.Interface) {
+		stream.Stop()
+		for range stream.ResultChan() { // the sender ends when the channel is drained
+		}
+	}
+	stream, err := run.Call(ctx, &e.watches, r.Watch, end)
 	if err != nil {
+		late.Stop()
 		cancel()
 		return nil, nil, e.explained("watch", err)
 	}
 	stop = func() {
 		cancel()
-		stream.Stop()
-		for range stream.ResultChan() { // the sender ends when the channel is drained
-		}
+		e.watches.End(ctx, func() { end(stream) })
 	}
 	if !late.Stop() {
 		stop()

@@ -7,14 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -136,21 +137,15 @@ func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 	})
 }
 
-// TestL5_WorkThatHasStoppedEndsNothing: a request kept Run from noticing until the Lease had
-// expired.
+// TestL5_WorkThatHasStoppedEndsNothing: a hook kept Run from noticing until the Lease had expired.
 func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
 	for range 20 { // a select chooses at random
 		synctest.Test(t, func(t *testing.T) {
-			api := sim.NewServer(sim.Leases)
-			a := newReplica(t, api, "a")
+			var once sync.Once
+			a := newReplica(t, sim.NewServer(sim.Leases), "a", func(o *leaderelection.Options) {
+				o.Hooks.Renewed = func(hook.LeaseRenewal) { once.Do(func() { time.Sleep(seconds(30)) }) }
+			})
 			stop, result := a.start(t, untilStopped)
-			pass(seconds(5.5))
-			deaf := func(req *http.Request) (*http.Response, error) {
-				time.Sleep(seconds(30)) // also after the sender gave up
-				a.mend()
-				return nil, errors.New("connection reset")
-			}
-			a.line.Store(&deaf)
 			pass(time.Minute)
 			stop()
 			ok(t, result())

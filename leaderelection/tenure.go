@@ -24,9 +24,8 @@ var ErrLost = errors.New("the term of leadership is lost")
 type Lead func(take, work context.Context) error
 
 var (
-	errReturned = errors.New("the work under it has returned")
-	errStops    = errors.New("the Lease is about to be released")
-	errNoLease  = errors.New("Lead was called while the process does not hold the Lease; call it in OnStartedLeading, with its context")
+	errStops   = errors.New("the Lease is about to be released")
+	errNoLease = errors.New("Lead was called while the process does not hold the Lease; call it in OnStartedLeading, with its context")
 )
 
 // tenure is one term, from the acquisition until no work runs under it.
@@ -173,7 +172,7 @@ func (t *tenure) close(ctx context.Context) error {
 		t.trust.state = isEnded
 	}
 	t.mu.Unlock()
-	t.end(errReturned)
+	t.finish()
 	return nil
 }
 
@@ -189,6 +188,17 @@ func (t *tenure) join(ctx context.Context, l *leadership) error {
 	case <-t.term.Done():
 		return ErrLost
 	}
+}
+
+// finish ends the term when no work runs under it.
+func (t *tenure) finish() {
+	t.mu.Lock()
+	cause := term.ErrReturned
+	if t.trust.state == isLost {
+		cause = ErrLost
+	}
+	t.mu.Unlock()
+	t.end(cause)
 }
 
 func (t *tenure) end(cause error) {

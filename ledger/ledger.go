@@ -28,6 +28,9 @@ type Origin struct {
 	// Decode reports whether to keep written objects of a resource in [Write.Object]. Default:
 	// none. The goroutine of the request calls Decode and Late.
 	Decode func(schema.GroupResource) bool
+	// Prove asks for [Write.Content] of all updates and patches. Default: only of those without
+	// [Write.Made].
+	Prove bool
 	// Late is called for each write that a closed ledger refuses. Default: none.
 	Late func(*LateWriteError)
 }

@@ -49,6 +49,13 @@ type Write struct {
 	Generation int64
 	// Effect is the write's result.
 	Effect Effect
+	// Made reports that the answer proves that this write made ResourceVersion: it created or
+	// deleted the object, or replaced the version in the request. Without Made, the write may be a
+	// no-op, and the version another client's.
+	Made bool
+	// Content describes the object of an answer without Made, and of others if [Origin].Prove is
+	// set. It is nil if the answer or the request cannot be read.
+	Content *Content
 	// Unknown explains why UID, ResourceVersion or Effect is unknown.
 	Unknown string
 	// Object is the object in the answer, if [Origin].Decode asks for it: typed if the scheme has
@@ -58,6 +65,18 @@ type Write struct {
 	Object runtime.Object
 	// Salt is set if hashes replace the object's identity, see [Write.Hashed].
 	Salt Salt
+}
+
+// Content describes an object in an answer with hashes of its fields, so that two answers can be
+// compared without keeping the objects. It is shared: do not change it.
+type Content struct {
+	// Object has a hash of path and value of each field, without version, generation and managed
+	// fields.
+	Object []uint64
+	// Request has the same for the request.
+	Request []uint64
+	// Shape is a hash of the paths in the request.
+	Shape uint64
 }
 
 // Salt makes the hashes of two releases incomparable. It is stored next to them and is not secret.
@@ -97,7 +116,7 @@ func (w *Write) Hashed(s Salt) Write {
 	if w.Namespace != "" {
 		name = w.Namespace + "/" + w.Name
 	}
-	h.Salt, h.Object = s, nil
+	h.Salt, h.Object, h.Content = s, nil, nil
 	h.Namespace, h.Name = s.Hash("namespace", w.Namespace), s.Hash("name", name)
 	h.UID = types.UID(s.Hash("uid", string(w.UID)))
 	if o, ok := w.Object.(metav1.Object); ok {

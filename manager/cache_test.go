@@ -4,7 +4,10 @@
 package manager_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,4 +77,28 @@ func TestCache_EmptyNamespaces(t *testing.T) {
 	if n := len(api.Requests()); n != 0 {
 		t.Errorf("%d requests", n)
 	}
+}
+
+// TestCache_FewLinesForManyBrokenObjects: the lines about broken objects of a kind are limited.
+func TestCache_FewLinesForManyBrokenObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		for n := range 1000 {
+			put(api, fmt.Sprint("m", n))
+		}
+		var out bytes.Buffer
+		m := newManager(api, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+		maps := cache.ForScope[*corev1.ConfigMap](m.Cache(), cache.Scope{Transform: cache.NewTransform("bad", func(*corev1.ConfigMap) { panic("no") })})
+		stop, result := start(t, m)
+		ok(t, maps.WaitForSync(t.Context()))
+		synctest.Wait()
+		if s := maps.State(); s.BrokenCount != 1000 {
+			t.Errorf("got %s", s)
+		}
+		stop()
+		ok(t, result())
+		if n := strings.Count(out.String(), "an object cannot be decoded or transformed"); n != 10 {
+			t.Errorf("%d lines", n)
+		}
+	})
 }

@@ -20,7 +20,8 @@ import (
 // A controller may watch, read and write several clusters:
 //
 //   - Its sources and handles count for the controller like all others: for Ready, the health
-//     checks, Idle and Reads. If a cluster cannot be reached, the others continue.
+//     checks, Idle and Reads. If a cluster cannot be reached, the others continue: only its own
+//     keys wait for it, and after 3 seconds without an answer its informers are failing.
 //   - A write to any cluster passes the fence under the manager's term. The key's next Reconcile
 //     waits until the caches of that cluster show the write.
 //   - Log lines and errors of its cache, and check results, name the cluster. Errors of its client

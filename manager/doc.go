@@ -42,6 +42,15 @@
 // group. The grace time counts from the stop. A controller of another [Manager.Lease], or of
 // AddControllerEverywhere, keeps all keys.
 //
+// # Readiness
+//
+// /readyz fails until a replica can take over: its controllers are synced, and it has acquired the
+// Lease or seen another replica hold it. With Options.Shards it must be a member of the group, or
+// wait for other processes that must end first. A replica without work under a Lease needs no
+// answer for it. Later, trouble with the Lease is only a remark, because all replicas may have it
+// at once, and would get no requests for their webhooks. But /readyz fails while a request for the
+// Lease has not returned in its time, and /livez fails some time later: see package leaderelection.
+//
 // # Several clusters
 //
 // [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers
@@ -57,8 +66,9 @@
 //     and [hook.LeaderElection].Cold report this. It does not campaign for a Lease without
 //     controllers and functions. For a controller with RequireKinds it waits without a limit.
 //   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the
-//     error names the functions that still run, with their stacks. Idle client connections are
-//     closed, and no connection to its servers is open.
+//     error names the functions that still run, and requests for a Lease that ignore their
+//     contexts, with their stacks. Idle client connections are closed, and no connection to its
+//     servers is open.
 //   - M2: Stages start in order and stop in reverse. A stage is asked to stop when the stages below
 //     it have returned or are overdue.
 //   - M3: Run ends within the grace time and 3 seconds after its context, in every phase, even if

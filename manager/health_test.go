@@ -193,7 +193,8 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		const trouble = "waiting for its API: the API server at https://sim.test does not serve Pod of v1; install its CRD, or check the group and version"
-		want(t, c, "http://x/readyz", 500, "[+]leader-election-operator ok",
+		want(t, c, "http://x/readyz", 500,
+			"[-]leader-election-operator failed: this replica does not campaign for the Lease default/operator before its controllers are synced",
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): syncing",
 			"[-]controller-other failed: it waits for its sources: Kind(Pod.v1): "+trouble+"; ConfigMap.v1: syncing",
 			"[-]controller-plain failed: it waits for its sources",

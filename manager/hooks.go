@@ -7,14 +7,17 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
 func cacheHooks(report *report, cluster string) *hook.Cache {
+	var broken logging.Repetition
 	return &hook.Cache{
 		InformerState: func(s hook.InformerState) {
 			log := report.logger().With("kind", s.Kind)
@@ -31,13 +34,47 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 			}
 		},
 		BrokenObject: func(kind, object string, err error) {
-			logOf(report, cluster).Warn("an object cannot be decoded or transformed; the others stay current", "kind", kind, "object", object, "err", err)
+			if args, ok := broken.Few(kind, "kind", kind, "object", object, "err", err); ok {
+				logOf(report, cluster).Warn("an object cannot be decoded or transformed; the others stay current", args...)
+			}
+		},
+		Restored: func(r hook.Restored) {
+			if report.restores.first(r.Host, cluster) {
+				logOf(report, cluster).Warn("the API server was restored from a backup, or replaced; all kinds are listed again",
+					"host", r.Host, "kind", r.Kind, "err", r.Err, "informers", r.Informers, "within", r.Within)
+			}
 		},
 		Unselected: func(kind string, err error) {
 			logOf(report, cluster).Warn("a shardSelector was refused, so this process receives the objects of all slots and drops those of other replicas; "+
 				"let the proxies before the API server pass the parameter", "kind", kind, "err", err)
 		},
 	}
+}
+
+// restores limits the log if several clusters are the same API server: each finds it by itself.
+type restores struct {
+	mu   sync.Mutex // guards last
+	last map[string]restore
+}
+
+type restore struct {
+	cluster string
+	at      time.Time
+}
+
+// first reports whether no other cluster has reported the host in the last 5 minutes.
+func (r *restores) first(host, cluster string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, ok := r.last[host]
+	if ok && last.cluster != cluster && time.Since(last.at) < 5*time.Minute {
+		return false
+	}
+	if r.last == nil {
+		r.last = map[string]restore{}
+	}
+	r.last[host] = restore{cluster, time.Now()}
+	return true
 }
 
 func logOf(r *report, cluster string) *slog.Logger {

@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -35,7 +36,9 @@ type Lease struct {
 	name    string                // without the namespace
 	leads   string                // in errors and profiles
 	sharded bool                  // all replicas are members of a group
+	tried   atomic.Bool           // it campaigns
 	seen    atomic.Bool           // read or written at least once
+	joined  atomic.Bool           // of a group: a member, or a standby of one, at least once
 	trouble atomic.Pointer[error] // why the Lease cannot be used, or nil
 
 	alive, usability *server.Check // nil without an elector
@@ -268,18 +271,29 @@ func (l *Lease) lead(take, work context.Context) error {
 	<-take.Done()
 	l.close()
 	term.running.Wait()
-	l.flushEvents(work)
+	l.flushEvents(term, work)
 	return nil
 }
 
+// flushLimit is how long the events of a term may delay the release of its Lease. Those that wait
+// are sent after it.
+const flushLimit = 2 * time.Second
+
 // flushEvents does nothing without an elector: there is no term, and record sends the events later.
-func (l *Lease) flushEvents(work context.Context) {
+// It does not wait for a request that ignores its context.
+func (l *Lease) flushEvents(term *stage, work context.Context) {
 	if l.elector == nil {
 		return
 	}
-	if err := l.roster.recorder.Flush(work); err != nil {
-		l.logger().Warn("not all events of the term were sent", "err", err)
-	}
+	limited, cancel := context.WithTimeout(work, flushLimit)
+	term.run("sending the events of "+l.leads, nil, func(context.Context) error {
+		defer cancel()
+		if err := l.roster.recorder.Flush(limited); err != nil {
+			l.logger().Warn("not all events of the term were sent before its end", "err", err)
+		}
+		return nil
+	})
+	<-limited.Done()
 }
 
 func (l *Lease) logger() *slog.Logger { return l.roster.report.logger().With("lease", l.place()) }
@@ -295,6 +309,7 @@ func (l *Lease) text(leader, member string) string {
 func (l *Lease) log() *hook.LeaderElection {
 	return &hook.LeaderElection{
 		Campaigning: func(string) {
+			l.tried.Store(true)
 			l.logger().Info(l.text("campaigning", "joining the group"), "identity", l.elector.Identity())
 		},
 		Acquired: func(string) {
@@ -332,14 +347,27 @@ func (l *Lease) found(trouble error) {
 	l.trouble.Store(&trouble)
 }
 
-// usable fails while the Lease was never usable: such a replica could not take over.
+// usable fails while the Lease was never usable: such a replica could not take over, and a rollout
+// must not replace a leader by it. Later trouble is a remark, because all replicas may have it at
+// once, and would lose the requests to their webhooks. But a request that has not returned in its
+// time is a fault of this process.
 func (l *Lease) usable() error {
-	switch trouble := l.trouble.Load(); {
-	case trouble == nil:
-		return nil
-	case l.seen.Load():
+	trouble := l.trouble.Load()
+	if l.shards != nil && l.shards.Status().Standby { // it has read Leases
+		l.seen.Store(true)
+	}
+	switch {
+	case trouble != nil && errors.As(*trouble, new(*run.OverdueError)):
+		return *trouble
+	case trouble != nil && l.seen.Load():
 		return server.Remark((*trouble).Error())
-	default:
+	case trouble != nil:
 		return fmt.Errorf("it could not be used yet: %w", *trouble)
+	case l.seen.Load() || !run.Closed(l.used):
+		return nil
+	case l.tried.Load():
+		return fmt.Errorf("no request for the Lease %s has been answered yet", l.place())
+	default:
+		return fmt.Errorf("this replica does not %s before its controllers are synced", l.text("campaign for the Lease "+l.place(), "join the group of the Lease "+l.place()))
 	}
 }

@@ -395,7 +395,7 @@ func TestM4_ControllersByWrongNames(t *testing.T) {
 // TestM6_TooLate: an addition after Run does not start, and is logged.
 func TestM6_TooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
+		var log buffer
 		d := &diary{}
 		m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		stop, result := start(t, m)

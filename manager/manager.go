@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"unicode"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -64,7 +66,12 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var err error
 	var shards *shard.Options
 	if o.Shards != nil && elect != nil { // Validate has reported shards without it
-		of := *o.Shards
+		of, labelled := *o.Shards, *elect
+		if len(content.IsLabelValue(o.Name)) == 0 {
+			labelled.Labels = map[string]string{shard.ProgramLabel: o.Name}
+			maps.Copy(labelled.Labels, elect.Labels)
+		}
+		elect = &labelled
 		m.slots = newSlots(of, elect.Lease)
 		if of.Keeper == nil {
 			of.Keeper = m.slots
@@ -252,7 +259,8 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 func (m *Manager) Client() *client.Client { return m.client }
 
 // Recorder returns the manager's recorder of Kubernetes events. Run sends the events of a term
-// before it releases the Lease, and all others before it returns, within the grace time.
+// before it releases the Lease, for at most 2 seconds, and all others before it returns, within the
+// grace time.
 //
 // It writes all events to the manager's own cluster, and drops an event whose namespace does not
 // exist there. For events in the object's cluster, make a recorder with

@@ -47,9 +47,9 @@ type Options struct {
 	Cache cache.Options
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
 	// informers, requests, Leases and events. Metrics adds hooks of its own. Independently, the
-	// manager logs informers that wait, fail or recover, and writes without the context of their
-	// Reconcile. With LeaderElection it also logs writes without a term, once for each resource,
-	// unless Strict refuses them. Default: none.
+	// manager logs informers that wait, fail or recover, restored API servers, and writes without
+	// the context of their Reconcile. With LeaderElection it also logs writes without a term, once
+	// for each resource, unless Strict refuses them. Default: none.
 	Hooks hook.Hooks
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
 	// requires LeaderElection. Default: false.
@@ -130,19 +130,20 @@ type Webhooks interface {
 // The checks of /livez:
 //
 //	ping                  never fails
-//	leader-election-NAME  for each Lease: fails when work continues after its term was lost
+//	leader-election-NAME  for each Lease: fails when work continues after its term was lost, or no
+//	                      request for the Lease returns although its time is over
 //	controller-NAME       for each controller, if StalledAfter is set
 //
 // The checks of /readyz:
 //
 //	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
 //	                      manager is Ready; a standby is ready
-//	leader-election-NAME  for each Lease: fails after a failed request, if the Lease was never read
-//	                      or written: such a replica cannot take over, or join its group; later,
-//	                      ?verbose describes trouble
-//	shards-NAME           with Options.Shards: fails if the group's Lease could never be read, 5 s
-//	                      after the replica acquired its own; ?verbose lists unserved slots with
-//	                      their age and reason, also of others, and what the group waits for
+//	leader-election-NAME  for each Lease: fails until the Lease was acquired, or another replica was
+//	                      seen to hold it; later, while a request for it has not returned in its
+//	                      time; ?verbose describes other trouble
+//	shards-NAME           with Options.Shards: fails until the replica has joined the group, or waits
+//	                      for other processes; ?verbose lists unserved slots with their age and
+//	                      reason, also of others, and what the group waits for
 //	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
 //	informers             never fails; ?verbose lists informers in trouble
 //	certificate           with a TLS server: fails when the certificate of Options.Server has

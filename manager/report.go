@@ -4,7 +4,6 @@
 package manager
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,8 @@ const (
 )
 
 type report struct {
-	manager string
+	manager  string
+	restores restores
 
 	mu   sync.Mutex   // guards what follows
 	log  *slog.Logger // nil: slog.Default()
@@ -137,26 +137,10 @@ func (r *report) result() error {
 	slices.Reverse(runs) // functions that started first wait for the others
 	for i, f := range runs {
 		if !slices.ContainsFunc(runs[:i], func(other *function) bool { return other.name == f.name }) {
-			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", f.name, f.at(), stacks(r.label(f.name))))
+			errs = append(errs, fmt.Errorf("%s has not stopped in time%s:\n%s", f.name, f.at(), run.Labelled(label, r.label(f.name), "")))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// stacks returns the stacks of all goroutines with the label, which new goroutines inherit.
-func stacks(value string) string {
-	var profile bytes.Buffer
-	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
-		return err.Error()
-	}
-	wanted := fmt.Sprintf("%q:%q", label, value) // the format of labels in a profile
-	var found []string
-	for block := range strings.SplitSeq(profile.String(), "\n\n") {
-		if strings.Contains(block, wanted) {
-			found = append(found, block)
-		}
-	}
-	return strings.Join(found, "\n\n")
 }
 
 // stage is a set of named functions that stop together. Nothing starts after stop.

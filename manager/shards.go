@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -28,8 +30,6 @@ func (m *Manager) Shards() *shard.Group { return m.main.shards }
 const (
 	// troubleLimit is the age at which unserved slots and findings become a Kubernetes event.
 	troubleLimit = time.Minute
-	// readLimit is how long a replica may take to read the group's Lease.
-	readLimit = 5 * time.Second
 	// mostReasons is how many reasons an event or a check lists.
 	mostReasons = 3
 )
@@ -103,20 +103,45 @@ func first(all []string) string {
 	return strings.Join(all, "; ")
 }
 
-// divided is the check of a group. It fails only if this replica could never read the group's
-// Lease: others may serve the slots, and a rollout that waits would not help them.
+// divided is the check of a group. It fails until this replica has joined: a rollout must not
+// replace a member by a replica that cannot work. A new member does not wait for a former one to
+// leave. A replica that must wait for other processes, such as the leader of an earlier version, is
+// ready, because a rollout ends them only then. Later, others may serve the slots, and a rollout
+// that waits would not help them.
 func (l *Lease) divided() error {
 	s := l.shards.Status()
 	lacking := unserved(s)
+	if s.Standby || isMember(s) {
+		l.joined.Store(true)
+	}
 	switch {
+	case !l.joined.Load() && run.Closed(l.used):
+		return notJoined(s)
 	case s.Member == "":
-		return server.Remark("this replica is no member of the group")
-	case !s.Read && len(s.Unserved) > 0 && time.Since(s.Unserved[0].Since) > readLimit:
-		return errors.New("the group's Lease could not be read yet; let the replica list and watch Leases in its namespace")
+		return server.Remark(cmp.Or(s.Trouble, "this replica is no member of the group"))
 	case lacking != "":
 		return server.Remark(lacking)
 	case s.Trouble != "":
 		return server.Remark(s.Trouble)
 	}
 	return nil
+}
+
+// isMember reports whether the assignment names this replica.
+func isMember(s *shard.Status) bool {
+	name, _, _ := strings.Cut(s.Member, "@")
+	return slices.ContainsFunc(s.Members, func(m shard.MemberStatus) bool { return m.Name == name })
+}
+
+func notJoined(s *shard.Status) error {
+	switch {
+	case s.Member == "":
+		return errors.New("this replica has not joined the group yet: it has no Lease of its own")
+	case !s.Read:
+		return errors.New("the group's Lease could not be read yet; let the replica list and watch Leases in its namespace")
+	case s.Trouble != "":
+		return fmt.Errorf("this replica has not joined the group yet: %s", s.Trouble)
+	default:
+		return errors.New("this replica has not joined the group yet; let it get, list, watch, create and update Leases in its namespace")
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -142,7 +143,7 @@ func TestShards_AreNoDefaultOfControllers(t *testing.T) {
 
 // TestShards_TheLogHasMembers: no line is about one leader.
 func TestShards_TheLogHasMembers(t *testing.T) {
-	var log strings.Builder
+	var log buffer
 	m := newManager(newAPI(), func(o *manager.Options) {
 		sharded(o)
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -161,4 +162,59 @@ func TestShards_TheLogHasMembers(t *testing.T) {
 			t.Errorf("the log contains %q:\n%s", word, log.String())
 		}
 	}
+}
+
+// TestP1_ARollingUpdateThatRenamesTheLease: the new replica is ready while it waits, serves
+// nothing, and works when the last old member has left.
+func TestP1_ARollingUpdateThatRenamesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps, sim.Leases, eventsResource)
+		defer api.Close()
+		type replica struct {
+			*manager.Manager
+
+			probe  *http.Client
+			stop   func()
+			result func() error
+		}
+		join := func(group string) replica {
+			m, c := healthy(t, api, func(o *manager.Options) {
+				sharded(o)
+				o.LeaderElection.Lease, o.LeaderElection.Identity = group, ""
+			})
+			m.Add(newFake("website", &diary{}))
+			stop, result := start(t, m)
+			pass(10 * time.Second)
+			return replica{m, c, stop, result}
+		}
+		owns := func(r replica) int { return len(r.Shards().Status().Owned) }
+		old := []replica{join("operator"), join("operator")}
+		if a, b := owns(old[0]), owns(old[1]); a+b != 256 {
+			t.Fatalf("the old replicas own %d and %d slots", a, b)
+		}
+		var renamed []replica
+		for i := range old { // maxSurge 1, maxUnavailable 0
+			renamed = append(renamed, join("website-operator"))
+			wantLine(t, renamed[i].probe, "[+]leader-election-website-operator ok")
+			wantLine(t, renamed[i].probe, "[+]shards-website-operator ok: members of the group operator of the same program (test) work: "+
+				"was the group's Lease renamed? Stop the replicas with the old name; give two programs two names")
+			pass(time.Minute)
+			if n := owns(renamed[0]) + owns(renamed[i]); n != 0 {
+				t.Errorf("%d slots have two owners", n)
+			}
+			old[i].stop()
+			ok(t, old[i].result())
+		}
+		pass(time.Minute)
+		if a, b := owns(renamed[0]), owns(renamed[1]); a != 128 || b != 128 {
+			t.Errorf("the new replicas own %d and %d slots", a, b)
+		}
+		for _, r := range renamed {
+			wantLine(t, r.probe, "[+]shards-website-operator ok")
+		}
+		for _, r := range renamed {
+			r.stop()
+			ok(t, r.result())
+		}
+	})
 }

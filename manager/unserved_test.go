@@ -133,8 +133,7 @@ func TestShards_NotReadyWithoutTheGroup(t *testing.T) {
 		m, c := healthy(t, api, sharded)
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
-		pass(4 * time.Second)
-		want(t, c, "http://x/readyz/shards-operator", 200, "ok")
+		pass(time.Second)
 		pass(4 * time.Second)
 		want(t, c, "http://x/readyz/shards-operator", 500, "[-]shards-operator failed: the group's Lease could not be read yet; let the replica list and watch Leases in its namespace")
 		forbidden.Store(false)
@@ -165,4 +164,83 @@ func TestShards_HooksOfTheManager(t *testing.T) {
 		stop()
 		ok(t, result())
 	})
+}
+
+// TestShards_NotReadyBeforeItHasJoined: a rollout must not replace a member by a replica that is
+// none. A new member joins while the former ones are there.
+func TestShards_NotReadyBeforeItHasJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI()
+		var stops []func()
+		var results []func() error
+		for range 2 {
+			former := newManager(api, sharded)
+			former.Add(newFake("website", &diary{}))
+			stop, result := start(t, former)
+			stops, results = append(stops, stop), append(results, result)
+		}
+		pass(time.Minute)
+		d := newDeaf(api)
+		d.of = "fieldSelector" // the watch of the group's Lease: it has a Lease of its own
+		d.on.Store(true)
+		m, c := healthy(t, d, sharded)
+		m.Add(newFake("website", &diary{}))
+		stop, result := start(t, m)
+		for range 3 {
+			pass(time.Second)
+			want(t, c, "http://x/readyz/leader-election-operator", 200, "ok")
+			notReady(t, c, "[-]shards-operator failed: ")
+		}
+		d.mend()
+		pass(10 * time.Second)
+		want(t, c, "http://x/readyz", 200, "ok")
+		if s := m.Shards().Status(); len(s.Members) != 3 {
+			t.Errorf("the group is %+v, want 3 members", s)
+		}
+		for _, stop := range append(stops, stop) {
+			stop()
+		}
+		for _, result := range append(results, result) {
+			ok(t, result())
+		}
+	})
+}
+
+// TestShards_ReadyAtOnce: a member that joins does not wait for a former one to leave. A replica
+// that waits for the leader of an earlier version, or for members with other settings, is ready,
+// because a rollout ends those only then.
+func TestShards_ReadyAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		former func(*manager.Options)
+		line   string
+	}{
+		"as a member":                      {sharded, "shards-operator ok"},
+		"beside a leader":                  {elected, "holds the group's Lease; the group waits until it is released"},
+		"beside members with another hash": {func(o *manager.Options) { sharded(o); o.Shards.By = shard.ByNamespace() }, "its members use other settings"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newAPI()
+				former := newManager(api, c.former)
+				former.Add(newFake("website", &diary{}))
+				stopFormer, formerEnds := start(t, former)
+				pass(time.Minute)
+				m, probes := healthy(t, api, sharded)
+				m.Add(newFake("website", &diary{}))
+				stop, result := start(t, m)
+				pass(2 * time.Second)
+				if status, says := get(t, probes, "http://x/readyz?verbose"); status != 200 || !strings.Contains(says, c.line) {
+					t.Errorf("/readyz is %d, want 200 and %q:\n%s", status, c.line, says)
+				}
+				stopFormer()
+				ok(t, formerEnds())
+				pass(time.Minute)
+				if s := m.Shards().Status(); len(s.Owned) != 256 {
+					t.Errorf("the group is %+v, want all slots", s)
+				}
+				stop()
+				ok(t, result())
+			})
+		})
+	}
 }

@@ -479,7 +479,7 @@ func TestEveryHookIsFed(t *testing.T) {
 		"Controller.Reconciling",
 		"Controller.GaveUp",                         // Reconciled has it
 		"Cache.InformerState", "Cache.BrokenObject", // scrapes ask for these
-		"Cache.Unselected",                             // the informer's state and the log have it
+		"Cache.Restored", "Cache.Unselected", // the informer's state and the log have it
 		"Source.HandlerBlocked", "Client.Unattributed", // mistakes in the program, for the log
 	}
 	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry()))

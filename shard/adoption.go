@@ -22,6 +22,9 @@ import (
 // ErrReleased is the cause of refused requests of a slot that this process has released or lost.
 var ErrReleased = errors.New("the slot belongs to another replica now, or to none")
 
+// errHandedOn ends the term of a slot whose work has returned: its last events may be stored.
+var errHandedOn = fmt.Errorf("%w: %w", ErrReleased, term.ErrReturned)
+
 // settleTime is how long an adoption lasts at least before its handovers are dropped from the
 // assignment. Then its controllers have begun to wait for them. The terms of the slots pass them on
 // for a minute.
@@ -177,7 +180,7 @@ func (p *adoptions) releasable() (all []slots.Slot) {
 		case a == nil && (p.leaving || slices.Contains(tasks.Drain, s) || slices.Contains(tasks.Release, s)):
 			all = append(all, s)
 		case a != nil && a.Idle():
-			a.Term.End(ErrReleased)
+			a.Term.End(errHandedOn)
 			all = append(all, s)
 		}
 	}

@@ -97,7 +97,8 @@
 // A watch may show nothing, without an error. So a member also reads the group's Lease every
 // LeaseDuration, and the Lease of a silent member if it cannot acquire it because that has changed.
 // If the API server was restored from an older backup, Run then returns an error: the process must
-// start again, because its caches may have objects that do not exist.
+// start again, because its caches may have objects that do not exist. A second read, at least 3 s
+// later, must confirm it, because one answer may come from a server that lags.
 //
 // Members with another By are refused, and stay standbys: to change it, stop all members first.
 //
@@ -123,7 +124,9 @@
 //     own controller. A child that a cache shows without it gets it.
 //
 // Not promised: that a process outside of the group does not write; and P1 if a person deletes the
-// group's Lease and the Leases of living members at the same time.
+// group's Lease and the Leases of living members at the same time. A replica that starts waits for
+// members of another group of its program ([ProgramLabel]), but two that start together may miss
+// each other.
 //
 // P7, what a cache with slots keeps, is in package cache. The rules are in internal/slots, as pure
 // code that a simulation tests.

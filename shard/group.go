@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -18,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
@@ -29,6 +32,8 @@ type Group struct {
 	process
 
 	elector *leaderelection.Elector // for the member's Lease
+	grace   time.Duration           // as in leaderelection.Options
+	program string                  // of ProgramLabel; may be empty
 }
 
 // New makes a group of the replicas with the same Lease. It starts nothing and makes no request.
@@ -43,7 +48,7 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	}
 	member := election
 	member.Lease = fmt.Sprintf("%s-%.*s", election.Lease, suffix, uuid.NewUUID())
-	g := &Group{process: process{o: o.withDefaults(election), name: member.Lease, owned: owned.New(o.By.Slot)}}
+	g := &Group{grace: cmp.Or(election.Grace, defaultGrace), process: process{o: o.withDefaults(election), name: member.Lease, owned: owned.New(o.By.Slot)}}
 	if o.LabelChildren {
 		g.label = &slotlabel.Label{Key: LabelKey(election.Lease), Slot: o.By.Slot, Value: o.By.LabelValue}
 	}
@@ -51,6 +56,9 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 		member.RetryPeriod = leaseDuration(election) / 6 // 24 a minute, and at most 30 with moves
 	}
 	member.Labels = map[string]string{GroupLabel: election.Lease}
+	if g.program = election.Labels[ProgramLabel]; g.program != "" {
+		member.Labels[ProgramLabel] = g.program
+	}
 	member.Annotations = g.annotations
 	member.Hooks = renamed(election.Hooks, election.Lease)
 	var err error
@@ -70,7 +78,8 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	return g, nil
 }
 
-// Run joins the group, and calls lead while this process is a member: see type
+// Run joins the group, and calls lead while this process is a member. First it waits while members
+// of another group of the same program work: see [ProgramLabel]. See also type
 // [leaderelection.Lead]. take ends when the member has given up its slots, which begins when ctx
 // is done. After a loss of its Lease, the process joins again when lead has returned. Otherwise,
 // Run is like [leaderelection.Elector.Run].
@@ -80,7 +89,8 @@ func (g *Group) Run(ctx context.Context, lead leaderelection.Lead) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	running.Go(func() { watch(watching, &g.requests, g.seen) })
+	running.Go(func() { follow(watching, &g.requests, g.seen) })
+	g.awaitRenamed(term.Without(ctx))
 	var left bool
 	err := g.elector.Run(ctx, func(take, work context.Context) error {
 		l, err := newLife(&g.process, work)
@@ -92,7 +102,9 @@ func (g *Group) Run(ctx context.Context, lead leaderelection.Lead) error {
 	if left {
 		g.cleanUp(watching)
 	}
-	return err
+	stop()
+	running.Wait()
+	return errors.Join(err, run.Join(requestLimit, g.requests.calls, g.requests.watches))
 }
 
 // cleanUp deletes the released Lease of this member.
@@ -111,8 +123,10 @@ func (g *Group) Identity() string { return g.identity }
 // Name returns the name of the Check, such as "leader-election-operator".
 func (g *Group) Name() string { return "leader-election-" + g.requests.group }
 
-// Check is like [leaderelection.Elector.Check].
-func (g *Group) Check(r *http.Request) error { return g.elector.Check(r) }
+// Check is like [leaderelection.Elector.Check]. It also covers the requests for the group's Lease.
+func (g *Group) Check(r *http.Request) error {
+	return cmp.Or(g.elector.Check(r), g.requests.calls.Stuck(g.grace))
+}
 
 // String returns NAMESPACE/NAME of the group's Lease.
 func (g *Group) String() string { return g.requests.String() }

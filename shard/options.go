@@ -67,7 +67,11 @@ func leaseDuration(election leaderelection.Options) time.Duration {
 	return cmp.Or(election.LeaseDuration, defaultLease)
 }
 
-const defaultLease = 15 * time.Second
+// As in package leaderelection.
+const (
+	defaultLease = 15 * time.Second
+	defaultGrace = 20 * time.Second
+)
 
 // Validate applies the defaults and returns an error that names each wrong field.
 func (o Options) Validate() error {

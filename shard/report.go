@@ -146,6 +146,7 @@ func (r *reporter) current() *Status {
 		r.describe(s, a)
 		s.Moves = r.moves(s.Moves, a)
 	}
+	s.Standby = r.waits || r.apart || len(s.Members) >= slots.MaxMembers && !r.joined()
 	for _, adopted := range r.adoptions.all() {
 		if !adopted.Stopped() {
 			s.Owned = append(s.Owned, int(adopted.Slot))

@@ -19,7 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/internal/transport"
 )
 
 // GroupLabel is the label of the Leases of a group's members, with the name of the group's Lease.
@@ -30,7 +32,7 @@ type requests struct {
 	namespace, group string
 	host             string // the API server, as in a ledger
 	client           coordinationclient.LeaseInterface
-	rest             rest.Interface
+	calls, watches   *run.Calls // a request may ignore its context
 }
 
 // requestLimit bounds one request, so that a server that hangs does not stop the driver.
@@ -44,6 +46,10 @@ func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
 	cfg.UserAgent += "/shard"
 	cfg.Timeout = 0 // it would end watches
 	cfg.QPS, cfg.RateLimiter = -1, nil
+	// It has no effect if the configuration is a client.Client's.
+	if err := transport.Wrap(cfg, transport.Options{}); err != nil {
+		return requests{}, fmt.Errorf("shard.New: %w", err)
+	}
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return requests{}, fmt.Errorf("shard.New: %w", err)
@@ -53,7 +59,10 @@ func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
 		return requests{}, fmt.Errorf("shard.New: %w", err)
 	}
 	host := server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")
-	return requests{namespace: namespace, group: group, host: host, client: client.Leases(namespace), rest: client.RESTClient()}, nil
+	r := requests{namespace: namespace, group: group, host: host, client: client.Leases(namespace)}
+	r.calls = &run.Calls{Of: "the Leases of the group " + r.String()}
+	r.watches = &run.Calls{Of: "a watch of the Leases of the group " + r.String()}
+	return r, nil
 }
 
 // String returns NAMESPACE/NAME of the group's Lease.
@@ -62,7 +71,9 @@ func (r *requests) String() string { return r.namespace + "/" + r.group }
 func (r *requests) get(ctx context.Context, name string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	return r.client.Get(ctx, name, metav1.GetOptions{})
+	return run.Call(ctx, r.calls, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return r.client.Get(ctx, name, metav1.GetOptions{})
+	}, nil)
 }
 
 // put updates a Lease, or creates it if it has no UID. The API server refuses the write if the
@@ -70,10 +81,12 @@ func (r *requests) get(ctx context.Context, name string) (*coordinationv1.Lease,
 func (r *requests) put(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	if l.UID == "" {
-		return r.client.Create(ctx, l, metav1.CreateOptions{FieldManager: slots.Manager})
-	}
-	return r.client.Update(ctx, l, metav1.UpdateOptions{FieldManager: slots.Manager})
+	return run.Call(ctx, r.calls, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		if l.UID == "" {
+			return r.client.Create(ctx, l, metav1.CreateOptions{FieldManager: slots.Manager})
+		}
+		return r.client.Update(ctx, l, metav1.UpdateOptions{FieldManager: slots.Manager})
+	}, nil)
 }
 
 // overtaken reports whether the API server refused a write because the Lease has changed.
@@ -85,9 +98,11 @@ func overtaken(err error) bool {
 func (r *requests) remove(ctx context.Context, l *coordinationv1.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	err := r.client.Delete(ctx, l.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
-	})
+	_, err := run.Call(ctx, r.calls, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.client.Delete(ctx, l.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
+		})
+	}, nil)
 	if overtaken(err) {
 		return nil
 	}
@@ -112,7 +127,9 @@ func (r *requests) deleteReleased(ctx context.Context, name string) error {
 func (r *requests) list(ctx context.Context) ([]coordinationv1.Lease, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	all, err := r.client.List(ctx, metav1.ListOptions{})
+	all, err := run.Call(ctx, r.calls, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
+		return r.client.List(ctx, metav1.ListOptions{})
+	}, nil)
 	if err != nil {
 		return nil, 0, err
 	}

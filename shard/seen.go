@@ -37,6 +37,7 @@ type sight struct {
 	// released is the version at which its holder last released it, because its work had returned.
 	released uint64
 	rival    lease.Rival
+	doubted  time.Time // when a read returned an older version, and no other read has since
 }
 
 func newSeen(group string, least time.Duration) *seen {
@@ -112,6 +113,27 @@ func (s *seen) tell() {
 	default:
 	}
 }
+
+// back records whether a read returned an older version of a Lease than the known one. It reports
+// whether an earlier read did, too, and none between the two returned a newer version.
+func (s *seen) back(name string, older bool) (confirmed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.leases[name]
+	switch {
+	case !older:
+		of.doubted = time.Time{}
+	case of.doubted.IsZero():
+		of.doubted = time.Now()
+	default:
+		return time.Since(of.doubted) >= secondRead
+	}
+	s.leases[name] = of
+	return false
+}
+
+// doubts reports whether the last read of a Lease returned an older version than the known one.
+func (s *seen) doubts(name string) bool { return !s.look(name).doubted.IsZero() }
 
 // fail ends this process's membership.
 func (s *seen) fail(err error) {

@@ -23,6 +23,10 @@ type Status struct {
 	// Member is this member: the name of its Lease, and the version at which it acquired it. It is
 	// empty while the process holds no Lease; then the fields below are zero, except Moves.
 	Member string
+	// Standby reports whether this process cannot be a member now, and waits: another process holds
+	// the group's Lease, the members use other settings, each slot has a member of its own, or
+	// members of another group of the same program work.
+	Standby bool
 	// First reports whether this member comes first, by name, of those that are alive. It reports
 	// for all.
 	First bool

@@ -278,6 +278,64 @@ func TestP2_ARestoredAPIServer(t *testing.T) {
 	})
 }
 
+// lags answers the next reads of the group's Lease with an older version, as a slow replica behind
+// a load balancer does.
+type lags struct {
+	http.RoundTripper
+
+	reads atomic.Int32
+	from  atomic.Pointer[sim.Server]
+}
+
+func (l *lags) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
+
+func (l *lags) RoundTrip(h *http.Request) (*http.Response, error) {
+	if h.Method == http.MethodGet && strings.HasSuffix(h.URL.Path, "/leases/web") && l.reads.Add(-1) >= 0 {
+		return l.from.Load().RoundTrip(h)
+	}
+	return l.RoundTripper.RoundTrip(h)
+}
+
+// TestP2_AReplicaThatLags: one answer with an older version ends no member. A second one does.
+func TestP2_AReplicaThatLags(t *testing.T) {
+	for reads, ends := range map[int32]bool{1: false, 2: true} {
+		t.Run(fmt.Sprint(reads, " reads"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				old := &backup{Server: sim.NewServer(sim.Leases, sim.ConfigMaps)}
+				defer old.Close()
+				f := newFleet(t)
+				defer f.end()
+				l := &lags{}
+				l.from.Store(old.Server)
+				a := f.startSpecial(special{name: "a", wrap: func(next http.RoundTripper) http.RoundTripper {
+					l.RoundTripper = mirror{next, old}
+					return l
+				}})
+				f.passUntil("one member", time.Minute, even(1, 256))
+				old.mu.Lock()
+				old.taken = true
+				old.mu.Unlock()
+				f.start("b", shard.Options{})
+				f.passUntil("two members", time.Minute, even(2, 256))
+				for range 3 { // not in a row
+					f.pass(30 * time.Second)
+					l.reads.Store(reads)
+					f.pass(30 * time.Second)
+					if a.over.Load() != ends {
+						t.Fatalf("its end: %t", a.over.Load())
+					}
+					if ends {
+						if err := <-a.done; err == nil || !strings.Contains(err.Error(), "was restored from a backup") {
+							t.Errorf("%v", err)
+						}
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestGroup_MissingRights: one sentence names the verb and what to grant, and a replica that cannot
 // use its Lease never seems to be a member.
 func TestGroup_MissingRights(t *testing.T) {
@@ -301,7 +359,7 @@ func TestGroup_MissingRights(t *testing.T) {
 				cause := fmt.Errorf("User \"web\" cannot %s resource \"leases\"", verb)
 				of := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 				f.api.Add(fault.Rule{Match: fault.Match{Verbs: []string{verb}}, Refuse: apierrors.NewForbidden(of, "", cause)})
-				var log strings.Builder
+				var log buffer
 				r := f.startSpecial(special{name: "a", log: &log})
 				f.pass(time.Minute)
 				if n := len(r.Status().Owned); n != want.owned || !strings.Contains(log.String(), want.line) ||

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
@@ -78,8 +80,8 @@ func (s *store) Replace(list []any, version string) error {
 	return nil
 }
 
-// watch follows the Leases of the group until ctx is done.
-func watch(ctx context.Context, r *requests, s *seen) {
+// follow watches the Leases of the group until ctx is done.
+func follow(ctx context.Context, r *requests, s *seen) {
 	group := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, r.group).String()}
 	var running sync.WaitGroup
 	running.Go(func() { reflect(ctx, r, group, &store{of: s, names: map[string]bool{r.group: true}}) })
@@ -92,10 +94,18 @@ func watch(ctx context.Context, r *requests, s *seen) {
 // Members' Leases need no such reads: one that seems to be silent is acquired only if it has not
 // changed, and else read.
 func confirm(ctx context.Context, r *requests, s *seen) {
-	for run.Sleep(ctx, s.least) == nil {
+	pause := s.least
+	for run.Sleep(ctx, pause) == nil {
 		_ = read(ctx, r, s, r.group) // the watch reports what fails
+		if pause = s.least; s.doubts(r.group) {
+			pause = secondRead
+		}
 	}
 }
+
+// secondRead is the pause before a read confirms that the API server was restored. One answer may
+// be from a replica that lags behind a load balancer.
+const secondRead = 3 * time.Second
 
 // read notes a Lease as it is now: the watch may be late, or silent without an error. That the
 // group's Lease is missing is left to the watch: a restored backup may not have it, and what is
@@ -112,7 +122,7 @@ func read(ctx context.Context, r *requests, s *seen, name string) error {
 	// The read is consistent, so it is not older than what a watch has shown. A hidden Lease may be
 	// older than the list without it.
 	v, err := s.put(l)
-	if err == nil && v < before.version && !s.hidden(l) {
+	if err == nil && s.back(name, v < before.version && !s.hidden(l)) {
 		s.fail(fmt.Errorf("the API server has version %d of the Lease %s/%s, and had version %d before: "+
 			"it was restored from a backup, so this process must start again, with empty caches", v, r.namespace, name, before.version))
 	}
@@ -122,10 +132,7 @@ func read(ctx context.Context, r *requests, s *seen, name string) error {
 func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *store) {
 	log := logging.Of(ctx).With("group", from.String())
 	quiet := logr.Discard()
-	leases := toolscache.NewFilteredListWatchFromClient(from.rest, "leases", from.namespace, func(o *metav1.ListOptions) {
-		o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector
-	})
-	r := toolscache.NewReflectorWithOptions(leases, &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + from.String(), Logger: &quiet})
+	r := toolscache.NewReflectorWithOptions(from.following(of), &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + from.String(), Logger: &quiet})
 	backoff, said := firstBackoff, ""
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -141,6 +148,51 @@ func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *s
 		backoff = min(2*backoff, maxBackoff)
 	}
 }
+
+// following lists and watches these Leases. A request that ignores its context is not awaited.
+func (r *requests) following(of metav1.ListOptions) *toolscache.ListWatch {
+	limit := func(o *metav1.ListOptions) { o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector }
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			limit(&o)
+			ctx, cancel := context.WithTimeout(ctx, requestLimit)
+			defer cancel()
+			return run.Call(ctx, r.watches, func(ctx context.Context) (runtime.Object, error) { return r.client.List(ctx, o) }, nil)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			limit(&o)
+			ctx, cancel := context.WithCancel(ctx)
+			late := time.AfterFunc(requestLimit, cancel)
+			w, err := run.Call(ctx, r.watches, func(ctx context.Context) (watch.Interface, error) { return r.client.Watch(ctx, o) }, end)
+			late.Stop()
+			if err != nil {
+				cancel()
+				return nil, err
+			}
+			return stream{w, func() {
+				cancel()
+				r.watches.End(ctx, func() { end(w) })
+			}}, nil
+		},
+	}
+}
+
+// stream is a watch whose Stop returns soon, even if its answer ignores the end of its context.
+type stream struct {
+	watch.Interface
+
+	stop func()
+}
+
+// end returns when the watch's goroutine has ended.
+func end(w watch.Interface) {
+	w.Stop()
+	for range w.ResultChan() {
+	}
+}
+
+// Stop implements watch.Interface.
+func (s stream) Stop() { s.stop() }
 
 // Pauses between two attempts to read the Leases, plus up to as much at random.
 const (

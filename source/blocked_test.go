@@ -5,6 +5,7 @@ package source_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,5 +55,96 @@ func TestAHandlerThatBlocksIsReported(t *testing.T) {
 			t.Errorf("told %+v", b)
 		}
 		close(release)
+	})
+}
+
+// TestS8_ABlockedHandler: while a handler is blocked, one event of each object waits, and State
+// counts it. Then the handler sees the first old and the last new state; a name that has returned
+// is a delete and a create (S3).
+func TestS8_ABlockedHandler(t *testing.T) {
+	for name, of := range map[string]func(s *setup, h handler.Handler[name]) source.Source[name]{
+		"kind": func(s *setup, h handler.Handler[name]) source.Source[name] { return source.Kind(s.maps, h) },
+		"informer": func(s *setup, h handler.Handler[name]) source.Source[name] {
+			f, informer := s.factory()
+			s.t.Cleanup(f.Shutdown)
+			ctx, cancel := context.WithCancel(context.Background())
+			s.t.Cleanup(cancel)
+			f.StartWithContext(ctx)
+			return source.Informer[*corev1.ConfigMap](informer, h)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newSetup(t), &log{}
+				defer s.stop()
+				s.put("0=", "a=0", "b=old", "c=old")
+				src := of(s, l)
+				s.start(src, l, nil)
+				synced(t, src)
+				l.take()
+				release := make(chan struct{})
+				l.fail = func(handler.Event) error {
+					<-release
+					return nil
+				}
+				s.put("0=1")
+				time.Sleep(time.Minute)
+				for i := range 300 {
+					s.put(fmt.Sprintf("a=%d", i+1))
+					if i == 100 {
+						s.remove("b")
+						s.put("b=new")
+						s.remove("c")
+					}
+					synctest.Wait()
+				}
+				if st := src.State(); st.Pending != 4 || st.Retrying != 0 { // one in the handler
+					t.Errorf("got %s", st)
+				}
+				close(release)
+				synctest.Wait()
+				if got := l.take(); got != "update 0 >1, update a 0>300, delete b old>-, create b ->new, delete c old>-" {
+					t.Errorf("got %s", got)
+				}
+				if st := src.State(); st.Pending != 0 {
+					t.Errorf("after the handler has returned: %s", st)
+				}
+			})
+		})
+	}
+}
+
+// TestC7_AMergedEventHasNoVersion: an event that stands for several changes does not name a
+// version, so that it does not count as the key's own write. Other events do.
+func TestC7_AMergedEventHasNoVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		s.put("a=0", "b=0", "c=0")
+		s.follow(l)
+		l.take()
+		release := make(chan struct{})
+		l.fail = func(handler.Event) error {
+			<-release
+			return nil
+		}
+		s.put("c=1")
+		time.Sleep(time.Minute)
+		s.put("a=1", "b=1", "a=2")
+		synctest.Wait()
+		l.mu.Lock()
+		l.added = nil
+		l.mu.Unlock()
+		close(release)
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		named := map[string]bool{}
+		for _, o := range l.added {
+			named[o.Reason.Object] = o.Reason.ResourceVersion != ""
+		}
+		if len(named) != 3 || named["default/a"] || !named["default/b"] || !named["default/c"] {
+			t.Errorf("got versions %v", named)
+		}
 	})
 }

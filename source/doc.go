@@ -18,7 +18,8 @@
 //   - S2: a missed deletion arrives as a delete with the last known state, marked as stale.
 //   - S3: a name that returns with a new UID is a delete and a create, even if the informer saw an
 //     update.
-//   - S8: a handler or predicate that panics or returns an error loses no event. See Retries.
+//   - S8: a handler or predicate that panics, returns an error or blocks loses no event. See
+//     Retries and Blocked handlers.
 //   - S9: a source that cannot list, because its API is missing or forbidden, counts as settled.
 //     State and Stale report the reason, and workers do not wait for it.
 //
@@ -29,10 +30,17 @@
 // newest New, or the last known state of a delete: the handler does not see the states between
 // them. Failures go to the hook, and State has the last error.
 //
+// # Blocked handlers
+//
+// While a call of the handler takes a second or more, one event of each object waits for it, merged
+// in the same way. At most eight events of an object wait at any time, and State counts all that
+// wait. A handler that keeps up sees each event. This holds for a Kind and for an Informer of
+// client-go; another event source decides itself what it keeps.
+//
 // # Concurrency
 //
 // Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, resyncs,
-// and the detection of blocked handlers. The informer's goroutines call the handler: for each
+// and the detection of blocked handlers. A goroutine for each informer calls the handler: for each
 // object one event after another, in order, and for different objects at once. Channels and tickers
 // call their functions one after another from Run's goroutine.
 package source

@@ -110,6 +110,8 @@ type subscription interface {
 	WaitForSync(ctx context.Context) error
 	// CatchUp returns nil once the handler has seen everything that the API server had at the call.
 	CatchUp(ctx context.Context) error
+	// Waiting returns the number of events that the handler has not been called with.
+	Waiting() int
 	// Close removes the handler. After it, no call is in progress or begins.
 	Close()
 }
@@ -160,6 +162,9 @@ func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 
 func (f *feed[K]) count(s State) State {
 	s.Pending, s.Retrying, s.Failure = f.retries.state()
+	if run.Closed(f.began) {
+		s.Pending += f.events.Waiting()
+	}
 	s.Dropped = f.drops.snapshot()
 	return s
 }
@@ -205,27 +210,38 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 }
 
 func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler {
-	return eventHandler{toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) {
-			if o := f.known(obj); o != nil {
-				f.deliver(ctx, handler.Event{Op: handler.Create, New: o, Initial: initial})
+	added := func(obj any, initial, several bool) {
+		if o := f.known(obj); o != nil {
+			f.deliver(ctx, unseen{Event: handler.Event{Op: handler.Create, New: o, Initial: initial}, several: several})
+		}
+	}
+	updated := func(before, after any, several bool) {
+		if o, n := f.known(before), f.known(after); o != nil && n != nil {
+			f.deliver(ctx, unseen{Event: handler.Event{Op: handler.Update, Old: o, New: n}, several: several})
+		}
+	}
+	return eventHandler{
+		toolscache.ResourceEventHandlerDetailedFuncs{
+			AddFunc:    func(obj any, initial bool) { added(obj, initial, false) },
+			UpdateFunc: func(before, after any) { updated(before, after, false) },
+			DeleteFunc: func(obj any) {
+				tombstone, stale := obj.(toolscache.DeletedFinalStateUnknown)
+				if stale {
+					obj = tombstone.Obj
+				}
+				if o := f.known(obj); o != nil {
+					f.deliver(ctx, unseen{Event: handler.Event{Op: handler.Delete, Old: o, Stale: stale}})
+				}
+			},
+		},
+		func(before, after any, initial bool) {
+			if before == nil {
+				added(after, initial, true)
+			} else {
+				updated(before, after, true)
 			}
 		},
-		UpdateFunc: func(before, after any) {
-			if o, n := f.known(before), f.known(after); o != nil && n != nil {
-				f.deliver(ctx, handler.Event{Op: handler.Update, Old: o, New: n})
-			}
-		},
-		DeleteFunc: func(obj any) {
-			tombstone, stale := obj.(toolscache.DeletedFinalStateUnknown)
-			if stale {
-				obj = tombstone.Obj
-			}
-			if o := f.known(obj); o != nil {
-				f.deliver(ctx, handler.Event{Op: handler.Delete, Old: o, Stale: stale})
-			}
-		},
-	}}
+	}
 }
 
 // known returns the object as a T. It counts other types as dropped and returns nil.
@@ -237,16 +253,16 @@ func (f *feed[K]) known(obj any) handler.Object {
 	return o
 }
 
-func (f *feed[K]) deliver(ctx context.Context, e handler.Event) {
+func (f *feed[K]) deliver(ctx context.Context, e unseen) {
 	if f.identity == nil || e.Old == e.New { // a resync, or no observer
-		f.retries.deliver(ctx, unseen{Event: e}, nil)
+		f.retries.deliver(ctx, e, nil)
 		return
 	}
-	after, err := f.observe(e)
+	after, err := f.observe(e.Event)
 	if err != nil {
 		f.report(e.Key().String(), err)
 	}
-	f.retries.deliver(ctx, unseen{Event: e}, nil)
+	f.retries.deliver(ctx, e, nil)
 	if after != nil {
 		after()
 	}
@@ -278,11 +294,11 @@ func (f *feed[K]) caught(exited *bool, err *error) {
 
 // try delivers an event, or returns an error if it must be retried. It drops the event when ctx is
 // done.
-func (f *feed[K]) try(ctx context.Context, e handler.Event, wanted keep) error {
+func (f *feed[K]) try(ctx context.Context, e change) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	keys, how, err := f.keys(ctx, e)
+	keys, how, err := f.keys(ctx, e.Event)
 	if ctx.Err() != nil && err != nil {
 		return nil
 	}
@@ -290,8 +306,11 @@ func (f *feed[K]) try(ctx context.Context, e handler.Event, wanted keep) error {
 		f.report(e.Key().String(), err)
 		return err
 	}
-	if wanted != nil {
-		keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool { return !wanted(key) })
+	if e.wanted != nil {
+		keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool { return !e.wanted(key) })
+	}
+	if e.several { // its version is only the last one
+		how.Reason.ResourceVersion = ""
 	}
 	if len(keys) > 0 {
 		f.queue.AddAll(keys, how)

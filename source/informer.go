@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/coalesce"
 )
 
 // EventSource is an informer that the host program runs, of client-go or another framework.
@@ -31,7 +32,8 @@ type EventSource interface {
 //
 // Run the informer yourself. It does not report why it is not synced, and workers wait until it is.
 // If it has a method IsStopped, as client-go's have, State reports that it has stopped. Objects of
-// other types are dropped.
+// other types are dropped. Another event source than a client-go SharedIndexInformer calls the
+// handler directly, and decides what it keeps while the handler is blocked.
 //
 // A key waits until a client-go SharedIndexInformer shows the key's writes, as with a handle.
 // Package cache describes which writes belong to an informer. Keys do not wait for other event
@@ -79,11 +81,18 @@ func (i *informerSource[K]) Run(ctx context.Context, q Queue[K], h *hook.Source)
 
 func (i *informerSource[K]) subscribe(events toolscache.ResourceEventHandler) (subscription, error) {
 	g := &gate{handler: events, mu: &i.mu}
-	r, err := i.informer.AddEventHandlerWithOptions(g, toolscache.HandlerOptions{})
+	if i.watched == nil { // it may have no events in store, so it is called directly
+		r, err := i.informer.AddEventHandlerWithOptions(g, toolscache.HandlerOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return &registration{i.informer, r, g, i.release}, nil
+	}
+	r, err := coalesce.Register(i.informer, g, toolscache.HandlerOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return &registration{i.informer, r, g, i.release}, nil
+	return &bounded{registration{i.informer, r.Handle, g, i.release}, r}, nil
 }
 
 func (i *informerSource[K]) Stale() error {
@@ -140,6 +149,31 @@ func (r *registration) Close() {
 	r.release()
 }
 
+func (r *registration) Waiting() int { return 0 }
+
+// bounded is the registration of an informer that would keep events without a limit.
+type bounded struct {
+	registration
+	events *coalesce.Registration
+}
+
+func (b *bounded) WaitForSync(ctx context.Context) error {
+	select {
+	case <-b.events.HasSyncedChecker().Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (b *bounded) Waiting() int { return b.events.Waiting() }
+
+func (b *bounded) Close() {
+	b.events.Close()
+	<-b.events.Done()
+	b.registration.Close()
+}
+
 type gate struct {
 	handler toolscache.ResourceEventHandler
 	calls   sync.WaitGroup
@@ -174,6 +208,15 @@ func (g *gate) OnAdd(obj any, initial bool) {
 
 func (g *gate) OnUpdate(before, after any) {
 	g.pass(func() { g.handler.OnUpdate(before, after) })
+}
+
+// OnMerged implements coalesce.Merged.
+func (g *gate) OnMerged(before, after any, initial bool) {
+	g.pass(func() {
+		if m, ok := g.handler.(coalesce.Merged); ok {
+			m.OnMerged(before, after, initial)
+		}
+	})
 }
 
 func (g *gate) OnDelete(obj any) {

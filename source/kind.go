@@ -57,6 +57,7 @@ type kind[K comparable] struct {
 // compile the generic types behind it.
 type objects interface {
 	Settled(ctx context.Context) error
+	WaitForSome(ctx context.Context) error
 	Stale() error
 	State() hook.InformerState
 	Resync() time.Duration
@@ -75,14 +76,22 @@ func (k *kind[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 	return k.run(ctx, q, h, k.subscribe, func(ctx context.Context) { k.redeliver(ctx, k.all, k.objects.Resync()) })
 }
 
-func (k *kind[K]) Settled(ctx context.Context) error {
-	if err := k.objects.Settled(ctx); err != nil {
+func (k *kind[K]) Settled(ctx context.Context) error { return k.enough(ctx, k.objects.Settled) }
+
+func (k *kind[K]) enough(ctx context.Context, enough func(context.Context) error) error {
+	if err := enough(ctx); err != nil {
 		return err
 	}
 	if k.objects.Stale() != nil {
 		return nil
 	}
 	return k.WaitForSync(ctx) // the handler is about to see the store's objects
+}
+
+// WaitForSome is WaitForSync, but some namespaces or names of the handle may fail. A controller
+// calls it.
+func (k *kind[K]) WaitForSome(ctx context.Context) error {
+	return k.enough(ctx, k.objects.WaitForSome)
 }
 
 func (k *kind[K]) Stale() error {

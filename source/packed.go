@@ -13,7 +13,11 @@ import (
 // eventHandler takes packed objects, so that an event is decoded only for a part that needs it.
 type eventHandler struct {
 	toolscache.ResourceEventHandlerDetailedFuncs
+	merged func(before, after any, initial bool)
 }
+
+// OnMerged implements coalesce.Merged.
+func (h eventHandler) OnMerged(before, after any, initial bool) { h.merged(before, after, initial) }
 
 // TakesPacked implements packed.Handler.
 func (eventHandler) TakesPacked() {}

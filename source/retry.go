@@ -22,7 +22,7 @@ const firstRetry = 100 * time.Millisecond
 // events that come while an earlier one is being tried, or waits. So the handler never sees an
 // earlier change after a later one.
 type retries struct {
-	tryOne  func(ctx context.Context, e handler.Event, keep keep) error
+	tryOne  func(ctx context.Context, e change) error
 	objects *workqueue.Queue[types.NamespacedName] // that may have a pending event
 
 	mu      *sync.Mutex // the source's; guards the fields below
@@ -32,7 +32,7 @@ type retries struct {
 	calm    run.Barrier                       // when both maps are empty
 }
 
-func newRetries(mu *sync.Mutex, try func(context.Context, handler.Event, keep) error) *retries {
+func newRetries(mu *sync.Mutex, try func(context.Context, change) error) *retries {
 	return &retries{
 		mu: mu, tryOne: try, objects: newOrder[types.NamespacedName]("failed events"),
 		pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{},
@@ -131,7 +131,7 @@ func (r *retries) whenCalm() <-chan struct{} {
 func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
 	events, n := u.events()
 	for i, e := range events[:n] {
-		if err := r.tryOne(ctx, e, u.keepOf(e)); err != nil {
+		if err := r.tryOne(ctx, change{e, u.keepOf(e), u.several && (n == 1 || e.Op != handler.Delete)}); err != nil {
 			if i > 0 {
 				u = u.after(e) // the one before it is done
 			}
@@ -183,6 +183,16 @@ type unseen struct {
 	last handler.Object
 	// replay requests New as a Create, too, for the keys that it keeps. It is nil without a replay.
 	replay keep
+	// several reports that the object changed more than once.
+	several bool
+}
+
+// change is an event for the handler.
+type change struct {
+	handler.Event
+
+	wanted  keep // nil: all keys
+	several bool // New is the result of more than one change
 }
 
 // keep reports whether a replay is for a key, which has the source's type of keys.
@@ -221,7 +231,7 @@ func mergeEvents(earlier, later unseen) unseen {
 	case later.Old == later.New:
 		return earlier
 	}
-	e := unseen{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}}
+	e := unseen{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}, several: true}
 	gone := later.last
 	if gone == nil {
 		gone = later.Old
@@ -269,5 +279,5 @@ func (u unseen) after(e handler.Event) unseen {
 	if u.replay != nil && e.Initial {
 		return unseen{Event: handler.Event{Op: handler.Update, Old: e.New, New: e.New}, replay: u.replay}
 	}
-	return unseen{Event: e}
+	return unseen{Event: e, several: u.several && e.Op != handler.Delete}
 }

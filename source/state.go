@@ -27,8 +27,8 @@ type State struct {
 	Err error
 	// Note describes broken objects, and what the source cannot know.
 	Note string
-	// Pending counts the events that are not handled yet, including the Retrying ones, but not
-	// those that still wait in the informer.
+	// Pending counts the events that are not handled yet: those that the handler works on, the
+	// Retrying ones, and those that wait because the handler is busy.
 	Pending int
 	// Retrying counts the events whose handler or predicate failed.
 	Retrying int

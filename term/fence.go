@@ -4,6 +4,7 @@
 package term
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -19,6 +20,11 @@ import (
 
 // ErrFenced matches every [FencedError] with errors.Is.
 var ErrFenced = errors.New("refused by the fence")
+
+// ErrReturned is the cause of the end of a term, or a part, that is not lost: its work has
+// returned. The elector gives it to [Term.End] before it releases the Lease. The error of
+// [Term.Trusted] then wraps it.
+var ErrReturned = errors.New("the work under it has returned")
 
 // FencedError is the error of a request that was refused because another process may lead.
 // errors.Is finds [ErrFenced] and the cause of [Term.End].
@@ -74,7 +80,7 @@ func (f *fence) Extend(start time.Time) {
 
 // End ends the trust at once, because the Lease is lost or about to be released. It refuses new
 // requests and those that wait for a connection. The reason is cause, or context.Canceled if nil.
-// Only the first call has an effect.
+// If the trust is over, that is the reason. Only the first call has an effect.
 func (f *fence) End(cause error) {
 	if cause == nil {
 		cause = context.Canceled
@@ -83,6 +89,9 @@ func (f *fence) End(cause error) {
 	defer f.mu.Unlock()
 	if f.ended != nil {
 		return
+	}
+	if errors.Is(cause, ErrReturned) {
+		cause = cmp.Or(f.refusalLocked(), cause) // it may have been lost before
 	}
 	f.ended = fmt.Errorf("%s has ended: %w", f.name, cause)
 	close(f.done)

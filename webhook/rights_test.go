@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -117,7 +118,8 @@ func (c *realCluster) eventually(do func() error) {
 	eventually(ctx, c.t, do)
 }
 
-// user makes a user that has rights, and may record events.
+// user makes a user that has rights, and may record events. The rights hold when it returns: the
+// API server's authorizer learns of them a moment after they are written.
 func (c *realCluster) user(rights []right) *rest.Config {
 	c.t.Helper()
 	c.users++
@@ -147,6 +149,20 @@ func (c *realCluster) user(rights []right) *rest.Config {
 	must(err)
 	_, err = rbac.ClusterRoleBindings().Create(c.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name}}, metav1.CreateOptions{})
 	must(err)
+	reviews := kubernetes.NewForConfigOrDie(c.admin.Config()).AuthorizationV1().SubjectAccessReviews()
+	for _, r := range append(rights, right{PolicyRule: inCluster[0]}) {
+		asked := &authorizationv1.ResourceAttributes{Namespace: r.namespace, Verb: r.Verbs[0], Group: r.APIGroups[0], Resource: r.Resources[0]}
+		if len(r.ResourceNames) > 0 {
+			asked.Name = r.ResourceNames[0]
+		}
+		c.eventually(func() error {
+			got, err := reviews.Create(c.t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: asked}}, metav1.CreateOptions{})
+			if err == nil && !got.Status.Allowed {
+				err = fmt.Errorf("%s may not %v", name, asked)
+			}
+			return err
+		})
+	}
 	cfg := rest.CopyConfig(c.admin.Config())
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: name}
 	return cfg

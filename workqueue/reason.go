@@ -19,7 +19,8 @@ type Reason struct {
 	Event string
 	// Object is the changed object, as namespace/name; not always the one that the key names.
 	Object string
-	// UID and ResourceVersion identify Object, as far as known.
+	// UID and ResourceVersion identify Object, as far as known. ResourceVersion is empty if the
+	// reason stands for several changes of Object.
 	UID             string
 	ResourceVersion string
 	// At is when the key was first added with this reason. Default: the time of the add. It is in

@@ -28,11 +28,15 @@
 // Like client-go's, a lister answers before its informer is synced. If a controller uses a lister,
 // give a handle of all objects of the kind to its Reads: its workers then wait for that handle.
 //
+// A lister cannot return an error for an object that does not fit its Go type. Read with a handle
+// to decide what to delete.
+//
 // In a unit test, pass New a cache without a Backend and a fake clientset, and make handles with
 // cache.Adopt.
 package factory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +121,11 @@ func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.New
 		if newFunc == nil {
 			return f.construct(obj, nil, nil)
 		}
-		return f.construct(obj, newFunc(f.client, f.resyncOf(reflect.TypeOf(obj))), f.transformFunc)
+		p := f.construct(obj, newFunc(f.client, f.resyncOf(reflect.TypeOf(obj))), f.transformFunc)
+		if p.handle != nil {
+			p.shared = cmp.Or(p.handle.Informer(), p.shared) // its events are bounded
+		}
+		return p
 	}).shared
 }
 

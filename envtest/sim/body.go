@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // maxBody is the real server's limit of a request's body, in bytes.
@@ -122,7 +121,7 @@ func summary(data []byte) string {
 // normal returns a copy of an object in the form in which its kind is stored. A built-in kind has
 // the form of its Go type, another one is JSON with integers.
 func normal(of Resource, content map[string]any) (map[string]any, error) {
-	obj, err := scheme.Scheme.New(of.gvk())
+	obj, err := builtInScheme().New(of.gvk())
 	if err != nil {
 		data, err := json.Marshal(content)
 		if err == nil {

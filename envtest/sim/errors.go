@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 func (r *Request) failed(err error) (*http.Response, error) {
@@ -66,7 +65,7 @@ func (t *table) invalid(u *unstructured.Unstructured, errs field.ErrorList) erro
 
 // custom reports whether a group has no built-in kinds.
 func custom(group string) bool {
-	return !scheme.Scheme.IsGroupRegistered(group)
+	return !builtInScheme().IsGroupRegistered(group)
 }
 
 func notAcceptable(format, goType string) error {

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -24,7 +23,7 @@ func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, erro
 		if err != nil {
 			return nil, err
 		}
-		return managedfields.NewSchemeTypeConverter(scheme.Scheme, types), nil
+		return managedfields.NewSchemeTypeConverter(builtInScheme(), types), nil
 	}
 	all := map[string]*spec.Schema{}
 	for _, one := range append(others, c) {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -230,7 +229,7 @@ func (t *table) encodeObject(o *unstructured.Unstructured, f form) ([]byte, erro
 	case f.partial():
 		return encodePartial(o, f)
 	case f.protobuf():
-		obj, err := scheme.Scheme.New(t.gv().WithKind(t.Kind))
+		obj, err := builtInScheme().New(t.gv().WithKind(t.Kind))
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/schemamutation"
 	"k8s.io/kube-openapi/pkg/spec3"
@@ -156,7 +155,7 @@ func bearerToken() spec3.SecuritySchemes {
 }
 
 func kindModel(kind schema.GroupVersionKind) string {
-	if t, ok := scheme.Scheme.AllKnownTypes()[kind]; ok {
+	if t, ok := builtInScheme().AllKnownTypes()[kind]; ok {
 		return modelName(t)
 	}
 	switch kind.Group {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	gvschema "k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
@@ -38,7 +37,7 @@ var builtinTypes = sync.OnceValue(func() *goTypes {
 	if parser, err := builtinParser(); err == nil {
 		g.structure = &parser.Schema
 	}
-	known := scheme.Scheme.AllKnownTypes()
+	known := builtInScheme().AllKnownTypes()
 	for _, gvk := range slices.SortedFunc(maps.Keys(known), func(a, b gvschema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
 		if gvk.Version != runtime.APIVersionInternal {
 			g.kinds[known[gvk]] = append(g.kinds[known[gvk]], gvk)

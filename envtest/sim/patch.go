@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -198,7 +197,7 @@ func (p *patch) strategic(old *unstructured.Unstructured) (*unstructured.Unstruc
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	into, err := scheme.Scheme.New(p.codec.kind)
+	into, err := builtInScheme().New(p.codec.kind)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Resource is a served kind.
@@ -80,7 +79,7 @@ func define(r Resource) definition {
 		}
 	}
 	d := definition{Resource: r, strategy: customStrategy(), singular: strings.ToLower(r.Kind), verbs: customVerbs, sub: []string{"status"}}
-	if scheme.Scheme.Recognizes(r.gvk()) { // not served by default, or with another name
+	if builtInScheme().Recognizes(r.gvk()) { // not served by default, or with another name
 		d.setBuiltIn()
 	}
 	return d
@@ -93,5 +92,5 @@ func (d *definition) setBuiltIn() {
 		d.schema, d.prepare = crdSchema{}, prepareCRD
 		d.newStatus = map[string]any{"conditions": nil, "acceptedNames": map[string]any{"plural": "", "kind": ""}}
 	}
-	d.builtIn = scheme.Scheme.Recognizes(d.gvk())
+	d.builtIn = builtInScheme().Recognizes(d.gvk())
 }

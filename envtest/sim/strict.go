@@ -43,7 +43,7 @@ func (c codec) encode(u *unstructured.Unstructured) ([]byte, error) {
 
 // object returns a stored object of a built-in kind as its Go type.
 func (c codec) object(u *unstructured.Unstructured) (runtime.Object, error) {
-	obj, err := scheme.Scheme.New(c.kind)
+	obj, err := builtInScheme().New(c.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func keepReset(u *unstructured.Unstructured, sent []metav1.ManagedFieldsEntry) {
 func (c codec) empty() (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if c.typed {
-		obj, err := scheme.Scheme.New(c.kind)
+		obj, err := builtInScheme().New(c.kind)
 		if err != nil {
 			return nil, err
 		}

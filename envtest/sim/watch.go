@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // stream is the body of a watch. Its reader drives it.
@@ -138,7 +137,7 @@ func (w *stream) untilBookmark() <-chan time.Time {
 // bookmarkOf returns a bookmark's object: an empty one of the kind, with a version.
 func (t *table) bookmarkOf(version int64) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	if empty, err := scheme.Scheme.New(t.gv().WithKind(t.Kind)); err == nil {
+	if empty, err := builtInScheme().New(t.gv().WithKind(t.Kind)); err == nil {
 		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(empty); err == nil {
 			u.Object = content
 		}

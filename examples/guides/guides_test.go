@@ -114,6 +114,9 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	if err := mgr.Idle(ctx); err != nil {
 		t.Fatal(err)
 	}
+	if names, err := r.names(ctx); err != nil || len(names) != 0 {
+		t.Errorf("the Pods are %q, %v; want none", names, err)
+	}
 	if n, err := r.countOn(ctx, "node-1"); err != nil || n != 0 {
 		t.Errorf("%d Pods, error: %v", n, err)
 	}

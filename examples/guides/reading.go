@@ -5,6 +5,7 @@ package guides
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -86,6 +88,19 @@ func (r *reading) countOn(ctx context.Context, node string) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// names shows all Pods that can be decoded.
+func (r *reading) names(ctx context.Context) (names []string, err error) {
+	pods, err := client.Collect(r.pods.All(ctx, cache.ListOptions{}))
+	var undecodable *cache.UndecodableError
+	if err != nil && !errors.As(err, &undecodable) {
+		return nil, err
+	}
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	return names, nil
 }
 
 // addTenant starts to list and watch one more namespace, while the program runs.

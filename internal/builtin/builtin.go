@@ -5,6 +5,7 @@
 package builtin
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -47,4 +48,11 @@ func ClusterScoped(kind schema.GroupKind) bool {
 		of = "StorageVersionMigration"
 	}
 	return slices.Contains(strings.Fields(of), kind.Kind)
+}
+
+// HasType reports whether an object, a pointer, is of a Go type of k8s.io/api. The API server
+// speaks protobuf for these, and knows their merge keys. The scheme of client-go does not tell:
+// programs register custom types in it, too.
+func HasType(obj any) bool {
+	return strings.HasPrefix(reflect.TypeOf(obj).Elem().PkgPath(), "k8s.io/api/")
 }

@@ -50,6 +50,9 @@ type Copy struct {
 	// Outside reports whether the informer certainly does not keep the object of a write, Joins
 	// whether it keeps the object but does not have it yet. Default: neither.
 	Outside, Joins func(w *Write) bool
+	// Doubts reports whether the versions of the API server, of the store and of a write may not be
+	// comparable. Default: they are.
+	Doubts func(w *Write) bool
 	// Foreign is set if the informer's list options are unknown, Asked if an API server is asked
 	// how the kind is served.
 	Foreign, Asked bool
@@ -60,6 +63,28 @@ type Copy struct {
 
 	learned atomic.Pointer[schema.GroupResource] // the resource of a foreign informer
 	waiters waiters
+	reset   atomic.Pointer[time.Time]
+}
+
+// Reset records that the store has a list that was made after a time, at which the API server was
+// restored: it shows all writes that were answered before, and all events that were delivered
+// before, whatever their versions.
+func (c *Copy) Reset(at time.Time) {
+	c.reset.Store(&at)
+	c.Look()
+}
+
+// HasReset reports whether Reset was called.
+func (c *Copy) HasReset() bool { return c.reset.Load() != nil }
+
+// WasReset reports whether a write was answered, or an event delivered, before a Reset, so its
+// version means nothing.
+func (c *Copy) WasReset(w *Write) bool {
+	known, at := w.Answered, c.reset.Load()
+	if w.Event != nil {
+		known = w.Event.At
+	}
+	return at != nil && !known.IsZero() && !known.After(*at)
 }
 
 func (c *Copy) store() toolscache.Store { return c.Shared.GetStore() }

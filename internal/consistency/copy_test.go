@@ -5,6 +5,7 @@ package consistency_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +80,36 @@ func TestCopy_Shows(t *testing.T) {
 		i.synced, i.phase = false, hook.Failing
 		if got, _ := copied.Shows(&c.w); got != consistency.Behind {
 			t.Errorf("%s: it fails, and shows %d", what, got)
+		}
+	}
+}
+
+// TestC6_AnEventBeforeARestore: another informer has delivered a deletion or a change, and the
+// API server was restored to before it. The list of the restored server shows all there is.
+func TestC6_AnEventBeforeARestore(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		copied, i := newCopy(t, "a")
+		w := of("a", "6")
+		now := time.Now()
+		w.Gone, w.Event = gone, &consistency.Event{At: now, By: "another"}
+		if got, _ := copied.Shows(&w); got != consistency.Behind {
+			t.Errorf("gone %t: before the restore it shows %d", gone, got)
+		}
+		copied.Reset(now.Add(-time.Second))
+		if got, _ := copied.Shows(&w); got != consistency.Behind {
+			t.Errorf("gone %t: for a later event it shows %d", gone, got)
+		}
+		copied.Reset(now)
+		if got, _ := copied.Shows(&w); got != consistency.Shown {
+			t.Errorf("gone %t: after the restore it shows %d", gone, got)
+		}
+		// An old event may come after the restore was found.
+		copied.Reset(now.Add(-time.Second))
+		if err := i.shared.GetStore().Replace(i.shared.GetStore().List(), "7"); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := copied.Shows(&w); got != consistency.Shown {
+			t.Errorf("gone %t: at a later version it shows %d", gone, got)
 		}
 	}
 }

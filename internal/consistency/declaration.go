@@ -30,13 +30,30 @@ type Declarations interface {
 	// Otherwise, wait for the gap for a limited time, and call Behind again. The error names an
 	// informer that cannot decide, for example because versions are not numbers or it does not run.
 	Behind(w Write) (gap Gap, unknowable error)
+	// Doubles reports whether another declared informer may keep objects of the same resource as a
+	// declared handle. Most controllers have one informer for each resource, so it returns false
+	// at once.
+	Doubles(handle any) bool
+	// Event completes a change that a declared handle has delivered, for Behind. w has the object's
+	// name, UID and version, and Gone. ok is false if no informer has to show the change: the
+	// object has only left the handle's namespaces, names or slots, or its API server is unknown.
+	//
+	// Behind then ignores the informer that has delivered the change, and informers that have
+	// failed since their start, which no read answers from. If a deletion may only mean that the
+	// object no longer matches the handle's selectors, the others may also show the object at that
+	// version. An informer that may exclude the object is a gap for a second only.
+	Event(handle any, w Write) (event Write, ok bool)
+	// Host returns the API server of a declared handle, or "" if it is unknown. Hosts returns how
+	// many different ones are known.
+	Host(handle any) string
+	Hosts() int
 	// Selects reports whether a scope of a resource has selectors, so that Behind needs
 	// Write.Object. It considers all scopes of the declared handles' caches: another controller may
 	// wait for the same write.
 	Selects(r schema.GroupResource) bool
 	// Relisted reports whether a declared informer that keeps the object has listed everything at
-	// the written version or later. An event may then combine several changes. In doubt it returns
-	// true.
+	// the written version or later, or since the API server was restored after the write. An event
+	// may then combine several changes. In doubt it returns true.
 	Relisted(w Write) bool
 	// Missed reports whether a written object may have changed without an event: since the write, a
 	// declared informer has listed everything again, without the object, which another client may
@@ -84,6 +101,8 @@ type Gap interface {
 	fmt.Stringer
 	// Failing reports whether the gap cannot close before its informer recovers.
 	Failing() bool
+	// Unread reports whether the informer has not synced yet, so that no read answers from it.
+	Unread() bool
 	// Notify calls f when the gap has closed or cannot close any more; call Behind again then. It
 	// calls f at most once, without locks, perhaps before Notify returns. f must not block. Changes
 	// without an event, such as bookmarks, do not call f, so also call Behind from time to time.

@@ -23,12 +23,15 @@ const (
 // Shows reports whether the informer shows a write. For Unclear, the error is the reason.
 func (c *Copy) Shows(w *Write) (Verdict, error) {
 	// No read is answered before the first list is complete.
-	synced := c.HasSynced() && (c.Joins == nil || !c.Joins(w))
+	synced := c.HasSynced() && (c.Joins == nil || !c.Joins(w)) && (c.Doubts == nil || !c.Doubts(w))
 	at := c.version()
 	if synced && !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
 		return Shown, nil
 	}
 	v, why := c.judge(w, at)
+	if c.WasReset(w) {
+		v, why = Shown, nil
+	}
 	if v == Shown && synced {
 		return Shown, nil
 	}
@@ -53,6 +56,9 @@ func (c *Copy) judge(w *Write, at string) (Verdict, error) {
 		}
 	}
 	stored := c.Stored(w)
+	if w.Event != nil {
+		return c.judgeEvent(w, at, stored), nil
+	}
 	if w.Gone || w.Marked {
 		return c.judgeEnd(w, at, stored)
 	}

@@ -4,6 +4,8 @@
 package consistency
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,7 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// Write is a write of an object, as the API server answered it.
+// Write is a write of an object, as the API server answered it, or with Event as a watch showed it.
 type Write struct {
 	// Host is the API server, such as https://10.0.0.1:6443, with the path of a proxy before /api
 	// and /apis. Default: any.
@@ -34,6 +36,9 @@ type Write struct {
 	// version, as by a deletecollection or an eviction. A store shows this if it has no such
 	// object, or one with a deletion timestamp.
 	Marked bool
+	// Sent and Answered are when the write began and when its answer was there at the latest.
+	// Default: unknown.
+	Sent, Answered time.Time
 	// Unknown describes for errors why the version is unknown, such as "there was no answer".
 	Unknown string
 	// Subresource is the written subresource, whose object may lack the main one's labels.
@@ -43,6 +48,8 @@ type Write struct {
 	// Hashed is the Hasher of Namespace, Name, UID, and the keys and values of Object's labels.
 	// Object then has only labels. See Locate. Default: nil, nothing is hashed.
 	Hashed Hasher
+	// Event is set for a change that an informer has delivered. Default: nil, a request's write.
+	Event *Event
 
 	found types.NamespacedName // set by Locate
 }

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -30,8 +31,14 @@ type Broken struct {
 }
 
 type breakage struct {
-	err  error
-	list int // the last list that had the error
+	err    error
+	list   int     // the last list that had the error
+	misfit *Misfit // nil unless the object cannot be decoded
+
+	// over is set when the API server has no such object any more, or one without the error. Until
+	// the store has reached the version, a reader would miss the object there.
+	over    bool
+	version string
 }
 
 // NameOf returns an object's name.
@@ -40,23 +47,28 @@ func NameOf(o metav1.Object) types.NamespacedName {
 }
 
 // Add records the error of an object.
-func (b *Broken) Add(o metav1.Object, err error) {
-	name := NameOf(o)
-	if news := b.put(name, err); news && b.Report != nil {
-		b.Report(name.String(), err)
+func (b *Broken) Add(o metav1.Object, err error) { b.add(NameOf(o), breakage{err: err}) }
+
+// misfit records an object that cannot be decoded.
+func (b *Broken) misfit(m *Misfit) { b.add(NameOf(m), breakage{err: m.Err, misfit: m}) }
+
+func (b *Broken) add(name types.NamespacedName, one breakage) {
+	if news := b.put(name, one); news && b.Report != nil {
+		b.Report(name.String(), one.err)
 	}
 }
 
-func (b *Broken) put(name types.NamespacedName, err error) (news bool) {
+func (b *Broken) put(name types.NamespacedName, one breakage) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.objects == nil {
 		b.objects = map[types.NamespacedName]breakage{}
 	}
 	before := b.objects[name]
-	b.objects[name] = breakage{err, b.list}
+	one.list = b.list
+	b.objects[name] = one
 	b.n.Store(int64(len(b.objects)))
-	return before.err == nil || before.list < b.list || before.err.Error() != err.Error()
+	return before.err == nil || before.over || before.list < b.list || before.err.Error() != one.err.Error()
 }
 
 // Remove records that an object has no error or is gone.
@@ -70,16 +82,51 @@ func (b *Broken) Remove(o metav1.Object) {
 	b.n.Store(int64(len(b.objects)))
 }
 
+// mended records that an event has the object without the error, or its delete.
+func (b *Broken) mended(o metav1.Object) {
+	if b.n.Load() == 0 {
+		return
+	}
+	name := NameOf(o)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.objects[name].over {
+		b.endLocked(name, o.GetResourceVersion())
+	}
+}
+
+func (b *Broken) endLocked(name types.NamespacedName, version string) {
+	one, ok := b.objects[name]
+	switch {
+	case !ok:
+	case one.misfit == nil:
+		delete(b.objects, name)
+		b.n.Store(int64(len(b.objects)))
+	default:
+		one.over, one.version = true, version
+		b.objects[name] = one
+	}
+}
+
 func (b *Broken) beginList() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.list++
 }
 
-// endList drops objects that were not in the list. Until then, reads return their errors, not
-// NotFound.
-func (b *Broken) endList() {
-	b.drop(func(_ types.NamespacedName, o breakage) bool { return o.list < b.list })
+// endList ends the errors of objects that were not in the list, which has a version. Until then,
+// reads return their errors, not NotFound.
+func (b *Broken) endList(version string) {
+	if b.n.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, o := range b.objects {
+		if o.list < b.list {
+			b.endLocked(name, version)
+		}
+	}
 }
 
 // Prune drops objects that are not in a store.
@@ -100,17 +147,69 @@ func (b *Broken) drop(gone func(types.NamespacedName, breakage) bool) {
 	b.n.Store(int64(len(b.objects)))
 }
 
-// Of returns the error of an object, or nil.
-func (b *Broken) Of(name types.NamespacedName) error {
+// Of returns the error of an object in a store, or nil.
+func (b *Broken) Of(name types.NamespacedName, store toolscache.Store) error {
 	if b.n.Load() == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.forgetLocked(store)
 	return b.objects[name].err
 }
 
-// All returns a copy of the errors.
+// Misfits returns the objects that cannot be decoded. Those in the store are in an earlier state.
+// To miss none, call it before you read the store.
+func (b *Broken) Misfits(store toolscache.Store) (all map[types.NamespacedName]*Misfit) {
+	if b.n.Load() == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgetLocked(store)
+	for name, o := range b.objects {
+		if o.misfit == nil {
+			continue
+		}
+		if all == nil {
+			all = map[types.NamespacedName]*Misfit{}
+		}
+		all[name] = o.misfit
+	}
+	return all
+}
+
+// forgetLocked drops the errors that are over in a store.
+func (b *Broken) forgetLocked(store toolscache.Store) {
+	at := ""
+	for name, o := range b.objects {
+		if !o.over {
+			continue
+		}
+		if at == "" {
+			at = store.LastStoreSyncResourceVersion()
+		}
+		if passed(at, o.version) || stores(store, name, o.version) {
+			delete(b.objects, name)
+		}
+	}
+	b.n.Store(int64(len(b.objects)))
+}
+
+// passed also returns true if the versions cannot be compared, for example because client-go's
+// store does not know its own.
+func passed(at, version string) bool {
+	c, err := resourceversion.CompareResourceVersion(at, version)
+	return err != nil || c >= 0
+}
+
+func stores(store toolscache.Store, name types.NamespacedName, version string) bool {
+	stored, _, _ := store.GetByKey(toolscache.ObjectName(name).String())
+	o, ok := stored.(object)
+	return ok && passed(o.GetResourceVersion(), version)
+}
+
+// All returns a copy of the errors that are not over.
 func (b *Broken) All() map[types.NamespacedName]error {
 	if b.n.Load() == 0 {
 		return nil
@@ -119,7 +218,9 @@ func (b *Broken) All() map[types.NamespacedName]error {
 	defer b.mu.Unlock()
 	all := make(map[types.NamespacedName]error, len(b.objects))
 	for name, o := range b.objects {
-		all[name] = o.err
+		if !o.over {
+			all[name] = o.err
+		}
 	}
 	return all
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
@@ -25,6 +24,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -120,19 +120,28 @@ func (d *decoder) item(f wire.Format, raw []byte) runtime.Object {
 		if !d.part.keeps(o) {
 			return nil
 		}
-		return o
+		return d.prepared(o)
 	}
-	name, known := d.lastKnown(f, raw)
-	d.broken.Add(name, err)
+	name, known := d.lastKnown(f, raw, err)
+	d.broken.misfit(name)
 	if known == nil {
 		return nil
 	}
 	return known
 }
 
+// prepared transforms a packed object before it waits for the store, to free the received bytes
+// early. With a part, client-go does it later: the slot depends on the received object.
+func (d *decoder) prepared(o object) object {
+	if p, ok := o.(*packed.Object); ok && d.part == nil {
+		return p.Prepared()
+	}
+	return o
+}
+
 // lastKnown returns the metadata of an object that cannot be decoded, and its stored state or nil.
-func (d *decoder) lastKnown(f wire.Format, raw []byte) (name *metav1.PartialObjectMetadata, known object) {
-	name = identify(f, raw)
+func (d *decoder) lastKnown(f wire.Format, raw []byte, why error) (name *Misfit, known object) {
+	name = identify(f, raw, why)
 	key, _ := toolscache.MetaNamespaceKeyFunc(name)
 	stored, found, err := d.store().GetByKey(key)
 	if err != nil || !found {
@@ -144,34 +153,6 @@ func (d *decoder) lastKnown(f wire.Format, raw []byte) (name *metav1.PartialObje
 	// It will be trimmed while others read the stored one.
 	copied, _ := known.DeepCopyObject().(object)
 	return name, copied
-}
-
-// identify reads only identity and version, because other metadata may be broken.
-func identify(f wire.Format, raw []byte) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	if f == wire.Protobuf {
-		var all metav1.PartialObjectMetadata
-		_ = all.Unmarshal(raw) // best effort
-		m.Namespace, m.Name, m.UID, m.ResourceVersion = all.Namespace, all.Name, all.UID, all.ResourceVersion
-		return m
-	}
-	var o struct {
-		Metadata struct {
-			Namespace       string    `json:"namespace"`
-			Name            string    `json:"name"`
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if f == wire.CBOR {
-		_ = direct.Unmarshal(raw, &o) // best effort
-	} else if utiljson.Unmarshal(raw, &o) != nil && o.Metadata.Name == "" {
-		found, _ := wire.Read(f, raw, wire.Options{}) // up to what is no JSON
-		m.Namespace, m.Name, m.UID, m.ResourceVersion = string(found.Namespace), string(found.Name), types.UID(found.UID), string(found.ResourceVersion)
-		return m
-	}
-	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
-	return m
 }
 
 func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
@@ -214,19 +195,21 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		}
 		o, err := d.decode(wire.JSON, frame.Object)
 		if err == nil {
-			d.broken.Remove(o)
+			if !d.initial && frame.Type != watch.Bookmark { // else the end of the list counts
+				d.broken.mended(o)
+			}
 			d.decoded(o)
 			d.initial = d.initial && frame.Type != watch.Bookmark
 			return frame.Type, o, nil
 		}
-		name, known := d.lastKnown(wire.JSON, frame.Object)
+		name, known := d.lastKnown(wire.JSON, frame.Object, err)
 		if frame.Type == watch.Deleted {
-			d.broken.Remove(name)
+			d.broken.mended(name)
 			if known == nil && d.ahead[NameOf(name)] {
-				known = d.metadataOf(name)
+				known = d.metadataOf(name.ObjectMeta)
 			}
 		} else {
-			d.broken.Add(name, err)
+			d.broken.misfit(name)
 		}
 		switch {
 		case known != nil && frame.Type == watch.Deleted:
@@ -250,7 +233,7 @@ func (d *decoder) bookmark(version string) object {
 	}
 	here := &metav1.PartialObjectMetadata{}
 	here.ResourceVersion = version
-	return d.metadataOf(here)
+	return d.metadataOf(here.ObjectMeta)
 }
 
 // decoded records an object that will be in the store soon.
@@ -265,8 +248,8 @@ func (d *eventDecoder) decoded(o object) {
 	d.ahead[NameOf(o)] = true
 }
 
-func (d *decoder) metadataOf(name *metav1.PartialObjectMetadata) object {
-	raw, err := json.Marshal(map[string]any{"metadata": name.ObjectMeta})
+func (d *decoder) metadataOf(m metav1.ObjectMeta) object {
+	raw, err := json.Marshal(map[string]any{"metadata": m})
 	if err != nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,7 +50,9 @@ type Counts struct{ Lists, Watches, Quiet int64 }
 // New returns a ListerWatcher.
 func New(t Target, r Reports) *ListerWatcher {
 	l := &ListerWatcher{}
-	l.asker = asker{target: &t, reports: r, pace: rate.NewLimiter(rate.Every(time.Second), 5), marks: make(chan object)}
+	l.target, l.reports = &t, r
+	l.pace, l.marks = rate.NewLimiter(rate.Every(time.Second), 5), make(chan object)
+	l.poked, l.doubts = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.decoder = &decoder{Target: &t, broken: &l.Broken, store: r.Store}
 	if t.Part != nil {
 		l.Progress = newProgress()
@@ -122,7 +125,7 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 		return nil, context.Canceled
 	}
 	defer l.running.Done()
-	l.beginListing(o)
+	l.beginListing(&o)
 	if o.Continue == "" {
 		if err := l.slow(ctx); err != nil {
 			return nil, err
@@ -134,9 +137,16 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 	if o.Continue == "" {
 		l.lists.Add(1)
 	}
+	_ = meta.EachListItem(list, func(item runtime.Object) error {
+		if o, ok := item.(object); ok {
+			l.timeline.note(o.GetResourceVersion(), o, false)
+		}
+		return nil
+	})
 	if m, err := meta.ListAccessor(list); err == nil {
 		l.listed.Store(m.GetResourceVersion())
 		if m.GetContinue() == "" {
+			l.timeline.listed(m.GetResourceVersion())
 			l.reports.Listed()
 		}
 	}
@@ -150,10 +160,13 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	defer l.running.Done()
 	o.Watch = true
 	if o.SendInitialEvents == nil {
-		l.Broken.endList()
+		l.Broken.endList(o.ResourceVersion)
 		l.reports.Delivered()
 	} else {
-		l.beginListing(o)
+		if l.unending.Load() { // the reflector makes a list instead
+			return nil, apierrors.NewBadRequest("the API server did not end the last streamed initial list")
+		}
+		l.beginListing(&o)
 	}
 	part := l.current()
 	open := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return l.open(ctx, o, part) }
@@ -233,10 +246,18 @@ func (o *opened) Stop() {
 	o.done()
 }
 
-func (l *ListerWatcher) beginListing(o metav1.ListOptions) {
+// beginListing is called before each request of a list, and before a watch that begins with one.
+func (l *ListerWatcher) beginListing(o *metav1.ListOptions) {
 	if o.Continue != "" {
 		return
 	}
+	if l.begun.Add(1); l.fresh.Load() {
+		o.ResourceVersion = ""
+		if o.SendInitialEvents == nil {
+			o.ResourceVersionMatch = ""
+		}
+	}
+	l.timeline.restart()
 	l.Broken.beginList()
 	if p := l.target.Part; p != nil {
 		slots, _ := p.Wanted()
@@ -290,7 +311,7 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 // listSlots lists the objects of some slots, at a version or later, beside the running watch. It
 // repeats the list until it succeeds or ctx ends.
 func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string) ([]object, error) {
-	a := &asker{target: l.target, reports: l.reports, pace: l.pace}
+	a := &asker{target: l.target, reports: l.reports, pace: l.pace} // lists only
 	a.reports.State = func(_ hook.Phase, why error) { l.Progress.fail(why) }
 	o := metav1.ListOptions{ResourceVersion: from}
 	for {

@@ -106,7 +106,10 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 		o, err := r.object(e)
 		if err == nil {
 			if e.action != watch.Bookmark { // it has no name
-				r.broken.Remove(o)
+				if !r.initial { // else the end of the list counts
+					r.broken.mended(o)
+				}
+				o = r.prepared(o)
 			}
 			r.initial = r.initial && e.action != watch.Bookmark
 			return e.action, o, nil
@@ -119,17 +122,17 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 
 // instead returns the event that stands for one whose object cannot be packed, or nil.
 func (r *eventReader) instead(e event, why error) (watch.EventType, runtime.Object) {
-	name, known := r.lastKnown(r.format, e.data)
+	name, known := r.lastKnown(r.format, e.data, why)
 	switch {
 	case e.action == watch.Deleted && name.Name != "":
-		r.broken.Remove(name)
+		r.broken.mended(name)
 		if known == nil {
-			known = r.metadataOf(name)
+			known = r.metadataOf(name.ObjectMeta)
 		}
 		known.SetResourceVersion(name.ResourceVersion) // the store must reach the delete
 		return e.action, known
 	case e.action != watch.Bookmark:
-		r.broken.Add(name, why)
+		r.broken.misfit(name)
 	}
 	if r.initial {
 		if known == nil {

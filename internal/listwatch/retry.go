@@ -30,6 +30,9 @@ const (
 	askAgain = 4 * time.Second
 	// unanswered is the time after which a request without an answer is reported as failing.
 	unanswered = 30 * time.Second
+	// unreachable is the same for the first request, the small one for how a kind is served, if the
+	// process uses other clusters, too: they go on.
+	unreachable = 3 * time.Second
 	// abandoned is the time after which a request without an answer is repeated. By default, an API
 	// server works on a list for at most a minute.
 	abandoned = 2 * time.Minute
@@ -46,8 +49,17 @@ type asker struct {
 	// marks are delivered by a stream, see Mark.
 	marks chan object
 
+	unending atomic.Bool // a streamed initial list did not end, so lists are made in pages
+
 	lists, watches, quiet atomic.Int64
 	listed                atomic.Value // string, the last complete list's version
+
+	timeline timeline
+	begun    atomic.Int64           // lists
+	fresh    atomic.Bool            // lists must be current: what was known is no lower bound
+	pending  atomic.Pointer[relist] // or nil
+	poked    chan struct{}          // pending has changed
+	doubts   chan struct{}          // asks for a comparison
 }
 
 // persist repeats a request until it succeeds, ctx ends, or the reflector must handle the error.
@@ -112,7 +124,7 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 		a.reports.State(hook.Failing, fmt.Errorf("the API server has not answered for %s", unanswered))
 	})
 	defer answered()
-	mapping, err := t.Backend.MappingWithin(ctx, t.Kind, askAgain)
+	mapping, err := a.mapping(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,6 +146,16 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 		}
 	}
 	return err
+}
+
+// mapping is the first request to an API server, and a small one.
+func (a *asker) mapping(ctx context.Context) (*meta.RESTMapping, error) {
+	if a.target.Further {
+		defer afterwards(unreachable, func() {
+			a.reports.State(hook.Failing, fmt.Errorf("the API server has not answered for %s", unreachable))
+		})()
+	}
+	return a.target.Backend.MappingWithin(ctx, a.target.Kind, askAgain)
 }
 
 // forReflector reports whether the reflector must handle an error with a different request. It

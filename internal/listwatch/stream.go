@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// quietLimit is the longest time without an event. API servers with bookmarks send one about
+	// quietLimit is the default of Target.QuietLimit. API servers with bookmarks send one about
 	// every minute.
 	quietLimit = 3 * time.Minute
 	// fruitless is how many watches in a row may break at once, without an event, before the
@@ -37,16 +37,24 @@ type stream struct {
 	*outlet
 
 	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	complete func() // called after the initial list
+	complete func(version string) // called after the initial list
 	keeper   *keeper
 	stop     func()
+
+	begin    initialEvents
+	versions chan string    // the answer of asking, empty if that failed; or nil
+	asking   sync.WaitGroup // for the current version
+
+	checker  checker
+	doubtful bool   // the next watch is compared at once
+	checked  uint64 // the API server's version when the watch before was quiet, until an event
 }
 
 func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.Interface, error), o metav1.ListOptions) *stream {
 	// The buffer lets the reflector work while the next events are decoded.
 	s := &stream{asker: a, outlet: &outlet{events: make(chan watch.Event, 128), stopped: make(chan struct{}), options: o}, open: open}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
-	s.keeper = &keeper{outlet: s.outlet}
+	s.keeper, s.checker.asker = &keeper{outlet: s.outlet}, a
 	return s
 }
 
@@ -59,6 +67,11 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
 	defer s.keeper.close()
+	defer s.asking.Wait()
+	defer s.checker.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.doubtful = s.timeline.regressed()
 	broken := 0 // watches in a row without an event
 	for {
 		from, began := s.options.ResourceVersion, time.Now()
@@ -84,13 +97,24 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 			err = s.rest(ctx, began)
 		}
 		if err == nil {
+			s.doubtful = s.doubtful || !s.keeper.stale && s.early(last, began)
+			began = time.Now()
 			w, err = s.open(ctx, s.options)
+			s.doubtful = s.doubtful || time.Since(began) > time.Second // some attempts have failed
 		}
 		if err != nil {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(err)})
 			return
 		}
 	}
+}
+
+// early reports whether a watch ended before its time limit, as when the API server ends. A quiet
+// one was compared just now.
+func (s *stream) early(last error, began time.Time) bool {
+	limit := s.options.TimeoutSeconds
+	const margin = 500 * time.Millisecond // the limit began before the answer
+	return s.checked == 0 && (last != nil || limit == nil || time.Since(began) < time.Duration(*limit)*time.Second-margin)
 }
 
 // rest is called between a watch that ended and the next one.
@@ -121,15 +145,13 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	quiet := time.NewTimer(s.patience())
 	defer quiet.Stop()
 	seen := time.Now()
-	k := s.keeper
-	for ok := k.resume(ctx); ok; {
+	k, c := s.keeper, &s.checker
+	due, ok := s.resume(ctx)
+	for ok {
 		if k.stale {
 			return nil, false
 		}
-		marks := s.marks
-		if s.initial() {
-			marks = nil // marks come after the initial list
-		}
+		marks, doubts := s.signals()
 		select {
 		case mark := <-marks:
 			mark.SetResourceVersion(s.options.ResourceVersion) // the store keeps its version
@@ -142,8 +164,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 				return apierrors.FromObject(e.Object), false
 			}
 			seen = time.Now()
-			began := s.note(e)
-			ok = k.pass(ctx, e) && (!began || k.begin(ctx))
+			due, ok = s.deliver(ctx, e, due)
 		case <-k.wanted:
 			ok = k.follow(ctx)
 		case list := <-k.listed:
@@ -153,12 +174,26 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 		case <-k.again:
 			ok = k.mark(ctx)
 		case <-quiet.C:
-			// Events do not reset the timer.
-			since := time.Since(seen)
-			if since >= s.patience() {
-				return s.silent(), false
+			again, err := s.lapse(ctx, time.Since(seen))
+			if err != nil {
+				return err, false
 			}
-			quiet.Reset(s.patience() - since)
+			quiet.Reset(again)
+		case s.begin.current = <-s.versions:
+			s.versions = nil // if it is empty, it is asked for again
+		case <-doubts:
+			c.afterDoubt(ctx)
+		case <-c.next:
+			c.begin(ctx)
+		case a := <-c.results:
+			if over, ended := s.compared(ctx, a, seen); over {
+				return a.err, ended
+			}
+		case <-s.poked:
+			due, ok = s.repair(ctx)
+		case <-due:
+			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired("the API server was restored: everything is listed again"))})
+			return nil, true
 		case <-s.stopped:
 			return nil, true
 		case <-ctx.Done():
@@ -166,6 +201,110 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 		}
 	}
 	return nil, true
+}
+
+// resume is called when a watch begins. due is the time of a list that the watch must end for.
+func (s *stream) resume(ctx context.Context) (due <-chan time.Time, ok bool) {
+	if s.doubtful && !s.initial() {
+		s.checker.afterBreak(ctx)
+	}
+	s.doubtful = false
+	due, ok = s.repair(ctx)
+	return due, ok && s.keeper.resume(ctx)
+}
+
+// signals returns the marks and doubts of the asker, or nil during the initial list: they come
+// after it.
+func (s *stream) signals() (marks chan object, doubts chan struct{}) {
+	if s.initial() {
+		return nil, nil
+	}
+	return s.marks, s.doubts
+}
+
+// deliver passes an event to the keeper. It returns due, or the result of repair if the event ends
+// the initial list.
+func (s *stream) deliver(ctx context.Context, e watch.Event, due <-chan time.Time) (<-chan time.Time, bool) {
+	began := s.note(e)
+	if ok := s.keeper.pass(ctx, e); !ok || !began {
+		return due, ok
+	}
+	if !s.keeper.begin(ctx) {
+		return nil, false
+	}
+	if s.timeline.regressed() {
+		s.checker.afterDoubt(ctx)
+	}
+	return s.repair(ctx)
+}
+
+// compared is called with the result of a comparison. over reports whether the watch must end,
+// ended whether the stream must.
+func (s *stream) compared(ctx context.Context, a asked, seen time.Time) (over, ended bool) {
+	if why := s.checker.end(a); why != nil && s.restored(ctx, why) {
+		return true, true
+	}
+	return s.mute(a, seen), false
+}
+
+// mute reports whether a watch that was quiet must be replaced: the comparison has failed, or the
+// API server is ahead. In the second case, either other kinds have changed, or the watch is mute.
+// The next watch shows which.
+func (s *stream) mute(a asked, seen time.Time) bool {
+	quiet := s.checker.quiet && time.Since(seen) >= s.patience()
+	s.checker.quiet = false
+	if !quiet || a.restored != nil || a.err == nil && a.version <= parse(s.options.ResourceVersion) {
+		return false
+	}
+	s.quiet.Add(1)
+	s.checked = a.version
+	return true
+}
+
+// restored makes the reflector list again, unless a list is due in a moment.
+func (s *stream) restored(ctx context.Context, why *Restored) (now bool) {
+	s.timeline.forget()
+	s.fresh.Store(true)
+	s.checker.suspect = false
+	if s.reports.Restored != nil && !s.reports.Restored(why) {
+		return false
+	}
+	s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired(why.Error()))})
+	return true
+}
+
+// repair is called when a watch begins and when a list is wanted. due is the time for that list; if
+// it is complete, repair delivers its mark. ok is false if the stream was stopped.
+func (s *stream) repair(ctx context.Context) (due <-chan time.Time, ok bool) {
+	p := s.pending.Load()
+	switch {
+	case p == nil || s.initial():
+		return nil, true
+	case s.begun.Load() == p.lists:
+		return time.After(time.Until(p.due)), true
+	}
+	s.pending.CompareAndSwap(p, nil)
+	p.mark.SetResourceVersion(s.options.ResourceVersion) // the store keeps its version
+	return nil, s.give(ctx, watch.Event{Type: watch.Deleted, Object: p.mark})
+}
+
+// lapse is called when nothing has arrived for a while, or an initial list takes long. Events do
+// not reset its timer. It returns when to call it again, or an error that ends the watch.
+func (s *stream) lapse(ctx context.Context, since time.Duration) (again time.Duration, err error) {
+	left := s.patience() - since
+	switch {
+	case left > 0 && s.initial():
+		again, err = s.inspect(ctx)
+		return min(left, again), err
+	case left > 0:
+		return left, nil
+	case s.initial():
+		return 0, s.silent()
+	default:
+		s.checker.quiet = true
+		s.checker.begin(ctx)
+		return s.patience(), nil
+	}
 }
 
 func (s *stream) silent() error {
@@ -179,24 +318,47 @@ func (s *stream) patience() time.Duration {
 	if s.initial() {
 		return unanswered
 	}
-	return quietLimit
+	return s.target.quietLimit()
 }
 
 // note records an event's version. It reports whether the event ends the initial list.
 func (s *stream) note(e watch.Event) (began bool) {
+	if s.initial() {
+		s.begin.note(e)
+	}
 	o, err := meta.Accessor(e.Object)
+	if err != nil || o.GetResourceVersion() == "" { // a watch from here would miss deletes
+		return false
+	}
+	s.follow(e, o)
 	switch {
-	case err != nil || o.GetResourceVersion() == "": // a watch from here would miss deletes
 	case !s.initial():
 		s.options.ResourceVersion = o.GetResourceVersion()
 	case e.Type == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
 		s.options.ResourceVersion = o.GetResourceVersion()
 		s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
 		s.listed.Store(o.GetResourceVersion())
+		s.timeline.listed(o.GetResourceVersion())
 		s.lists.Add(1)
-		s.complete()
+		s.complete(o.GetResourceVersion())
 		s.reports.Listed()
 		return true
 	}
 	return false
+}
+
+// follow records an event in the timeline.
+func (s *stream) follow(e watch.Event, o metav1.Object) {
+	of := o
+	if _, dropped := e.Object.(*skipped); dropped || e.Type == watch.Bookmark {
+		of = nil
+	}
+	if lower := s.timeline.note(o.GetResourceVersion(), of, e.Type == watch.Deleted); lower && !s.initial() {
+		s.checker.afterEvent()
+	}
+	if v := parse(o.GetResourceVersion()); s.checked != 0 && e.Type != watch.Bookmark && v <= s.checked {
+		s.reports.State(hook.Failing, fmt.Errorf("the watch sent nothing for %s, although there were changes; it was replaced", s.patience()))
+		s.reports.State(hook.Syncing, nil)
+	}
+	s.checked = 0
 }

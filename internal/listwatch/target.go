@@ -4,6 +4,7 @@
 package listwatch
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -69,7 +70,13 @@ type Target struct {
 	Namespace, Labels, Fields string
 	// Name is the object that Fields selects, for errors. Default: none.
 	Name string
+	// Further reports that the process uses other API servers, too.
+	Further bool
+	// QuietLimit is how long a watch may send nothing before it is checked. Default: 3 minutes.
+	QuietLimit time.Duration
 }
+
+func (t *Target) quietLimit() time.Duration { return cmp.Or(t.QuietLimit, quietLimit) }
 
 func (t *Target) narrow(o metav1.ListOptions) metav1.ListOptions {
 	o.LabelSelector, o.FieldSelector = t.Labels, t.Fields
@@ -81,8 +88,8 @@ func ListKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// Reports are a ListerWatcher's callbacks, all required. They are called without locks and must not
-// block.
+// Reports are a ListerWatcher's callbacks. All but Restored and Compared are required. They are
+// called without locks and must not block.
 type Reports struct {
 	// State is called with Syncing after each successful request, with Waiting if the kind is not
 	// served, and with Failing and the error otherwise.
@@ -97,6 +104,12 @@ type Reports struct {
 	Listed func()
 	// Delivered is called when the store has all events of a list or a long watch.
 	Delivered func()
+	// Restored is called when two readings, a pause apart, have found that the API server's data
+	// went back or is other data. The ListerWatcher then makes a list: at once if Restored returns
+	// true, else when Relist has set.
+	Restored func(why *Restored) (now bool)
+	// Compared is called when a comparison after Doubt has found no contradiction.
+	Compared func()
 	// Store returns the store that receives the events.
 	Store func() toolscache.Store
 }

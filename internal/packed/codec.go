@@ -28,8 +28,12 @@ type Codec struct {
 	New func() object.Object
 	// KeepManagedFields keeps managedFields in the bytes.
 	KeepManagedFields bool
-	// Intern returns one string for all equal ones, for namespaces.
+	// Intern returns one string for all equal ones, for namespaces. The result is no part of a
+	// longer string.
 	Intern func(string) string
+	// Prepare returns what is stored instead of an object that Read returned, for Object.Prepared.
+	// Default: the object.
+	Prepare func(o *Object) *Object
 	// Refused is called for each object that cannot be decoded, perhaps more than once. Default:
 	// none.
 	Refused func(o *Object, err error)
@@ -56,8 +60,8 @@ type recent struct {
 type record struct {
 	codec      *Codec
 	data       string
-	name       string // these are parts of data
-	namespace  string // except this: it is shared
+	name       string // this is a part of data, as are uid and version: see GetName
+	namespace  string // shared by many objects
 	uid        string
 	version    string
 	generation int64
@@ -76,6 +80,7 @@ const (
 	hasOwners
 	hasFinalizers
 	hasDeletion
+	isPrepared // not a field
 )
 
 type decoded struct{ object object.Object }

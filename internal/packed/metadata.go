@@ -4,6 +4,8 @@
 package packed
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,12 +15,13 @@ import (
 
 //revive:disable:exported metav1.Object documents these methods
 
-// These getters need no decoding.
+// These getters need no decoding. Their strings are no parts of the bytes: a caller may keep one as
+// a key for longer than the object, and a part would keep all bytes in memory.
 
 func (o *Object) GetNamespace() string       { return o.namespace }
-func (o *Object) GetName() string            { return o.name }
-func (o *Object) GetUID() types.UID          { return types.UID(o.uid) }
-func (o *Object) GetResourceVersion() string { return o.version }
+func (o *Object) GetName() string            { return strings.Clone(o.name) }
+func (o *Object) GetUID() types.UID          { return types.UID(strings.Clone(o.uid)) }
+func (o *Object) GetResourceVersion() string { return strings.Clone(o.version) }
 func (o *Object) GetGeneration() int64       { return o.generation }
 
 // These getters decode one field of the metadata.
@@ -33,21 +36,30 @@ func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 	return o.part(hasOwners, "ownerReferences").OwnerReferences
 }
 
-// OwnerUIDs returns the UIDs of GetOwnerReferences.
-func (o *Object) OwnerUIDs() []string {
+// OwnerUIDs returns the UIDs of GetOwnerReferences. ok is false if they cannot be read.
+func (o *Object) OwnerUIDs() (uids []string, ok bool) {
 	if o.has&hasOwners == 0 {
-		return nil
+		return nil, true
 	}
 	if o.format == wire.Protobuf {
 		if uids, ok := wire.OwnerUIDs(o.data[o.metaStart:o.metaEnd]); ok {
-			return uids
+			for n := range uids {
+				uids[n] = strings.Clone(uids[n])
+			}
+			return uids, true
 		}
 	}
-	var uids []string
-	for _, ref := range o.GetOwnerReferences() {
+	m, err := o.read(hasOwners, "ownerReferences")
+	for _, ref := range m.OwnerReferences {
 		uids = append(uids, string(ref.UID))
 	}
-	return uids
+	return uids, err == nil
+}
+
+// Labels is GetLabels. ok is false if they cannot be read.
+func (o *Object) Labels() (labels map[string]string, ok bool) {
+	m, err := o.read(hasLabels, "labels")
+	return m.Labels, err == nil
 }
 
 func (o *Object) GetDeletionTimestamp() *metav1.Time {
@@ -70,17 +82,22 @@ func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry {
 }
 
 // part decodes one field of the metadata, unless the object is known not to have it.
-func (o *Object) part(has fields, name string) (m metav1.ObjectMeta) {
+func (o *Object) part(has fields, name string) metav1.ObjectMeta {
+	// A reader of the object gets the error. Index functions come here under the store's lock, so
+	// Refused is not called.
+	m, _ := o.read(has, name)
+	return m
+}
+
+func (o *Object) read(has fields, name string) (m metav1.ObjectMeta, err error) {
 	if has != 0 && o.has&has == 0 {
-		return m
+		return m, nil
 	}
 	text := wire.Fields(o.format, o.data[o.metaStart:o.metaEnd], name)
 	if err := unmarshal(o.format, text, &m); err != nil {
-		// A reader of the object gets the error. Index functions come here under the store's lock,
-		// so Refused is not called.
-		return metav1.ObjectMeta{}
+		return metav1.ObjectMeta{}, err
 	}
-	return m
+	return m, nil
 }
 
 // Outline returns an object of the Go form with only name, UID, version, labels and owners, for a

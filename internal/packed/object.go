@@ -64,6 +64,16 @@ func (o *Object) lately() *decoded {
 	return nil
 }
 
+// Prepared returns the result of Codec.Prepare, or o if that has been called for it.
+func (o *Object) Prepared() *Object {
+	if o.codec.Prepare == nil || o.has&isPrepared != 0 {
+		return o
+	}
+	o = o.codec.Prepare(o)
+	o.has |= isPrepared
+	return o
+}
+
 // DeepCopyObject returns another Object with the same bytes, which never change.
 func (o *Object) DeepCopyObject() runtime.Object { return &Object{record: o.record} }
 

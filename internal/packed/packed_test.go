@@ -120,7 +120,7 @@ func TestF3_Formats(t *testing.T) {
 				if got := getters(o); !reflect.DeepEqual(got, getters(want)) {
 					t.Errorf("got  %+v\nwant %+v", got, getters(want))
 				}
-				if uids := o.OwnerUIDs(); !slices.Equal(uids, []string{"other", "one"}) {
+				if uids, ok := o.OwnerUIDs(); !ok || !slices.Equal(uids, []string{"other", "one"}) {
 					t.Errorf("got the owners %q", uids)
 				}
 				if c.Decodes() != 0 {

@@ -3,7 +3,13 @@
 
 package run
 
-import "runtime"
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+)
 
 const (
 	// MostStacks limits the result of Stacks, in bytes.
@@ -27,4 +33,21 @@ func Shorten(stack string) string {
 		return stack[:mostStack] + "\n...more was left out"
 	}
 	return stack
+}
+
+// Labelled returns the stacks of all goroutines with a pprof label, which new goroutines inherit,
+// that contain the name of a function.
+func Labelled(key, value, function string) string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return err.Error()
+	}
+	wanted := fmt.Sprintf("%q:%q", key, value) // the format of labels in a profile
+	var found []string
+	for block := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(block, wanted) && strings.Contains(block, function) {
+			found = append(found, block)
+		}
+	}
+	return strings.Join(found, "\n\n")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -284,4 +285,5 @@ func grant(ctx context.Context, w *recorded, verb string) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "no-events"}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	allowed(ctx, w.direct, "no-events", authorizationv1.ResourceAttributes{Namespace: w.namespace, Group: eventsv1.GroupName, Resource: "events", Verb: verb})
 }

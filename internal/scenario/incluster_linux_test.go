@@ -24,6 +24,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -140,6 +141,7 @@ func newAccount(ctx context.Context) *account {
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "operator", Namespace: a.namespace}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	allowed(ctx, a.direct, "system:serviceaccount:"+a.namespace+":operator", authorizationv1.ResourceAttributes{Namespace: a.namespace, Resource: "configmaps", Verb: "list"})
 	return a
 }
 

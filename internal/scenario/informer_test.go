@@ -258,7 +258,7 @@ var _ = Describe("Informers", func() {
 			w.createLamp(ctx, fmt.Sprint("l", n), int64(n))
 		}
 		w.createLamp(ctx, "odd", "sixty")
-		h := cache.For[*Lamp](w.cache)
+		h := cache.ForScope[*Lamp](w.cache, cache.Scope{Namespaces: cache.NewSet(w.namespace)})
 		c, m := mirrorOf("lamps", h)
 		w.start(c)
 		w.createLamp(ctx, "last", int64(999))
@@ -272,7 +272,7 @@ var _ = Describe("Informers", func() {
 		By("mending it")
 		_, err = w.dynamic.Resource(lamps).Namespace(w.namespace).Patch(ctx, "odd", types.MergePatchType, []byte(`{"watts":60}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		m.follows(ctx, w.dynamic.Resource(lamps))
+		m.follows(ctx, w.dynamic.Resource(lamps).Namespace(w.namespace))
 		Expect(h.State().Broken).To(BeEmpty())
 		w.removeCRD(ctx)
 	}, NodeTimeout(patience))

@@ -12,12 +12,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
@@ -88,6 +90,19 @@ func (o *confined) grant(ctx context.Context, namespace, user string) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	allowed(ctx, o.direct, user, authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "configmaps", Verb: "list"})
+}
+
+// allowed waits until a user has a right: the API server's authorizer learns of a Role and its
+// RoleBinding a moment after they are written.
+func allowed(ctx context.Context, direct kubernetes.Interface, user string, right authorizationv1.ResourceAttributes) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (bool, error) {
+		review, err := direct.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
+	}).Should(BeTrue(), "%s may %v", user, right)
 }
 
 func (o *confined) reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {

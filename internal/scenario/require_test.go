@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -126,5 +127,48 @@ var _ = Describe("a controller that requires its kinds", func() {
 		Eventually(r.seen).WithTimeout(patience).Should(Receive(Equal(types.NamespacedName{Namespace: w.namespace, Name: "a"})))
 		code, text = r.probe(ctx)
 		Expect(code).To(Equal(http.StatusOK), text)
+	}, SpecTimeout(patience))
+
+	It("leads with one readable namespace of several, and serves another one when it is granted", func(ctx SpecContext) {
+		const user = "tenants-operator"
+		cfg, err := cluster.ConfigFor(user)
+		Expect(err).NotTo(HaveOccurred())
+		o := &confined{world: newWorld(ctx, cfg)}
+		var tenants []string
+		for range 2 {
+			tenant, err := cluster.Namespace(ctx, "tenant-")
+			Expect(err).NotTo(HaveOccurred())
+			o.make(ctx, tenant, "a")
+			tenants = append(tenants, tenant)
+		}
+		o.grant(ctx, tenants[0], user) // not the other one, and not the missing one
+		m := manager.New(cfg, manager.Options{
+			Name: "tenants", Logger: slog.New(slog.DiscardHandler),
+			Cache:          cache.Options{Namespaces: cache.NewSet(tenants[0], tenants[1], "missing-"+tenants[0])},
+			LeaderElection: &leaderelection.Options{Lease: "tenants", Namespace: tenants[0]},
+		})
+		seen := make(chan types.NamespacedName, 100)
+		c := controller.New("tenants", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+			if key.Name == "a" {
+				seen <- key
+			}
+			return controller.Result{}, nil
+		}), controller.Options{RequireKinds: true})
+		maps := cache.For[*corev1.ConfigMap](m.Cache())
+		c.Watch(source.Kind(maps, handler.Self()))
+		m.Add(c)
+		run, stop := context.WithCancel(context.WithoutCancel(ctx))
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(run) }()
+		defer func() {
+			stop()
+			Eventually(ended).WithTimeout(patience).Should(Receive(BeNil()))
+		}()
+		Eventually(m.Ready()).WithTimeout(patience).Should(BeClosed())
+		Eventually(seen).WithTimeout(patience).Should(Receive(Equal(types.NamespacedName{Namespace: tenants[0], Name: "a"})))
+		Expect(maps.Stale()).To(MatchError(And(ContainSubstring("namespace "+tenants[1]), ContainSubstring("namespace missing-"+tenants[0]))))
+		Expect(seen).To(BeEmpty())
+		o.grant(ctx, tenants[1], user)
+		Eventually(seen).WithTimeout(patience).Should(Receive(Equal(types.NamespacedName{Namespace: tenants[1], Name: "a"})))
 	}, SpecTimeout(patience))
 })

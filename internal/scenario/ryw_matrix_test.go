@@ -127,7 +127,9 @@ func clientEntries(add func(string, expectation, prepare)) {
 		r, err := w.client.RESTClient(lamps.GroupVersion().WithKind("Lamp"))
 		Expect(err).NotTo(HaveOccurred())
 		generated := gentype.NewClient[*Lamp](lamps.Resource, r, runtime.NewParameterCodec(w.client.Scheme()), w.namespace, func() *Lamp { return &Lamp{} })
-		return plan{views: []view{viewOf(w, cache.For[*Lamp](w.cache), lamps, metav1.ListOptions{})}, write: func(ctx context.Context) error {
+		// other specs have left lamps that do not fit the Go type
+		here := cache.ForScope[*Lamp](w.cache, cache.Scope{Namespaces: cache.NewSet(w.namespace)})
+		return plan{views: []view{viewOf(w, here, lamps, metav1.ListOptions{})}, write: func(ctx context.Context) error {
 			l := &Lamp{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Watts: 5}
 			l.SetGroupVersionKind(lamps.GroupVersion().WithKind("Lamp"))
 			return ignore(generated.Create(ctx, l, metav1.CreateOptions{}))

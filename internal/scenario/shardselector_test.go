@@ -75,6 +75,9 @@ func (w *rangeTap) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w.next.RoundTrip(r)
 	}
 	query := r.URL.Query()
+	if query.Has("fieldSelector") { // it compares one object after a watch has ended
+		return w.next.RoundTrip(r)
+	}
 	one := rangeRequest{watch: query.Has("watch"), selector: query.Get("shardSelector"), slots: w.slots()}
 	if w.garble && one.selector != "" {
 		r = r.Clone(r.Context())

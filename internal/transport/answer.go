@@ -112,9 +112,9 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	default:
 		a := &answer{
 			exchange: e, format: format, contentType: contentType, gzip: encoding == "gzip", decode: wanted(e.ledger, e.entry.Request()),
-			getBody: req.GetBody, sentAs: req.Header.Get("Content-Type"), body: resp.Body, next: firstLook,
+			replaces: e.replaced(req), body: resp.Body, next: firstLook,
 		}
-		a.whole = a.gzip || a.decode || a.collects()
+		a.whole = a.gzip || a.decode || a.collects() || a.replaces.content != nil
 		resp.Body = a
 	}
 }
@@ -126,10 +126,9 @@ type answer struct {
 	format      wire.Format
 	contentType string
 	gzip        bool
-	decode      bool                          // the ledger wants the object, not only metadata
-	whole       bool                          // the beginning is not enough
-	getBody     func() (io.ReadCloser, error) // of the request
-	sentAs      string                        // the request's Content-Type
+	decode      bool // the ledger wants the object, not only metadata
+	whole       bool // the beginning is not enough
+	replaces    replacement
 
 	mu   sync.Mutex    // guards the fields below: a body may be closed while it is read
 	body io.ReadCloser // nil after Close, so that a ledger does not keep it in memory
@@ -206,7 +205,7 @@ func (a *answer) look(end string) {
 		defer a.buffers.put(a.seen)
 		data = *a.seen
 	}
-	defer func() { a.seen, a.getBody = nil, nil }()
+	defer func() { a.seen = nil }()
 	if a.gzip {
 		var err error
 		if data, err = inflate(data); err != nil && end == "" {
@@ -226,7 +225,11 @@ func (a *answer) object(data []byte, end string) {
 	if string(obj.Kind) == "Table" && whole {
 		obj, whole = only(a.format, data)
 	}
-	unchanged := obj.Stored() && a.named(obj.ResourceVersion)
+	unchanged := obj.Stored() && a.replaces.version == string(obj.ResourceVersion)
+	var content *ledger.Content
+	if end == "" && obj.Stored() {
+		content = a.contentOf(data, string(obj.Kind))
+	}
 	var decoded runtime.Object
 	if a.decode && end == "" && obj.Stored() {
 		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind))
@@ -235,7 +238,8 @@ func (a *answer) object(data []byte, end string) {
 		switch {
 		case obj.Stored() || whole && end == "":
 			judge(w, &obj)
-			w.Object = decoded
+			w.Object, w.Content = decoded, content
+			w.Made = w.Effect == ledger.Gone || w.Verb == "create" || w.Status == http.StatusCreated || a.replaces.version != "" && !unchanged
 		case len(data) == 0 && end == "":
 			w.Unknown = "the answer is empty"
 		case end != "":
@@ -256,22 +260,6 @@ func only(f wire.Format, data []byte) (obj wire.Metadata, whole bool) {
 	rows := 0
 	wire.Read(f, data, wire.Options{Each: func(row wire.Metadata) { obj = row; rows++ }})
 	return obj, rows == 1
-}
-
-// named reports whether the request had the response's resourceVersion.
-func (a *answer) named(version []byte) bool {
-	if verb := a.entry.Request().Verb; verb != "update" && verb != "patch" {
-		return false
-	}
-	same := false
-	a.buffers.sent(a.getBody, func(body []byte) {
-		if !bytes.Contains(body, version) {
-			return // the usual and fast case
-		}
-		obj, _ := wire.Read(wire.FormatOf(a.sentAs), body, wire.Options{Enough: true})
-		same = obj.Metadata && bytes.Equal(obj.ResourceVersion, version)
-	})
-	return same
 }
 
 func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecollection" }

@@ -84,16 +84,20 @@ func effect(w *ledger.Write, obj *wire.Metadata) (effect ledger.Effect, unknown 
 	return ledger.Stored, ""
 }
 
-// wanted reports whether the ledger wants a response's object. Many subresources have kinds of
-// their own, and are never wanted.
-func wanted(l *ledger.Ledger, r *ledger.Request) bool {
+// answersObject reports whether the response is the object. Many subresources have kinds of their
+// own.
+func answersObject(r *ledger.Request) bool {
 	switch r.Subresource {
 	case "", "status", "finalize", "approval", "ephemeralcontainers", "resize":
-	default:
-		return false
+		return true
 	}
+	return false
+}
+
+// wanted reports whether the ledger wants a response's object.
+func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 	ask := l.Origin().Decode
-	return ask != nil && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
+	return ask != nil && answersObject(r) && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }
 
 func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {

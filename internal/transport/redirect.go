@@ -47,6 +47,7 @@ func followed(req *http.Request, resp *http.Response, err error) (*http.Response
 		}
 		return nil, err
 	}
+	impatient(resp)
 	return resp, nil
 }
 

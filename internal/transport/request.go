@@ -92,7 +92,7 @@ func sign(req *http.Request, configured, controller string) {
 
 type buffers struct{ pool sync.Pool } // of *[]byte
 
-// bufferSize is the initial size of a buffer, and how much of a request's body is read.
+// bufferSize is the initial size of a buffer.
 const bufferSize = 16 << 10
 
 func (b *buffers) get() *[]byte {
@@ -110,7 +110,7 @@ func (b *buffers) put(buf *[]byte) {
 	}
 }
 
-// sent calls f with the beginning of a request's body, if GetBody is set.
+// sent calls f with a request's body, up to 1 MiB, if GetBody is set.
 func (b *buffers) sent(getBody func() (io.ReadCloser, error), f func([]byte)) {
 	if getBody == nil {
 		return
@@ -122,7 +122,15 @@ func (b *buffers) sent(getBody func() (io.ReadCloser, error), f func([]byte)) {
 	defer body.Close()
 	buf := b.get()
 	defer b.put(buf)
-	all := (*buf)[:bufferSize]
-	n, _ := io.ReadFull(body, all)
-	f(all[:n])
+	for {
+		if len(*buf) == cap(*buf) {
+			*buf = append(*buf, 0)[:len(*buf)]
+		}
+		n, err := body.Read((*buf)[len(*buf):cap(*buf)])
+		*buf = (*buf)[:len(*buf)+n]
+		if err != nil || len(*buf) > answerLimit {
+			break
+		}
+	}
+	f(*buf)
 }

@@ -3,10 +3,11 @@
 
 // Package transport is the http.RoundTripper below every client.Client. It records requests in the
 // ledger of their context, checks the fence of their term, and refuses redirects that would send
-// credentials elsewhere. [Wrap] installs it.
+// credentials elsewhere. It keeps client-go from waiting for a long Retry-After. [Wrap] installs
+// it.
 //
 // It reads the response to a write while the caller reads it, without reading ahead, holding back
-// or changing anything. It does not look at responses to reads, watches, logs and upgraded
+// or changing the body. It does not look at responses to reads, watches, logs and upgraded
 // connections.
 package transport
 
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/connection"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -33,11 +35,11 @@ import (
 type roundTripper struct {
 	Options
 
-	base      http.RoundTripper
-	server    server
-	traced    bool         // base is an *http.Transport, which reports connections
-	userAgent string       // as configured
-	used      *connections // without a term, by all clients of one configuration
+	base        http.RoundTripper
+	server      server
+	traced      bool            // base reports connections
+	userAgent   string          // as configured
+	connections *connection.Set // of all clients of one configuration
 }
 
 // Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
@@ -51,30 +53,48 @@ func Wrap(cfg *rest.Config, o Options) error {
 	if err := checkEncrypted(cfg, u); err != nil {
 		return err
 	}
-	userAgent, used := cfg.UserAgent, newConnections()
+	connections, err := connection.NewSet(cfg)
+	if err != nil {
+		return err
+	}
+	userAgent := cfg.UserAgent
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
-		t := &roundTripper{Options: o, base: base, server: serverAt(u), userAgent: userAgent, used: used}
-		for rt := base; rt != nil; {
-			switch own := rt.(type) {
-			case *roundTripper: // of a Client that was made from this one's config
-				own.inherit(o)
-				return base
-			case *http.Transport:
-				t.traced = true
-				return t
-			case utilnet.RoundTripperWrapper:
-				rt = own.WrappedRoundTripper()
-			default:
-				return t
-			}
+		if own := below(base); own != nil { // of a Client that was made from this one's config
+			own.inherit(o, connections)
+			return base
 		}
+		t := &roundTripper{Options: o, server: serverAt(u), userAgent: userAgent}
+		t.over(base, connections)
 		return t
 	}, cfg.WrapTransport)
 	return nil
 }
 
-// inherit adds the options of the Client that the configuration comes from, before any request.
-func (t *roundTripper) inherit(o Options) {
+// below returns the transport in rt, or nil.
+func below(rt http.RoundTripper) *roundTripper {
+	for rt != nil {
+		if own, ok := rt.(*roundTripper); ok {
+			return own
+		}
+		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return nil
+		}
+		rt = wrapper.WrappedRoundTripper()
+	}
+	return nil
+}
+
+// over uses connections for base.
+func (t *roundTripper) over(base http.RoundTripper, connections *connection.Set) {
+	t.base, t.connections = connections.Over(base), connections
+	t.traced = connection.TransportBelow(t.base) != nil
+}
+
+// inherit adds the options of the Client that the configuration comes from, before any request, and
+// uses its connections.
+func (t *roundTripper) inherit(o Options, connections *connection.Set) {
+	t.over(t.base, connections)
 	t.Strict = t.Strict || o.Strict
 	if t.Hooks.Answered == nil {
 		t.Hooks.Answered = o.Hooks.Answered
@@ -155,7 +175,7 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 	} else if err = t.unfenced(req, r, controller); err != nil {
 		closeBody(req)
 	} else {
-		resp, err = t.used.roundTrip(t.base, req, t.traced)
+		resp, err = t.base.RoundTrip(req)
 	}
 	if err == nil {
 		return resp, false, nil
@@ -194,36 +214,10 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &certificate)
 }
 
-// Disconnect closes the idle connections below rt. A request leaves an HTTP/2 connection only some
-// time after its end, so Disconnect repeats until none is open, or ctx ends.
+// Disconnect closes the connections below rt, each when it becomes idle, or until ctx ends.
 func Disconnect(ctx context.Context, rt http.RoundTripper) {
-	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
-	used := connectionsBelow(rt)
-	for wait := first; ; wait = min(2*wait, most) {
-		utilnet.CloseIdleConnectionsFor(rt)
-		if used == nil || !used.open() {
-			return
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+	utilnet.CloseIdleConnectionsFor(rt) // also of a transport of the user
+	if own := below(rt); own != nil {
+		own.connections.Disconnect(ctx)
 	}
-}
-
-func connectionsBelow(rt http.RoundTripper) *connections {
-	for rt != nil {
-		if own, ok := rt.(*roundTripper); ok {
-			return own.used
-		}
-		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
-		if !ok {
-			return nil
-		}
-		rt = wrapper.WrappedRoundTripper()
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -70,6 +71,7 @@ func (r *race) config(ctx context.Context, user string, verbs ...string) *rest.C
 		Subjects: []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: user}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	allowed(ctx, r.direct, user, authorizationv1.ResourceAttributes{Namespace: r.namespace, Group: "coordination.k8s.io", Resource: "leases", Verb: "create"})
 	cfg := cluster.Config()
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
 	return cfg

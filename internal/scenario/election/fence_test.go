@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,6 +125,7 @@ func (r *race) allow(ctx context.Context, user string) {
 		Subjects:   []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: user}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	allowed(ctx, r.direct, user, authorizationv1.ResourceAttributes{Namespace: r.namespace, Resource: "configmaps", Verb: "patch"})
 }
 
 // by returns the last writer of the object, "" if it is gone.

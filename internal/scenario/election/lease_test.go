@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clientgo "k8s.io/client-go/tools/leaderelection"
 
@@ -151,14 +152,20 @@ func (r *race) grant(ctx context.Context, user, role string, verbs []string) {
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, verb := range verbs {
-		Eventually(ctx, func(ctx context.Context) (bool, error) {
-			review, err := r.direct.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:               user,
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.namespace, Group: "coordination.k8s.io", Resource: "leases", Verb: verb},
-			}}, metav1.CreateOptions{})
-			return err == nil && review.Status.Allowed, err
-		}).Should(BeTrue())
+		allowed(ctx, r.direct, user, authorizationv1.ResourceAttributes{Namespace: r.namespace, Group: "coordination.k8s.io", Resource: "leases", Verb: verb})
 	}
+}
+
+// allowed waits until a user has a right: the API server's authorizer learns of a Role and its
+// RoleBinding a moment after they are written.
+func allowed(ctx context.Context, direct kubernetes.Interface, user string, right authorizationv1.ResourceAttributes) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (bool, error) {
+		review, err := direct.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
+	}).Should(BeTrue(), "%s may %v", user, right)
 }
 
 var _ = Describe("An elector that may not use its Lease", func() {

@@ -23,10 +23,12 @@ import (
 )
 
 // These environment variables make a process an operator. With stubborn, its work does not stop.
+// With obedient, it stops at once, and writes nothing.
 const (
 	asOperator = "SETPOINT_OPERATOR"
 	namespaced = "SETPOINT_OPERATOR_NAMESPACE"
 	stubborn   = "SETPOINT_OPERATOR_STUBBORN"
+	obedient   = "SETPOINT_OPERATOR_OBEDIENT"
 )
 
 // operate runs an operator as a process and returns its exit status. While it leads, it writes once
@@ -56,6 +58,10 @@ func operate(identity string) int {
 		fmt.Println("leads")
 		if os.Getenv(stubborn) != "" {
 			select {} // it does not stop
+		}
+		if os.Getenv(obedient) != "" {
+			<-ctx.Done()
+			return nil
 		}
 		maps := client.For[*corev1.ConfigMap](mgr.Client())
 		for {

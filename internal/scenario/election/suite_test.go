@@ -16,6 +16,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(asPlugin); dir != "" {
+		os.Exit(plug(dir))
+	}
 	if identity := os.Getenv(asOperator); identity != "" {
 		os.Exit(operate(identity))
 	}

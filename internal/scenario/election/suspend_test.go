@@ -55,7 +55,7 @@ func (r *race) start(identity string, env ...string) *operator {
 // says waits for the operator's next report.
 func (o *operator) says(ctx context.Context, what string) {
 	GinkgoHelper()
-	Eventually(ctx, o.Out).Should(gbytes.Say(what))
+	Eventually(o.Out).WithContext(ctx).Should(gbytes.Say(what))
 }
 
 // write makes the operator write once, as soon as it leads.
@@ -89,7 +89,7 @@ func (o *operator) resume() {
 func (o *operator) terminate(ctx context.Context) {
 	GinkgoHelper()
 	o.Terminate()
-	Eventually(ctx, o.Session).Should(gexec.Exit(0))
+	Eventually(o.Session).WithContext(ctx).Should(gexec.Exit(0))
 }
 
 // history is the stored versions of one kind, in order, each with its writer or holder.
@@ -183,7 +183,7 @@ var _ = Describe("An operator process that is suspended for longer than its Leas
 		b.says(ctx, "leads")
 		a.resume()
 		a.says(ctx, "lost")
-		Eventually(ctx, a.Session).Should(gexec.Exit(1))
+		Eventually(a.Session).WithContext(ctx).Should(gexec.Exit(1))
 		Expect(a.Err).To(gbytes.Say("the Lease .*/operator was lost, and the work under it has not stopped"))
 	}, SpecTimeout(patience))
 })

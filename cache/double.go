@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/packed"
+)
+
+// findDoubles finds the groups of one resource that do not have the same informers: two forms,
+// storages, versions, selectors or sets of namespaces.
+func (n *declared) findDoubles() {
+	for at, g := range n.groups {
+		for _, other := range n.groups[:at] {
+			if !g.doubles(other) {
+				continue
+			}
+			if n.doubles == nil {
+				n.doubles = map[*group]bool{}
+			}
+			n.doubles[g], n.doubles[other] = true, true
+		}
+	}
+}
+
+func (g *group) doubles(other *group) bool {
+	if g == other || g.sameScope(other) {
+		return false
+	}
+	a, known := g.kindName()
+	b, alsoKnown := other.kindName()
+	if known && alsoKnown && !sameKind(a, b) {
+		return false
+	}
+	host, of := g.cache.host(), other.cache.host()
+	return host == of || host == "" || of == ""
+}
+
+// kindName returns false if the kind is not known before the first event.
+func (g *group) kindName() (kind schema.GroupKind, known bool) {
+	if f := g.key.foreign; f != nil && g.key.gvk.Version == "" {
+		if f.of.Kind() != reflect.Pointer {
+			return kind, false
+		}
+		return schema.GroupKind{Kind: f.of.Elem().Name()}, false
+	}
+	return g.key.gvk.GroupKind(), true
+}
+
+// sameKind reports whether two kinds are one resource. Events are served in two groups.
+func sameKind(a, b schema.GroupKind) bool {
+	return a == b || a.Kind == "Event" && b.Kind == "Event" && isEvents(a.Group) && isEvents(b.Group)
+}
+
+func isEvents(group string) bool { return group == "" || group == "events.k8s.io" }
+
+func (d *declarations) Doubles(handle any) bool {
+	n := d.now.Load()
+	if n == nil || n.doubles == nil {
+		return false
+	}
+	h, ok := handle.(Declared)
+	return ok && n.doubles[h.scope()]
+}
+
+func (d *declarations) Event(handle any, w consistency.Write) (event consistency.Write, ok bool) {
+	h, ok := handle.(Declared)
+	if !ok || h.scope() == nil {
+		return w, false
+	}
+	g := h.scope()
+	i := g.memberOf(&w)
+	if i == nil || i.copy.Outside != nil && i.copy.Outside(&w) {
+		return w, false
+	}
+	if w.Host, ok = d.hostOf(g); !ok {
+		return w, false
+	}
+	w.Resource = i.copy.Resource()
+	w.Event = &consistency.Event{At: time.Now(), By: g}
+	if w.Gone {
+		known := i.lw != nil && g.key.slots == nil
+		w.Event.Missed = known && i.relisted(w.ResourceVersion) // a watch has later versions only
+		w.Event.Leaves = !known || g.key.labels != "" || g.key.fields != ""
+	}
+	return w, true
+}
+
+func (d *declarations) Host(handle any) string {
+	h, ok := handle.(Declared)
+	if !ok || h.scope() == nil {
+		return ""
+	}
+	return h.scope().cache.host()
+}
+
+func (d *declarations) Hosts() int {
+	hosts := map[string]bool{}
+	for _, g := range d.groups() {
+		if host := g.cache.host(); host != "" {
+			hosts[host] = true
+		}
+	}
+	return len(hosts)
+}
+
+// memberOf is keeper for an object that the group has delivered.
+func (g *group) memberOf(w *consistency.Write) *informer {
+	m := g.members.Load()
+	if m.everything != nil {
+		return m.everything
+	}
+	return m.keeper(w)
+}
+
+// hostOf returns the API server of a group's events. An adopted informer without a Backend is of
+// the only one, if there is no other.
+func (d *declarations) hostOf(of *group) (host string, ok bool) {
+	if host = of.cache.host(); host != "" {
+		return host, true
+	}
+	for _, g := range d.groups() {
+		switch other := g.cache.host(); {
+		case other == "" || other == host:
+		case host != "":
+			return "", false
+		default:
+			host = other
+		}
+	}
+	return host, true
+}
+
+// follows reports whether the informer has to show an event of another one. It fills in what the
+// selectors need to know: the object's newest state at the other one.
+func (i *informer) follows(w *consistency.Write) bool {
+	by, ok := w.Event.By.(*group)
+	if !ok {
+		return false
+	}
+	from := by.memberOf(w)
+	if from == i || from != nil && packedIndexer(from.shared) == packedIndexer(i.shared) || i.fails() && !i.hasSynced() {
+		return false
+	}
+	if from != nil && from.wentBack(w.ResourceVersion) && i.wentBack(w.ResourceVersion) {
+		return false // a blocked handler has delivered it late
+	}
+	if from == nil || w.Gone || i.copy.Labels == nil && i.copy.Fields == nil && i.copy.Outside == nil {
+		return true
+	}
+	stored := from.copy.Stored(w)
+	if p, ok := stored.(*packed.Object); ok && i.copy.Fields != nil {
+		stored, _ = p.Shared() // its fields are needed; nil if it does not fit its type
+	}
+	if stored != nil {
+		w.Object = stored
+	}
+	return true
+}

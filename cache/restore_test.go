@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
+)
+
+// restores records the calls of the hook.
+type restores struct {
+	states
+
+	mu  sync.Mutex
+	all []hook.Restored
+}
+
+func (r *restores) restored(e hook.Restored) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e)
+}
+
+func (r *restores) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all)
+}
+
+func restorable(t *testing.T, api *sim.Server, s cache.Storage) (*cache.Cache, *restores) {
+	t.Helper()
+	c, err := client.New(api.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := &restores{}
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add, Restored: told.restored}, Storage: s}), told
+}
+
+// contents are the objects of a handle, as name=data.
+func contents(t *testing.T, h *cache.Handle[*corev1.ConfigMap]) string {
+	t.Helper()
+	list, err := h.List(context.Background(), cache.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, m := range list {
+		all = append(all, m.Name+"="+m.Data["data"])
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// TestS2_S9_ARestoredAPIServer: its data is from an older backup, in every way in which that can
+// come to light. The caches then have what the API server has; events tell the difference, and
+// deletes arrive. Until then Stale names the problem. One call of the hook reports it.
+func TestS2_S9_ARestoredAPIServer(t *testing.T) {
+	type bound struct {
+		restore func(api *sim.Server, b *sim.Backup)
+		within  time.Duration
+	}
+	for name, how := range map[string]bound{
+		"the watches break":                 {func(api *sim.Server, b *sim.Backup) { api.Restore(b) }, 20 * time.Second},
+		"the versions pass the watch's own": {func(api *sim.Server, b *sim.Backup) { api.Restore(b); change(api, 40) }, 20 * time.Second},
+		"after an outage": {func(api *sim.Server, b *sim.Backup) {
+			api.Intercept(refuse)
+			api.Restore(b)
+			time.Sleep(10 * time.Minute)
+			api.Intercept(nil)
+		}, 20 * time.Second},
+		"after an outage, and the versions pass": {func(api *sim.Server, b *sim.Backup) {
+			api.Intercept(refuse)
+			api.Restore(b)
+			time.Sleep(10 * time.Minute)
+			change(api, 40)
+			api.Intercept(nil)
+		}, 20 * time.Second},
+		"too large resource version": {func(api *sim.Server, b *sim.Backup) {
+			api.Restore(b)
+			api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
+				if len(r.Query.Get("resourceVersion")) > 0 && r.Query.Get("resourceVersion") > api.Version() {
+					return r.FailWith(tooLarge)
+				}
+				return nil, nil
+			}))
+		}, 30 * time.Second},
+	} {
+		for _, storage := range []cache.Storage{cache.Packed, cache.Decoded} {
+			t.Run(name+" "+storage.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+					for _, name := range []string{"changed", "deleted", "same"} {
+						api.Put(sim.ConfigMaps, configMap(name, "old"))
+					}
+					c, told := restorable(t, api, storage)
+					maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
+					metas := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
+					events := record(t, maps)
+					defer start(t, c)()
+					synced(t, maps)
+					synced(t, secrets)
+					synced(t, metas)
+					time.Sleep(5 * time.Minute)
+					backup := api.Backup()
+					api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("s").ObjectMeta})
+					api.Remove(sim.ConfigMaps, "default", "deleted")
+					api.Put(sim.ConfigMaps, configMap("changed", "new"))
+					api.Put(sim.ConfigMaps, configMap("created", "new"))
+					time.Sleep(5 * time.Minute)
+					if got := contents(t, maps); got != "changed=new created=new same=old" {
+						t.Fatalf("got %s", got)
+					}
+					events.take()
+					how.restore(api, backup)
+					time.Sleep(how.within)
+					if got := contents(t, maps); !strings.HasPrefix(got, "changed=old deleted=old same=old") {
+						t.Errorf("has %s: %s", got, maps.State())
+					}
+					if _, err := metas.Get(t.Context(), key("created")); err == nil {
+						t.Error("the metadata of an object that does not exist")
+					}
+					if _, err := secrets.Get(t.Context(), key("s")); err == nil {
+						t.Error("a Secret that does not exist")
+					}
+					got := events.take()
+					for _, want := range []string{"missed created", "update changed", "add deleted"} {
+						if strings.Count(got, want) != 1 {
+							t.Errorf("%q in %s", want, got)
+						}
+					}
+					if n := told.count(); n != 1 {
+						t.Errorf("the hook was told %d times", n)
+					}
+					for _, h := range []interface{ Stale() error }{maps, secrets, metas} {
+						if err := h.Stale(); err != nil {
+							t.Error(err)
+						}
+					}
+					// It follows the API server from there.
+					api.Put(sim.ConfigMaps, configMap("later", "x"))
+					time.Sleep(time.Second)
+					if got := contents(t, maps); !strings.Contains(got, "later=x") {
+						t.Errorf("has %s", got)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					if err := maps.CatchUp(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// change makes versions pass.
+func change(api *sim.Server, versions int) {
+	for n := range versions {
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("busy").ObjectMeta, StringData: map[string]string{"n": fmt.Sprint(n)}})
+	}
+}
+
+// TestS9_StaleWhileRestored: Stale names the restore from its confirmation until the kind is listed
+// again, and the phase is Failing.
+func TestS9_StaleWhileRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		c, told := restorable(t, api, cache.DefaultStorage)
+		maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
+		defer start(t, c)()
+		synced(t, maps)
+		synced(t, secrets)
+		time.Sleep(5 * time.Minute)
+		backup := api.Backup()
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("s").ObjectMeta})
+		time.Sleep(5 * time.Minute)
+		api.Restore(backup)
+		for n := 0; told.count() == 0 && n < 3000; n++ {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second) // the other kind is listed after 5 seconds
+		err := errors.Join(maps.Stale(), secrets.Stale())
+		if err == nil || !strings.Contains(err.Error(), "was restored from a backup") {
+			t.Errorf("Stale returns %v", err)
+		}
+		time.Sleep(20 * time.Second)
+		if maps.Stale() != nil || secrets.Stale() != nil {
+			t.Errorf("got %v, %v", maps.Stale(), secrets.Stale())
+		}
+	})
+}
+
+// TestS2_ALaggingReplica: behind a load balancer, one replica answers reads with an older version
+// for a while. That is no restored server: nothing is listed again, and no state changes.
+func TestS2_ALaggingReplica(t *testing.T) {
+	for name, lag := range map[string]time.Duration{"one answer": 0, "for a moment": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, replica := sim.NewServer(sim.ConfigMaps), sim.NewServer(sim.ConfigMaps)
+				replica.Put(sim.ConfigMaps, configMap("a", "old"))
+				for n := range 10 {
+					api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(n)))
+				}
+				c, told := restorable(t, api, cache.DefaultStorage)
+				maps := cache.For[*corev1.ConfigMap](c)
+				defer start(t, c)()
+				synced(t, maps)
+				time.Sleep(time.Minute)
+				told.take()
+				var lagged time.Time
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
+					if r.Verb != "list" || !lagged.IsZero() && time.Since(lagged) >= lag {
+						return nil, nil
+					}
+					if lagged.IsZero() {
+						lagged = time.Now()
+					}
+					return r.Send(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"2"},"items":[]}`)
+				})
+				for range 5 {
+					api.CutWatches()
+					time.Sleep(2 * time.Minute)
+				}
+				if lagged.IsZero() {
+					t.Error("the replica was not asked")
+				}
+				if s := maps.State(); s.Lists != 1 || told.count() != 0 || told.take() != "" || s.Phase != hook.Synced {
+					t.Errorf("got %+v, and %d restores", s, told.count())
+				}
+			})
+		})
+	}
+}
+
+// TestS2_AReplacedCluster: another cluster answers at the same address, with higher versions and
+// other uids. If it still has the watch's version, the comparison finds it; if not, the watch
+// expires.
+func TestS2_AReplacedCluster(t *testing.T) {
+	for name, expired := range map[string]bool{"with history": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, other := sim.NewServer(sim.ConfigMaps), sim.NewServer(sim.ConfigMaps, sim.Secrets)
+				change(other, 3)
+				other.Put(sim.ConfigMaps, configMap("b", "other"))
+				change(other, 60)
+				if expired {
+					other.Expire()
+				}
+				for _, name := range []string{"a", "b"} {
+					api.Put(sim.ConfigMaps, configMap(name, "own"))
+				}
+				var replaced atomic.Bool
+				cfg := api.Config()
+				cfg.Transport = either{api, other, &replaced}
+				cl, err := client.New(cfg, client.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				told := &restores{}
+				c := cache.New(cl, cache.Options{Hooks: &hook.Cache{Restored: told.restored}})
+				maps := cache.For[*corev1.ConfigMap](c)
+				defer start(t, c)()
+				synced(t, maps)
+				time.Sleep(5 * time.Minute)
+				for range 10 {
+					api.Put(sim.ConfigMaps, configMap("a", time.Now().String()))
+				}
+				time.Sleep(time.Minute)
+				replaced.Store(true)
+				api.CutWatches()
+				time.Sleep(20 * time.Second)
+				if got := contents(t, maps); got != "b=other" {
+					t.Errorf("has %s: %s", got, maps.State())
+				}
+				if expired == (told.count() == 1) {
+					t.Errorf("the hook was told %d times", told.count())
+				}
+			})
+		})
+	}
+}
+
+// either is a load balancer that moves from one cluster to another.
+type either struct {
+	one, other http.RoundTripper
+	moved      *atomic.Bool
+}
+
+func (e either) RoundTrip(r *http.Request) (*http.Response, error) {
+	if e.moved.Load() {
+		return e.other.RoundTrip(r)
+	}
+	return e.one.RoundTrip(r)
+}
+
+// TestS2_RestoredWhileEventsFlow: the watch stays open and sends the events of the restored server,
+// with lower versions, as through a proxy.
+func TestS2_RestoredWhileEventsFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		c, told := restorable(t, api, cache.DefaultStorage)
+		maps := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		for n := range 9 {
+			api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(n)))
+		}
+		synced(t, maps)
+		time.Sleep(time.Minute)
+		backup := api.Backup()
+		for n := range 9 {
+			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("new-", n), "x"))
+		}
+		time.Sleep(time.Minute)
+		body, events := io.Pipe()
+		api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
+			api.Intercept(nil)
+			r.Header.Set("Accept", "application/json")
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, nil
+		}))
+		api.CutWatches() // the next one goes through a proxy
+		time.Sleep(2 * time.Minute)
+		api.Restore(backup)
+		api.Put(sim.ConfigMaps, configMap("b", "restored"))
+		data, err := json.Marshal(map[string]any{"type": "ADDED", "object": api.Object(sim.ConfigMaps, "default", "b")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := events.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute + 20*time.Second)
+		if got := contents(t, maps); got != "a=8 b=restored" || told.count() != 1 {
+			t.Errorf("has %s after %d restores: %s", got, told.count(), maps.State())
+		}
+		_ = events.Close()
+	})
+}
+
+// TestS2_RestoredTwice: also while informers still list again.
+func TestS2_RestoredTwice(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"while it lists": 4 * time.Second, "later": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Pods)
+				c, told := restorable(t, api, cache.DefaultStorage)
+				maps, secrets, pods := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c), cache.For[*corev1.Pod](c)
+				defer start(t, c)()
+				synced(t, maps)
+				synced(t, secrets)
+				synced(t, pods)
+				backup := api.Backup()
+				for n := range 2 {
+					for m := range 10 {
+						api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n, m)))
+						api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap(fmt.Sprint("s", n, m)).ObjectMeta})
+					}
+					time.Sleep(time.Minute)
+					api.Restore(backup)
+					time.Sleep(pause)
+				}
+				time.Sleep(time.Minute)
+				list, err := secrets.List(t.Context(), cache.ListOptions{})
+				if got := contents(t, maps); got != "" || len(list) > 0 || err != nil {
+					t.Errorf("has %s and %v, %v", got, list, err)
+				}
+				if told.count() != 2 || c.Validate() != nil || maps.Stale() != nil || secrets.Stale() != nil || pods.Stale() != nil {
+					t.Errorf("%d restores; %s, %s", told.count(), maps.State(), pods.State())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// TestS2_S9_ARestoreOfUndecodableObjects: a restore of the API server corrects an object that
+// cannot be decoded, deletes it, or brings it back, whatever was known at higher versions.
+func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
+	const bad, good, absent = "large", 1, 0
+	for name, of := range map[string]struct{ backup, later, then any }{
+		"corrected":                       {good, bad, bad},
+		"deleted":                         {absent, bad, bad},
+		"brought back":                    {bad, good, good},
+		"brought back after its end":      {bad, absent, absent},
+		"corrected before, too":           {good, bad, good},
+		"deleted before, too":             {absent, bad, absent},
+		"deleted before, then brought up": {good, bad, absent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			widgetsIn(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
+				put := func(size any) {
+					switch {
+					case size != absent:
+						api.Put(widgets, owned("a", size, "red", "owner"))
+					case api.Object(widgets, "default", "a") != nil:
+						api.Remove(widgets, "default", "a")
+					}
+				}
+				h := cache.For[*Widget](c)
+				reads := readsOf(c, h, sizes(h))
+				defer start(t, c)()
+				put(of.backup)
+				synced(t, h)
+				time.Sleep(time.Minute)
+				backup := api.Backup()
+				for n := range 20 {
+					api.Put(widgets, widget("busy", n+2))
+				}
+				for _, size := range []any{of.later, of.then} { // nothing reads in between
+					put(size)
+					synctest.Wait()
+				}
+				time.Sleep(time.Minute)
+				api.Restore(backup)
+				time.Sleep(20 * time.Second)
+				if err := h.Stale(); err != nil {
+					t.Error(err)
+				}
+				_, err := h.Get(t.Context(), key("a"))
+				if got := leftOut(err); (of.backup == bad) != slices.Equal(got, []string{"a"}) || (of.backup == absent) != apierrors.IsNotFound(err) {
+					t.Errorf("Get returns %v", err)
+				}
+				for what, read := range reads {
+					list, err := read(t, cache.ListOptions{})
+					if got := leftOut(err); (err != nil) != (of.backup == bad) || (of.backup == bad) != slices.Equal(got, []string{"a"}) {
+						t.Errorf("%s returns %v", what, err)
+					}
+					if got := strings.Join(namesOf(list), " "); got != map[bool]string{true: "a"}[of.backup == good] {
+						t.Errorf("%s has %s", what, got)
+					}
+				}
+				api.Put(widgets, owned("a", 7, "red", "owner"))
+				time.Sleep(time.Second)
+				if w, err := h.Get(t.Context(), key("a")); err != nil || fmt.Sprint(w.Size) != "7" {
+					t.Errorf("later, Get returns %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// annotate updates the newest version with a value.
+func (f *failing) annotate(ctx context.Context, value string) {
+	f.t.Helper()
+	d, err := client.For[*appsv1.Deployment](f.client).GetLive(ctx, f.key)
+	ok(f.t, err)
+	d.Annotations = map[string]string{"value": value}
+	_, err = f.deploys.Update(ctx, d)
+	ok(f.t, err)
+}
+
+// TestC7_AMergedEventIsNotItsOwn: the handler fails for another client's change, and its retry
+// combines it with the key's own write.
+func TestC7_AMergedEventIsNotItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := 0
+		mapped := handler.Func[types.NamespacedName](func(_ context.Context, e handler.Event) ([]types.NamespacedName, error) {
+			if e.Op == handler.Update && broken > 0 {
+				broken--
+				return nil, errors.New("the mapper fails once")
+			}
+			return []types.NamespacedName{e.Key()}, nil
+		})
+		f := newFailingWith(t, controller.Options{}, mapped, func(f *failing, ctx context.Context) error {
+			if f.calls.n() == 1 {
+				broken = 1
+				f.correct(5)
+				f.annotate(ctx, "x")
+			}
+			return errFlaky
+		})
+		f.start()
+		f.want(9*time.Second, 0, lag)
+	})
+}
+
+// TestC7_AMarkedObjectIsNotItsOwn: the object was being deleted before.
+func TestC7_AMarkedObjectIsNotItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFailing(t, controller.Options{}, func(f *failing, ctx context.Context) error {
+			if f.calls.n() == 1 {
+				others["a deletion"](f)
+				ok(t, f.deploys.Delete(ctx, f.key))
+			}
+			return errFlaky
+		})
+		f.changed(func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"x/y"}) })
+		f.start()
+		f.want(9*time.Second, 0, lag)
+	})
+}
+
+// TestC7_ALostAnswerIsNoProof: the write may have been a no-op.
+func TestC7_ALostAnswerIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFailing(t, controller.Options{}, func(f *failing, ctx context.Context) error {
+			if f.calls.n() == 1 {
+				f.correct(5)
+				f.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+					if r.Verb != "patch" {
+						return nil, nil
+					}
+					f.api.Intercept(nil)
+					_, _ = f.api.Answer(r)
+					return nil, errors.New("the connection broke")
+				})
+				_, err := f.deploys.PatchStatus(ctx, f.key, types.MergePatchType, []byte(`{"status":{"replicas":0}}`))
+				return err
+			}
+			return errFlaky
+		})
+		f.start()
+		if at := f.after(9 * time.Second); len(at) != 2 || at[1] > 2*time.Second {
+			t.Errorf("reconciled at %v", at)
+		}
+	})
+}
+
+// TestC7_SeveralWritesKeepTheBackoff: of one object, with and without a resourceVersion.
+func TestC7_SeveralWritesKeepTheBackoff(t *testing.T) {
+	for name, both := range map[string][2]writeFunc{
+		"apply and status":    {unlocked["Apply"], unlocked["ApplyStatus"]},
+		"patch and status":    {unlocked["Patch, the spec"], unlocked["PatchStatus, a condition"]},
+		"two statuses":        {unlocked["PatchStatus, merge"], unlocked["PatchStatus, a condition"]},
+		"update and status":   {nil, unlocked["PatchStatus, merge"]},
+		"one status, retried": {unlocked["PatchStatus, merge"], unlocked["PatchStatus, merge"]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFailing(t, controller.Options{}, func(f *failing, ctx context.Context) error {
+					n := int32(f.calls.n())
+					if both[0] == nil {
+						f.annotate(ctx, fmt.Sprint(n))
+					} else {
+						ok(t, both[0](ctx, f.deploys, f.key, n))
+					}
+					ok(t, both[1](ctx, f.deploys, f.key, n))
+					return errFlaky
+				})
+				f.start()
+				at := f.after(time.Minute)
+				if len(at) < 7 || len(at) > 9 || at[len(at)-1]-at[len(at)-2] < 10*time.Second {
+					t.Errorf("reconciled at %v, want every 10 s after three times", at)
+				}
+			})
+		})
+	}
+}
+
+// TestC7_WithoutAProofOnceASecond: each write adds another field, so no answer explains the next.
+func TestC7_WithoutAProofOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFailing(t, controller.Options{MaxAttempts: 3}, func(f *failing, ctx context.Context) error {
+			_, err := f.deploys.Patch(ctx, f.key, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"n%d":""}}}`, f.calls.n()))
+			ok(t, err)
+			return errFlaky
+		})
+		f.start()
+		if at := f.after(20 * time.Second); len(at) < 20 || len(at) > 24 {
+			t.Errorf("%d Reconciles in 20 s", len(at))
+		}
+	})
+}
+
+// TestC7_GivenUpForGood: own writes do not wake a key that gave up, whatever the first one was.
+func TestC7_GivenUpForGood(t *testing.T) {
+	for verb, write := range unlocked {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFailing(t, controller.Options{MaxAttempts: 1}, func(f *failing, ctx context.Context) error {
+					ok(t, write(ctx, f.deploys, f.key, int32(f.calls.n())))
+					return errFlaky
+				})
+				f.start()
+				f.want(time.Hour, 0, lag)
+			})
+		})
+	}
+}
+
+// TestC7_ToAndFro: a person changes the spec and takes it back. The second event shows the object
+// as the key left it, and is not its own.
+func TestC7_ToAndFro(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFailing(t, controller.Options{}, func(f *failing, ctx context.Context) error {
+			if f.calls.n() == 4 {
+				f.correct(1)
+			}
+			if f.calls.n() < 5 {
+				ok(t, unlocked["PatchStatus, merge"](ctx, f.deploys, f.key, 1))
+			}
+			return errFlaky
+		})
+		f.correct(1)
+		f.start()
+		time.AfterFunc(15*time.Second, func() { f.correct(2) })
+		f.want(19*time.Second, 0, lag, lag+10*time.Second, lag+15*time.Second, 2*lag+15*time.Second)
+	})
+}
+
+var deployments = cache.Scope{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}
+
+// TestC7_InEachForm of the cache, and with two informers of the kind.
+func TestC7_InEachForm(t *testing.T) {
+	for name, watch := range map[string]func(*controller.Controller[types.NamespacedName], *cache.Cache){
+		"metadata": func(c *controller.Controller[types.NamespacedName], all *cache.Cache) {
+			c.Watch(source.Kind(cache.ForScope[*metav1.PartialObjectMetadata](all, deployments), handler.Self()))
+		},
+		"unstructured": func(c *controller.Controller[types.NamespacedName], all *cache.Cache) {
+			c.Watch(source.Kind(cache.ForScope[*unstructured.Unstructured](all, deployments), handler.Self()))
+		},
+		"decoded": func(c *controller.Controller[types.NamespacedName], all *cache.Cache) {
+			c.Watch(source.Kind(cache.ForScope[*appsv1.Deployment](all, cache.Scope{Storage: cache.Decoded}), handler.Self()))
+		},
+		"two": func(c *controller.Controller[types.NamespacedName], all *cache.Cache) {
+			c.Watch(source.Kind(cache.For[*appsv1.Deployment](all), handler.Self()))
+			c.Watch(source.Kind(cache.ForScope[*metav1.PartialObjectMetadata](all, deployments), handler.Self()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // a correction
+				f := watching(t, controller.Options{}, watch, func(f *failing, ctx context.Context) error {
+					if f.calls.n() == 3 {
+						f.correct(5)
+					}
+					ok(t, unlocked["ApplyStatus"](ctx, f.deploys, f.key, 1))
+					return errFlaky
+				})
+				f.start()
+				f.want(19*time.Second, 0, lag, lag+10*time.Second, 2*lag+10*time.Second)
+			})
+			synctest.Test(t, func(t *testing.T) { // own writes
+				f := watching(t, controller.Options{}, watch, func(f *failing, ctx context.Context) error {
+					ok(t, unlocked["ApplyStatus"](ctx, f.deploys, f.key, int32(f.calls.n())))
+					return errFlaky
+				})
+				f.start()
+				f.want(29*time.Second, 0, lag, lag+10*time.Second, lag+20*time.Second)
+			})
+		})
+	}
+}
+
+// TestC13_NoOpsAreNoHotLoop: another client changes the object all the time. The answers to the
+// key's no-ops have the versions of events that are still to come.
+func TestC13_NoOpsAreNoHotLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines log
+		f := newFailing(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}, func(f *failing, ctx context.Context) error {
+			return unlocked["PatchStatus, merge"](ctx, f.deploys, f.key, 1)
+		})
+		f.start()
+		f.api.Lag(100 * time.Millisecond)
+		for i := range int64(300) {
+			time.Sleep(80 * time.Millisecond)
+			f.correct(10 + i)
+		}
+		if at := f.after(time.Second); len(at) < 300 || strings.Contains(lines.String(), "slowed down") {
+			t.Errorf("%d Reconciles for 300 changes; the log:\n%s", len(at), lines.String())
+		}
+	})
+}
+
+// TestC13_UnlockedWritesSpin: their keys are slowed down, too.
+func TestC13_UnlockedWritesSpin(t *testing.T) {
+	for verb, write := range unlocked {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFailing(t, controller.Options{}, func(f *failing, ctx context.Context) error {
+					return write(ctx, f.deploys, f.key, int32(f.calls.n()))
+				})
+				f.start()
+				f.api.Lag(8 * time.Millisecond)
+				if at := f.after(15 * time.Second); len(at) < 110 || len(at) > 130 {
+					t.Errorf("%d Reconciles in 15 s", len(at))
+				}
+			})
+		})
+	}
+}
+
+// TestC12_StatusWritesHideNothing: a status write does not change the generation, whether it is
+// answered or in flight.
+func TestC12_StatusWritesHideNothing(t *testing.T) {
+	for _, verb := range []string{"PatchStatus, merge", "ApplyStatus"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFailing(t, controller.Options{Interrupt: 3}, func(f *failing, ctx context.Context) error {
+					if f.calls.n() == 1 {
+						f.correct(5)
+						ok(t, unlocked[verb](ctx, f.deploys, f.key, 1))
+					}
+					return minute(nil, ctx)
+				})
+				ok(t, unlocked[verb](context.Background(), f.deploys, f.key, 1))
+				f.start()
+				f.want(time.Hour, 0, lag)
+				if got := fmt.Sprint(f.outcomes.list()); got != "[interrupted success]" {
+					t.Errorf("ended as %s", got)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// TestN2_EventsOfATermThatIsOver: they are stored if its work had returned, and dropped otherwise
+// (N4). The client is strict. A part, such as a slot, may end before its term.
+func TestN2_EventsOfATermThatIsOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		part          bool
+		end           func(whole, part *term.Term)
+		dropped, late string
+	}{
+		"returned": {false, func(whole, _ *term.Term) { whole.End(term.ErrReturned) }, "", "recorded after the work of its term has returned"},
+		"lost":     {false, func(whole, _ *term.Term) { whole.End(errors.New("lost")) }, lostTerm, lostTerm},
+		"lost, then returned": {false, func(whole, _ *term.Term) {
+			pass(time.Minute)
+			whole.End(term.ErrReturned)
+		}, lostTerm, lostTerm},
+		"a part returned": {true, func(_, part *term.Term) { part.End(term.ErrReturned) }, "", "recorded after the work of its term has returned"},
+		"a part returned, then the term was lost": {true, func(whole, part *term.Term) {
+			part.End(term.ErrReturned)
+			whole.End(errors.New("lost"))
+		}, "", "recorded after the work of its term has returned"},
+		"a part's term was lost": {true, func(whole, _ *term.Term) { whole.End(errors.New("lost")) }, lostTerm, lostTerm},
+		"a part was lost":        {true, func(_, part *term.Term) { part.End(errors.New("lost")) }, lostTerm, lostTerm},
+		"a part's term returned": {true, func(whole, _ *term.Term) { whole.End(term.ErrReturned) }, "", "recorded after the work of its term has returned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *desk) {
+				whole := term.New(term.Token{Lease: "l"}, time.Now(), 30*time.Second)
+				defer whole.End(nil)
+				part := whole.Part("slot 1")
+				defer part.End(nil)
+				under := term.With(d.ctx, whole)
+				if test.part {
+					under = term.With(d.ctx, part)
+				}
+				d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
+				stop := d.run()
+				d.Event(under, configMap("a"), events.Normal, "Created", "Create", "in time")
+				pass(time.Second)
+				stop()
+				test.end(whole, part)
+				d.api.Intercept(nil)
+				d.close()
+				stored := 1
+				if test.dropped != "" {
+					stored = 0
+				}
+				d.wantDropped(lostTerm, 1-stored)
+				if all := d.list(); len(all) != stored {
+					t.Errorf("the Events are %+v", all)
+				}
+				d.restart()
+				clear(d.dropped)
+				d.Event(under, configMap("b"), events.Normal, "Created", "Create", "too late")
+				d.close()
+				d.wantDropped(test.late, 1)
+			})
+		})
+	}
+}
+
+const lostTerm = "the term of leadership is lost"
+
+// TestN3_FlushOfATermSendsItsParts: the events of its slots, too.
+func TestN3_FlushOfATermSendsItsParts(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		whole := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
+		defer whole.End(nil)
+		part := whole.Part("slot 1")
+		defer part.End(nil)
+		d.Event(term.With(d.ctx, part), configMap("a"), events.Normal, "Created", "Create", "in a slot")
+		d.Event(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
+		if err := d.Flush(term.With(d.ctx, whole)); err != nil {
+			t.Error(err)
+		}
+		if all := d.list(); len(all) != 1 || all[0].Note != "in a slot" {
+			t.Errorf("the Events are %+v", all)
+		}
+		d.close()
+	})
+}
+
+// TestN2_ARequestThatWaitsAtTheEndOfItsTerm: the fence refuses it, and it is sent without a term.
+func TestN2_ARequestThatWaitsAtTheEndOfItsTerm(t *testing.T) {
+	bubble(t, func(t *testing.T, d *desk) {
+		leading := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
+		defer leading.End(nil)
+		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
+		stop := d.run()
+		d.Event(term.With(d.ctx, leading), configMap("a"), events.Normal, "Created", "Create", "waits")
+		pass(time.Second)
+		leading.End(term.ErrReturned)
+		pass(0)
+		d.api.Intercept(nil)
+		pass(time.Minute)
+		stop()
+		d.close()
+		d.wantDropped(lostTerm, 0)
+		if n := d.shown(); n != 1 {
+			t.Errorf("the Events count %d calls", n)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package consistency
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
+)
+
+// Event makes a Write a change that one informer has delivered, and that others may not show yet.
+type Event struct {
+	// At is when the informer delivered it.
+	At time.Time
+	// By is the scope that has the informer.
+	By any
+	// Leaves reports that a deletion may also mean that the object no longer matches the
+	// informer's selectors.
+	Leaves bool
+	// Missed reports that a list revealed the deletion. ResourceVersion is then the last known one
+	// before it.
+	Missed bool
+}
+
+// doubt limits the wait for an informer that may be unable to show the object at all.
+const doubt = time.Second
+
+// judgeEvent is judge for an event of another informer.
+func (c *Copy) judgeEvent(w *Write, at string, stored object.Object) Verdict {
+	switch {
+	case w.Gone && !w.Event.Missed && past(at, w.ResourceVersion): // a restore may bring it back
+		return Shown
+	case stored != nil && (!w.Gone || w.is(stored)):
+		version := stored.GetResourceVersion()
+		if past(version, w.ResourceVersion) && (!w.Event.Missed || version != w.ResourceVersion) {
+			return Shown
+		}
+		return Behind
+	case w.Gone && !w.Event.Leaves, past(at, w.ResourceVersion), c.Excludes(w):
+		return Shown
+	case !c.keeps(w) && time.Since(w.Event.At) >= doubt:
+		return Shown
+	default:
+		return Behind
+	}
+}
+
+// keeps reports whether the informer certainly keeps the object of an event, or has passed it soon.
+func (c *Copy) keeps(w *Write) bool {
+	switch {
+	case c.Foreign:
+		return false
+	case c.Labels == nil && c.Fields == nil && c.Outside == nil:
+		return true
+	case w.Gone || w.Object == nil:
+		return false
+	}
+	o, ok := w.Object.(object.Object)
+	if !ok || c.Fields == nil {
+		return ok
+	}
+	f := fieldsOf{meta: o, object: o, gvk: c.Kind}
+	for _, r := range c.Fields.Requirements() {
+		if _, known := f.value(r); !known {
+			return false
+		}
+	}
+	return true
+}
+
+// Resource returns the most likely resource of the informer.
+func (c *Copy) Resource() schema.GroupResource {
+	if m := c.Mapping.Load(); m != nil {
+		return m.Resource.GroupResource()
+	}
+	if known := c.learned.Load(); known != nil {
+		return *known
+	}
+	return c.Guess
+}

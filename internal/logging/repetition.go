@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logging
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const mostCauses = 100
+
+// Repetition limits log lines. The zero value is ready for use. It is safe for concurrent use.
+type Repetition struct {
+	mu     sync.Mutex // guards what follows
+	limits map[string]*limit
+	said   map[string]bool
+}
+
+type limit struct {
+	*rate.Limiter
+
+	unlogged int
+}
+
+// Few reports whether to log a line, and returns its attributes: ten lines of a cause, then one in
+// ten seconds with the number left out. Beyond mostCauses, all others share one limit.
+func (l *Repetition) Few(cause string, args ...any) ([]any, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.limits == nil {
+		l.limits = map[string]*limit{}
+	}
+	if l.limits[cause] == nil && len(l.limits) >= mostCauses {
+		cause = ""
+	}
+	of := l.limits[cause]
+	if of == nil {
+		of = &limit{Limiter: rate.NewLimiter(rate.Every(10*time.Second), 10)}
+		l.limits[cause] = of
+	}
+	if !of.Allow() {
+		of.unlogged++
+		return nil, false
+	}
+	if of.unlogged > 0 {
+		args = append(args, "unlogged", of.unlogged)
+		of.unlogged = 0
+	}
+	return args, true
+}
+
+// Once reports whether to log a line that is logged only once. Beyond mostCauses, it returns false.
+func (l *Repetition) Once(words ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	what := strings.Join(words, " ")
+	if l.said[what] || len(l.said) >= mostCauses {
+		return false
+	}
+	if l.said == nil {
+		l.said = map[string]bool{}
+	}
+	l.said[what] = true
+	return true
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/wire"
+	"github.com/setpoint-dev/setpoint/ledger"
+)
+
+// replacement is what an update or a patch replaces.
+type replacement struct {
+	version string          // the only one, or "" for any
+	content *ledger.Content // of the request, or nil if the ledger does not need it
+}
+
+// replaced reads the request of an update or a patch. The API server ignores version "0".
+func (e *exchange) replaced(req *http.Request) (r replacement) {
+	w := e.entry.Request()
+	if w.Verb != "update" && w.Verb != "patch" {
+		return r
+	}
+	contentType := req.Header.Get("Content-Type")
+	e.buffers.sent(req.GetBody, func(body []byte) {
+		var leaves wire.Leaves
+		readable := false
+		format, operations := wire.FormatOf(contentType), strings.HasPrefix(contentType, string(types.JSONPatchType))
+		if operations {
+			leaves, r.version, readable = wire.LeavesOfJSONPatch(body)
+		} else if obj, _ := wire.Read(format, body, wire.Options{Enough: true}); obj.Metadata {
+			r.version = string(obj.ResourceVersion)
+		}
+		if r.version == "0" {
+			r.version = ""
+		}
+		if !answersObject(w) || r.version != "" && !e.ledger.Origin().Prove {
+			return
+		}
+		if !operations {
+			leaves, readable = e.leavesOf(format, contentType, body)
+		}
+		if readable {
+			r.content = &ledger.Content{Request: leaves.Values, Shape: leaves.Shape}
+		}
+	})
+	return r
+}
+
+// leavesOf decodes an object unless it is JSON.
+func (o *Options) leavesOf(format wire.Format, contentType string, data []byte) (wire.Leaves, bool) {
+	var err error
+	switch format {
+	case wire.JSON:
+	case wire.CBOR:
+		data, err = wire.CBORToJSON(data)
+	default:
+		obj := decode(o.Codecs, format, contentType, data, "")
+		if obj == nil {
+			return wire.Leaves{}, false
+		}
+		data, err = json.Marshal(obj)
+	}
+	if err != nil {
+		return wire.Leaves{}, false
+	}
+	return wire.LeavesOf(data)
+}
+
+// contentOf returns what the ledger needs to compare the answer with others, or nil. Metadata alone
+// does not show whether the rest has changed.
+func (a *answer) contentOf(data []byte, kind string) *ledger.Content {
+	c := a.replaces.content
+	if c == nil || kind == "PartialObjectMetadata" || kind == "Table" {
+		return nil
+	}
+	leaves, ok := a.leavesOf(a.format, a.contentType, data)
+	if !ok {
+		return nil
+	}
+	c.Object = leaves.Values
+	return c
+}

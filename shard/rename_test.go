@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// named makes a replica of a program, in the group of a Lease.
+func (f *fleet) named(name, group, program string, log *buffer) *replica {
+	f.t.Helper()
+	r := &replica{t: f.t, name: name, done: make(chan error, 1)}
+	cfg := f.api.Config()
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
+	e := election()
+	e.Lease, e.Identity, e.Labels = group, name, map[string]string{shard.ProgramLabel: program}
+	var err error
+	if r.Group, err = shard.New(cfg, e, shard.Options{}); err != nil {
+		f.t.Fatal(err)
+	}
+	f.runIn(logr.NewContextWithSlogLogger(f.t.Context(), slog.New(slog.NewTextHandler(log, nil))), r)
+	return r
+}
+
+// TestP1_ARenamedLease: replicas with the new name of the group's Lease work when those with the
+// old one have left. Another program does not wait.
+func TestP1_ARenamedLease(t *testing.T) {
+	for program, waits := range map[string]bool{"web-operator": true, "another": false} {
+		t.Run(program, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log buffer
+				f := newFleet(t)
+				old := f.named("old", "web", "web-operator", &log)
+				time.Sleep(time.Minute)
+				renamed := f.named("new", "website", program, &log)
+				time.Sleep(5*time.Minute - time.Second/2)
+				synctest.Wait()
+				if owns := len(renamed.owns()); owns == 0 != waits {
+					t.Errorf("%d slots have two owners", owns)
+				}
+				if owns := len(old.owns()); owns != owned.Count {
+					t.Errorf("the old replica owns %d slots", owns)
+				}
+				s := renamed.Status()
+				if s.Standby != waits || waits != strings.Contains(s.Trouble, "the group web of the same program (web-operator)") {
+					t.Errorf("standby is %t, the trouble %q", s.Standby, s.Trouble)
+				}
+				if n := lines(&log, "waiting until the members of another group"); waits != (n == 5) {
+					t.Errorf("%d lines in 5 minutes:\n%s", n, log.String())
+				}
+				old.stop()
+				ended(t, old)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if owns := len(renamed.owns()); owns != owned.Count {
+					t.Errorf("at the end, the new replica owns %d slots", owns)
+				}
+				renamed.stop()
+				ended(t, renamed)
+			})
+		})
+	}
+}
+
+// TestP1_ARenamedLeaseOfCrashedMembers: they are waited for together, and once.
+func TestP1_ARenamedLeaseOfCrashedMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log buffer
+		f := newFleet(t)
+		defer f.end()
+		for _, name := range []string{"a", "b", "c"} {
+			r := f.named(name, "web", "web-operator", &log)
+			defer r.stop()
+		}
+		time.Sleep(time.Minute)
+		for _, r := range f.all {
+			r.cut.Store(true)
+		}
+		f.api.CutWatches()
+		f.all = nil
+		began := time.Now()
+		renamed := f.named("new", "website", "web-operator", &log)
+		f.passUntil("the new one", time.Minute, func(counts map[string]int) bool { return counts["new"] == owned.Count })
+		if took := time.Since(began); took < 15*time.Second || took > 20*time.Second {
+			t.Errorf("the new group works after %s", took)
+		}
+		renamed.stop()
+		ended(t, renamed)
+		began = time.Now()
+		f.named("newer", "website", "web-operator", &log)
+		f.passUntil("the next one", time.Minute, func(counts map[string]int) bool { return counts["newer"] == owned.Count })
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the next start takes %s", took)
+		}
+	})
+}
+
+// TestM1_AStopWhileALeaseIsRenamed: Run ends soon, also if the request for the Leases hangs.
+func TestM1_AStopWhileALeaseIsRenamed(t *testing.T) {
+	for name, hangs := range map[string]bool{"answers": false, "hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log buffer
+				f := newFleet(t)
+				defer f.end()
+				f.named("old", "web", "web-operator", &log)
+				time.Sleep(time.Minute)
+				on, free := &atomic.Bool{}, make(chan struct{})
+				on.Store(hangs)
+				cfg := f.api.Config()
+				ofProgram := func(r *http.Request) bool { return strings.Contains(r.URL.RawQuery, "setpoint.dev%2Fprogram") }
+				cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return deaf{rt, ofProgram, on, free} })
+				e := election()
+				e.Lease, e.Identity, e.Labels = "website", "new", map[string]string{shard.ProgramLabel: "web-operator"}
+				g, err := shard.New(cfg, e, shard.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- g.Run(ctx, func(context.Context, context.Context) error { return nil }) }()
+				time.Sleep(2 * time.Second)
+				stop()
+				began := time.Now()
+				if err := <-done; (err != nil) != hangs {
+					t.Errorf("Run returns %v", err)
+				}
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("the stop takes %s", took)
+				}
+				close(free)
+			})
+		})
+	}
+}

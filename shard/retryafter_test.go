@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/shard"
+)
+
+// TestP2_ALongRetryAfterIsNotWaitedFor: a member that gets it at its start serves its slots soon
+// after the API server answers again.
+func TestP2_ALongRetryAfterIsNotWaitedFor(t *testing.T) {
+	for _, verb := range []string{"list", "watch", "get", "update"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				f.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+					if r.Verb != verb {
+						return nil, nil
+					}
+					return r.FailWith(metav1.Status{
+						Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+						Details: &metav1.StatusDetails{RetryAfterSeconds: 3600},
+					})
+				})
+				a := f.start("a", shard.Options{})
+				time.Sleep(time.Minute)
+				f.api.Intercept(nil)
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				if owns := len(a.Status().Owned); owns != 256 {
+					t.Errorf("the member owns %d slots: %+v", owns, a.Status())
+				}
+				a.stop()
+				if err := <-a.done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

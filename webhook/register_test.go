@@ -209,7 +209,7 @@ func TestRegister_AFailureIsNamedAndRetriedSlowly(t *testing.T) {
 		hooks, stop := w.register(one)
 		defer stop()
 		time.Sleep(10 * time.Minute)
-		if err := hooks.Check(t.Context()); err == nil || err.Error() != "MutatingWebhookConfiguration shop-operator is not in place: patches are refused" {
+		if err := hooks.Check(t.Context()); err == nil || err.Error() != "MutatingWebhookConfiguration shop-operator is not in place: apply MutatingWebhookConfiguration shop-operator: patches are refused" {
 			t.Errorf("Check returns %v", err)
 		}
 		if n := patches.Load(); n < 10 || n > 20 {

@@ -61,7 +61,7 @@ type repetition struct{ logging.Repetition }
 
 func (l *repetition) few(cause string, args ...any) ([]any, bool) { return l.Few(cause, args...) }
 
-func (l *repetition) once(words ...string) bool { return l.Once(words...) }
+func (l *repetition) once(kind string, words ...string) bool { return l.Once(kind, words...) }
 
 // reasonOf returns the same text for errors of the same cause about different objects: the API
 // server's reason, or the innermost error without digits and quoted text.

@@ -6,6 +6,7 @@ package logging_test
 import (
 	"bytes"
 	"log/slog"
+	"strconv"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -56,5 +57,26 @@ func TestLazy_FormatsAttributesForALineOnly(t *testing.T) {
 	const want = "level=INFO msg=one key=a n=1\nlevel=INFO msg=two key=a m=2\nlevel=INFO msg=three key=a g.n=3\n"
 	if got := out.String(); got != want {
 		t.Errorf("the lines are\n%swant\n%s", got, want)
+	}
+}
+
+// TestOnce: many lines of one kind do not use up what other kinds may log.
+func TestOnce(t *testing.T) {
+	var r logging.Repetition
+	logged := 0
+	for n := range 200 {
+		for range 2 {
+			if r.Once("hot", strconv.Itoa(n)) {
+				logged++
+			}
+		}
+	}
+	if logged != 100 {
+		t.Errorf("%d lines for 200 keys", logged)
+	}
+	for _, words := range [][]string{nil, {"a", "b"}, {"a", "c"}} {
+		if first, again := r.Once("late", words...), r.Once("late", words...); !first || again {
+			t.Errorf("of another kind, %q is logged %t, and then %t", words, first, again)
+		}
 	}
 }

@@ -17,7 +17,7 @@ const mostCauses = 100
 type Repetition struct {
 	mu     sync.Mutex // guards what follows
 	limits map[string]*limit
-	said   map[string]bool
+	said   map[string]map[string]bool
 }
 
 type limit struct {
@@ -53,17 +53,22 @@ func (l *Repetition) Few(cause string, args ...any) ([]any, bool) {
 	return args, true
 }
 
-// Once reports whether to log a line that is logged only once. Beyond mostCauses, it returns false.
-func (l *Repetition) Once(words ...string) bool {
+// Once reports whether to log a line of a kind, which is logged only once for the same words.
+// Beyond mostCauses of the kind, it returns false.
+func (l *Repetition) Once(kind string, words ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	what := strings.Join(words, " ")
-	if l.said[what] || len(l.said) >= mostCauses {
+	if l.said == nil {
+		l.said = map[string]map[string]bool{}
+	}
+	said, what := l.said[kind], strings.Join(words, " ")
+	if said[what] || len(said) >= mostCauses {
 		return false
 	}
-	if l.said == nil {
-		l.said = map[string]bool{}
+	if said == nil {
+		said = map[string]bool{}
+		l.said[kind] = said
 	}
-	l.said[what] = true
+	said[what] = true
 	return true
 }

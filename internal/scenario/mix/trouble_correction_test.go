@@ -28,11 +28,23 @@ func (correction) strike(w *world, r *rand.Rand) int {
 	}
 	w.plane.pause(between(r, time.Minute, 8*time.Minute))
 	good := fmt.Sprintf("good-%d", r.IntN(1<<20))
+	hits := 0
 	if r.IntN(4) == 0 {
-		w.set(name, good)
-		return 0
+		if w.set(name, good) {
+			hits = 1
+		}
+	} else {
+		hits = w.setBeforeReport(name, good)
 	}
-	// The correction comes just before the operator reports its failure, which is a no-op.
+	if w.plane.pause(5 * time.Second); w.alone && w.observes(name) != good {
+		w.births.note("the correction of %s waits", name)
+	}
+	return hits
+}
+
+// setBeforeReport writes a value just before the operator reports its failure, which is a no-op. It
+// returns the number of such reports.
+func (w *world) setBeforeReport(name, good string) (hits int) {
 	f := w.plane.add(fault.Rule{
 		Match: fault.Match{Verbs: []string{"patch"}, Resources: []string{"boards"}, Func: func(h *fault.Request) bool { return h.Name == name && w.ofReplica(h) }},
 		Times: 1, Change: func(h *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -47,9 +59,6 @@ func (correction) strike(w *world, r *rand.Rand) int {
 	}
 	if f.Hits() == 0 {
 		w.set(name, good)
-	}
-	if w.plane.pause(5 * time.Second); w.alone && w.observes(name) != good {
-		w.births.note("the correction of %s waits", name)
 	}
 	return f.Hits()
 }

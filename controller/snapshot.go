@@ -102,6 +102,25 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	return s
 }
 
+// FailedKey is a key whose last Reconcile failed.
+type FailedKey struct {
+	Key string // its text
+	Failure
+}
+
+// Failing returns the keys whose last Reconcile failed, sorted by their text: those in a backoff,
+// and those that are not retried. It leaves out keys whose next Reconcile has begun.
+func (c *Controller[K]) Failing() []FailedKey {
+	var failing []FailedKey
+	for key, r := range c.records.all() {
+		if r.past != nil && r.past.failure != nil {
+			failing = append(failing, FailedKey{fmt.Sprint(key), *r.past.failure})
+		}
+	}
+	sort.Slice(failing, func(i, j int) bool { return failing[i].Key < failing[j].Key })
+	return failing
+}
+
 // show returns nil if the record has nothing for people.
 func (r *record[K]) show(key K) []KeyRecord[K] {
 	k := KeyRecord[K]{Key: key, PausedBy: textsOf(r.pausedBy), LogLevel: r.level}

@@ -46,6 +46,8 @@ type Controller interface {
 	CatchUp(ctx context.Context) error
 	// Quiet is for Manager.Idle.
 	Quiet(ctx context.Context) (taken uint64, err error)
+	// Failing is for Manager.Idle.
+	Failing() []controller.FailedKey
 	// Unshown is called after Remove. The next controller of this name inherits the writes.
 	Unshown() []ledger.Write
 	// Inherit is called before Warm, with at least one write.

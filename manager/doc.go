@@ -78,7 +78,8 @@
 //   - M5: No globals, no init, no os.Exit, no flags. Two managers in one process are independent.
 //   - M6: Controllers and functions can be added, and controllers removed, at any time before Run
 //     returns. A function ends when it returns.
-//   - M7: Idle returns nil only after a moment at which the controllers had nothing left to do.
+//   - M7: Idle returns nil only after a moment at which the controllers had nothing left to do,
+//     and no key's last Reconcile had failed.
 //
 // # Concurrency
 //

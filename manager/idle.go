@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -35,12 +36,21 @@ import (
 //   - kinds that are not served,
 //   - controllers of other programs, such as those that make Pods for a Deployment.
 //
+// If keys fail then, the error is a [FailingError]: their last Reconcile returned an error, and
+// they wait for a longer backoff, or are not retried. A test that expects failures looks at its
+// keys:
+//
+//	failing, ok := errors.AsType[*manager.FailingError](err)
+//
 // If ctx ends first, the error names what is not idle: keys, objects that the caches lack, or a
-// kind that cannot be listed. A standby is idle only when no key is due. After Run, Idle returns an
-// error.
+// kind that cannot be listed. A standby is idle only when no key is due. After Run, and if no
+// controller was ever added, Idle returns an error.
 //
 // Each call lists the metadata of every kind that the controllers watch or read at least once.
 func (m *Manager) Idle(ctx context.Context) error {
+	if controllers, _ := m.roster.hadAny(); !controllers {
+		return fmt.Errorf("the manager %q has no controllers; pass them to Add", m.o.Name)
+	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -59,12 +69,17 @@ func (m *Manager) Idle(ctx context.Context) error {
 			err = errors.Join(err, also)
 			break
 		}
+		failing := m.failing() // no key is taken until then, or it is read again
 		var now map[*removable]uint64
 		if now, err = m.quiet(ctx); err != nil {
 			break
 		}
 		if maps.Equal(before, now) {
-			return nil // no key was taken since before the comparison with the API server
+			// No key was taken since before the comparison with the API server.
+			if len(failing) > 0 {
+				return &FailingError{Manager: m.o.Name, Keys: failing}
+			}
+			return nil
 		}
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%s went on taking keys: %w", busy(before, now), context.Cause(ctx))
@@ -72,6 +87,46 @@ func (m *Manager) Idle(ctx context.Context) error {
 		before = now
 	}
 	return fmt.Errorf("the manager %q is not idle: %w", m.o.Name, err)
+}
+
+// FailingError is the error of [Manager.Idle] if nothing is left to do but to retry what fails.
+type FailingError struct {
+	Manager string
+	Keys    []FailingKey // sorted by controller and key
+}
+
+// FailingKey is a key whose last Reconcile failed.
+type FailingKey struct {
+	Controller string
+	controller.FailedKey
+}
+
+const mostNamed = 10 // keys in the text of an error
+
+// Error names the first keys.
+func (e *FailingError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "the manager %q has nothing left to do, but the last Reconcile of %d keys failed:", e.Manager, len(e.Keys))
+	for i, k := range e.Keys[:min(len(e.Keys), mostNamed)] {
+		if i > 0 {
+			text.WriteByte(';')
+		}
+		fmt.Fprintf(&text, " controller %q, %s: %s", k.Controller, k.Key, k.Err)
+	}
+	if more := len(e.Keys) - mostNamed; more > 0 {
+		fmt.Fprintf(&text, "; and %d more", more)
+	}
+	return text.String()
+}
+
+func (m *Manager) failing() (failing []FailingKey) {
+	for _, c := range m.roster.current() {
+		for _, key := range c.Failing() {
+			failing = append(failing, FailingKey{c.Name(), key})
+		}
+	}
+	slices.SortStableFunc(failing, func(a, b FailingKey) int { return strings.Compare(a.Controller, b.Controller) })
+	return failing
 }
 
 // quiet returns how many keys each controller has taken.

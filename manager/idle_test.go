@@ -310,7 +310,6 @@ func TestM7_Standby(t *testing.T) {
 }
 
 func TestM7_WhatDoesNotCount(t *testing.T) {
-	boom := errors.New("boom")
 	for name, test := range map[string]struct {
 		reconcile  controller.Func[types.NamespacedName]
 		pause      func(c *controller.Controller[types.NamespacedName], key types.NamespacedName)
@@ -319,9 +318,6 @@ func TestM7_WhatDoesNotCount(t *testing.T) {
 		"RequeueAfter": {reconcile: func(context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{RequeueAfter: 100 * time.Millisecond}, nil
 		}, reconciles: 1},
-		"what goes on failing": {reconcile: func(context.Context, types.NamespacedName) (controller.Result, error) {
-			return controller.Result{}, boom
-		}, reconciles: 9},
 		"a controller that is paused": {pause: func(c *controller.Controller[types.NamespacedName], _ types.NamespacedName) { c.Pause() }},
 		"a key that is paused":        {pause: (*controller.Controller[types.NamespacedName]).PauseKey},
 	} {

@@ -29,6 +29,8 @@ type roster struct {
 
 	mu          sync.Mutex // guards what follows, and fields that name it
 	ran         bool       // Run has begun
+	had         bool       // a controller was added
+	used        bool       // something was added
 	stopping    bool       // nothing starts any more
 	controllers []*removable
 	unshown     map[string][]ledger.Write // of removed controllers, by name
@@ -127,6 +129,7 @@ func (g *group) add(f runnable) {
 	if !run.Closed(g.used) {
 		close(g.used)
 	}
+	g.roster.used = true
 	g.addLocked(f)
 }
 
@@ -152,6 +155,7 @@ func (r *roster) claim(c Controller, under *group) (added *removable, running bo
 	}
 	added.alive, added.synced = checksOf(c, r.o.Health, r.ready)
 	delete(r.unshown, name)
+	r.had, r.used = true, true
 	r.controllers = append(r.controllers, added)
 	return added, r.ran
 }
@@ -181,6 +185,13 @@ func (r *roster) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping, r.everywhere.start = true, nil
+}
+
+// hadAny reports whether a controller was ever added, and whether anything was.
+func (r *roster) hadAny() (controllers, anything bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.had, r.used
 }
 
 func (r *roster) current() []*removable {

@@ -119,6 +119,9 @@ func (m *Manager) becomeReady(ctx context.Context) error {
 		log = log.With("disabled", disabled)
 	}
 	log.Info("ready", "controllers", len(controllers))
+	if _, anything := m.roster.hadAny(); !anything {
+		log.Warn("the manager has no controllers and no functions; pass them to Add")
+	}
 	close(m.roster.ready)
 	return nil
 }

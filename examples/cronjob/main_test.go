@@ -153,15 +153,19 @@ func (w *world) deadline(t *testing.T) {
 }
 
 func (w *world) schedule(t *testing.T) {
+	w.fails = true
 	cj := w.create(t, func(cj *v1.CronJob) { cj.Spec.Schedule = "soon" })
 	if got := w.get(t, cj); condition(got, v1.ConditionDegraded) != "True InvalidSchedule" || w.hasTimer(cj) {
 		t.Errorf("invalid: the status is %+v, a timer %v", got.Status, w.hasTimer(cj))
 	}
+	w.fails = false
 	w.patch(t, cj, `{"spec":{"schedule":"0 * * * *"}}`)
+	w.fails = true
 	w.at(t, cj, runOf(cj, 101))
 	if got := w.get(t, cj); condition(got, v1.ConditionDegraded) != "True TooManyMissedRuns" || len(w.jobsOf(t, cj)) != 0 {
 		t.Errorf("too many: the Jobs are %v, the status %+v", w.jobsOf(t, cj), got.Status)
 	}
+	w.fails = false
 	w.patch(t, cj, `{"spec":{"startingDeadlineSeconds":60}}`)
 	if got, want := w.jobsOf(t, cj), []string{jobName(cj, 101)}; !slices.Equal(got, want) || condition(w.get(t, cj), v1.ConditionDegraded) != "False AsExpected" {
 		t.Errorf("with a deadline: the Jobs are %v, want %v; the status %+v", got, want, w.get(t, cj).Status)
@@ -177,6 +181,7 @@ func (w *world) notCreated(t *testing.T) {
 	if _, err := w.jobs.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
+	w.fails = true
 	w.at(t, cj, runOf(cj, 1))
 	if got := w.get(t, cj); condition(got, v1.ConditionDegraded) != "True JobCreationFailed" || got.Status.LastScheduleTime != nil {
 		t.Errorf("the name is taken: the status is %+v", got.Status)
@@ -184,6 +189,7 @@ func (w *world) notCreated(t *testing.T) {
 	if err := w.jobs.Delete(t.Context(), keyOf(foreign)); err != nil {
 		t.Fatal(err)
 	}
+	w.fails = false
 	w.at(t, cj, runOf(cj, 1))
 	if got := w.get(t, cj); condition(got, v1.ConditionDegraded) != "False AsExpected" || len(got.Status.Active) != 1 {
 		t.Errorf("the name is free: the status is %+v", got.Status)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -41,6 +42,7 @@ type world struct {
 	cronJobs *client.Handle[*v1.CronJob] // as the administrator
 	jobs     *client.Handle[*batchv1.Job]
 	base     time.Time // the full hour before the test
+	fails    bool      // the CronJob of the test cannot be reconciled now
 
 	mu     sync.Mutex
 	clock  time.Time
@@ -135,8 +137,9 @@ func (w *world) at(t *testing.T, cj *v1.CronJob, clock time.Time) {
 
 func (w *world) idle(t *testing.T) {
 	t.Helper()
-	if err := w.mgr.Idle(t.Context()); err != nil {
-		t.Fatal(err)
+	err := w.mgr.Idle(t.Context())
+	if _, fails := errors.AsType[*manager.FailingError](err); fails != w.fails || err != nil && !fails {
+		t.Fatalf("want a failing CronJob: %v, got %v", w.fails, err)
 	}
 }
 

@@ -5,6 +5,7 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -161,7 +162,9 @@ var _ = Describe("A Website", func() {
 			coreac.ConfigMap("hello-content", namespace).WithData(map[string]string{"index.html": "theirs"}))
 		Expect(err).NotTo(HaveOccurred())
 		site := create(ctx, siteIn(namespace, 1, "ours"))
-		Expect(mgr.Idle(ctx)).To(Succeed())
+		failing, ok := errors.AsType[*manager.FailingError](mgr.Idle(ctx))
+		Expect(ok).To(BeTrue())
+		Expect(failing.Keys).To(HaveExactElements(HaveField("Key", key(site).String())))
 		status := get[*v1.Website](NewWithT(GinkgoT()), ctx, key(site)).Status
 		ready := meta.FindStatusCondition(status.Conditions, v1.ConditionReady)
 		Expect(ready).NotTo(BeNil())

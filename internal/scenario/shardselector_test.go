@@ -272,6 +272,9 @@ func (f *rangers) change(text string, selects bool) {
 	GinkgoHelper()
 	began := map[*ranger]int{}
 	for _, k := range f.members {
+		if selects { // a selector may be from just before the slots changed; another watch follows
+			Eventually(f.ctx, func() bool { return f.narrow(k) }, patience).Should(BeTrue(), "the selector of %s has all namespaces", k.name)
+		}
 		began[k] = max(k.tap.current(), 0)
 	}
 	for _, namespace := range f.namespaces {
@@ -291,6 +294,12 @@ func (f *rangers) change(text string, selects bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	Expect(f.twice).To(BeEmpty())
+}
+
+// narrow reports whether the watch that runs does not select all namespaces.
+func (f *rangers) narrow(k *ranger) bool {
+	n := k.tap.current()
+	return n >= 0 && slices.ContainsFunc(f.namespaces, func(namespace string) bool { return !k.tap.requests(n)[0].has(rangeSlot(namespace)) })
 }
 
 // received checks what a replica has received of a change, by its requests since then.

@@ -330,3 +330,23 @@ func TestBodies_HaveBoundedMemory(t *testing.T) {
 		t.Errorf("%d bytes were allocated for a body of 2", bytes)
 	}
 }
+
+// TestHooks_AnUnknownOperation is rejected: it may change an object, and no function has seen it.
+func TestHooks_AnUnknownOperation(t *testing.T) {
+	w := newHooks()
+	webhook.Default(w, func(context.Context, *Thing) error { return nil }, webhook.Registration{})
+	webhook.Validate(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
+	h := handlerOf(t, w)
+	for _, url := range []string{defaultPath, validatePath} {
+		for op, allowed := range map[admissionv1.Operation]bool{"": false, "PATCH": false, "create": false, admissionv1.Connect: true, admissionv1.Delete: true} {
+			got := ask(t, h, url, request(op, thing, ""))
+			if got.Allowed != allowed {
+				t.Errorf("%s, %q: allowed is %t", url, op, got.Allowed)
+			}
+			want := fmt.Sprintf("the operation %q of the AdmissionReview is unknown; it must be CREATE, UPDATE, DELETE or CONNECT", op)
+			if !allowed && (got.Result == nil || got.Result.Message != want || got.Result.Code != http.StatusBadRequest) {
+				t.Errorf("%s, %q: the result is %+v", url, op, got.Result)
+			}
+		}
+	}
+}

@@ -41,7 +41,7 @@ func Default[T client.Object](w *Webhooks, set func(ctx context.Context, obj T) 
 func defaulter[T client.Object](k kind[T], set func(ctx context.Context, obj T) error) Handler {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-			return nil, nil
+			return nil, checkOperation(request)
 		}
 		obj, err := k.decode(request, request.Object)
 		if err != nil {

@@ -64,6 +64,17 @@ func (k kind[T]) decode(request *admissionv1.AdmissionRequest, raw runtime.RawEx
 	return obj, nil
 }
 
+// checkOperation returns an error that is a status and rejects a request whose operation is
+// unknown. It may change an object, and no function would see it.
+func checkOperation(request *admissionv1.AdmissionRequest) error {
+	switch request.Operation {
+	case admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect:
+		return nil
+	default:
+		return apierrors.NewBadRequest(fmt.Sprintf("the operation %q of the AdmissionReview is unknown; it must be CREATE, UPDATE, DELETE or CONNECT", request.Operation))
+	}
+}
+
 // text returns a kind as in kubectl: Kind.version.group.
 func text(k schema.GroupVersionKind) string {
 	return strings.TrimSuffix(k.Kind+"."+k.Version+"."+k.Group, ".")

@@ -83,6 +83,6 @@ func (v Validator[T]) handler(k kind[T]) Handler {
 			}
 			return nil, v.Delete(ctx, obj)
 		}
-		return nil, nil
+		return nil, checkOperation(request)
 	}
 }

@@ -34,9 +34,10 @@ func (f Func[K]) Reconcile(ctx context.Context, key K) (Result, error) { return 
 
 // Result is what a Reconcile wants next. The zero value waits for the next event.
 type Result struct {
-	// RequeueAfter, if positive, makes the key due again after this time, or earlier by an event.
-	// It replaces the value of an earlier Reconcile. With an error, it is the earliest time of the
-	// retry. A negative value is an error.
+	// RequeueAfter, if not 0, makes the key due again after this time, or earlier by an event. It
+	// replaces the value of an earlier Reconcile. With an error, it is the earliest time of the
+	// retry. A negative value, such as time.Until of a time that has passed, means at once; a key
+	// that goes on so is slowed down (C13).
 	RequeueAfter time.Duration
 	// Class is the class of the next Reconcile if that is a retry or comes from RequeueAfter. An
 	// event in a higher class still raises the key. Default: nil, this Reconcile's class.

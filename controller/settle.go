@@ -49,8 +49,8 @@ func aborted(err error) ending {
 }
 
 func judge(ctx context.Context, result Result, err error) ending {
-	if err == nil && result.RequeueAfter < 0 {
-		err = fmt.Errorf("the reconciler returned a negative RequeueAfter, %s; return 0 for none, or a small value for at once", result.RequeueAfter)
+	if result.RequeueAfter < 0 {
+		result.RequeueAfter = 1 // due at once
 	}
 	end := ending{result: result, outcome: hook.Failed, err: err}
 	switch {

@@ -42,6 +42,9 @@ func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
 		"by its RequeueAfter": {says: `cause="its RequeueAfter is shorter than 100ms"`, step: func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{RequeueAfter: 1}, nil
 		}},
+		"by a time that has passed": {says: `cause="its RequeueAfter is shorter than 100ms"`, step: func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{RequeueAfter: -time.Hour}, nil
+		}},
 		"by its own writes": {step: writeAgain, lag: 8 * time.Millisecond, says: `cause="its own write: update configmaps default/a"`},
 	} {
 		t.Run(name, func(t *testing.T) {

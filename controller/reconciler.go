@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/term"
@@ -145,7 +146,14 @@ func isNormal(err error) bool {
 		return isStale(err)
 	}
 	err, _ = status.(error)
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err) || isTerminating(err)
+}
+
+// isTerminating reports whether the API server refuses to create something because the namespace is
+// being deleted. It soon deletes the key's object, too.
+func isTerminating(err error) bool {
+	_, ok := err.(apierrors.APIStatus) //nolint:errorlint // consistsOf unwraps
+	return ok && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 func consistsOf(err error, such func(error) bool) bool {

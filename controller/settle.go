@@ -25,6 +25,7 @@ const (
 	EventRetryDeadline      = "RetryDeadline"      // the Reconcile exceeded its deadline
 	EventRetryStale         = "RetryStale"         // together with another error
 	EventRetryPanic         = "RetryPanic"
+	EventRetryTerminating   = "RetryTerminating" // the namespace is being deleted
 )
 
 // ending is how one Reconcile ended. Only judge calls the error's methods, which may panic.
@@ -213,6 +214,10 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 // half a minute; an hour comes from a proxy, or is a mistake.
 const longestAsked = time.Minute
 
+// terminatingPause is the pause of a key whose namespace is being deleted. The deletion of its
+// object ends it.
+const terminatingPause = 30 * time.Second
+
 func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOptions {
 	again := workqueue.RetryOptions{NotBefore: result.RequeueAfter}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -222,6 +227,8 @@ func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOp
 	switch {
 	case errors.As(err, &at):
 		again.Exactly, again.Event = max(at.after, again.NotBefore), EventRetryAfter
+	case consistsOf(err, isTerminating):
+		again.Exactly, again.Event = max(terminatingPause, again.NotBefore), EventRetryTerminating
 	case errors.Is(context.Cause(ctx), errDeadline):
 		again.Event = EventRetryDeadline
 	case errors.As(err, new(*staleError)): // joined with another error

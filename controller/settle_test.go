@@ -17,7 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -134,6 +137,31 @@ func TestC2_AnErrorWithRequeueAfterWaitsForBoth(t *testing.T) {
 		ok(t, stop())
 		ms := time.Millisecond
 		wantTimes(t, seen, 0, 1000*ms, 1010*ms, 1030*ms)
+	})
+}
+
+// TestC2_ANamespaceThatIsBeingDeleted: nothing can be created there, so the key waits for its
+// object's deletion. Beside another error, that counts.
+func TestC2_ANamespaceThatIsBeingDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("the namespace is being terminated"))
+		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		returns := func(err error) func() (controller.Result, error) {
+			return func() (controller.Result, error) { return controller.Result{}, err }
+		}
+		var lines log
+		c, seen := settling(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))},
+			returns(fmt.Errorf("make it: %w", refused)), returns(errors.Join(refused, refused)), returns(refused), returns(errors.Join(refused, errFlaky)))
+		stop := start(t, c)
+		time.Sleep(70 * time.Second)
+		c.Queue().Add("a") // an event
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		second := time.Second
+		wantTimes(t, seen, 0, 30*second, 60*second, 70*second, 70*second+40*time.Millisecond)
+		if text := lines.String(); strings.Count(text, "level=INFO msg=\"reconcile will be retried\"") != 3 || strings.Count(text, "level=ERROR") != 1 {
+			t.Errorf("the log is\n%s", text)
+		}
 	})
 }
 

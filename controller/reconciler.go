@@ -152,7 +152,7 @@ func isNormal(err error) bool {
 // isTerminating reports whether the API server refuses to create something because the namespace is
 // being deleted. It soon deletes the key's object, too.
 func isTerminating(err error) bool {
-	_, ok := err.(apierrors.APIStatus) //nolint:errorlint // consistsOf unwraps
+	_, ok := err.(apierrors.APIStatus)
 	return ok && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 

@@ -106,7 +106,7 @@ const mostNamed = 10 // keys in the text of an error
 // Error names the first keys.
 func (e *FailingError) Error() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "the manager %q has nothing left to do, but the last Reconcile of %d keys failed:", e.Manager, len(e.Keys))
+	fmt.Fprintf(&text, "the manager %q is idle, but keys fail:", e.Manager)
 	for i, k := range e.Keys[:min(len(e.Keys), mostNamed)] {
 		if i > 0 {
 			text.WriteByte(';')

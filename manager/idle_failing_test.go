@@ -82,7 +82,7 @@ func TestM7_AKeyThatFails(t *testing.T) {
 					}
 				}
 				put("a", "")
-				if text := fmt.Sprint(idleIn(t, m)); !strings.HasPrefix(text, `the manager "test" has nothing left to do, but the last Reconcile of 1 keys failed: controller "fussy", default/b: `) {
+				if text := fmt.Sprint(idleIn(t, m)); !strings.HasPrefix(text, `the manager "test" is idle, but keys fail: controller "fussy", default/b: `) {
 					t.Errorf("with one key less: %s", text)
 				}
 				api.Remove(sim.ConfigMaps, "default", "b")
@@ -123,7 +123,7 @@ func TestFailingError_NamesTheFirstKeys(t *testing.T) {
 		err.Keys = append(err.Keys, manager.FailingKey{Controller: "c", FailedKey: controller.FailedKey{Key: fmt.Sprint("key-", i), Failure: controller.Failure{Err: "boom"}}})
 	}
 	text := err.Error()
-	if !strings.HasPrefix(text, `the manager "test" has nothing left to do, but the last Reconcile of 12 keys failed: controller "c", key-0: boom; `) ||
+	if !strings.HasPrefix(text, `the manager "test" is idle, but keys fail: controller "c", key-0: boom; `) ||
 		!strings.HasSuffix(text, `controller "c", key-9: boom; and 2 more`) {
 		t.Errorf("got %s", text)
 	}

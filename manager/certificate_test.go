@@ -256,7 +256,7 @@ func TestClientCertificates(t *testing.T) {
 
 func TestTheServerSpeaksTLS12AndLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log buffer
 		w := newWire()
 		m := newManager(newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))

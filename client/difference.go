@@ -170,7 +170,7 @@ func compare[T Object](before, after T) (difference, error) {
 }
 
 // replaces returns a field below path that a patch replaces as a whole: a list without a merge key,
-// or an object that is removed. The fields were before.
+// or an object that is removed. before has the fields as the writer knew them.
 func replaces(patch, before map[string]any, strategic bool, path string) string {
 	for field, value := range patch {
 		if strings.HasPrefix(field, "$") {

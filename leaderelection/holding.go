@@ -77,7 +77,7 @@ func (c *candidate) see(l *coordinationv1.Lease) (changed bool) {
 	switch {
 	case known || leader == "":
 	case impostor:
-		c.log.Warn("another process holds the lease under the identity of this process; waiting until it expires", "identity", c.o.Identity)
+		c.log.Warn("another process holds the lease under the identity of this process, or an earlier state of the lease was restored; waiting until it expires", "identity", c.o.Identity)
 	case leader != c.o.Identity:
 		c.o.Hooks.Leader(c.o.Lease, leader)
 	}

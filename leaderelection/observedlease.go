@@ -163,7 +163,7 @@ func (o *Observed) namesake() error {
 	if o.last == nil || lease.Holder(o.last) != o.o.Identity || o.authors.mine(o.last) || o.rival.Left(o.now().mono) <= 0 {
 		return nil
 	}
-	return fmt.Errorf("another process holds it under the identity of this process, %q; waiting until it expires", o.o.Identity)
+	return fmt.Errorf("another process holds it under the identity of this process, %q, or an earlier state of it was restored; waiting until it expires", o.o.Identity)
 }
 
 func (o *Observed) begin(sent moment) {

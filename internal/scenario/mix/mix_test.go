@@ -5,7 +5,6 @@ package mix
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -49,17 +48,23 @@ func isRepeated(text string) bool {
 	return false
 }
 
-// judgeLog returns what is wrong with the log of a round: each trouble that had an effect has its
-// line, and a replica has each line at most twice for a trouble: the cause, and its consequence
-// when the process starts again. An informer has lines of its own.
-func judgeLog(log map[line]int, struck []trouble, effects map[string]int) (wrong []string) {
+// judgeLog returns what is wrong with the log of a round: a replica has each line at most twice for
+// a trouble: the cause, and its consequence when the process starts again. An informer has lines of
+// its own.
+func judgeLog(log map[line]int, struck []trouble) (wrong []string) {
 	for of, n := range log {
 		if n > 2*len(struck) && !isRepeated(of.text) {
 			wrong = append(wrong, fmt.Sprintf("replica %s has logged %d times: %s", of.replica, n, of.text))
 		}
 	}
+	return wrong
+}
+
+// unnamed returns the troubles that had an effect and that no replica has logged. A restored API
+// server is noticed by a comparison, which replicas make at most once in a minute.
+func (w *world) unnamed(struck []trouble, effects map[string]int) (wrong []string) {
 	for _, t := range struck {
-		named := slices.ContainsFunc(slices.Collect(maps.Keys(log)), func(l line) bool { return strings.Contains(l.text, t.line()) })
+		named := slices.ContainsFunc(w.replicas, func(r *replica) bool { return w.log.has(r.id, t.line()) })
 		if effects[t.name()] > 0 && t.line() != "" && !named {
 			wrong = append(wrong, fmt.Sprintf("no line has %q", t.line()))
 		}
@@ -100,13 +105,13 @@ func (w *world) round(seed uint64, first int, limit time.Duration) (effects map[
 	close(over)
 	working.Wait()
 	for waited := time.Duration(0); ; waited += 10 * time.Second {
-		if wrong = w.judge(); len(wrong) == 0 || waited >= limit {
+		if wrong = append(w.judge(), w.unnamed(struck, effects)...); len(wrong) == 0 || waited >= limit {
 			break
 		}
 		w.plane.pause(10 * time.Second)
 	}
 	wrong = append(wrong, w.births.take()...)
-	wrong = append(wrong, judgeLog(w.log.take(), struck, effects)...)
+	wrong = append(wrong, judgeLog(w.log.take(), struck)...)
 	if len(wrong) > 0 {
 		var names []string
 		for _, t := range struck {

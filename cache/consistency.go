@@ -105,7 +105,7 @@ func (d *declarations) Recovered() (last time.Time) {
 	return last
 }
 
-func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen []consistency.Write, resolved bool, err error) {
+func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen []consistency.Write, fate consistency.Fate, err error) {
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
@@ -116,12 +116,15 @@ func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen
 		at.Namespace, at.Name = cmp.Or(w.Namespace, at.Namespace), cmp.Or(w.Name, at.Name)
 		if lists[at] == nil {
 			if lists[at], err = i.listMetadata(ctx, at); err != nil {
-				return nil, false, fmt.Errorf("cache: cannot find out what became of the write of %s: %w", w.String(), err)
+				return nil, consistency.Unkept, fmt.Errorf("cache: cannot find out what became of the write of %s: %w", w.String(), err)
 			}
+		}
+		if fate = max(fate, consistency.Open); w.Decides(lists[at]) {
+			fate = consistency.Decided
 		}
 		unseen = append(unseen, i.copy.Compare(lists[at], at, &w)...)
 	}
-	return unseen, len(lists) > 0, nil
+	return unseen, fate, nil
 }
 
 // gap is an informer that does not show a write yet, or that fails.

@@ -82,9 +82,9 @@ func TestC6_Resolve(t *testing.T) {
 		w.Name, w.UID, w.ResourceVersion, w.Unknown = "", "", "", "the answer was lost"
 
 		requests := len(api.Requests())
-		unseen, resolved, err := d.Resolve(context.Background(), w)
-		if err != nil || !resolved || len(api.Requests()) != requests+1 {
-			t.Fatalf("resolved %t, %v, with %d requests", resolved, err, len(api.Requests())-requests)
+		unseen, fate, err := d.Resolve(context.Background(), w)
+		if err != nil || fate != consistency.Open || len(api.Requests()) != requests+1 {
+			t.Fatalf("fate %d, %v, with %d requests", fate, err, len(api.Requests())-requests)
 		}
 		seen := map[string]consistency.Write{}
 		for _, u := range unseen {
@@ -98,13 +98,13 @@ func TestC6_Resolve(t *testing.T) {
 		}
 
 		w.Name = "same"
-		if unseen, resolved, err := d.Resolve(context.Background(), w); err != nil || !resolved || len(unseen) > 0 {
-			t.Errorf("got %v, %t, %v of an object that is as it was", unseen, resolved, err)
+		if unseen, fate, err := d.Resolve(context.Background(), w); err != nil || fate != consistency.Open || len(unseen) > 0 {
+			t.Errorf("got %v, %d, %v of an object that is as it was", unseen, fate, err)
 		}
 		other := w
 		other.Resource.Resource = "secrets"
-		if _, resolved, err := d.Resolve(context.Background(), other); err != nil || resolved {
-			t.Errorf("got %t, %v of a kind that is not declared", resolved, err)
+		if _, fate, err := d.Resolve(context.Background(), other); err != nil || fate != consistency.Unkept {
+			t.Errorf("got %d, %v of a kind that is not declared", fate, err)
 		}
 		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		if _, _, err := d.Resolve(context.Background(), w); err == nil {

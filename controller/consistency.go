@@ -81,6 +81,11 @@ func (k *visibility[K]) park(item workqueue.Item[K], p *past, reason gap, left t
 func (k *gaps) giveUp(p *past, expired bool, now time.Time) {
 	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
+	for i := range p.awaited {
+		if p.awaited[i].open {
+			given = append(given, p.awaited[i])
+		}
+	}
 	if p.expired = expired; expired {
 		given = p.awaited
 		p.doubts = errors.Join(p.doubts, unansweredOf(p.awaited))

@@ -55,8 +55,10 @@
 // next Reconcile waits for them again when the informer has recovered.
 //
 // An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
-// worker lists the metadata of the object, or of its namespace if the name is unknown. A write
-// carried out after that list is missed. To exclude duplicates even then, do not use generateName.
+// worker lists the metadata of the object, or of its namespace if the name is unknown. Unless the
+// list proves that the write was carried out or would fail now, it may still be carried out:
+// [Stale] names it until Options.ReadYourWrites after the request. A list proves nothing about a
+// patch without a resourceVersion and about a generateName.
 //
 // Not covered:
 //

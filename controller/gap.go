@@ -117,6 +117,8 @@ func (k *gaps) stillMissing(p *past) error {
 		case gap != nil:
 			w.failing = gap.Failing()
 			all = append(all, errors.New(gap.String()))
+		case w.open && time.Since(w.Started) < k.waitAtMost():
+			all = append(all, errors.New(w.String()+": its answer was lost, and it may still be carried out"))
 		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < k.waitAtMost():
 			all = append(all, fmt.Errorf("%s: %w", &w.Write, why))
 		default:
@@ -152,7 +154,7 @@ func written(w *ledger.Write) consistency.Write {
 	shown := consistency.Write{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
 		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
-		Subresource: w.Subresource, Sent: w.Started, Answered: answered(w),
+		Verb: w.Verb, Replaces: w.Replaces, Subresource: w.Subresource, Sent: w.Started, Answered: answered(w),
 		Gone:   w.Effect == ledger.Gone,
 		Marked: w.Effect == ledger.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
 	}
@@ -179,7 +181,7 @@ func (k *gaps) staleGap(p *past) gap {
 			return missing
 		}
 	}
-	if err := k.stale(); err != nil {
+	if err := errors.Join(k.stillMissing(p), k.stale()); err != nil {
 		return textGap(err.Error())
 	}
 	return nil
@@ -206,12 +208,13 @@ func (k *gaps) resolve(ctx context.Context, p *past) gap {
 		if !k.resolver.begin(asked, k.declared.Recovered()) {
 			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
 		}
-		found, resolved, err := k.declared.Resolve(ctx, written(&w.Write))
+		found, fate, err := k.declared.Resolve(ctx, written(&w.Write))
 		k.resolver.end(asked, err)
 		if err != nil {
 			return textGap(w.String() + ": its answer was lost: " + err.Error())
 		}
-		w.instead, w.resolved, w.unresolvable = found, resolved, !resolved
+		w.instead, w.resolved, w.unresolvable = found, fate != consistency.Unkept, fate == consistency.Unkept
+		w.open = fate == consistency.Open
 	}
 	return nil
 }

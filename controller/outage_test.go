@@ -155,18 +155,16 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 					if (n == 1) != stored {
 						t.Errorf("the cache has %d Secrets", n)
 					}
-					return controller.Result{}, nil
+					return controller.Result{RequeueAfter: 35 * time.Second}, nil
 				}
-				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lose, see)
+				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lose, see, idle)
 				r.start()
 				at := r.after(time.Minute)
-				if stored && (len(at) != 2 || at[1] < 10*time.Second) || !stored && (len(at) != 2 || at[1] < time.Second || at[1] > 2*time.Second) {
+				if stored && (len(at) != 3 || at[1] < 10*time.Second) || !stored && (len(at) != 3 || at[1] < time.Second || at[1] > 2*time.Second) {
 					t.Errorf("reconciled at %v", at)
 				}
-				for i, err := range r.stale {
-					if err != nil {
-						t.Errorf("Stale in Reconcile %d: %v", i, err)
-					}
+				if r.stale[0] != nil || r.stale[1] == nil || r.stale[2] != nil {
+					t.Errorf("Stale returned %v", r.stale)
 				}
 				if r.control.Remembered() > 0 {
 					t.Error("what is shown is remembered")

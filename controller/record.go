@@ -62,6 +62,7 @@ type unseen struct {
 	// What to wait for instead, after the API server was asked about a lost answer.
 	resolved bool
 	instead  []consistency.Write
+	open     bool // the write may still be carried out
 
 	event *event // instead of a write of the key; it has one element of instead
 

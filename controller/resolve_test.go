@@ -186,3 +186,84 @@ func TestC5_ErrorsWithStrangeInsides(t *testing.T) {
 		})
 	}
 }
+
+// TestC6_AWriteMayBeCarriedOutLater: while a write without an answer may still be carried out,
+// Stale names it.
+func TestC6_AWriteMayBeCarriedOutLater(t *testing.T) {
+	labeled := []byte(`{"metadata":{"labels":{"written":"true"}}}`)
+	for _, c := range []struct {
+		name    string
+		write   func(r *rig, ctx context.Context, was *corev1.Secret) error
+		decided [2]bool // not carried out; carried out
+	}{
+		{"create", func(r *rig, ctx context.Context, _ *corev1.Secret) error {
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named("new")})
+			return err
+		}, [2]bool{false, true}},
+		{"generated name", func(r *rig, ctx context.Context, _ *corev1.Secret) error {
+			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "new-"}})
+			return err
+		}, [2]bool{false, false}},
+		{"update", func(r *rig, ctx context.Context, was *corev1.Secret) error {
+			was.Labels = map[string]string{"written": "true"}
+			_, err := r.secret().Update(ctx, was)
+			return err
+		}, [2]bool{false, true}},
+		{"patch", func(r *rig, ctx context.Context, was *corev1.Secret) error {
+			_, err := r.secret().Patch(ctx, types.NamespacedName{Namespace: was.Namespace, Name: was.Name}, types.MergePatchType, labeled)
+			return err
+		}, [2]bool{false, false}},
+		{"delete", func(r *rig, ctx context.Context, was *corev1.Secret) error {
+			return r.secret().Delete(ctx, types.NamespacedName{Namespace: was.Namespace, Name: was.Name})
+		}, [2]bool{false, true}},
+	} {
+		for i, carriedOut := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, carried out %t", c.name, carriedOut), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					lose := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+						was, err := r.secrets.Get(ctx, types.NamespacedName{Namespace: "default", Name: "was"})
+						ok(t, err)
+						lost := false
+						r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
+							if lost || q.Resource.Resource != "secrets" || q.Verb == "list" || q.Verb == "watch" {
+								return nil, nil
+							}
+							lost = true
+							if carriedOut {
+								resp, err := r.api.Answer(q)
+								ok(t, err)
+								resp.Body.Close()
+							}
+							return q.Fail(http.StatusGatewayTimeout, "no answer")
+						})
+						defer r.api.Intercept(nil)
+						if err := c.write(r, ctx, was); err == nil {
+							t.Error("the answer was not lost")
+						}
+						return controller.Result{RequeueAfter: time.Millisecond}, nil
+					}
+					heed := func(_ *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+						return controller.Result{}, controller.Stale(ctx)
+					}
+					r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lose, idle, heed, heed, heed)
+					r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("was")})
+					r.start()
+					r.after(5 * time.Second)
+					if doubt := r.stale[1]; (doubt == nil) != c.decided[i] {
+						t.Errorf("Stale returned %v", doubt)
+					} else if doubt != nil && !strings.Contains(doubt.Error(), "it may still be carried out") {
+						t.Errorf("Stale returned %q", doubt)
+					}
+					r.control.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
+					at := r.after(time.Minute)
+					switch last := len(at) - 1; {
+					case c.decided[i] && len(at) != 3, !c.decided[i] && (len(at) != 4 || at[3] < 30*time.Second || at[3] > 32*time.Second):
+						t.Errorf("reconciled at %v, want it again after 30 s if the Reconcile returned Stale", at)
+					case r.stale[last] != nil:
+						t.Errorf("after %s, Stale returned %v", at[last], r.stale[last])
+					}
+				})
+			})
+		}
+	}
+}

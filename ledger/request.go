@@ -22,7 +22,7 @@ type Request struct {
 	// Namespace is empty for cluster-scoped kinds, including namespaces.
 	Namespace string
 	// Name is empty for lists, unless the field selector selects one name. A create has the name in
-	// the answer.
+	// the answer or, without one, the name in the request.
 	Name string
 	// Host is scheme://host of the API server, with the path of a proxy before /api or /apis. Path
 	// is the whole path.

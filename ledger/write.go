@@ -56,6 +56,9 @@ type Write struct {
 	// Content describes the object of an answer without Made, and of others if [Origin].Prove is
 	// set. It is nil if the answer or the request cannot be read.
 	Content *Content
+	// Replaces is the resourceVersion in the request of an update or a patch without an answer, or
+	// empty: such a write fails once the object has another version.
+	Replaces string
 	// Unknown explains why UID, ResourceVersion or Effect is unknown.
 	Unknown string
 	// Object is the object in the answer, if [Origin].Decode asks for it: typed if the scheme has

@@ -75,12 +75,23 @@ type Declarations interface {
 	// one name, or one namespace if the name is unknown. It returns the writes that those informers
 	// do not show yet, for Behind.
 	//
-	// resolved is false if no declared informer keeps the object, has listed, and has a Backend.
 	// err is the API server's error. Call Resolve a moment after the write has failed: the API
 	// server may still be processing it. It makes one request for each place that the informers
 	// keep, usually one.
-	Resolve(ctx context.Context, w Write) (unseen []Write, resolved bool, err error)
+	Resolve(ctx context.Context, w Write) (unseen []Write, fate Fate, err error)
 }
+
+// Fate is what became of a write whose answer was lost.
+type Fate uint8
+
+const (
+	// Unkept: no declared informer keeps the object, has listed, and has a Backend.
+	Unkept Fate = iota
+	// Open: the write may have been carried out, or may still be.
+	Open
+	// Decided: what the API server has now includes the write, or it can no longer be carried out.
+	Decided
+)
 
 // User connects a running controller with its caches.
 type User struct {

@@ -13,6 +13,25 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
+// Decides reports whether a list of a place proves that a write was carried out before the list, or
+// would fail after it. A list proves nothing about a write without a name, and about a patch that
+// fits any version.
+func (w *Write) Decides(list *metav1.PartialObjectMetadataList) bool {
+	if w.Name == "" {
+		return false
+	}
+	n := slices.IndexFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return o.Name == w.Name })
+	switch {
+	case w.Verb == "create" && w.Subresource == "":
+		return n >= 0
+	case w.Verb == "delete" || w.Subresource == "eviction":
+		return n < 0 || list.Items[n].DeletionTimestamp != nil
+	case w.Replaces != "":
+		return n < 0 || list.Items[n].ResourceVersion != w.Replaces
+	}
+	return false
+}
+
 // Compare compares a list of a place with the store. It returns the writes that explain the
 // differences and that the store does not show.
 func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {

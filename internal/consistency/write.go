@@ -39,6 +39,8 @@ type Write struct {
 	// Sent and Answered are when the write began and when its answer was there at the latest.
 	// Default: unknown.
 	Sent, Answered time.Time
+	// Verb and Replaces are as in a ledger.Write, for Resolve. Default: unknown.
+	Verb, Replaces string
 	// Unknown describes for errors why the version is unknown, such as "there was no answer".
 	Unknown string
 	// Subresource is the written subresource, whose object may lack the main one's labels.

@@ -40,7 +40,10 @@ type exchange struct {
 	precondition types.UID
 }
 
-func (e *exchange) failed(err error, unsent bool) {
+func (e *exchange) failed(req *http.Request, err error, unsent bool) {
+	if !unsent {
+		e.identify(req)
+	}
 	e.entry.Update(func(w *ledger.Write) {
 		w.Took, w.Err = time.Since(w.Started), err
 		switch {
@@ -97,6 +100,9 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 		}
 	})
 	if !mayHaveWritten {
+		if resp.StatusCode >= http.StatusInternalServerError {
+			e.identify(req)
+		}
 		e.report()
 		return
 	}

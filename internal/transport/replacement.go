@@ -4,6 +4,7 @@
 package transport
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -50,6 +51,23 @@ func (e *exchange) replaced(req *http.Request) (r replacement) {
 		}
 	})
 	return r
+}
+
+// identify records what the request knows of the object, for want of an answer.
+func (e *exchange) identify(req *http.Request) {
+	var name, replaces string
+	switch e.entry.Request().Verb {
+	case "create":
+		e.buffers.sent(req.GetBody, func(body []byte) {
+			o, _ := wire.Read(wire.FormatOf(req.Header.Get("Content-Type")), body, wire.Options{Enough: true})
+			name = string(o.Name)
+		})
+	case "update", "patch":
+		replaces = e.replaced(req).version
+	}
+	e.entry.Update(func(w *ledger.Write) {
+		w.Name, w.Replaces = cmp.Or(w.Name, name), replaces
+	})
 }
 
 // leavesOf decodes an object unless it is JSON.

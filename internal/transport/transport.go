@@ -158,7 +158,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	ended := ctx.Err() != nil
 	resp, unsent, err := t.send(req, e.entry.Request(), controller)
 	if err != nil {
-		e.failed(err, unsent || ended)
+		e.failed(req, err, unsent || ended)
 		return resp, err
 	}
 	e.answered(req, resp)

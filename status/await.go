@@ -18,8 +18,7 @@ import (
 
 // Await returns a copy of the object when it meets all goals. It reads status.conditions of any
 // kind that has them, such as Deployments and Pods. A condition counts only if it is current:
-// neither its observedGeneration nor status.observedGeneration, if present, is older than the
-// object's generation.
+// its observedGeneration and status.observedGeneration, if present, are the object's generation.
 //
 // Await first lets the cache catch up ([cache.Handle.CatchUp]), so it sees every change before the
 // call. This lists the metadata of all objects in the handle's scope: for a single object of a

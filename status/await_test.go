@@ -107,10 +107,25 @@ func TestAwait_WaitsForCurrentConditions(t *testing.T) {
 		pending("a condition is outdated")
 		put(t, api, 2, 1, condition("Ready", "True", 0), condition("Dirty", "False", 0))
 		pending("the status is outdated")
+		put(t, api, 2, 2, condition("Ready", "True", 3), condition("Dirty", "False", 2))
+		pending("a condition is of a later generation")
+		put(t, api, 2, 3, condition("Ready", "True", 0), condition("Dirty", "False", 0))
+		pending("the status is of a later generation")
 		put(t, api, 2, 2, condition("Ready", "True", 2), condition("Dirty", "False", 2))
 		if err := <-result; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestAwait_NamesALaterGeneration: such a status was copied from another object, or is a mistake.
+func TestAwait_NamesALaterGeneration(t *testing.T) {
+	withCache(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
+		put(t, api, 1, 7, condition("Ready", "True", 7))
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		_, err := status.Await(ctx, cache.For[*Gauge](c), oil, status.True("Ready"))
+		wants(t, err, "its status is of generation 7, not 1; Ready=True (R: m) of generation 7, not 1: ")
 	})
 }
 

@@ -65,13 +65,17 @@ func stateOf(obj cache.Object) (state, error) {
 	return s, nil
 }
 
+// outdated reports whether a status is not for this generation. observed is 0 if the status names
+// none. A later generation is a mistake, or the status was copied from another object.
+func outdated(observed, generation int64) bool { return observed != 0 && observed != generation }
+
 func (s state) meets(g Goal) bool {
-	if s.observed != 0 && s.observed < s.generation {
+	if outdated(s.observed, s.generation) {
 		return false
 	}
 	for _, c := range s.conditions {
 		if c.Type == g.conditionType {
-			return c.Status == g.status && (c.ObservedGeneration == 0 || c.ObservedGeneration >= s.generation)
+			return c.Status == g.status && !outdated(c.ObservedGeneration, s.generation)
 		}
 	}
 	return false
@@ -95,7 +99,7 @@ func describe(obj cache.Object, goals []Goal) string {
 
 func (s state) String() string {
 	var parts []string
-	if s.observed != 0 && s.observed < s.generation {
+	if outdated(s.observed, s.generation) {
 		parts = append(parts, fmt.Sprintf("its status is of generation %d, not %d", s.observed, s.generation))
 	}
 	for _, c := range s.conditions {
@@ -103,7 +107,7 @@ func (s state) String() string {
 		if about := strings.TrimSuffix(c.Reason+": "+c.Message, ": "); about != "" {
 			part += " (" + about + ")"
 		}
-		if c.ObservedGeneration != 0 && c.ObservedGeneration < s.generation {
+		if outdated(c.ObservedGeneration, s.generation) {
 			part += fmt.Sprintf(" of generation %d, not %d", c.ObservedGeneration, s.generation)
 		}
 		parts = append(parts, part)

@@ -15,8 +15,8 @@ const (
 	ReasonAsExpected = "AsExpected"
 	// ReasonMissing is the reason of an Unknown summary: the object lacks a condition.
 	ReasonMissing = "ConditionMissing"
-	// ReasonOutdated is the reason of an Unknown summary: a condition was not yet computed for the
-	// object's generation.
+	// ReasonOutdated is the reason of an Unknown summary: a condition was computed for another
+	// generation of the object, usually an older one.
 	ReasonOutdated = "ConditionOutdated"
 )
 
@@ -29,7 +29,7 @@ func Not(conditionType string) string { return not + conditionType }
 // Summarize sets one condition, named by into, from others, as they are at the call: to False if
 // one of them is bad, else to Unknown if one is unknown, else to True. A condition is bad when it
 // is False, or True if marked with [Not]. It is unknown if the object does not have it, or if it
-// observed an older generation.
+// observed another generation.
 //
 // The reason is from the first condition that decides the summary, the message from all of them.
 //
@@ -70,7 +70,7 @@ func (s *Set) part(name string) metav1.Condition {
 		return c
 	}
 	have := s.all[i]
-	if observed := have.ObservedGeneration; observed != 0 && observed < s.object.Generation {
+	if observed := have.ObservedGeneration; outdated(observed, s.object.Generation) {
 		c.Reason = ReasonOutdated
 		c.Message = fmt.Sprintf("%s was computed for generation %d, not %d", conditionType, observed, s.object.Generation)
 		return c

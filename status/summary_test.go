@@ -13,6 +13,7 @@ import (
 
 func TestSummarize_TheWorstDecides(t *testing.T) {
 	old := metav1.Condition{Type: "Old", Status: "True", Reason: "Good", ObservedGeneration: 3}
+	future := metav1.Condition{Type: "Future", Status: "True", Reason: "Good", ObservedGeneration: 5}
 	// theirs observes no generation.
 	theirs := metav1.Condition{Type: "Theirs", Status: "True", Reason: "Good"}
 	for name, c := range map[string]struct {
@@ -26,16 +27,17 @@ func TestSummarize_TheWorstDecides(t *testing.T) {
 			`Ready=False Dirty "B is False: mud" 4`},
 		"two bad": {func(s *status.Set) { s.False("A", "Empty", ""); s.False("B", "Dirty", "mud") }, []string{"A", "B"},
 			`Ready=False Empty "A is False; B is False: mud" 4`},
-		"unknown":      {func(s *status.Set) { s.True("A", "Full", ""); s.Unknown("B", "Dark", "") }, []string{"A", "B"}, `Ready=Unknown Dark "B is Unknown" 4`},
-		"missing":      {func(s *status.Set) { s.True("A", "Full", "") }, []string{"A", "B"}, `Ready=Unknown ConditionMissing "B is missing" 4`},
-		"outdated":     {func(*status.Set) {}, []string{"Old"}, `Ready=Unknown ConditionOutdated "Old was computed for generation 3, not 4" 4`},
-		"negative bad": {func(s *status.Set) { s.True("A", "Full", ""); s.True("Stalled", "Broken", "no pump") }, []string{"A", status.Not("Stalled")}, `Ready=False Broken "Stalled is True: no pump" 4`},
+		"unknown":               {func(s *status.Set) { s.True("A", "Full", ""); s.Unknown("B", "Dark", "") }, []string{"A", "B"}, `Ready=Unknown Dark "B is Unknown" 4`},
+		"missing":               {func(s *status.Set) { s.True("A", "Full", "") }, []string{"A", "B"}, `Ready=Unknown ConditionMissing "B is missing" 4`},
+		"outdated":              {func(*status.Set) {}, []string{"Old"}, `Ready=Unknown ConditionOutdated "Old was computed for generation 3, not 4" 4`},
+		"of a later generation": {func(*status.Set) {}, []string{"Future"}, `Ready=Unknown ConditionOutdated "Future was computed for generation 5, not 4" 4`},
+		"negative bad":          {func(s *status.Set) { s.True("A", "Full", ""); s.True("Stalled", "Broken", "no pump") }, []string{"A", status.Not("Stalled")}, `Ready=False Broken "Stalled is True: no pump" 4`},
 		"negative good": {func(s *status.Set) { s.False("Degraded", "Fine", "") }, []string{status.Not("Degraded"), status.Not("Stalled")},
 			`Ready=True AsExpected "Degraded is False; Stalled is absent" 4`},
 		"negative unknown": {func(s *status.Set) { s.Unknown("Degraded", "Dark", "") }, []string{status.Not("Degraded")}, `Ready=Unknown Dark "Degraded is Unknown" 4`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := setFor(gauge(4, old, theirs))
+			s := setFor(gauge(4, old, future, theirs))
 			c.do(s)
 			s.Summarize("Ready", c.of...)
 			all := s.Conditions()

@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"owner":               {"internal/argument", "internal/object"},
 	"status":              {"cache", "client", "internal/argument"},
 	"source":              {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/coalesce", "internal/packed", "internal/run"},
-	"controller":          {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "shard", "internal/argument", "internal/consistency", "internal/logging", "internal/owned", "internal/run"},
+	"controller":          {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "shard", "internal/argument", "internal/consistency", "internal/logging", "internal/owned", "internal/packed", "internal/run"},
 	"leaderelection":      {"term", "ledger", "hook", "internal/connection", "internal/lease", "internal/logging", "internal/run", "internal/stamp"},
 	"shard":               {"leaderelection", "term", "ledger", "hook", "internal/lease", "internal/logging", "internal/owned", "internal/run", "internal/slotlabel", "internal/slots", "internal/stamp", "internal/transport"},
 	"events":              {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/logging", "internal/object", "internal/run"},

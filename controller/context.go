@@ -94,7 +94,7 @@ func (r *running[K]) requests() *ledger.Ledger {
 func (r *running[K]) newLedger() *ledger.Ledger {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
-	o.Prove = r.past != nil && r.past.prove
+	o.Prove = r.of.controller.o.Interrupt > 0 || r.past != nil && r.past.prove
 	return ledger.New(o)
 }
 

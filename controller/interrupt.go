@@ -7,8 +7,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -36,42 +39,111 @@ type interrupts[K comparable] struct {
 	records *records[K]
 }
 
+// answerWithin is how long after its event the answer to a write may come. Usually it is
+// milliseconds. After that, an event that the request does not explain counts as another client's.
+const answerWithin = time.Second
+
 // interrupt cancels the running Reconcile of a key, unless the event may echo a write of this
 // Reconcile or the one before.
-func (i *interrupts[K]) interrupt(key K, o handler.Object) {
-	// A paused key's Reconcile finishes.
-	if state, _ := i.queue.Lookup(key); state.State != workqueue.Held || state.Paused {
-		return
-	}
+func (i *interrupts[K]) interrupt(key K, e handler.Event) {
 	for _, r := range i.workers.now().running() {
-		if r.item.Key() != key || i.records.look(key).interrupted >= i.most || r.mayHaveMade(o) {
-			continue
+		if r.item.Key() == key {
+			i.judge(r, &changed{event: e}, true)
 		}
-		r.cancel(&Interruption{
-			Object: handler.Event{New: o}.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion(),
-		})
 	}
 }
 
-func (r *running[K]) mayHaveMade(o handler.Object) bool {
-	may := func(w ledger.Write) bool {
-		if w.Subresource == "status" { // its generation stays
-			return false
-		}
-		if w.Effect == ledger.Pending || w.UID == "" || w.ResourceVersion == "" { // any version
-			return w.Verb != "create" && w.Namespace == o.GetNamespace() && (w.Name == "" || w.Name == o.GetName())
-		}
-		return w.Effect != ledger.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion()
+func (i *interrupts[K]) judge(r *running[K], c *changed, patient bool) {
+	key := r.item.Key()
+	state, _ := i.queue.Lookup(key)
+	// A paused key's Reconcile finishes.
+	if r.Err() != nil || state.State != workqueue.Held || state.Paused || i.records.look(key).interrupted >= i.most {
+		return
 	}
-	if r.past != nil && slices.ContainsFunc(r.past.wrote, may) {
-		return true
+	switch by := r.madeBy(c); {
+	case by == theKey:
+	case by == perhaps && patient:
+		time.AfterFunc(answerWithin, func() { i.judge(r, c, false) })
+	default:
+		o := c.event.New
+		r.cancel(&Interruption{Object: c.event.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion()})
 	}
-	l := r.wrote()
-	if l == nil {
+}
+
+// madeBy returns who made a change: the key also if it may have, perhaps if an answer will tell.
+func (r *running[K]) madeBy(c *changed) author {
+	var writes []ledger.Write
+	if l := r.wrote(); l != nil {
+		if _, lost := l.LeftOut(); lost > 0 {
+			return theKey
+		}
+		writes = l.Writes()
+	}
+	if r.past != nil {
+		writes = slices.Concat(r.past.wrote, writes)
+	}
+	by := someone
+	for n := range writes {
+		by = max(by, c.madeBy(&writes[n]))
+	}
+	return by
+}
+
+// changed is an update of a key's object.
+type changed struct {
+	event handler.Event
+
+	compared      bool
+	added, former []uint64 // hashes of the fields of one state that the other one has not
+}
+
+func (c *changed) madeBy(w *ledger.Write) author {
+	o := c.event.New
+	switch deletes := strings.HasPrefix(w.Verb, "delete") || w.Subresource == "eviction"; {
+	case w.Subresource == "status": // its generation stays
+		return someone
+	case w.Effect != ledger.Pending && w.UID != "" && w.ResourceVersion != "":
+		if w.Effect != ledger.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion() {
+			return theKey
+		}
+		return someone
+	case w.Verb == "create" && !deletes, w.Namespace != o.GetNamespace(), w.Name != "" && w.Name != o.GetName():
+		return someone
+	case deletes:
+		if c.event.Old.GetDeletionTimestamp() == nil && o.GetDeletionTimestamp() != nil {
+			return theKey
+		}
+		return someone
+	case w.Effect != ledger.Pending && w.Effect != ledger.Uncertain, c.explainedBy(w.Content):
+		return theKey
+	case w.Effect == ledger.Pending:
+		return perhaps
+	}
+	return someone
+}
+
+// explainedBy reports whether a request asked for every new field, and for none of the former ones.
+// The API server may add more, such as defaults.
+func (c *changed) explainedBy(request *ledger.Content) bool {
+	if request == nil {
 		return false
 	}
-	_, lost := l.LeftOut()
-	return lost > 0 || slices.ContainsFunc(l.Writes(), may)
+	if !c.compared {
+		was, now := packed.SpecOf(c.event.Old), packed.SpecOf(c.event.New)
+		c.added, c.former, c.compared = without(now, was), without(was, now), true
+	}
+	asked := func(field uint64) bool { return slices.Contains(request.Request, field) }
+	return len(c.added)+len(c.former) > 0 && !slices.ContainsFunc(c.former, asked) && len(without(c.added, request.Request)) == 0
+}
+
+func without(fields, others []uint64) (left []uint64) {
+	others = slices.Sorted(slices.Values(others))
+	for _, f := range fields {
+		if _, found := slices.BinarySearch(others, f); !found {
+			left = append(left, f)
+		}
+	}
+	return left
 }
 
 func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {

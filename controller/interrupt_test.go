@@ -237,6 +237,118 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 	})
 }
 
+// TestC12_WhileOwnWritesHaveNoAnswer: another client's change also interrupts while a write of the
+// key is under way or its answer is lost. The key's own change does not.
+func TestC12_WhileOwnWritesHaveNoAnswer(t *testing.T) {
+	const (
+		none = time.Duration(iota) // the answer is lost at once
+		soon = 900 * time.Millisecond
+		late = time.Hour
+	)
+	for _, c := range []struct {
+		name       string
+		carriedOut bool
+		answer     time.Duration // the delay of the answer
+		patch      string        // instead of an update of the replicas
+		other      bool          // another client changes the replicas
+		next       bool          // in the next Reconcile
+		within     time.Duration // of the interruption, or 0 if there is none
+	}{
+		{name: "own change, then the answer", carriedOut: true, answer: soon},
+		{name: "own change that the request does not show, then the answer", carriedOut: true, answer: soon, patch: `[{"op":"copy","from":"/spec/replicas","path":"/spec/minReadySeconds"}]`},
+		{name: "own change without an answer", carriedOut: true, answer: none},
+		{name: "own patch without an answer", carriedOut: true, answer: none, patch: `{"spec":{"replicas":7}}`},
+		{name: "not carried out, without an answer", answer: none, other: true, within: time.Millisecond},
+		{name: "carried out, without an answer", carriedOut: true, answer: none, other: true, within: time.Millisecond},
+		{name: "not carried out, under way", answer: late, other: true, within: 1001 * time.Millisecond},
+		{name: "carried out, under way", carriedOut: true, answer: late, other: true, within: 1001 * time.Millisecond},
+		{name: "patch not carried out, under way", answer: late, patch: `{"spec":{"paused":true}}`, other: true, within: 1001 * time.Millisecond},
+		{name: "not carried out, without an answer, by the Reconcile before", answer: none, other: true, next: true, within: time.Millisecond},
+		{name: "carried out, without an answer, by the Reconcile before", carriedOut: true, answer: none, other: true, next: true, within: time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var changed, ended time.Time
+				first := true
+				m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+					if !first {
+						err := minute(m, ctx)
+						if ended.IsZero() && err != nil {
+							ended = time.Now()
+						}
+						return err
+					}
+					first = false
+					m.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+						if r.Verb != "update" && r.Verb != "patch" {
+							return nil, nil
+						}
+						m.api.Intercept(nil)
+						var answer *http.Response
+						if c.carriedOut {
+							var err error
+							answer, err = m.api.Answer(r)
+							ok(t, err)
+						}
+						switch time.Sleep(c.answer % time.Hour); c.answer {
+						case late:
+							return r.Hang()
+						case soon:
+							return answer, nil
+						}
+						return r.Fail(http.StatusGatewayTimeout, "no answer")
+					})
+					all := client.For[*appsv1.Deployment](m.client)
+					var err error
+					if c.patch != "" {
+						patchType := types.MergePatchType
+						if c.patch[0] == '[' {
+							patchType = types.JSONPatchType
+						}
+						_, err = all.Patch(ctx, types.NamespacedName{Namespace: "default", Name: "a"}, patchType, []byte(c.patch))
+					} else {
+						d := m.deploy.DeepCopy()
+						seven := int32(7)
+						d.Spec.Replicas = &seven
+						_, err = all.Update(ctx, d)
+					}
+					if c.next {
+						return errors.New("its answer was lost")
+					}
+					if c.answer == soon {
+						ok(t, err)
+					}
+					if err = minute(m, ctx); err != nil {
+						ended = time.Now()
+					}
+					return err
+				})
+				time.Sleep(20 * time.Second)
+				if c.other {
+					m.replicas(8)
+					changed = time.Now()
+				}
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				got := fmt.Sprint(m.ended.list())
+				want := "[success success]" // the event of the key's own change makes it due
+				switch {
+				case c.next:
+					want = "[error interrupted success]"
+				case c.within > 0:
+					want = "[interrupted success]"
+				}
+				if got != want {
+					t.Errorf("ended as %s, want %s: %q", got, want, m.seen)
+				}
+				if took := ended.Sub(changed); c.within > 0 && took > c.within {
+					t.Errorf("interrupted after %s", took)
+				}
+			})
+		})
+	}
+}
+
 // TestC12_NotByTheLastWrite: the last Reconcile's event may come after the next one's start.
 func TestC12_NotByTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -104,7 +104,7 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 	}
 	return func() {
 		if moved { // first: a Reconcile that the resume starts has seen the change
-			o.interrupts.interrupt(key, e.New)
+			o.interrupts.interrupt(key, e)
 		}
 		if resumed {
 			o.pauses.set(key, o.pauser(e), false)

@@ -54,7 +54,8 @@ type Write struct {
 	// no-op, and the version another client's.
 	Made bool
 	// Content describes the object of an answer without Made, and of others if [Origin].Prove is
-	// set. It is nil if the answer or the request cannot be read.
+	// set: then it describes the request before the answer, too. It is nil if the answer or the
+	// request cannot be read.
 	Content *Content
 	// Replaces is the resourceVersion in the request of an update or a patch without an answer, or
 	// empty: such a write fails once the object has another version.
@@ -74,7 +75,7 @@ type Write struct {
 // compared without keeping the objects. It is shared: do not change it.
 type Content struct {
 	// Object has a hash of path and value of each field, without version, generation and managed
-	// fields.
+	// fields. It is nil without an answer.
 	Object []uint64
 	// Request has the same for the request.
 	Request []uint64

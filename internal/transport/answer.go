@@ -38,6 +38,7 @@ type exchange struct {
 	term         *term.Term // nil: none
 	entry        ledger.Entry
 	precondition types.UID
+	replaces     *replacement // nil: not read yet
 }
 
 func (e *exchange) failed(req *http.Request, err error, unsent bool) {
@@ -118,8 +119,9 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	default:
 		a := &answer{
 			exchange: e, format: format, contentType: contentType, gzip: encoding == "gzip", decode: wanted(e.ledger, e.entry.Request()),
-			replaces: e.replaced(req), body: resp.Body, next: firstLook,
+			body: resp.Body, next: firstLook,
 		}
+		e.read(req)
 		a.whole = a.gzip || a.decode || a.collects() || a.replaces.content != nil
 		resp.Body = a
 	}
@@ -134,7 +136,6 @@ type answer struct {
 	gzip        bool
 	decode      bool // the ledger wants the object, not only metadata
 	whole       bool // the beginning is not enough
-	replaces    replacement
 
 	mu   sync.Mutex    // guards the fields below: a body may be closed while it is read
 	body io.ReadCloser // nil after Close, so that a ledger does not keep it in memory
@@ -238,7 +239,7 @@ func (a *answer) object(data []byte, end string) {
 	}
 	var decoded runtime.Object
 	if a.decode && end == "" && obj.Stored() {
-		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind))
+		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind), isStored)
 	}
 	a.entry.Update(func(w *ledger.Write) {
 		switch {

@@ -100,7 +100,7 @@ func wanted(l *ledger.Ledger, r *ledger.Request) bool {
 	return ask != nil && answersObject(r) && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }
 
-func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {
+func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string, wanted func(runtime.Object) bool) runtime.Object {
 	var into runtime.Object // nil: the scheme decides
 	switch kind {
 	case "Table":
@@ -113,12 +113,12 @@ func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, d
 		return nil
 	}
 	if info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType); ok {
-		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && isObject(obj) {
+		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && wanted(obj) {
 			return obj
 		}
 	}
 	if f == wire.JSON {
-		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && isObject(obj) {
+		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && wanted(obj) {
 			return obj
 		}
 	}
@@ -126,6 +126,11 @@ func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, d
 }
 
 func isObject(obj runtime.Object) bool {
+	_, ok := obj.(metav1.Object)
+	return ok
+}
+
+func isStored(obj runtime.Object) bool {
 	o, ok := obj.(metav1.Object)
 	return ok && o.GetUID() != ""
 }

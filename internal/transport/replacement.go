@@ -21,8 +21,16 @@ type replacement struct {
 	content *ledger.Content // of the request, or nil if the ledger does not need it
 }
 
+// read reads the request of an update or a patch, once.
+func (e *exchange) read(req *http.Request) {
+	if e.replaces == nil {
+		e.replaces = e.replaced(req)
+	}
+}
+
 // replaced reads the request of an update or a patch. The API server ignores version "0".
-func (e *exchange) replaced(req *http.Request) (r replacement) {
+func (e *exchange) replaced(req *http.Request) (r *replacement) {
+	r = &replacement{}
 	w := e.entry.Request()
 	if w.Verb != "update" && w.Verb != "patch" {
 		return r
@@ -63,7 +71,8 @@ func (e *exchange) identify(req *http.Request) {
 			name = string(o.Name)
 		})
 	case "update", "patch":
-		replaces = e.replaced(req).version
+		e.read(req)
+		replaces = e.replaces.version
 	}
 	e.entry.Update(func(w *ledger.Write) {
 		w.Name, w.Replaces = cmp.Or(w.Name, name), replaces
@@ -78,7 +87,7 @@ func (o *Options) leavesOf(format wire.Format, contentType string, data []byte) 
 	case wire.CBOR:
 		data, err = wire.CBORToJSON(data)
 	default:
-		obj := decode(o.Codecs, format, contentType, data, "")
+		obj := decode(o.Codecs, format, contentType, data, "", isObject)
 		if obj == nil {
 			return wire.Leaves{}, false
 		}
@@ -101,6 +110,5 @@ func (a *answer) contentOf(data []byte, kind string) *ledger.Content {
 	if !ok {
 		return nil
 	}
-	c.Object = leaves.Values
-	return c
+	return &ledger.Content{Object: leaves.Values, Request: c.Request, Shape: c.Shape}
 }

@@ -153,6 +153,10 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
+	if l.Origin().Prove {
+		e.read(req)
+		e.entry.Update(func(w *ledger.Write) { w.Content = e.replaces.content })
+	}
 	controller := l.Origin().Controller
 	sign(req, t.userAgent, controller)
 	ended := ctx.Err() != nil

@@ -12,6 +12,9 @@
 //
 //	// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
+// It needs this right in the namespace of the object. Events about cluster-scoped objects are in
+// default, or in [Options].Namespace.
+//
 // # Series
 //
 // Calls for the same object with the same type, reason and action are one series. The version of
@@ -44,11 +47,12 @@
 // # Dropped events
 //
 // [hook.Events].Dropped counts the calls that no Event will show. The log has one line for each
-// kind of mistake. Events are dropped
+// kind of mistake, and for each namespace without the right, up to 100 of each kind. Events are
+// dropped
 //
 //   - if an argument is invalid, such as an empty reason
-//   - if the operator may not write events; the log names the missing rule
-//   - if the namespace is gone or terminating
+//   - if the operator may not write events; the log names the missing rule and the namespace
+//   - if the namespace is gone or terminating, which is logged only for Options.Namespace
 //   - if the API server rejects the event, or requests fail too often
 //   - if too many series wait
 //   - if their term of leadership is lost

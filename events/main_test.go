@@ -45,6 +45,8 @@ type desk struct {
 	client *client.Client
 	log    bytes.Buffer
 
+	options events.Options // of the next recorder
+
 	mu      sync.Mutex // guards what follows
 	sent    int
 	failed  int
@@ -67,7 +69,8 @@ func newDesk(t *testing.T) *desk {
 
 // restart replaces the recorder by one of another process of the program.
 func (d *desk) restart() {
-	d.Recorder = events.New(d.client, events.Options{Name: "website-operator", Instance: "pod-1", Hooks: &hook.Events{
+	o := d.options
+	o.Name, o.Instance, o.Hooks = "website-operator", "pod-1", &hook.Events{
 		Sent: func(e hook.EventSent) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -83,7 +86,8 @@ func (d *desk) restart() {
 			defer d.mu.Unlock()
 			d.dropped[e.Why] += e.Events
 		},
-	}})
+	}
+	d.Recorder = events.New(d.client, o)
 }
 
 // run runs the recorder until stop is called. stop does not close it.

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
@@ -41,6 +44,10 @@ type Options struct {
 	// Instance identifies this process, for reportingInstance. It is cut at 128 bytes. Default: the
 	// host name.
 	Instance string
+	// Namespace has the events about cluster-scoped objects. kubectl describe shows them in default
+	// and kube-system. In another namespace, kubectl events --for=KIND/NAME -n NAMESPACE does: the
+	// API server accepts them there only with that namespace in regarding. Default: default.
+	Namespace string
 	// Hooks observe the recorder. Default: none.
 	Hooks *hook.Events
 }
@@ -49,6 +56,7 @@ type Options struct {
 // methods are safe for concurrent use.
 type Recorder struct {
 	name, instance string
+	namespace      string // of events about cluster-scoped objects
 	scheme         *runtime.Scheme
 	rest           rest.Interface
 	err            error // a wiring mistake, which Run returns
@@ -56,24 +64,24 @@ type Recorder struct {
 	kinds          sync.Map      // schema.GroupVersionKind by reflect.Type
 	wake           chan struct{} // more may be due than at the last look
 	sending        chan struct{} // has an element while a goroutine sends
+	log            logging.Repetition
 
 	mu       sync.Mutex // guards what follows
 	schedule *schedule
 	closed   bool // records nothing
 	over     bool // tries nothing again
-	logged   map[string]bool
 }
 
 // New makes a recorder. It starts nothing and makes no request. Events before [Recorder.Run] wait
-// for it. Run returns the error if the client's configuration is invalid.
+// for it. Run returns the error if the options or the client's configuration are invalid.
 func New(c *client.Client, o Options) *Recorder {
 	if o.Instance == "" {
 		o.Instance, _ = os.Hostname()
 	}
 	r := &Recorder{
-		name: reporter(o.Name), instance: cut(printable(o.Instance), maxInstance), scheme: c.Scheme(),
-		wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
-		schedule: newSchedule(), logged: map[string]bool{},
+		name: reporter(o.Name), instance: cut(printable(o.Instance), maxInstance),
+		namespace: cmp.Or(o.Namespace, metav1.NamespaceDefault), scheme: c.Scheme(),
+		wake: make(chan struct{}, 1), sending: make(chan struct{}, 1), schedule: newSchedule(),
 	}
 	if o.Hooks != nil {
 		r.hooks = *o.Hooks
@@ -84,6 +92,9 @@ func New(c *client.Client, o Options) *Recorder {
 		return r
 	}
 	r.rest = api.RESTClient()
+	if wrong := validation.IsDNS1123Label(r.namespace); len(wrong) > 0 {
+		r.err = fmt.Errorf("events.Options.Namespace: %q is not the name of a namespace: %s", o.Namespace, strings.Join(wrong, "; "))
+	}
 	return r
 }
 
@@ -181,7 +192,9 @@ func (r *Recorder) kindOf(obj object.Object) (schema.GroupVersionKind, error) {
 }
 
 func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
-	r.logOnce(ctx, "invalid "+k.kind+" "+k.reason, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)
+	if r.log.Once("invalid", k.kind, k.reason) {
+		logging.Of(ctx).WarnContext(ctx, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)
+	}
 	r.dropped(k, "invalid", 1)
 }
 
@@ -189,20 +202,4 @@ func (r *Recorder) dropped(k key, why string, calls int) {
 	if r.hooks.Dropped != nil {
 		r.hooks.Dropped(hook.EventDropped{Kind: k.kind, Type: k.eventType, Reason: k.reason, Why: why, Events: calls})
 	}
-}
-
-const mostLogged = 1000
-
-func (r *Recorder) logOnce(ctx context.Context, what, msg string, args ...any) {
-	r.mu.Lock()
-	first := !r.logged[what] && len(r.logged) < mostLogged
-	if first {
-		r.logged[what] = true
-	}
-	r.mu.Unlock()
-	if !first {
-		return
-	}
-	log := logging.Of(ctx)
-	log.WarnContext(ctx, msg, args...)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -108,17 +109,34 @@ func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, w
 	case r.hooks.Failed != nil:
 		r.hooks.Failed(hook.EventFailed{Kind: s.kind, Type: s.eventType, Reason: s.reason, Err: err})
 	}
-	switch why {
-	case "":
+	if why == "" {
 		return
-	case forbidden:
-		r.logOnce(ctx, why, "events cannot be written and are dropped; give the operator's role the rule apiGroups [events.k8s.io], "+
-			"resources [events], verbs [create, patch]", "err", err)
-	case rejected, failed:
-		r.logOnce(ctx, why+" "+s.kind+" "+s.reason, "an event is dropped", "why", why, "err", err, "kind", s.kind, "reason", s.reason,
+	}
+	r.logDropped(ctx, s, err, why)
+	r.dropped(s.key, why, b.calls)
+}
+
+const choose = "choose another namespace for events about cluster-scoped objects with manager.Options.EventNamespace " +
+	"(without a manager, events.Options.Namespace)"
+
+// logDropped logs a missing right once for each namespace, and other mistakes once for each kind
+// and reason. That an object's namespace is gone is no mistake.
+func (r *Recorder) logDropped(ctx context.Context, s *series, err error, why string) {
+	log, home := logging.Of(ctx), r.home(&s.key)
+	switch {
+	case why == forbidden && r.log.Once(why, home):
+		advice := "give the operator's role in this namespace the rule apiGroups [events.k8s.io], resources [events], verbs [create, patch]"
+		if home == r.namespace {
+			advice += "; or " + choose
+		}
+		log.WarnContext(ctx, "events cannot be written and are dropped; "+advice, "namespace", home, "err", err)
+	case why == noPlace && s.namespace == "" && r.log.Once(why, home):
+		log.WarnContext(ctx, "events about cluster-scoped objects are dropped, because their namespace is gone or terminating; "+
+			"create it, or "+choose, "namespace", home, "err", err)
+	case (why == rejected || why == failed) && r.log.Once(why, s.kind, s.reason):
+		log.WarnContext(ctx, "an event is dropped", "why", why, "err", err, "kind", s.kind, "reason", s.reason,
 			"object", types.NamespacedName{Namespace: s.namespace, Name: s.name}.String())
 	}
-	r.dropped(s.key, why, b.calls)
 }
 
 const (
@@ -185,7 +203,7 @@ func (r *Recorder) join(ctx context.Context, s *series, name string) (now stored
 	for range attempts {
 		found := &eventsv1.Event{}
 		// An empty patch reads without the right to get events.
-		read := r.rest.Patch(types.MergePatchType).Namespace(s.home()).Name(name).Body([]byte("{}"))
+		read := r.rest.Patch(types.MergePatchType).Namespace(r.home(&s.key)).Name(name).Body([]byte("{}"))
 		if err := r.do(s, read).Do(ctx).Into(found); err != nil {
 			return stored{}, err
 		}
@@ -209,7 +227,7 @@ func (r *Recorder) patch(ctx context.Context, s *series, old stored) (stored, er
 		return stored{}, err
 	}
 	patched := &eventsv1.Event{}
-	request := r.rest.Patch(types.MergePatchType).Namespace(s.home()).Name(old.name).Body(data)
+	request := r.rest.Patch(types.MergePatchType).Namespace(r.home(&s.key)).Name(old.name).Body(data)
 	if err := r.do(s, request).Do(ctx).Into(patched); err != nil {
 		b.unsure = b.unsure || !apierrors.IsConflict(err)
 		return stored{}, err
@@ -232,16 +250,20 @@ func counted(calls int64, last time.Time) *eventsv1.EventSeries {
 	}
 }
 
-func (k *key) home() string { return cmp.Or(k.namespace, metav1.NamespaceDefault) }
+// home returns the namespace of an event.
+func (r *Recorder) home(k *key) string { return cmp.Or(k.namespace, r.namespace) }
 
 func (r *Recorder) event(s *series) *eventsv1.Event {
-	b := s.current
+	b, home, namespace := s.current, r.home(&s.key), s.namespace
+	if home != metav1.NamespaceDefault && home != metav1.NamespaceSystem {
+		namespace = home // the API server accepts an empty one only in those two
+	}
 	e := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.home(), Name: eventName(r.name, &s.key, b.note)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: eventName(r.name, &s.key, b.note)},
 		EventTime:  metav1.NewMicroTime(b.first), Type: s.eventType, Reason: s.reason, Action: s.action, Note: b.note,
 		ReportingController: r.name, ReportingInstance: cmp.Or(r.instance, "unknown"),
 		Regarding: corev1.ObjectReference{
-			APIVersion: apiVersion(s.group, b.version), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: s.uid,
+			APIVersion: apiVersion(s.group, b.version), Kind: s.kind, Namespace: namespace, Name: s.name, UID: s.uid,
 		},
 	}
 	if b.calls > 1 {

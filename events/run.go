@@ -13,7 +13,7 @@ import (
 )
 
 // Run sends events until ctx is done, then returns nil at once: [Recorder.Close] sends what is
-// left. It returns an error only for an invalid configuration of the client.
+// left. It returns an error only for invalid options or an invalid configuration of the client.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r.err != nil {
 		return r.err

@@ -81,7 +81,9 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.main, err = m.leases.add(elect, shards)
 	m.report.failed(err)
 	identity := m.leases.sameIdentity("")
-	m.roster.recorder = events.New(m.client, events.Options{Name: o.Name, Instance: identity, Hooks: m.o.Hooks.Events})
+	m.roster.recorder = events.New(m.client, events.Options{
+		Name: o.Name, Instance: identity, Namespace: o.EventNamespace, Hooks: m.o.Hooks.Events,
+	})
 	m.free = m.leases.addFree()
 	m.labelChildren()
 	m.makeServers()
@@ -263,8 +265,9 @@ func (m *Manager) Client() *client.Client { return m.client }
 // grace time.
 //
 // It writes all events to the manager's own cluster, and drops an event whose namespace does not
-// exist there. For events in the object's cluster, make a recorder with
-// events.New(cluster.Client(), …), run it with AddEverywhere, and close it after its Run.
+// exist there. Events about cluster-scoped objects go to Options.EventNamespace. For events in the
+// object's cluster, make a recorder with events.New(cluster.Client(), …), run it with
+// AddEverywhere, and close it after its Run.
 func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
 
 // Ready returns a channel that is closed when every controller that was added before Run can lead:

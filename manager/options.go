@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -45,6 +46,9 @@ type Options struct {
 	//
 	//	Cache: cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))},
 	Cache cache.Options
+	// EventNamespace has the events about cluster-scoped objects: see events.Options.Namespace. An
+	// operator whose rights end at its own namespace sets that one. Default: default.
+	EventNamespace string
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
 	// informers, requests, Leases and events. Metrics adds hooks of its own. Independently, the
 	// manager logs informers that wait, fail or recover, restored API servers, and writes without
@@ -183,6 +187,9 @@ func (o Options) Validate() error {
 	}
 	if strings.ContainsFunc(o.Name, unicode.IsControl) {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Name: %q has a line break or another control character; use printable text, which fits into a header", o.Name))
+	}
+	if bad := content.IsDNS1123Label(cmp.Or(o.EventNamespace, "default")); len(bad) > 0 {
+		wrong = append(wrong, fmt.Errorf("manager.Options.EventNamespace: %q is not the name of a namespace: %s", o.EventNamespace, strings.Join(bad, "; ")))
 	}
 	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must not be negative", o.Grace))

@@ -35,7 +35,7 @@ import (
 type unknown struct{ corev1.ConfigMap }
 
 func TestM4_WiringMistakesComeOutTogether(t *testing.T) {
-	m := manager.New(nil, manager.Options{Grace: -time.Second, LeaderElection: &leaderelection.Options{RetryPeriod: time.Hour}})
+	m := manager.New(nil, manager.Options{Grace: -time.Second, EventNamespace: "Ops", LeaderElection: &leaderelection.Options{RetryPeriod: time.Hour}})
 	cache.For[*unknown](m.Cache())
 	m.Add(nil)
 	m.Add((*controller.Controller[string])(nil))
@@ -46,6 +46,7 @@ func TestM4_WiringMistakesComeOutTogether(t *testing.T) {
 	want := strings.TrimSpace(`
 the manager "" cannot run:
 manager.Options.Name: name the program
+manager.Options.EventNamespace: "Ops" is not the name of a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
 manager.Options.Grace: -1s, must not be negative
 leaderelection.Options.Lease: name the Lease
 leaderelection.Options.Namespace: this is not a pod (no /var/run/secrets/kubernetes.io/serviceaccount/namespace), so name the namespace of the Lease

@@ -209,20 +209,22 @@ func validateSecret(u *unstructured.Unstructured) field.ErrorList {
 	return errs
 }
 
-// validateEvent checks that an Event of the core group is in the namespace of its object.
+// validateEvent checks that an Event is in the namespace of its object. With an eventTime, the API
+// server compares only Events about cluster-scoped objects, and allows kube-system, too.
 func validateEvent(u *unstructured.Unstructured) field.ErrorList {
-	namespace, _ := object(u.Object, "involvedObject")["namespace"].(string)
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
+	about := "regarding"
+	if u.GetAPIVersion() == "v1" {
+		about = "involvedObject"
 	}
-	if u.GetAPIVersion() != "v1" || u.Object["eventTime"] != nil || namespace == u.GetNamespace() {
+	of, _ := object(u.Object, about)["namespace"].(string)
+	timed := u.Object["eventTime"] != nil
+	switch in := u.GetNamespace(); {
+	case of == "" && in == metav1.NamespaceDefault, of == "" && timed && in == metav1.NamespaceSystem:
+		return nil
+	case of != "" && (timed || of == in):
 		return nil
 	}
-	shown := object(u.Object, "involvedObject")["namespace"]
-	if shown == nil {
-		shown = ""
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("involvedObject", "namespace"), shown, "does not match event.namespace")}
+	return field.ErrorList{field.Invalid(field.NewPath("involvedObject", "namespace"), of, "does not match event.namespace")}
 }
 
 func validateLease(u *unstructured.Unstructured) field.ErrorList {

@@ -41,7 +41,7 @@
 //
 // Manifests returns the webhook configurations and the CRDs' conversion as objects, for a file of
 // the deployment. With Options.Register the manager applies them. No webhook is called for the
-// operator's own namespace, or for Leases.
+// operator's own namespace, for Leases, or for the kinds that a node needs to start.
 //
 // Policy adds ValidatingAdmissionPolicies and MutatingAdmissionPolicies with their bindings, which
 // the API server evaluates itself.

@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
@@ -61,7 +62,8 @@ func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
 	return newHandler(w, hooks)
 }
 
-// Run implements manager.Webhooks. It returns an error if a webhook is added while it runs.
+// Run implements manager.Webhooks. It returns an error if a webhook is added while it runs. It logs
+// a warning for each webhook that could keep nodes from becoming ready: see Manifests.
 func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
 	w.mu.Lock()
 	w.running = true
@@ -69,6 +71,12 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	w.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	for _, a := range w.declared() {
+		if blocksNodes(a) {
+			logging.Of(ctx).Warn("while this webhook does not answer, the API server rejects the Pods that make a node ready; "+
+				"exclude kube-system by NamespaceSelector, or Pods with hostNetwork by MatchConditions", "webhook", a.name)
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

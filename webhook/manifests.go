@@ -37,10 +37,24 @@ import (
 // created while no webhook answers. Other namespaces, such as kube-system, are included: exclude
 // them with Registration.NamespaceSelector. Without Options.Service, no namespace is excluded.
 //
-// No webhook gets Leases. Unless its failure policy is Ignore, no webhook gets the kinds that the
-// API server or the operator need to start: CustomResourceDefinitions, APIServices, Nodes,
-// TokenReviews and SubjectAccessReviews. A rule that names one of these is a mistake, which
-// Validate returns. For a rule with "*" the webhook has a match condition that excludes them.
+// No webhook gets Leases. Unless its failure policy is Ignore, no webhook gets the kinds that a
+// node, the API server or the operator need to start:
+//
+//   - Nodes, CertificateSigningRequests, CSINodes, VolumeAttachments and PersistentVolumes
+//   - CustomResourceDefinitions, APIServices and IPAddresses
+//   - reviews: TokenReviews, SubjectAccessReviews, LocalSubjectAccessReviews, SelfSubjectReviews,
+//     SelfSubjectAccessReviews and SelfSubjectRulesReviews.
+//
+// A rule that names one of these is a mistake, which Validate returns. For a rule with "*" the
+// webhook has match conditions that exclude them. A webhook for roles, Endpoints or EndpointSlices
+// has one that excludes the API server's own requests: the API server writes its default roles when
+// it starts, and exits if it cannot.
+//
+// A new node needs Pods of kube-system, such as its network, which use hostNetwork. A webhook that
+// gets new Pods and does not answer rejects them, unless its failure policy is Ignore. Exclude
+// kube-system by Registration.NamespaceSelector, or these Pods by a match condition:
+//
+//	object == null || !has(object.spec.hostNetwork) || !object.spec.hostNetwork
 func (w *Webhooks) Manifests() ([]*unstructured.Unstructured, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err

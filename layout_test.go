@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"client":              {"hook", "ledger", "internal/argument", "internal/builtin", "internal/logging", "internal/object", "internal/slotlabel", "internal/transport"},
 	"finalizer":           {"client", "internal/argument"},
 	"owner":               {"internal/argument", "internal/object"},
-	"status":              {"cache", "client", "internal/argument"},
+	"status":              {"cache", "client", "controller", "internal/argument"},
 	"source":              {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/coalesce", "internal/packed", "internal/run"},
 	"controller":          {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "shard", "internal/argument", "internal/consistency", "internal/logging", "internal/owned", "internal/packed", "internal/run"},
 	"leaderelection":      {"term", "ledger", "hook", "internal/connection", "internal/lease", "internal/logging", "internal/run", "internal/stamp"},

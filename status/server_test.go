@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
@@ -63,6 +66,7 @@ func TestServer(t *testing.T) {
 	t.Run("an object that was replaced or is gone", s.replaced)
 	t.Run("an unchanged status is a no-op", s.unchanged)
 	t.Run("conditions of others", s.others)
+	t.Run("conditions without a key", s.unkeyed)
 	t.Run("the same conditions are valid", s.validation)
 	t.Run("a controller retries quietly", s.controller)
 	t.Run("await", s.await)
@@ -279,6 +283,68 @@ func (s *server) others(t *testing.T) {
 	}
 	if got := text(g.Status.Conditions); got != `Ready=True Full "" 1` {
 		t.Errorf("got %s", got)
+	}
+}
+
+// unkeyed: without listType=map, the second owner of conditions learns what the CRD lacks, and
+// then changes nothing until it is corrected.
+func (s *server) unkeyed(t *testing.T) {
+	crds := client.ForKind[*unstructured.Unstructured](s.client, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	list := "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions/x-kubernetes-list-"
+	change := func(patch string) {
+		t.Helper()
+		if _, err := crds.Patch(t.Context(), types.NamespacedName{Name: "gauges.status.setpoint.dev"}, types.JSONPatchType, []byte(patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(`[{"op":"remove","path":"` + list + `type"},{"op":"remove","path":"` + list + `map-keys"}]`)
+	apply := func(g *Gauge, owner, condition string) (*Gauge, error) {
+		set := setFor(g)
+		set.True(condition, "Good", "")
+		return status.Apply(t.Context(), s.gauges, set, desired(g, set.ApplyConfigurations()), client.FieldOwner(owner))
+	}
+	// The API server uses the new schema when an apply owns the list as a whole.
+	var ours *Gauge
+	for try := 0; ; try++ {
+		g, err := apply(s.create(t, fmt.Sprint("unkeyed-", try)), "us", "Ours")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours = g; slices.ContainsFunc(g.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+			return strings.Contains(e.FieldsV1.String(), `"f:conditions":{}`)
+		}) {
+			break
+		}
+	}
+	const want = `status of default/unkeyed-`
+	_, err := apply(ours, "them", "Theirs")
+	wants(t, err, want, "the condition Ours of another field manager is lost, because the API server does not keep conditions by their types; "+
+		"in the CRD, add x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [type] to status.conditions (+listType=map and +listMapKey=type in Go)")
+	if !controller.IsTerminal(err) {
+		t.Error("the error is not terminal")
+	}
+	lost := s.live(t, ours)
+	for range 3 { // the loop has ended
+		_, err := apply(lost, "us", "Ours")
+		wants(t, err, want, "the condition Theirs of another field manager is lost")
+	}
+	// The read after a conflict finds the other condition, too.
+	_, err = apply(ours, "us", "Ours")
+	wants(t, err, want, "the condition Theirs of another field manager is lost")
+	if now := s.live(t, ours); now.ResourceVersion != lost.ResourceVersion || text(now.Status.Conditions) != `Theirs=True Good "" 1` {
+		t.Errorf("an apply was stored: %v", text(now.Status.Conditions))
+	}
+
+	change(`[{"op":"add","path":"` + list + `type","value":"map"},{"op":"add","path":"` + list + `map-keys","value":["type"]}]`)
+	for {
+		now, err := apply(lost, "us", "Ours")
+		if err == nil {
+			if got := text(now.Status.Conditions); got != "Theirs=True Good \"\" 1\nOurs=True Good \"\" 1" {
+				t.Error(got)
+			}
+			return
+		}
+		wants(t, err, want)
 	}
 }
 

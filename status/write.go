@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,10 @@ func (e *OutdatedError) Unwrap() error { return e.err }
 //
 // A retry needs the right to get the object. Without it, the error is the conflict.
 //
+// The error is terminal if the apply lost a condition of another field manager: the CRD lacks
+// listType=map for the conditions, so each apply replaces the whole list. The first such apply of a
+// kind in a process is stored, later ones are not.
+//
 // With client.UnlessAlready an unchanged status is sent once more after each change of the object,
 // because the request contains its version. Without that option, the API server recognizes a no-op.
 func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, desired client.ApplyConfiguration, options ...client.Option) (T, error) {
@@ -68,8 +73,9 @@ func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, de
 		return *new(T), fmt.Errorf("status of %s: the configuration is for %q; give the object that the Set is for", s.name(), nameOf(got))
 	}
 	guarded := configuration{ApplyConfiguration: desired, uid: s.object.UID, version: s.object.ResourceVersion}
+	others := s.others(s.all)
 	for try := 1; ; try++ {
-		stored, err := h.ApplyStatus(ctx, guarded, options...)
+		stored, err := applyKeyed(ctx, h, s, guarded, others, options)
 		if !apierrors.IsConflict(err) || apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
 			return stored, err
 		}
@@ -81,7 +87,35 @@ func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, de
 			return *new(T), err
 		}
 		guarded.version = live.GetResourceVersion()
+		if now, err := stateOf(live); err == nil {
+			others = s.others(now.conditions)
+		}
 	}
+}
+
+// applyKeyed applies a status. It returns an error if a condition of others is lost. If the kind
+// has lost one before, a dry run comes first.
+func applyKeyed[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, desired configuration, others []string, options []client.Option) (T, error) {
+	kind := fmt.Sprintf("%T %s %s", *new(T), value(desired.GetAPIVersion()), value(desired.GetKind()))
+	if _, suspect := unkeyed.Load(kind); suspect && len(others) > 0 {
+		would, err := h.ApplyStatus(ctx, desired, append(slices.Clone(options), client.DryRun())...)
+		if err == nil {
+			err = s.applied(would, others)
+		}
+		if err != nil {
+			return *new(T), err
+		}
+		unkeyed.Delete(kind) // the schema was corrected
+	}
+	stored, err := h.ApplyStatus(ctx, desired, options...)
+	if err != nil {
+		return stored, err
+	}
+	if err := s.applied(stored, others); err != nil {
+		unkeyed.Store(kind, nil)
+		return *new(T), err
+	}
+	return stored, nil
 }
 
 // Update replaces the status of obj and returns the object as stored. obj is the object of s with

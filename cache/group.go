@@ -6,7 +6,6 @@ package cache
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -257,14 +256,14 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 		case <-changed:
 		case <-synced:
 			if !done(waiting) && waiting.key.slots == nil {
-				return fmt.Errorf("%w: %s", ErrNotSynced, waiting.state())
+				return fmt.Errorf("%w: %w", ErrNotSynced, reason(waiting.state()))
 			}
 		case <-waiting.stopped:
 			if !done(waiting) && g.has(waiting) {
-				return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, waiting.state())
+				return fmt.Errorf("%w, and never will be: %w", ErrNotSynced, reason(waiting.state()))
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s: %w", ErrNotSynced, waiting.state(), context.Cause(ctx))
+			return fmt.Errorf("%w: %w: %w", ErrNotSynced, reason(waiting.state()), context.Cause(ctx))
 		}
 	}
 }
@@ -283,7 +282,7 @@ func (g *group) awaitSome(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s: %w", ErrNotSynced, failing.state(), context.Cause(ctx))
+			return fmt.Errorf("%w: %w: %w", ErrNotSynced, reason(failing.state()), context.Cause(ctx))
 		}
 	}
 }
@@ -293,9 +292,11 @@ const mostNamed = 3
 // behind names the members that are not synced.
 func (g *group) behind() error {
 	var all []string
+	var unserved error
 	for _, i := range g.members.Load().by {
 		if phase, _, _ := i.at(); phase != hook.Synced {
-			all = append(all, i.state().String())
+			s := i.state()
+			all, unserved = append(all, s.String()), cmp.Or(unserved, noMatch(s.Err))
 		}
 	}
 	if all == nil {
@@ -306,7 +307,7 @@ func (g *group) behind() error {
 	if len(all) > mostNamed {
 		more = fmt.Sprintf("; and %d more", len(all)-mostNamed)
 	}
-	return errors.New(strings.Join(all[:min(len(all), mostNamed)], "; ") + more)
+	return &notCurrent{strings.Join(all[:min(len(all), mostNamed)], "; ") + more, unserved}
 }
 
 func (g *group) has(i *informer) bool {

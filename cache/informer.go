@@ -241,15 +241,15 @@ func (i *informer) readable(ctx context.Context) error {
 		changed := i.env.changed()
 		switch i.phaseNow() {
 		case hook.Waiting, hook.Failing:
-			return fmt.Errorf("%w: %s", ErrNotSynced, i.state())
+			return fmt.Errorf("%w: %w", ErrNotSynced, reason(i.state()))
 		case hook.Stopped:
-			return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, i.state())
+			return fmt.Errorf("%w, and never will be: %w", ErrNotSynced, reason(i.state()))
 		}
 		select {
 		case <-changed:
 		case <-i.synced():
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s: %w", ErrNotSynced, i.state(), context.Cause(ctx))
+			return fmt.Errorf("%w: %w: %w", ErrNotSynced, reason(i.state()), context.Cause(ctx))
 		}
 	}
 	return nil

@@ -171,9 +171,9 @@ func (i *informer) awaitSlot(ctx context.Context, name types.NamespacedName) err
 		case <-changed:
 		case <-others:
 		case <-i.stopped:
-			return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, i.state())
+			return fmt.Errorf("%w, and never will be: %w", ErrNotSynced, reason(i.state()))
 		case <-ctx.Done():
-			return fmt.Errorf("%w: slot %d: %s: %w", ErrNotSynced, slot, i.state(), context.Cause(ctx))
+			return fmt.Errorf("%w: slot %d: %w: %w", ErrNotSynced, slot, reason(i.state()), context.Cause(ctx))
 		}
 	}
 }

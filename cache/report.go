@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
@@ -32,6 +34,26 @@ func (g *group) state(sized bool) hook.InformerState {
 		all = merge(all, s)
 	}
 	return all
+}
+
+// notCurrent describes informers. Of their errors it wraps only that the kind is not served: the 404
+// of a list must not pass for an object that does not exist.
+type notCurrent struct {
+	text     string
+	unserved error // or nil
+}
+
+func (n *notCurrent) Error() string { return n.text }
+
+func (n *notCurrent) Unwrap() error { return n.unserved }
+
+func reason(s hook.InformerState) error { return &notCurrent{s.String(), noMatch(s.Err)} }
+
+func noMatch(err error) error {
+	if meta.IsNoMatchError(err) {
+		return err
+	}
+	return nil
 }
 
 func (g *group) String() string {

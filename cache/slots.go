@@ -94,14 +94,14 @@ func (s *Slots) WaitForSync(ctx context.Context, slots ...uint8) error {
 			return nil
 		}
 		if run.Closed(i.stopped) {
-			return fmt.Errorf("%w, and never will be: %s", ErrNotSynced, i.state())
+			return fmt.Errorf("%w, and never will be: %w", ErrNotSynced, reason(i.state()))
 		}
 		select {
 		case <-changed:
 		case <-news:
 		case <-i.stopped:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s: %w", ErrNotSynced, i.state(), context.Cause(ctx))
+			return fmt.Errorf("%w: %w: %w", ErrNotSynced, reason(i.state()), context.Cause(ctx))
 		}
 	}
 }

@@ -141,7 +141,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		scheme:    o.Scheme,
 		codecs:    codecs,
 		discovery: disco,
-		mapper:    newRESTMapper(disco),
+		mapper:    newRESTMapper(disco, cfg.Host),
 
 		fieldOwner:      o.FieldOwner,
 		fieldValidation: o.FieldValidation,

@@ -4,10 +4,17 @@
 package client
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
 )
 
@@ -15,51 +22,228 @@ import (
 func (c *Client) Discovery() discovery.DiscoveryInterface { return c.discovery }
 
 // RESTMapper returns a mapper between kinds and resources, for libraries that take one. It asks the
-// API server at the first call, and again for a kind or resource that it has not found: a CRD may
-// have been installed. It is also a meta.ResettableRESTMapper. [Client.Mapping] takes a context.
+// API server for all kinds once. Each call then asks for the group-version of its answer, in one
+// small request. If the answer has changed, or there is none, it asks for all kinds again. A newer
+// preferred version is found only then.
+//
+// If a request fails, the call returns its error. If a group does not answer, such as an aggregated
+// one that is down, the error for its kinds is a *discovery.ErrGroupDiscoveryFailed. For both,
+// meta.IsNoMatchError is false.
+//
+// It is also a meta.ResettableRESTMapper. [Client.Mapping] takes a context, and keeps its answers.
 func (c *Client) RESTMapper() meta.RESTMapper { return c.mapper }
 
-// restMapper is client-go's deferred mapper, which alone does not notice new CRDs.
 type restMapper struct {
-	*restmapper.DeferredDiscoveryRESTMapper
+	discovery discovery.DiscoveryInterface
+	host      string
+
+	mu   sync.Mutex // guards the field below
+	last *discovered
 }
 
-func newRESTMapper(d discovery.DiscoveryInterface) *restMapper {
-	return &restMapper{restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))}
+// discovered is the answer for all groups.
+type discovered struct {
+	meta.RESTMapper
+
+	failed map[schema.GroupVersion]error // groups without an answer
 }
 
-// look calls find again with a new response if it finds nothing.
-func look[T any](m *restMapper, find func() (T, error)) (T, error) {
-	found, err := find()
-	if !meta.IsNoMatchError(err) {
-		return found, err
+func newRESTMapper(d discovery.DiscoveryInterface, host string) *restMapper {
+	return &restMapper{discovery: d, host: host}
+}
+
+// Reset implements meta.ResettableRESTMapper.
+func (m *restMapper) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = nil
+}
+
+func (m *restMapper) known() *discovered {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+func (m *restMapper) discover() (*discovered, error) {
+	groups, lists, err := m.discovery.ServerGroupsAndResources()
+	var partly *discovery.ErrGroupDiscoveryFailed
+	if err != nil && !errors.As(err, &partly) {
+		return nil, fmt.Errorf("asking the API server at %s for its kinds: %w", m.host, err)
 	}
-	m.Reset()
-	return find()
+	d := &discovered{failed: map[schema.GroupVersion]error{}}
+	if partly != nil {
+		d.failed = partly.Groups
+	}
+	byVersion := map[string][]metav1.APIResource{}
+	for _, list := range lists {
+		byVersion[list.GroupVersion] = list.APIResources
+	}
+	all := make([]*restmapper.APIGroupResources, 0, len(groups))
+	for _, group := range groups {
+		r := &restmapper.APIGroupResources{Group: *group, VersionedResources: map[string][]metav1.APIResource{}}
+		for _, version := range group.Versions {
+			if resources, ok := byVersion[version.GroupVersion]; ok {
+				r.VersionedResources[version.Version] = resources
+			}
+		}
+		all = append(all, r)
+	}
+	d.RESTMapper = restmapper.NewDiscoveryRESTMapper(all)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = d
+	return d, nil
 }
+
+// failure returns the error of a group that may have what was not found, or nil.
+func (d *discovered) failure(wanted func(schema.GroupVersion) bool) error {
+	failed := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{}}
+	for gv, err := range d.failed {
+		if wanted(gv) {
+			failed.Groups[gv] = err
+		}
+	}
+	if len(failed.Groups) == 0 {
+		return nil
+	}
+	return failed
+}
+
+// served is a part of an answer. Empty fields stand for any.
+type served struct {
+	version        schema.GroupVersion
+	kind, resource string
+	scope          meta.RESTScopeName
+}
+
+// still reports whether the API server serves all parts as before. A group that does not answer has
+// not changed.
+func (m *restMapper) still(parts []served) bool {
+	lists := map[schema.GroupVersion]*metav1.APIResourceList{}
+	for _, p := range parts {
+		list, asked := lists[p.version]
+		if !asked {
+			var err error
+			list, err = m.discovery.ServerResourcesForGroupVersion(p.version.String())
+			switch {
+			case apierrors.IsNotFound(err):
+				list = &metav1.APIResourceList{}
+			case err != nil:
+				list = nil
+			}
+			lists[p.version] = list
+		}
+		if list != nil && !slices.ContainsFunc(list.APIResources, p.is) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p served) is(r metav1.APIResource) bool {
+	scope := meta.RESTScopeNameRoot
+	if r.Namespaced {
+		scope = meta.RESTScopeNameNamespace
+	}
+	return (p.kind == "" || p.kind == r.Kind) && (p.resource == "" || p.resource == r.Name) && (p.scope == "" || p.scope == scope)
+}
+
+// look finds an answer in what is known, or else in what the API server serves now. Parts are those
+// of an answer. Wanted reports whether a group-version may have one.
+func look[T any](
+	m *restMapper, find func(meta.RESTMapper) (T, error), parts func(T) []served, wanted func(schema.GroupVersion) bool,
+) (T, error) {
+	if d := m.known(); d != nil {
+		if found, err := find(d); err == nil && m.still(parts(found)) {
+			return found, nil
+		}
+	}
+	d, err := m.discover()
+	if err != nil {
+		return *new(T), err
+	}
+	found, err := find(d)
+	if meta.IsNoMatchError(err) {
+		if failed := d.failure(wanted); failed != nil {
+			return *new(T), fmt.Errorf("asking the API server at %s for its kinds: %w", m.host, failed)
+		}
+	}
+	return found, err
+}
+
+func ofKinds(kinds ...schema.GroupVersionKind) (parts []served) {
+	for _, k := range kinds {
+		parts = append(parts, served{version: k.GroupVersion(), kind: k.Kind})
+	}
+	return parts
+}
+
+func ofResources(resources ...schema.GroupVersionResource) (parts []served) {
+	for _, r := range resources {
+		parts = append(parts, served{version: r.GroupVersion(), resource: r.Resource})
+	}
+	return parts
+}
+
+func ofMappings(mappings ...*meta.RESTMapping) (parts []served) {
+	for _, m := range mappings {
+		parts = append(parts, served{
+			version: m.GroupVersionKind.GroupVersion(), kind: m.GroupVersionKind.Kind, resource: m.Resource.Resource, scope: m.Scope.Name(),
+		})
+	}
+	return parts
+}
+
+// may reports whether a group-version may have the resource. Without a group it may be any, and a
+// prefix of a group will do, as in meta.DefaultRESTMapper.
+func may(r schema.GroupVersionResource) func(schema.GroupVersion) bool {
+	return func(gv schema.GroupVersion) bool {
+		return strings.HasPrefix(gv.Group, r.Group) && (r.Version == "" || r.Version == gv.Version)
+	}
+}
+
+func mayKind(gk schema.GroupKind, versions []string) func(schema.GroupVersion) bool {
+	return func(gv schema.GroupVersion) bool {
+		return gv.Group == gk.Group && (len(versions) == 0 || slices.Contains(versions, gv.Version))
+	}
+}
+
+func one[T, P any](f func(...T) []P) func(T) []P { return func(t T) []P { return f(t) } }
+
+func all[T, P any](f func(...T) []P) func([]T) []P { return func(t []T) []P { return f(t...) } }
 
 func (m *restMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return look(m, func() (schema.GroupVersionKind, error) { return m.DeferredDiscoveryRESTMapper.KindFor(r) })
+	return look(m, func(d meta.RESTMapper) (schema.GroupVersionKind, error) { return d.KindFor(r) }, one(ofKinds), may(r))
 }
 
 func (m *restMapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return look(m, func() ([]schema.GroupVersionKind, error) { return m.DeferredDiscoveryRESTMapper.KindsFor(r) })
+	return look(m, func(d meta.RESTMapper) ([]schema.GroupVersionKind, error) { return d.KindsFor(r) }, all(ofKinds), may(r))
 }
 
 func (m *restMapper) ResourceFor(r schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return look(m, func() (schema.GroupVersionResource, error) { return m.DeferredDiscoveryRESTMapper.ResourceFor(r) })
+	return look(m, func(d meta.RESTMapper) (schema.GroupVersionResource, error) { return d.ResourceFor(r) }, one(ofResources), may(r))
 }
 
 func (m *restMapper) ResourcesFor(r schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return look(m, func() ([]schema.GroupVersionResource, error) { return m.DeferredDiscoveryRESTMapper.ResourcesFor(r) })
+	return look(m, func(d meta.RESTMapper) ([]schema.GroupVersionResource, error) { return d.ResourcesFor(r) }, all(ofResources), may(r))
 }
 
 func (m *restMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return look(m, func() (*meta.RESTMapping, error) { return m.DeferredDiscoveryRESTMapper.RESTMapping(gk, versions...) })
+	return look(m, func(d meta.RESTMapper) (*meta.RESTMapping, error) { return d.RESTMapping(gk, versions...) }, one(ofMappings), mayKind(gk, versions))
 }
 
 func (m *restMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return look(m, func() ([]*meta.RESTMapping, error) {
-		return m.DeferredDiscoveryRESTMapper.RESTMappings(gk, versions...)
-	})
+	return look(m, func(d meta.RESTMapper) ([]*meta.RESTMapping, error) { return d.RESTMappings(gk, versions...) }, all(ofMappings), mayKind(gk, versions))
+}
+
+func (m *restMapper) ResourceSingularizer(resource string) (string, error) {
+	d := m.known()
+	if d == nil {
+		var err error
+		if d, err = m.discover(); err != nil {
+			return resource, err
+		}
+	}
+	return d.ResourceSingularizer(resource)
 }

@@ -201,8 +201,14 @@ func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, e
 	switch _, asked := t.client.Mapping(ctx, t.gvk); {
 	case errors.As(asked, &not):
 		return not
-	case asked == nil && !served():
+	case asked != nil:
+		return fmt.Errorf("%s: the API server does not know the path; %w", t.doing(v, key), asked)
+	case !served():
 		return &NotServedError{Kind: t.gvk, Subresource: t.subresource, Host: t.client.config.Host}
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		// It says nothing about the object, so that IsNotFound must be false.
+		return fmt.Errorf("%s: the API server at %s did not know the path, and serves %s; its CRD is being changed, so try again",
+			t.doing(v, key), t.client.config.Host, said(t.gvk))
 	}
 	return err
 }

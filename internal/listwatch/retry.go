@@ -141,7 +141,7 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 	if apierrors.IsNotFound(err) {
 		// The kind is gone, or is served as another resource now.
 		t.Backend.Forget(t.Kind)
-		if _, gone := t.Backend.MappingWithin(ctx, t.Kind, askAgain); meta.IsNoMatchError(gone) {
+		if _, gone := t.Backend.MappingWithin(ctx, t.Kind, askAgain); gone != nil {
 			return gone // the clearer error
 		}
 	}

@@ -155,7 +155,8 @@ func (h *handle) ownerRef(obj Object) *metav1ac.OwnerReferenceApplyConfiguration
 }
 
 // WaitForSync returns nil once the initial list and all slots of the scope are in the cache. If ctx
-// ends or the cache stops before, the error describes the informer's state.
+// ends or the cache stops before, the error describes the informer's state. If the kind is not
+// served, meta.IsNoMatchError is true for it.
 func (h *Handle[T]) WaitForSync(ctx context.Context) error {
 	return h.handle.await(ctx, (*informer).hasWanted)
 }
@@ -185,7 +186,7 @@ func (h *handle) await(ctx context.Context, over func(*informer) bool) error {
 }
 
 // Stale returns nil while the cache follows the API server, else the reason why reads may be old or
-// fail.
+// fail. If the kind is not served (any more), meta.IsNoMatchError is true for it.
 func (h *Handle[T]) Stale() error { return h.handle.stale() }
 
 func (h *handle) stale() error {

@@ -25,8 +25,9 @@ import (
 // another error, and so is an object that does not fit the Go type: an UndecodableError.
 //
 // Get waits for the initial list until ctx ends. If the list fails, for example because access is
-// forbidden, it returns the reason at once; WaitForSync waits on. After the first list it returns
-// the last known state; Stale reports whether that may be old.
+// forbidden, it returns the reason at once; WaitForSync waits on. If the kind is not served,
+// meta.IsNoMatchError is true for the error. After the first list it returns the last known state;
+// Stale reports whether that may be old.
 func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, error) {
 	obj, err := h.handle.get(ctx, name)
 	if err != nil {

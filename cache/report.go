@@ -36,8 +36,8 @@ func (g *group) state(sized bool) hook.InformerState {
 	return all
 }
 
-// notCurrent describes informers. Of their errors it wraps only that the kind is not served: the 404
-// of a list must not pass for an object that does not exist.
+// notCurrent describes informers. Of their errors it wraps only a no-match error: the 404 of a list
+// must not pass for an object that does not exist.
 type notCurrent struct {
 	text     string
 	unserved error // or nil

@@ -18,7 +18,8 @@ import (
 )
 
 // NotServedError reports that the API server does not serve a kind or a subresource, perhaps until
-// a CRD is installed or updated.
+// a CRD is installed or updated. For a kind, meta.IsNoMatchError is true. If the API server, or the
+// server of an aggregated group, does not answer, the error is another one.
 type NotServedError struct {
 	Kind        schema.GroupVersionKind
 	Subresource string // such as status; empty if the kind is not served

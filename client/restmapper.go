@@ -149,8 +149,8 @@ func (p served) is(r metav1.APIResource) bool {
 	return (p.kind == "" || p.kind == r.Kind) && (p.resource == "" || p.resource == r.Name) && (p.scope == "" || p.scope == scope)
 }
 
-// look finds an answer in what is known, or else in what the API server serves now. Parts are those
-// of an answer. Wanted reports whether a group-version may have one.
+// look finds an answer in what is known, or else in what the API server serves now. Parts returns
+// the parts of an answer. Wanted reports whether a group-version may have one.
 func look[T any](
 	m *restMapper, find func(meta.RESTMapper) (T, error), parts func(T) []served, wanted func(schema.GroupVersion) bool,
 ) (T, error) {

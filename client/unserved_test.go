@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,19 +82,7 @@ func serveLamps(t *testing.T, cfg *rest.Config) *server {
 func (s *server) client() *client.Client {
 	s.t.Helper()
 	cfg := rest.CopyConfig(s.cfg)
-	cfg.Wrap(func(to http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if spoil := s.spoil.Load(); spoil != nil {
-				if code := (*spoil)(r.URL.Path); code != 0 {
-					return &http.Response{
-						StatusCode: code, Header: http.Header{"Content-Type": {"text/plain"}},
-						Body: io.NopCloser(strings.NewReader(http.StatusText(code))), Request: r,
-					}, nil
-				}
-			}
-			return to.RoundTrip(r)
-		})
-	})
+	cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return &spoiler{to, s} })
 	c, err := client.New(cfg, client.Options{FieldOwner: "operator"})
 	if err != nil {
 		s.t.Fatal(err)
@@ -101,6 +90,29 @@ func (s *server) client() *client.Client {
 	s.t.Cleanup(c.Close)
 	return c
 }
+
+// spoiler is a transport that asks its server for spoiled answers.
+type spoiler struct {
+	http.RoundTripper
+
+	of *server
+}
+
+func (p *spoiler) RoundTrip(r *http.Request) (*http.Response, error) {
+	code := 0
+	if spoil := p.of.spoil.Load(); spoil != nil {
+		code = (*spoil)(r.URL.Path)
+	}
+	if code == 0 {
+		return p.RoundTripper.RoundTrip(r)
+	}
+	return &http.Response{
+		StatusCode: code, Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader(http.StatusText(code))), Request: r,
+	}, nil
+}
+
+// WrappedRoundTripper lets a client close idle connections.
+func (p *spoiler) WrappedRoundTripper() http.RoundTripper { return p.RoundTripper }
 
 // spoiled makes the answer of a path one with a code, or leaves it if the code is 0.
 func (s *server) spoiled(how func(path string) (code int)) {
@@ -179,13 +191,17 @@ func calls(ctx context.Context, c *client.Client) map[string]func() error {
 	}
 }
 
-// each calls them all. Each call gets a client of its own, unless known is given.
+// each calls them all. Each call gets a client of its own, unless known is given: its Mapping keeps
+// its answer until another call notices that it is outdated.
 func (s *server) each(known *client.Client, check func(call string, err error)) {
 	s.t.Helper()
 	for call := range calls(s.t.Context(), s.client()) {
 		c := known
-		if c == nil {
+		switch {
+		case c == nil:
 			c = s.client()
+		case call == "Mapping":
+			_ = calls(s.t.Context(), c)["GetLive"]()
 		}
 		check(call, calls(s.t.Context(), c)[call]())
 	}
@@ -329,7 +345,7 @@ func optionalKind(t *testing.T, cfg *rest.Config) {
 	s.uninstall()
 }
 
-// TestClient_AChangedScopeIsNoMissingObject: the first call after the change is refused by its path.
+// TestClient_AChangedScopeIsNoMissingObject: the first call after the change has the wrong path.
 func TestClient_AChangedScopeIsNoMissingObject(t *testing.T) {
 	s := serveLamps(t, sim.New(t, scheme.Scheme))
 	s.install("v1", meta.RESTScopeNameNamespace)
@@ -408,4 +424,23 @@ func aggregatedGroup(t *testing.T, cfg *rest.Config) {
 		t.Errorf("another group: %v, %v", m, err)
 	}
 	s.eachRead(s.cached(kind), s.unknown)
+}
+
+// TestRESTMapper_AsksLittle: for all kinds once, and then in one small request for each call.
+func TestRESTMapper_AsksLittle(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
+	mapper := newClient(t, api, client.Options{}).RESTMapper()
+	asked := 0
+	for i, want := range []int{2, 1, 1, 1} {
+		if _, err := mapper.RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"}); err != nil {
+			t.Error(err)
+		}
+		if n := len(api.Requests()) - asked; n != want {
+			t.Errorf("call %d made %d requests, want %d", i, n, want)
+		}
+		asked = len(api.Requests())
+	}
+	if last := api.Requests()[asked-1]; last.Resource.GroupVersion() != appsv1.SchemeGroupVersion {
+		t.Errorf("the small request is %s", last)
+	}
 }

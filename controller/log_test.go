@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -18,7 +19,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -301,6 +305,74 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 				leading.End(nil)
 				if loud := strings.Contains(out.String(), "level=ERROR"); loud != test.loud || !strings.Contains(out.String(), "refused by the fence") {
 					t.Errorf("the log has %s", out.String())
+				}
+			})
+		})
+	}
+}
+
+// TestLog_AnObjectThatWasJustDeleted: a write to it fails, and the event of its deletion is on the
+// way. That is logged at level info, five times.
+func TestLog_AnObjectThatWasJustDeleted(t *testing.T) {
+	key := types.NamespacedName{Namespace: "default", Name: "a"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: "1"}}
+	for name, test := range map[string]struct {
+		of     []sim.Resource
+		call   func(ctx context.Context, cl *client.Client) error
+		errors int // lines of six
+	}{
+		"a status": {[]sim.Resource{sim.Pods}, func(ctx context.Context, cl *client.Client) error {
+			_, err := client.For[*corev1.Pod](cl).UpdateStatus(ctx, pod)
+			return err
+		}, 1},
+		"a patch": {[]sim.Resource{sim.Pods}, func(ctx context.Context, cl *client.Client) error {
+			_, err := client.For[*corev1.Pod](cl).Patch(ctx, key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+			return fmt.Errorf("label it: %w", err)
+		}, 1},
+		"a deletion beside a conflict": {[]sim.Resource{sim.Pods}, func(ctx context.Context, cl *client.Client) error {
+			conflict := apierrors.NewConflict(corev1.Resource("pods"), "b", errors.New("changed"))
+			return errors.Join(client.For[*corev1.Pod](cl).Delete(ctx, key), conflict)
+		}, 1},
+		"an object in a deleted namespace": {[]sim.Resource{sim.Pods, sim.Namespaces}, func(ctx context.Context, cl *client.Client) error {
+			_, err := client.For[*corev1.Pod](cl).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gone", Name: "a"}})
+			return err
+		}, 1},
+		"a write beside another error": {[]sim.Resource{sim.Pods}, func(ctx context.Context, cl *client.Client) error {
+			return errors.Join(client.For[*corev1.Pod](cl).Delete(ctx, key), errFlaky)
+		}, 6},
+		"a write of a kind that is not served": {[]sim.Resource{sim.Secrets}, func(ctx context.Context, cl *client.Client) error {
+			return kubernetes.NewForConfigOrDie(cl.Config()).CoreV1().Pods(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
+		}, 6},
+		"a read": {[]sim.Resource{sim.Pods}, func(ctx context.Context, cl *client.Client) error {
+			_, err := client.For[*corev1.Pod](cl).GetLive(ctx, key)
+			return err
+		}, 6},
+		"a write with another context": {[]sim.Resource{sim.Pods}, func(_ context.Context, cl *client.Client) error {
+			return client.For[*corev1.Pod](cl).Delete(context.Background(), key)
+		}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out log
+				api := sim.NewServer(test.of...)
+				cl, err := client.New(api.Config(), client.Options{})
+				ok(t, err)
+				defer cl.Close()
+				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
+					err := test.call(ctx, cl)
+					if err == nil {
+						t.Errorf("the call gave %v", err)
+					}
+					return controller.Result{}, err
+				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+				c.Watch(newSource("keys", "a"))
+				stop := start(t, c)
+				time.Sleep(200 * time.Millisecond) // the backoffs sum up to 155 ms, then to 315 ms
+				ok(t, stop())
+				text := out.String()
+				calm, loud := strings.Count(text, `level=INFO msg="reconcile will be retried"`), strings.Count(text, `level=ERROR msg="reconcile failed"`)
+				if calm+loud != 6 || loud != test.errors {
+					t.Errorf("%d lines at level info and %d errors, want 6 lines and %d errors:\n%s", calm, loud, test.errors, text)
 				}
 			})
 		})

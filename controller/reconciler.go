@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -154,6 +157,27 @@ func isNormal(err error) bool {
 func isTerminating(err error) bool {
 	_, ok := err.(apierrors.APIStatus)
 	return ok && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// missingAttempts is how many attempts may write to an object that was just deleted. The event of
+// the deletion usually ends them after the first one.
+const missingAttempts = 5
+
+// wroteToMissing reports whether err is the answer to a write to an object that does not exist, or
+// in a namespace that does not: it was probably just deleted, which the caches do not show yet.
+func (r *running[K]) wroteToMissing(err error) bool {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || !apierrors.IsNotFound(err) || r.item.Attempt() > missingAttempts {
+		return false
+	}
+	missing, l := status.Status().Details, r.ledger.Load()
+	if missing == nil || l == nil || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false // or the API server does not know the kind
+	}
+	return slices.ContainsFunc(l.Requests(), func(q ledger.Request) bool {
+		return q.Mutates() && q.Status == http.StatusNotFound &&
+			(q.Name == missing.Name || missing.Kind == "namespaces" && q.Namespace == missing.Name)
+	})
 }
 
 func consistsOf(err error, such func(error) bool) bool {

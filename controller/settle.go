@@ -49,7 +49,7 @@ func aborted(err error) ending {
 	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: EventRetryPanic}}
 }
 
-func judge(ctx context.Context, result Result, err error) ending {
+func (r *running[K]) judge(result Result, err error) ending {
 	if result.RequeueAfter < 0 {
 		result.RequeueAfter = 1 // due at once
 	}
@@ -59,7 +59,7 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.RequeuedAfter
 	case err == nil:
 		end.outcome = hook.Succeeded
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline):
+	case r.Err() != nil && !errors.Is(context.Cause(r), errDeadline):
 		// err may be a consequence, whatever it is.
 		end.outcome = hook.Interrupted
 	case IsTerminal(err):
@@ -68,7 +68,8 @@ func judge(ctx context.Context, result Result, err error) ending {
 		end.outcome = hook.Stale
 	}
 	if err != nil {
-		end.text, end.again, end.normal = err.Error(), howToRetry(ctx, result, err), consistsOf(err, isNormal) || isFenced(ctx, err)
+		end.text, end.again = err.Error(), howToRetry(r, result, err)
+		end.normal = consistsOf(err, func(err error) bool { return isNormal(err) || r.wroteToMissing(err) }) || isFenced(r, err)
 		end.reason = reasonOf(err)
 	}
 	return end

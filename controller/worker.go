@@ -136,7 +136,7 @@ func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
 		}
 	}()
 	result, err := t.controller.reconciler.Reconcile(ctx, r.item.Key())
-	return judge(r, result, err) //nolint:contextcheck // a hook may have cancelled ctx
+	return r.judge(result, err) //nolint:contextcheck // r is the context
 }
 
 func (t *lead[K]) callReconciling(r *running[K]) context.Context {

@@ -201,8 +201,10 @@
 //   - S9: A read never answers from an unsynced store. It waits for the initial list, or returns
 //     the reason why that fails. If its context ends first, the error names what it waited for.
 //     Later reads return the last known state. Stale names a restored API server from its
-//     confirmation until the kind is listed again. A read of several objects leaves none out
-//     without an [UndecodableError].
+//     confirmation until the kind is listed again. An informer that has failed is stale until its
+//     store has the new list or, if its watch resumes, the events that were missed: those that come
+//     within a second, or later without a pause of 100 ms, for 5 s at most. A read of several
+//     objects leaves none out without an [UndecodableError].
 //   - S10: [Handle.CatchUp] and [Subscription.CatchUp] return nil only after everything that the
 //     API server had at the call has been handled. Exception: the first call for an adopted
 //     informer does not wait for events that were queued for a handler before.

@@ -56,6 +56,7 @@ func TestS2_BrokenWatch(t *testing.T) {
 				t.Errorf("it lists: %s", r.Query.Encode())
 			}
 		}
+		time.Sleep(2 * time.Second) // until it certainly has what was missed
 		if got := told.take(); got != "failing, synced" {
 			t.Errorf("the hook was told: %s", got)
 		}

@@ -51,6 +51,8 @@ type asker struct {
 
 	unending atomic.Bool // a streamed initial list did not end, so lists are made in pages
 
+	failing atomic.Pointer[failure] // nil: it follows the API server
+
 	lists, watches, quiet atomic.Int64
 	listed                atomic.Value // string, the last complete list's version
 
@@ -71,7 +73,7 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 		delay := askedFor(err)
 		switch {
 		case err == nil:
-			a.reports.State(hook.Syncing, nil)
+			a.recover()
 			return done, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -80,7 +82,7 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 		case forReflector(err, o):
 			return nil, err
 		case notServed(err):
-			a.reports.State(hook.Waiting, err)
+			a.fail(hook.Waiting, err)
 			if o.Watch && o.SendInitialEvents == nil {
 				// The next served objects may be others. The reflector lists again, and waits here
 				// again.
@@ -88,7 +90,7 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 			}
 			delay = untilAskedAgain(err)
 		default:
-			a.reports.State(hook.Failing, err)
+			a.fail(hook.Failing, err)
 			if delay == 0 { // no Retry-After
 				delay = pause.Step()
 			}
@@ -104,7 +106,8 @@ func (a *asker) slow(ctx context.Context) error { return run.Sleep(ctx, a.pace.R
 
 func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) (done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	given := fmt.Errorf("the API server has not answered for %s, so it is asked again", abandoned)
+	// The log has it as one cause with the other such errors, because the words are the same.
+	given := fmt.Errorf("the API server has not answered for %gs", abandoned.Seconds())
 	answered := afterwards(abandoned, func() { cancel(given) })
 	err = a.ask(ctx, do)
 	answered()
@@ -121,7 +124,7 @@ func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMap
 func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) error {
 	t := a.target
 	answered := afterwards(unanswered, func() {
-		a.reports.State(hook.Failing, fmt.Errorf("the API server has not answered for %s", unanswered))
+		a.fail(hook.Failing, fmt.Errorf("the API server has not answered for %s", unanswered))
 	})
 	defer answered()
 	mapping, err := a.mapping(ctx)
@@ -152,7 +155,7 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 func (a *asker) mapping(ctx context.Context) (*meta.RESTMapping, error) {
 	if a.target.Further {
 		defer afterwards(unreachable, func() {
-			a.reports.State(hook.Failing, fmt.Errorf("the API server has not answered for %s", unreachable))
+			a.fail(hook.Failing, fmt.Errorf("the API server has not answered for %s", unreachable))
 		})()
 	}
 	return a.target.Backend.MappingWithin(ctx, a.target.Kind, askAgain)

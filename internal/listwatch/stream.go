@@ -45,6 +45,7 @@ type stream struct {
 	versions chan string    // the answer of asking, empty if that failed; or nil
 	asking   sync.WaitGroup // for the current version
 
+	recovery recovery
 	checker  checker
 	doubtful bool   // the next watch is compared at once
 	checked  uint64 // the API server's version when the watch before was quiet, until an event
@@ -134,7 +135,7 @@ func (s *stream) brokeOff(ctx context.Context, why error) {
 		s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(why)})
 		return
 	}
-	s.reports.State(hook.Failing, why)
+	s.fail(hook.Failing, why)
 	if run.Sleep(ctx, askedFor(why)) == nil {
 		s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewBadRequest(why.Error()))})
 	}
@@ -165,6 +166,8 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 			}
 			seen = time.Now()
 			due, ok = s.deliver(ctx, e, due)
+		case <-s.recovery.next:
+			s.look(seen)
 		case <-k.wanted:
 			ok = k.follow(ctx)
 		case list := <-k.listed:
@@ -209,6 +212,8 @@ func (s *stream) resume(ctx context.Context) (due <-chan time.Time, ok bool) {
 		s.checker.afterBreak(ctx)
 	}
 	s.doubtful = false
+	s.recovery = recovery{}
+	s.awaitMissed()
 	due, ok = s.repair(ctx)
 	return due, ok && s.keeper.resume(ctx)
 }
@@ -226,6 +231,7 @@ func (s *stream) signals() (marks chan object, doubts chan struct{}) {
 // the initial list.
 func (s *stream) deliver(ctx context.Context, e watch.Event, due <-chan time.Time) (<-chan time.Time, bool) {
 	began := s.note(e)
+	s.awaitMissed()
 	if ok := s.keeper.pass(ctx, e); !ok || !began {
 		return due, ok
 	}
@@ -310,7 +316,7 @@ func (s *stream) lapse(ctx context.Context, since time.Duration) (again time.Dur
 func (s *stream) silent() error {
 	s.quiet.Add(1)
 	err := fmt.Errorf("the watch had neither an event nor a bookmark for %s; it is restarted", s.patience())
-	s.reports.State(hook.Failing, err)
+	s.fail(hook.Failing, err)
 	return err
 }
 

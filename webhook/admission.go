@@ -6,7 +6,9 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +31,7 @@ type Handler func(ctx context.Context, request *admissionv1.AdmissionRequest) (*
 type admission struct {
 	name, path string
 	mutating   bool
+	sizes      *sizes
 	r          Registration // with the defaults of Name and Rules
 	handle     Handler
 }
@@ -57,7 +60,7 @@ func (w *Webhooks) addHandler(call string, mutating bool, h Handler, r Registrat
 }
 
 func (w *Webhooks) mountAdmissionLocked(a *admission) error {
-	a.path = "/" + a.name
+	a.path, a.sizes = "/"+a.name, &w.sizes
 	if err := w.mountLocked(&endpoint{path: a.path, name: a.name, answer: a.answer}); err != nil {
 		return err
 	}
@@ -66,6 +69,9 @@ func (w *Webhooks) mountAdmissionLocked(a *admission) error {
 }
 
 func (a *admission) answer(ctx context.Context, body []byte) (*reply, error) {
+	if len(body) > smallBody && a.sizes.of(body, reflect.TypeFor[review]()) > maxHead {
+		return nil, failuref(http.StatusRequestEntityTooLarge, "the user of the AdmissionReview has too many groups or extra fields")
+	}
 	request, err := requestIn(body)
 	if err != nil {
 		return nil, err
@@ -78,9 +84,13 @@ func (a *admission) answer(ctx context.Context, body []byte) (*reply, error) {
 	}
 	response.UID = request.UID
 	response.Warnings = append(response.Warnings[:len(response.Warnings):len(response.Warnings)], c.warned()...)
-	re := &reply{allowed: response.Allowed, review: &admissionv1.AdmissionReview{
+	text, err := encode(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: reviewVersion, Kind: reviewKind}, Response: response,
-	}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the answer cannot be encoded: %w", err)
+	}
+	re := &reply{allowed: response.Allowed, text: text}
 	if !response.Allowed && response.Result != nil {
 		re.reason = string(response.Result.Reason)
 	}
@@ -93,7 +103,7 @@ func (a *admission) respond(ctx context.Context, request *admissionv1.AdmissionR
 	defer recovered(ctx, &err)
 	got, err := a.handle(ctx, request)
 	switch {
-	case err != nil && (ctx.Err() != nil || errors.Is(err, cache.ErrNotSynced)):
+	case err != nil && (ctx.Err() != nil || errors.Is(err, cache.ErrNotSynced) || errors.As(err, new(*failure))):
 		return nil, err
 	case err != nil:
 		return &admissionv1.AdmissionResponse{Result: statusOf(request, err)}, nil
@@ -108,6 +118,9 @@ func (a *admission) respond(ctx context.Context, request *admissionv1.AdmissionR
 	}
 	return &copied, nil
 }
+
+// maxHead is the limit of a decoded AdmissionReview without its objects, in bytes.
+const maxHead = 1 << 20
 
 const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
 

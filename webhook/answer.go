@@ -4,8 +4,8 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,15 +46,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.hooks.Received(hook.WebhookRequest{Path: e.path, Webhook: e.name, Conversion: e.conversion})
 	}
 	timeout, err := timeoutOf(r, e)
-	var body []byte
-	if err == nil {
-		body, err = readBody(r, e.limit())
-	}
 	if err != nil {
 		x.fail(r.Context(), err)
 		return
 	}
-	x.serve(r.Context(), body, timeout)
+	ctx, cancel := context.WithDeadline(r.Context(), x.began.Add(timeout-reserve(timeout)))
+	defer cancel()
+	body, err := x.receive(ctx, r)
+	defer func() { x.claim.give() }()
+	if err != nil {
+		x.fail(r.Context(), err)
+		return
+	}
+	x.serve(r.Context(), ctx, body, timeout)
 }
 
 // exchange is a request with its answer, which the handler or, if it is late, a timer writes.
@@ -64,16 +68,35 @@ type exchange struct {
 
 	w        http.ResponseWriter
 	began    time.Time
+	claim    *claim        // for the body and the answer
 	answered atomic.Bool   // the answer is written, or is being written
 	late     chan struct{} // closed after the answer of the timer
 }
 
-// serve calls the endpoint. The client has an answer within the timeout even if the endpoint
-// ignores its context; serve still waits for it.
-func (x *exchange) serve(ctx context.Context, body []byte, timeout time.Duration) {
+// receive reads the body when the budget allows it.
+func (x *exchange) receive(ctx context.Context, r *http.Request) (body []byte, err error) {
+	size, err := checkBody(r)
+	if err != nil {
+		return nil, err
+	}
+	if x.claim, err = x.webhooks.bodies.take(ctx, size, x.cut); err != nil {
+		return nil, err
+	}
+	body, err = readBody(r)
+	return body, cmp.Or(x.claim.wait(nil), err)
+}
+
+// cut ends reads from the client and writes to it.
+func (x *exchange) cut() {
+	control := http.NewResponseController(x.w)
+	_ = control.SetReadDeadline(time.Now()) // a test's writer may not support it
+	_ = control.SetWriteDeadline(time.Now())
+}
+
+// serve calls the endpoint with limited, which ends before the timeout. The client has an answer
+// within the timeout even if the endpoint ignores its context; serve still waits for it.
+func (x *exchange) serve(ctx, limited context.Context, body []byte, timeout time.Duration) {
 	end := x.began.Add(timeout)
-	limited, cancel := context.WithDeadline(ctx, end.Add(-reserve(timeout)))
-	defer cancel()
 	timer := time.AfterFunc(time.Until(end.Add(-reserve(timeout)/2)), func() {
 		defer close(x.late)
 		x.fail(ctx, fmt.Errorf("the function has not returned within %s although its context has ended; return when ctx is done", timeout-reserve(timeout)/2))
@@ -88,7 +111,7 @@ func (x *exchange) serve(ctx context.Context, body []byte, timeout time.Duration
 		x.fail(ctx, err)
 		return
 	}
-	x.reply(ctx, re)
+	x.reply(re)
 }
 
 // errPanicked is the error of a function that has panicked.
@@ -115,14 +138,10 @@ func (x *exchange) call(ctx context.Context, body []byte) (re *reply, err error)
 	return re, err
 }
 
-func (x *exchange) reply(ctx context.Context, re *reply) {
-	text, err := json.Marshal(re.review)
-	if err != nil {
-		x.fail(ctx, fmt.Errorf("the answer cannot be encoded: %w", err))
-		return
-	}
+func (x *exchange) reply(re *reply) {
 	if x.answered.CompareAndSwap(false, true) {
-		x.write(http.StatusOK, "application/json", text)
+		_ = x.claim.wait(x.cut)
+		x.write(http.StatusOK, "application/json", re.text)
 		x.done(hook.WebhookAnswer{Code: http.StatusOK, Allowed: re.allowed, Reason: re.reason})
 	}
 }
@@ -137,8 +156,11 @@ func (x *exchange) fail(ctx context.Context, err error) {
 	header := x.w.Header()
 	header.Set("Connection", "close") // because a late function blocks its connection
 	header.Set("X-Content-Type-Options", "nosniff")
-	if code == http.StatusMethodNotAllowed {
+	switch code {
+	case http.StatusMethodNotAllowed:
 		header.Set("Allow", http.MethodPost)
+	case http.StatusServiceUnavailable:
+		header.Set("Retry-After", "1") // the API server then tries again, within its timeout
 	}
 	x.write(code, "text/plain; charset=utf-8", []byte("webhook "+x.name+": "+err.Error()))
 	_ = http.NewResponseController(x.w).Flush()

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -157,7 +157,7 @@ func (w *Webhooks) ConvertObject(ctx context.Context, object []byte, apiVersion 
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
 
-		Metadata map[string]json.RawMessage `json:"metadata"`
+		Metadata shared `json:"metadata"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(object, &head); err != nil {
 		return nil, fmt.Errorf("webhook: an object of a conversion is not JSON with a kind and metadata: %w", err)
@@ -182,17 +182,16 @@ func (w *Webhooks) ConvertObject(ctx context.Context, object []byte, apiVersion 
 
 type original struct {
 	kind schema.GroupVersionKind
-	meta map[string]json.RawMessage
+	meta shared
 	body []byte
 }
 
 func (o original) doing(apiVersion string) string {
-	var key types.NamespacedName
-	_ = json.Unmarshal(o.meta["namespace"], &key.Namespace)
-	_ = json.Unmarshal(o.meta["name"], &key.Name)
+	var key struct{ Namespace, Name string }
+	_ = json.Unmarshal(o.meta, &key)
 	name := key.Name
 	if key.Namespace != "" {
-		name = key.String()
+		name = key.Namespace + "/" + name
 	}
 	return fmt.Sprintf("webhook: convert %s %q from %s to %s", o.kind.Kind, name, o.kind.GroupVersion(), apiVersion)
 }
@@ -213,6 +212,12 @@ func (w *Webhooks) convert(ctx context.Context, o original, to schema.GroupVersi
 	if err != nil {
 		return nil, err
 	}
+	size := int64(1+len(steps))*w.sizes.of(o.body, reflect.TypeOf(obj)) + w.sizes.of(o.meta, reflect.TypeFor[members]())
+	memory, err := w.reserve(ctx, size+10*int64(len(o.body))) // copies of the text
+	if err != nil {
+		return nil, err
+	}
+	defer memory.give()
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.body, obj); err != nil {
 		return nil, fmt.Errorf("the object does not fit the Go type %T: %w", obj, err)
 	}
@@ -281,30 +286,59 @@ func convertWith(ctx context.Context, convert func(from, to client.Object) error
 	return nil
 }
 
+// members are the fields of a JSON object that does not change.
+type members map[string]shared
+
+func (f members) encode() []byte {
+	size := 2
+	for name, value := range f {
+		size += len(name) + len(value) + 10
+	}
+	text := bytes.NewBuffer(make([]byte, 0, size))
+	before := byte('{')
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		text.WriteByte(before)
+		before = ','
+		key, _ := encode(name) // strings can always be written
+		text.Write(key)
+		text.WriteByte(':')
+		if value := f[name]; value != nil {
+			text.Write(value)
+		} else {
+			text.WriteString("null")
+		}
+	}
+	if len(f) == 0 {
+		return []byte("{}")
+	}
+	text.WriteByte('}')
+	return text.Bytes()
+}
+
 // encode keeps the original metadata, except labels and annotations.
 func (o original) encode(obj client.Object) ([]byte, error) {
 	m := metaOf(obj)
-	meta := maps.Clone(o.meta)
-	if meta == nil {
-		meta = map[string]json.RawMessage{}
+	meta := members{}
+	if len(o.meta) > 0 {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.meta, &meta); err != nil {
+			return nil, fmt.Errorf("the metadata is not a JSON object: %w", err)
+		}
 	}
 	for field, value := range map[string]map[string]string{"labels": m.Labels, "annotations": m.Annotations} {
 		delete(meta, field)
 		if len(value) > 0 {
-			meta[field], _ = json.Marshal(value) // strings can always be written
+			meta[field], _ = encode(value)
 		}
 	}
 	*m = metav1.ObjectMeta{}
-	body, err := json.Marshal(obj)
+	body, err := encode(obj)
 	if err != nil {
 		return nil, fmt.Errorf("the converted object cannot be written as JSON: %w", err)
 	}
-	var whole map[string]json.RawMessage
-	if err := json.Unmarshal(body, &whole); err != nil {
+	var whole members
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &whole); err != nil {
 		return nil, fmt.Errorf("the converted object is not a JSON object: %w", err)
 	}
-	if whole["metadata"], err = json.Marshal(meta); err != nil {
-		return nil, err
-	}
-	return json.Marshal(whole)
+	whole["metadata"] = meta.encode()
+	return whole.encode(), nil
 }

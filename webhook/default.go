@@ -5,9 +5,9 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -34,20 +34,28 @@ func Default[T client.Object](w *Webhooks, set func(ctx context.Context, obj T) 
 			return errors.New("the function is nil")
 		}
 		r = k.registration("default", r, []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update})
-		return w.mountAdmissionLocked(&admission{name: r.Name, mutating: true, r: r, handle: defaulter(k, set)})
+		return w.mountAdmissionLocked(&admission{name: r.Name, mutating: true, r: r, handle: defaulter(w, k, set)})
 	})
 }
 
-func defaulter[T client.Object](k kind[T], set func(ctx context.Context, obj T) error) Handler {
+func defaulter[T client.Object](w *Webhooks, k kind[T], set func(ctx context.Context, obj T) error) Handler {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
 			return nil, checkOperation(request)
 		}
+		raw := request.Object.Raw
+		// Three times, because patchOf also decodes the object before and after the change.
+		size := 3 * (w.sizes.of(raw, k.of) + w.sizes.of(raw, reflect.TypeFor[any]()))
+		memory, err := w.reserve(ctx, size+16*int64(len(raw))) // copies of the text
+		if err != nil {
+			return nil, err
+		}
+		defer memory.give()
 		obj, err := k.decode(request, request.Object)
 		if err != nil {
 			return nil, err
 		}
-		before, err := json.Marshal(obj)
+		before, err := encode(obj)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the object: %w", err)
 		}
@@ -55,11 +63,11 @@ func defaulter[T client.Object](k kind[T], set func(ctx context.Context, obj T) 
 			return nil, err
 		}
 		obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // set may replace the struct
-		after, err := json.Marshal(obj)
+		after, err := encode(obj)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the object that the function has changed: %w", err)
 		}
-		patch, err := patchOf(request.Object.Raw, before, after)
+		patch, err := patchOf(raw, before, after)
 		if err != nil || patch == nil {
 			return nil, err
 		}

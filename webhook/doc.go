@@ -34,8 +34,22 @@
 // The logger of the context has the webhook, uid, kind, namespace, name and operation. Use
 // logr.FromContextAsSlogLogger or klog.FromContext.
 //
-// A body may have 7 MiB. A request that is no review gets an HTTP status from 400 to 415 with one
-// sentence.
+// A request that is no review gets an HTTP status from 400 to 415 with one sentence.
+//
+// # Limits
+//
+// The API server sends no credentials, so any client in the cluster can call a webhook. Each limit
+// is for all requests of the process together, also for /convert:
+//
+//	body              7 MiB: an update has two objects of up to 3 MB, a conversion has one object
+//	all bodies        16 MiB; up to 64 KiB, a body is not counted
+//	decoded objects   80 MiB, estimated from JSON and Go type; up to 256 KiB, one is not counted
+//	converted list    4 times the body, and 1 MiB
+//
+// A request waits for its share until its context ends, and small ones are served first. While
+// others wait, a client that has sent its body, or read its answer, for 3 s is cut off. The
+// answer to a request without a share is 503 with Retry-After: 1, and the API server then tries
+// again within its timeout. 413 means that an object is too large.
 //
 // # Registration
 //
@@ -75,4 +89,6 @@
 //     closes only after an answer, so no request meets a closed one.
 //   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
 //     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
+//   - A6: Anonymous clients cannot exhaust the memory, whatever they send. Large requests share a
+//     fixed budget, and small ones never wait for it. A stop during an attack ends in time.
 package webhook

@@ -21,7 +21,10 @@ import (
 
 // New makes webhooks. It starts nothing. Validate returns the mistakes of the options.
 func New(o Options) *Webhooks {
-	w := &Webhooks{o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{}}
+	w := &Webhooks{
+		o: o, added: make(chan struct{}, 1), endpoints: map[string]*endpoint{},
+		bodies: newBudget(bodyBudget, smallBody), objects: newBudget(objectBudget, smallObject),
+	}
 	w.certs = w.newCertificates()
 	return w
 }

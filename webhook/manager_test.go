@@ -114,6 +114,7 @@ func certDir(t *testing.T) (dir string, ca []byte) {
 type operator struct {
 	*manager.Manager
 
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	hooks  *webhook.Webhooks
 	client *http.Client
 	log    *bytes.Buffer // read it after Run
@@ -130,9 +131,9 @@ func newOperator(t *testing.T, api http.RoundTripper) *operator {
 func newOperatorOn(t *testing.T, api http.RoundTripper, l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) *operator {
 	t.Helper()
 	dir, _ := certDir(t)
-	scheme := runtime.NewScheme()
+	scheme := shops()
 	scheme.AddKnownTypeWithName(thingKind(), &Thing{})
-	o := &operator{log: &bytes.Buffer{}, ended: make(chan error, 1)}
+	o := &operator{dial: dial, log: &bytes.Buffer{}, ended: make(chan error, 1)}
 	o.hooks = webhook.New(webhook.Options{
 		Name: "test", Scheme: scheme, Service: types.NamespacedName{Namespace: "test-system", Name: "test"},
 		Server: server.Options{CertDir: dir, Listener: l},

@@ -33,7 +33,7 @@ func patchOf(raw, before, after []byte) ([]byte, error) {
 	if p.operations == nil {
 		return nil, nil
 	}
-	return json.Marshal(p.operations)
+	return encode(p.operations)
 }
 
 // patch collects operations. Its methods append operations that turn raw into the result, which

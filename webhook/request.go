@@ -6,20 +6,20 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"time"
+	"unicode/utf8"
 )
 
 const (
-	// maxBody is the limit of a request's body, in bytes. The API server accepts objects of 3 MB,
-	// and a request has at most two of them.
+	// maxBody is the limit of a request's body, in bytes. The API server accepts objects of 3 MB.
+	// An admission has at most two of them. A conversion has one, also if it is for a list.
 	maxBody = 7 << 20
-	// maxConversion is that limit for a conversion, whose request has all objects of a list.
-	maxConversion = 256 << 20
 	// trusted is the number of bytes that are allocated because a header announces them.
 	trusted = 1 << 20
 
@@ -35,19 +35,20 @@ type endpoint struct {
 	answer func(ctx context.Context, body []byte) (*reply, error)
 }
 
-// limit is the largest body, in bytes.
-func (e *endpoint) limit() int64 {
-	if e.conversion {
-		return maxConversion
-	}
-	return maxBody
-}
-
 // reply is an answer with status 200.
 type reply struct {
-	review  any // encoded as JSON
+	text    []byte // a review in JSON
 	allowed bool
 	reason  string // of a rejection
+}
+
+// encode writes JSON without the escapes for HTML, which take six bytes for one.
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 // failure is an error with an HTTP status. Errors of other types have status 500.
@@ -62,26 +63,40 @@ func failuref(code int, format string, args ...any) error {
 
 func (f *failure) Error() string { return f.text }
 
-func readBody(r *http.Request, limit int64) ([]byte, error) {
+// checkBody returns the most bytes that the body may have.
+func checkBody(r *http.Request) (size int64, err error) {
 	if r.Method != http.MethodPost {
-		return nil, failuref(http.StatusMethodNotAllowed, "the method is %s; the API server sends a review with POST", r.Method)
+		return 0, failuref(http.StatusMethodNotAllowed, "the method is %s; the API server sends a review with POST", r.Method)
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		return nil, failuref(http.StatusUnsupportedMediaType, "the content type is %q; send a review as application/json", r.Header.Get("Content-Type"))
+		return 0, failuref(http.StatusUnsupportedMediaType, "the content type is %q; send a review as application/json", r.Header.Get("Content-Type"))
 	}
-	if r.ContentLength > limit {
-		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has %d bytes; the limit is %d", r.ContentLength, limit)
+	switch {
+	case r.ContentLength > maxBody:
+		return 0, failuref(http.StatusRequestEntityTooLarge, "the body has %d bytes; the limit is %d", r.ContentLength, maxBody)
+	case r.ContentLength < 0:
+		return maxBody, nil
 	}
+	return r.ContentLength, nil
+}
+
+func readBody(r *http.Request) ([]byte, error) {
 	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), trusted)+bytes.MinRead))
-	_, err = buffer.ReadFrom(io.LimitReader(r.Body, limit+1))
+	_, err := buffer.ReadFrom(io.LimitReader(r.Body, trusted))
+	if err == nil && buffer.Len() == trusted {
+		buffer.Grow(int(max(r.ContentLength-trusted, 0)) + bytes.MinRead) // once, not by doubling
+		_, err = buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1-trusted))
+	}
 	switch {
 	case err != nil:
 		return nil, failuref(http.StatusBadRequest, "the body cannot be read: %v", err)
-	case int64(buffer.Len()) > limit:
-		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has more than %d bytes, the limit", limit)
+	case buffer.Len() > maxBody:
+		return nil, failuref(http.StatusRequestEntityTooLarge, "the body has more than %d bytes, the limit", maxBody)
 	case buffer.Len() == 0:
 		return nil, failuref(http.StatusBadRequest, "the body is empty; send a review")
+	case !utf8.Valid(buffer.Bytes()): // a decoder writes three bytes for a wrong one
+		return nil, failuref(http.StatusBadRequest, "the body is not in UTF-8")
 	}
 	return buffer.Bytes(), nil
 }

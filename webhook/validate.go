@@ -40,7 +40,7 @@ func Validate[T client.Object](w *Webhooks, v Validator[T], r Registration) {
 			return errors.New("the Validator has no function; set Create, Update or Delete")
 		}
 		r = k.registration("validate", r, operations)
-		return w.mountAdmissionLocked(&admission{name: r.Name, r: r, handle: v.handler(k)})
+		return w.mountAdmissionLocked(&admission{name: r.Name, r: r, handle: v.handler(w, k)})
 	})
 }
 
@@ -57,8 +57,17 @@ func (v Validator[T]) operations() (all []admissionregistrationv1.OperationType)
 	return all
 }
 
-func (v Validator[T]) handler(k kind[T]) Handler {
+func (v Validator[T]) handler(w *Webhooks, k kind[T]) Handler {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		var size int64
+		for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
+			size += w.sizes.of(raw, k.of) + int64(len(raw))
+		}
+		memory, err := w.reserve(ctx, size)
+		if err != nil {
+			return nil, err
+		}
+		defer memory.give()
 		switch op := request.Operation; {
 		case op == admissionv1.Create && v.Create != nil:
 			obj, err := k.decode(request, request.Object)

@@ -21,6 +21,10 @@ type Webhooks struct {
 	added chan struct{} // has an element when a webhook was added too late
 	certs *certs.Certs  // nil: the server has certificates of its own
 
+	// To avoid a deadlock, a request takes bodies before objects, and each only once at a time.
+	bodies, objects *budget
+	sizes           sizes
+
 	mu         sync.RWMutex         // guards what follows
 	endpoints  map[string]*endpoint // by path
 	admissions []*admission         // in the order of the calls

@@ -131,7 +131,7 @@ func (s *Server) readLocked(r *Request, t *table, o *unstructured.Unstructured) 
 }
 
 // showLocked makes present work for stored objects: those that were never converted are converted
-// in one review.
+// in reviews of up to maxReview objects.
 func (s *Server) showLocked(known *answers, t *table, objects ...*unstructured.Unstructured) error {
 	if t.conversion == nil {
 		return nil
@@ -140,12 +140,20 @@ func (s *Server) showLocked(known *answers, t *table, objects ...*unstructured.U
 	missing := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
 		return o.GetAPIVersion() == version || t.shown[o][version] != nil
 	})
-	converted, err := s.convertLocked(known, t.target(), missing)
-	for i, o := range converted {
-		t.keep(missing[i], o)
+	for part := range slices.Chunk(missing, maxReview) {
+		converted, err := s.convertLocked(known, t.target(), part)
+		if err != nil {
+			return err
+		}
+		for i, o := range converted {
+			t.keep(part[i], o)
+		}
 	}
-	return err
+	return nil
 }
+
+// maxReview keeps reviews below the limits of webhooks for a request.
+const maxReview = 100
 
 // commitLocked stores u, which is in the table's version, as the next version of live. It returns
 // what the table shows of it.

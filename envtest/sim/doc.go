@@ -114,9 +114,9 @@
 //   - Without package envtest/sim/crd, custom objects are stored as they are: no validation,
 //     defaults or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
 //   - Without a conversion webhook, versions of a kind differ only in their apiVersion.
-//   - A list converts its objects in one review, and each version of an object only once. The real
-//     server converts them one by one, at each list. Label and field selectors see the stored
-//     version.
+//   - A list converts its objects in reviews of up to 100, and each version of an object only once.
+//     The real server converts them one by one, at each list. Label and field selectors see the
+//     stored version.
 //   - core/v1 and events.k8s.io/v1 Events are separate kinds with separate objects.
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.

@@ -6,13 +6,17 @@ package webhook_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -28,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
+	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // warnings collects what kubectl prints.
@@ -207,5 +212,92 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 	}
 	if err := maps.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err == nil || err.Error() != `admission webhook "validate.configmaps.core" denied the request: it is kept` {
 		t.Error(err)
+	}
+}
+
+// secretWrites counts the requests that write a Secret.
+type secretWrites struct {
+	http.RoundTripper
+
+	n *atomic.Int64
+}
+
+func (s secretWrites) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/secrets") {
+		s.n.Add(1)
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// WrappedRoundTripper lets the client find its transport.
+func (s secretWrites) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }
+
+// TestRealServer_ThirtyReinstallsKeepAValidCertificate deletes the Secret and one configuration
+// before each install. The other configuration stays, with the bundles of all CAs before.
+func TestRealServer_ThirtyReinstallsKeepAValidCertificate(t *testing.T) {
+	cluster, err := envtest.Start(t.Context(), envtest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	var writes atomic.Int64
+	cfg := rest.CopyConfig(cluster.Config())
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return secretWrites{rt, &writes} })
+	direct := kubernetes.NewForConfigOrDie(cluster.Config())
+	most := int64(0)
+	for n := 1; n <= 30; n++ {
+		before := writes.Load()
+		reinstall(t, cfg, direct, fmt.Sprintf("install %d", n))
+		most = max(most, writes.Load()-before)
+	}
+	if most > 20 {
+		t.Errorf("an install wrote the Secret %d times", most)
+	}
+	t.Logf("at most %d writes of the Secret for an install", most)
+}
+
+// reinstall runs an operator until the API server calls its webhook, and uninstalls it.
+func reinstall(t *testing.T, cfg *rest.Config, direct kubernetes.Interface, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks := webhook.New(webhook.Options{
+		Name: "test", Scheme: scheme.Scheme, URL: "https://" + l.Addr().String(), Server: server.Options{Listener: l, Linger: time.Millisecond}, Register: true,
+		Certificates: certs.Options{Skew: 10 * time.Millisecond, Propagation: 10 * time.Millisecond},
+	})
+	tests := webhook.Registration{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"test": "webhook"}}}
+	webhook.Default(hooks, func(context.Context, *corev1.ConfigMap) error { return nil }, tests)
+	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{Create: func(context.Context, *corev1.ConfigMap) error { return errors.New(name) }}, tests)
+	m := manager.New(cfg, manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+	running, stop := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- m.Run(running) }()
+	eventually(ctx, t, func() error {
+		if err := hooks.Check(ctx); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		_, err := direct.CoreV1().ConfigMaps("default").Create(ctx, mapWith("a", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.HasSuffix(err.Error(), name) {
+			return fmt.Errorf("%s: the webhook does not answer: %w", name, err)
+		}
+		return nil
+	})
+	stop()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	if err := direct.CoreV1().Secrets("default").Delete(ctx, "test-webhook-ca", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := direct.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, "test", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -128,14 +128,24 @@ func (a authority) verifies(leaf *x509.Certificate, now time.Time, o *Options) e
 	return errors.Join(wrong...)
 }
 
+// extensions are the ones of our CAs: the key's id, its usage, basic constraints, the issuer's key.
+var extensions = []string{"2.5.29.14", "2.5.29.15", "2.5.29.19", "2.5.29.35"}
+
 // checkAuthority returns why a certificate cannot be a CA of ours, or nil.
 func checkAuthority(c *x509.Certificate) error {
 	public, ok := c.PublicKey.(*ecdsa.PublicKey)
 	switch {
 	case !ok || public.Curve != elliptic.P256():
 		return fmt.Errorf("the key of %q is not ECDSA P-256", c.Subject.CommonName)
-	case !c.IsCA || c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) != nil:
+	case !c.IsCA || c.KeyUsage&x509.KeyUsageCertSign == 0 || c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) != nil:
 		return fmt.Errorf("%q is not a self-signed CA", c.Subject.CommonName)
+	case c.MaxPathLen == 0:
+		return fmt.Errorf("%q cannot sign its successor", c.Subject.CommonName)
+	}
+	for _, e := range c.Extensions { // any other may restrict the leaves
+		if !slices.Contains(extensions, e.Id.String()) {
+			return fmt.Errorf("%q has the extension %s", c.Subject.CommonName, e.Id)
+		}
 	}
 	return nil
 }

@@ -94,20 +94,20 @@ func blocks(data []byte, wrong *[]error, name string) []*pem.Block {
 	}
 }
 
-// addKey gives a key to its CA. Its errors do not quote the key.
+// addKey gives a key to the CAs that it signs for. Its errors do not quote the key.
 func addKey(all []authority, der []byte) error {
 	parsed, err := x509.ParsePKCS8PrivateKey(der)
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if err != nil || !ok {
 		return errors.New("is not an ECDSA key in PKCS #8")
 	}
+	err = fmt.Errorf("matches no certificate of %s", certKey)
 	for i := range all {
-		if key.PublicKey.Equal(all[i].cert.PublicKey) {
-			all[i].key = key
-			return nil
+		if key.PublicKey.Equal(all[i].cert.PublicKey) { // a CA may be renewed with its key
+			all[i].key, err = key, nil
 		}
 	}
-	return fmt.Errorf("matches no certificate of %s", certKey)
+	return err
 }
 
 func addTrusted(all []authority, line string) error {
@@ -124,8 +124,8 @@ func addTrusted(all []authority, line string) error {
 
 func content(all []authority) (map[string][]byte, error) {
 	data := map[string][]byte{certKey: bundleOf(all)}
-	for _, a := range all {
-		if a.key != nil {
+	for i, a := range all {
+		if a.key != nil && !slices.ContainsFunc(all[:i], func(b authority) bool { return b.key != nil && b.key.Equal(a.key) }) {
 			der, err := x509.MarshalPKCS8PrivateKey(a.key)
 			if err != nil {
 				return nil, err

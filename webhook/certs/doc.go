@@ -30,6 +30,10 @@
 //  5. A CA leaves the Secret and the bundles Options.Skew after it has expired. A leaf never
 //     outlives its CA. So the old CA stays until its last leaf has expired.
 //
+// A CA whose key is lost leaves earlier: Options.LeafLifetime after replicas sign with a newer one.
+// The Secret has at most 16 CAs. If there are more, those with a key and in all bundles stay first,
+// then the newest.
+//
 // API servers do not acknowledge a bundle: each learns of it by a watch that may lag. Propagation
 // is the time that they get. An API server that lags longer still verifies the leaf, because
 // replicas also serve the new CA's certificate, signed by the old CA ("new with old" in RFC 4210,
@@ -44,7 +48,8 @@
 // Run writes bundles by server-side apply, with Options.FieldOwner and the version that was read.
 // It restores a bundle that another client resets, with a log line and an event that names the
 // field manager. After the third reset in a row, the delay doubles up to 5 minutes, and the log
-// line has a remedy.
+// line has a remedy. The same holds for the Secret, and for any write that the next look does not
+// find. Meanwhile the certificate serves, and bundles that lack a CA are restored.
 //
 // Run never writes a target with the marker of cert-manager, service-ca or OLM, nor a Secret with
 // other keys or another type than Opaque.
@@ -54,8 +59,13 @@
 // The certificate in use is replaced only by one that the bundles verify. Problems appear in the
 // log, in Check, and as an event of the Secret or the target:
 //
-//	Secret deleted               written again from memory; without memory, with a new CA
+//	Secret deleted               written again from memory; without memory, with a new CA. The old
+//	                             CAs stay in the bundles until their leaves have expired
 //	Secret with unusable content its good parts and the memory are written back
+//	Secret reset again and again written with a delay that doubles up to 5 minutes
+//	CA that cannot sign leaves   unusable: its key, its usage or its extensions are not ours
+//	two CAs of one key           both stay until they expire
+//	more than 16 CAs             those that may have signed a leaf in use stay
 //	Secret of another tool       left alone; the certificate in use stays
 //	CA from the future           reported as a clock that differs by more than Options.Skew
 //	all CAs expired              a new CA, as at the first start
@@ -82,7 +92,8 @@
 //     API server may use, on clocks that differ by at most Skew. Such a bundle is at most
 //     Propagation old, or has a valid CA whose key is in the Secret. This holds for any number of
 //     replicas and for a stop at any moment. It does not hold while API servers have a bundle that
-//     another client has reset.
+//     another client has reset. Nor does it hold for a replica that has had no connection to the
+//     API server since its CA's key was lost with the Secret, for longer than LeafLifetime.
 //   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
 //     certificate in use stays until a better one is verified. Keys appear in no log line, event,
 //     metric or error.

@@ -4,7 +4,6 @@
 package certs
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 )
@@ -39,6 +37,7 @@ type driver struct {
 
 	memory  []authority       // the CAs that the Secret had or should have
 	bundles []map[string]bool // of the last look
+	secret  resets
 	resets  map[Target]*resets
 
 	signer  string    // the CA of the leaf in use
@@ -189,15 +188,16 @@ func (d *driver) deleted(ctx context.Context, r reading) {
 	}
 }
 
-// adopt remembers the CAs of the bundles if the Secret was lost. Their keys are lost, but leaves of
-// other replicas may be in use.
+// adopt remembers the CAs of the bundles if the Secret was lost, or loses what is written to it.
+// Leaves of other replicas may be in use.
 func (d *driver) adopt(r reading, now time.Time) {
-	if len(r.authorities) > 0 || len(d.memory) > 0 || r.foreign {
+	lost := len(r.authorities) == 0 && len(d.memory) == 0
+	if r.foreign || !lost && !d.secret.pending {
 		return
 	}
 	for _, t := range r.targets {
 		for _, b := range t.bundles {
-			for block, rest := pem.Decode(b.pem); block != nil && len(d.memory) < maxAuthorities; block, rest = pem.Decode(rest) {
+			for block, rest := pem.Decode(b.pem); block != nil; block, rest = pem.Decode(rest) {
 				c, err := x509.ParseCertificate(block.Bytes)
 				ours := err == nil && c.Subject.CommonName == authorityName(d.o) && checkAuthority(c) == nil
 				if ours && now.Before(c.NotAfter) && find(d.memory, idOf(c.Raw)) < 0 {
@@ -260,17 +260,27 @@ func (d *driver) missing(r reading, p plan) (wrong []string) {
 }
 
 // write writes the Secret or, if it is right, the bundles. After a write it returns now, so that
-// the next look reads it back. A write that lost against another client is not an error.
+// the next look reads it back. A write that lost against another client is not an error. While the
+// Secret cannot be written, the bundles still get the CAs that they lack.
 func (d *driver) write(ctx context.Context, r reading, p plan, now time.Time) (again time.Time, err error) {
-	if p.write || r.broken || r.secret == nil {
-		return now, ignoreLost(d.writeSecret(ctx, r.secret, p, now))
+	inPlace := !p.write && !r.broken && r.secret != nil
+	d.secret.look(inPlace, p.authorities, r.has, now)
+	switch due := d.secret.due(); {
+	case inPlace:
+	case now.Before(due):
+		again = due
+	default:
+		if err = ignoreLost(d.writeSecret(ctx, r.secret, p, now)); err == nil {
+			return now, nil
+		}
 	}
-	var wrong []error
+	wrong := []error{err}
 	for _, t := range r.targets {
 		resets := d.resets[t.Target]
-		resets.look(t, p.authorities, now)
+		done := t.inPlace(p.authorities)
+		resets.look(done, p.authorities, func(a authority) bool { return t.has(a.id) }, now)
 		switch {
-		case t.inPlace(p.authorities):
+		case done, !inPlace && t.hasAll(p.authorities):
 		case now.Before(resets.due()):
 			again = earliest(again, resets.due())
 		default:
@@ -279,6 +289,12 @@ func (d *driver) write(ctx context.Context, r reading, p plan, now time.Time) (a
 		}
 	}
 	return again, errors.Join(wrong...)
+}
+
+// has reports whether the Secret is not broken and still has what it had of a CA.
+func (r reading) has(had authority) bool {
+	i := find(r.authorities, had.id)
+	return i >= 0 && !r.broken && (had.key == nil || r.authorities[i].key != nil) && (had.trusted.IsZero() || !r.authorities[i].trusted.IsZero())
 }
 
 // ignoreLost returns nil if another client was first.
@@ -315,13 +331,21 @@ func (d *driver) writeSecret(ctx context.Context, old *corev1.Secret, p plan, no
 		changed.Data = data
 		_, err = d.secrets.Update(ctx, changed, client.FieldOwner(d.o.FieldOwner))
 	}
-	if err == nil && p.due {
-		logging.Of(ctx).Info("added a CA for webhooks", "secret", d.o.Secret.String(), "ca", all[len(all)-1].id, "until", all[len(all)-1].cert.NotAfter)
-	}
 	if ignoreLost(err) != nil {
 		return fmt.Errorf("cannot write the Secret %s: %w", d.o.Secret, err)
 	}
-	return err
+	d.secret.wrote = true
+	if err != nil {
+		return err
+	}
+	d.memory = all // known even if another client removes it before the next look
+	if p.due {
+		logging.Of(ctx).Info("added a CA for webhooks", "secret", d.o.Secret.String(), "ca", all[len(all)-1].id, "until", all[len(all)-1].cert.NotAfter)
+	}
+	if old != nil && d.secret.count >= quickResets {
+		d.rewritten(ctx, old)
+	}
+	return nil
 }
 
 // noLost hides the status of an error from ignoreLost.
@@ -332,27 +356,12 @@ func (d *driver) writeBundles(ctx context.Context, t observed, p plan) error {
 	if ignoreLost(err) != nil {
 		return fmt.Errorf("cannot write the caBundle of %s: %w", t, err)
 	}
-	if resets := d.resets[t.Target]; err == nil && resets.lost {
+	resets := d.resets[t.Target]
+	resets.wrote = true
+	if err == nil && (resets.lost || resets.count >= quickResets) {
 		d.restored(ctx, t, resets)
 	}
 	return nil
-}
-
-// restored reports that a bundle was reset, once for each reset.
-func (d *driver) restored(ctx context.Context, t observed, r *resets) {
-	taker, who, tool := t.taker(d.o.FieldOwner), "an unknown field manager", "another tool"
-	if taker != "" {
-		who, tool = fmt.Sprintf("the field manager %q", taker), taker
-	}
-	args := []any{"object", t.String(), "manager", cmp.Or(taker, "unknown")}
-	text := who + " reset the caBundle; it is restored"
-	if r.count >= quickResets {
-		remedy := fmt.Sprintf("remove caBundle from the manifests that %s applies", tool)
-		args = append(args, "resets", r.count, "remedy", remedy)
-		text = fmt.Sprintf("%s resets the caBundle again and again; %s", who, remedy)
-	}
-	logging.Of(ctx).Warn("restored a caBundle that another client reset", args...)
-	d.report.event(ctx, t.object, events.Warning, "BundleReset", text)
 }
 
 func (d *driver) eventObject(o observed) client.Object {

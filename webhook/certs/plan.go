@@ -9,7 +9,7 @@ import (
 )
 
 // rules are the times of Options.
-type rules struct{ caLifetime, skew, propagation time.Duration }
+type rules struct{ caLifetime, leafLifetime, skew, propagation time.Duration }
 
 // look is what a replica has read, in this order: the bundles, then the Secret.
 type look struct {
@@ -30,13 +30,14 @@ type plan struct {
 
 // decide is the rule of rotation. It has no state and no clock.
 func (r rules) decide(l look, now time.Time) plan {
-	p := plan{authorities: r.known(l, now), next: now.Add(r.caLifetime)}
-	r.stamp(p.authorities, l.bundles, now)
-	p.due = r.due(p.authorities, now)
+	all := known(l)
+	r.stamp(all, l.bundles, now)
+	p := plan{due: r.due(all, now), next: now.Add(r.caLifetime)}
+	p.authorities = r.kept(all, l.secret, p.due, now)
 	p.write = p.due || !slices.EqualFunc(p.authorities, l.secret, same)
 	p.signer, p.proven = r.signer(p.authorities, l.bundles, now)
 	for _, a := range p.authorities {
-		for _, t := range []time.Time{r.provenAt(a), r.rotateAt(a), a.cert.NotBefore, a.cert.NotAfter.Add(-2 * r.skew), a.cert.NotAfter, r.droppedAt(a)} {
+		for _, t := range []time.Time{r.provenAt(a), r.rotateAt(a), a.cert.NotBefore, a.cert.NotAfter.Add(-2 * r.skew), a.cert.NotAfter, r.retiredAt(a, all).Add(r.skew)} {
 			if t.After(now) && t.Before(p.next) {
 				p.next = t
 			}
@@ -45,33 +46,67 @@ func (r rules) decide(l look, now time.Time) plan {
 	return p
 }
 
-// known joins the CAs of the Secret and of the memory, without the expired ones. So a CA leaves
-// only when it has expired on every clock.
-func (r rules) known(l look, now time.Time) []authority {
+// known joins the CAs of the Secret and of the memory.
+func known(l look) []authority {
 	var all []authority
 	for _, a := range l.secret {
 		if i := find(l.memory, a.id); i >= 0 && a.key == nil {
 			a.key = l.memory[i].key
 		}
-		if now.Before(r.droppedAt(a)) {
-			all = append(all, a)
-		}
+		all = append(all, a)
 	}
 	for _, a := range l.memory {
-		if find(l.secret, a.id) < 0 && now.Before(a.cert.NotAfter) {
+		if find(l.secret, a.id) < 0 {
 			all = append(all, a)
 		}
 	}
 	return sorted(all)
 }
 
-// stamp records which CAs all bundles have, and forgets it of CAs that a bundle lacks.
+// kept returns the CAs that a leaf in use may need. What the Secret has stays Skew longer. So a CA
+// leaves only when it has retired on every clock, and then no memory brings it back.
+func (r rules) kept(all, secret []authority, due bool, now time.Time) []authority {
+	var kept []authority
+	for _, a := range all {
+		until := r.retiredAt(a, all)
+		if find(secret, a.id) >= 0 {
+			until = until.Add(r.skew)
+		}
+		if now.Before(until) {
+			kept = append(kept, a)
+		}
+	}
+	limit := maxAuthorities
+	if due {
+		limit--
+	}
+	if len(kept) <= limit {
+		return kept
+	}
+	slices.Reverse(kept) // newest first
+	slices.SortStableFunc(kept, func(a, b authority) int { return weight(b, now) - weight(a, now) })
+	return sorted(kept[:limit])
+}
+
+// weight is greater for CAs whose leaves are more likely to be in use.
+func weight(a authority, now time.Time) (w int) {
+	if a.key != nil && !now.Before(a.cert.NotBefore) {
+		w += 2
+	}
+	if !a.trusted.IsZero() {
+		w++
+	}
+	return w
+}
+
+// stamp records which CAs all bundles have, and forgets it of CAs that a bundle lacks. A time that
+// no clock can have written counts as now.
 func (r rules) stamp(all []authority, bundles []map[string]bool, now time.Time) {
 	for i, a := range all {
 		switch in := inAll(bundles, a.id); {
 		case !in:
 			all[i].trusted = time.Time{}
-		case a.trusted.IsZero():
+		case a.trusted.IsZero(), a.trusted.After(now.Add(r.skew)):
 			all[i].trusted = now
 		}
 	}
@@ -121,8 +156,17 @@ func (r rules) rotateAt(a authority) time.Time {
 	return created.Add(min(r.caLifetime, a.cert.NotAfter.Sub(created)) / 2)
 }
 
-// droppedAt is when the CA and its leaves have expired on all clocks.
-func (r rules) droppedAt(a authority) time.Time { return a.cert.NotAfter.Add(r.skew) }
+// retiredAt is when the last leaf of a CA has expired. Replicas sign with a newer CA as soon as it
+// is proven, and any of them that has the key of the old one puts it back into the Secret.
+func (r rules) retiredAt(a authority, all []authority) time.Time {
+	at := a.cert.NotAfter
+	for _, newer := range all {
+		if a.key == nil && newer.key != nil && !newer.trusted.IsZero() && newer.cert.NotBefore.After(a.cert.NotBefore) {
+			at = earliest(at, r.provenAt(newer).Add(r.leafLifetime))
+		}
+	}
+	return at
+}
 
 // written returns the latest time that a replica wrote to the Secret, by its clock.
 func written(all []authority, r rules) time.Time {

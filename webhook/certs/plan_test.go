@@ -18,10 +18,10 @@ import (
 // each bundle for Propagation after it was replaced. Each replica has its own clock.
 type model struct {
 	rules
-	leafLifetime time.Duration
-	random       *rand.Rand
-	now          time.Time
-	made         int
+
+	random *rand.Rand
+	now    time.Time
+	made   int
 
 	secret        []authority
 	secretVersion int
@@ -52,6 +52,7 @@ type modelReplica struct {
 	look     look
 	versions [3]int
 	plan     plan
+	failed   bool // the write of the Secret
 }
 
 type modelLeaf struct {
@@ -62,8 +63,8 @@ type modelLeaf struct {
 
 func newModel(seed uint64) *model {
 	m := &model{
-		rules:        rules{caLifetime: 30 * time.Minute, skew: 20 * time.Second, propagation: time.Minute},
-		leafLifetime: 10 * time.Minute, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_900_000_000, 0),
+		rules:  rules{caLifetime: 30 * time.Minute, leafLifetime: 10 * time.Minute, skew: 20 * time.Second, propagation: time.Minute},
+		random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_900_000_000, 0),
 	}
 	for i := range m.bundles {
 		m.bundles[i].ids = map[string]bool{}
@@ -100,7 +101,8 @@ func (m *model) act(r *modelReplica) {
 		r.memory = r.plan.authorities
 		m.use(r, now)
 	case 4:
-		if r.plan.write && r.versions[2] == m.secretVersion {
+		r.failed = r.plan.write && m.random.IntN(10) == 0
+		if r.plan.write && !r.failed && r.versions[2] == m.secretVersion {
 			m.secret = slices.Clone(r.plan.authorities)
 			if r.plan.due {
 				m.secret = sorted(append(m.secret, m.newAuthority(now)))
@@ -136,7 +138,10 @@ func (m *model) writeBundle(r *modelReplica, i int) {
 	for _, a := range r.plan.authorities {
 		want[a.id] = true
 	}
-	if r.plan.write || r.versions[i] != b.version || maps.Equal(want, b.ids) {
+	if r.plan.write && !r.failed || r.versions[i] != b.version || maps.Equal(want, b.ids) {
+		return
+	}
+	if r.failed && !slices.ContainsFunc(r.plan.authorities, func(a authority) bool { return !b.ids[a.id] }) {
 		return
 	}
 	b.old = slices.DeleteFunc(append(b.old, pastBundle{b.ids, m.now}), func(p pastBundle) bool { return m.now.Sub(p.until) > m.propagation })

@@ -3,7 +3,10 @@
 
 package certs
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	quickResets  = 3               // resets in a row that are undone at once
@@ -11,32 +14,32 @@ const (
 	resetsForget = 10 * time.Minute
 )
 
-// resets counts how often a target's bundles lost a CA in a row.
+// resets counts in a row the writes of an object that did not last: it lost a CA that it had, or
+// the look after a write finds it not in place.
 type resets struct {
-	had   map[string]bool // the CAs at the last look that found all bundles in place
-	lost  bool            // since then
-	count int
-	last  time.Time
+	had     []authority // the CAs at the last look that found it in place
+	lost    bool        // since then it lost one of them
+	wrote   bool        // since the last look
+	pending bool        // the next write is for a reset
+	count   int
+	last    time.Time
 }
 
-// look records a target. want are the CAs that its bundles must have.
-func (r *resets) look(o observed, want []authority, now time.Time) {
-	if o.inPlace(want) {
-		r.had, r.lost = map[string]bool{}, false
-		for _, a := range want {
-			r.had[a.id] = true
-		}
+// look records an object. want are the CAs that it must have. has reports whether it has a CA.
+func (r *resets) look(inPlace bool, want []authority, has func(authority) bool, now time.Time) {
+	if inPlace {
+		r.had, r.lost, r.wrote, r.pending = want, false, false, false
 		return
 	}
-	for _, a := range want {
-		if r.had[a.id] && !o.has(a.id) && !r.lost {
-			if now.Sub(r.last) > resetsForget+r.delay() {
-				r.count = 0
-			}
-			r.lost, r.last = true, now
-			r.count++
+	lost := r.lost || slices.ContainsFunc(r.had, func(a authority) bool { return find(want, a.id) >= 0 && !has(a) })
+	if r.wrote || lost && !r.lost {
+		if now.Sub(r.last) > resetsForget+r.delay() {
+			r.count = 0
 		}
+		r.last, r.pending = now, true
+		r.count++
 	}
+	r.lost, r.wrote = lost, false
 }
 
 func (r *resets) delay() time.Duration {
@@ -46,9 +49,9 @@ func (r *resets) delay() time.Duration {
 	return min(time.Second<<min(r.count-quickResets, 10), longestDelay)
 }
 
-// due is when the bundles may be restored.
+// due is when the object may be written.
 func (r *resets) due() time.Time {
-	if !r.lost {
+	if !r.pending {
 		return time.Time{}
 	}
 	return r.last.Add(r.delay())

@@ -71,7 +71,7 @@ func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder) 
 
 func newDriver(c *Certs, cl *client.Client, r *events.Recorder) *driver {
 	d := &driver{
-		certs: c, o: &c.o, rules: rules{caLifetime: c.o.CALifetime, skew: c.o.Skew, propagation: c.o.Propagation},
+		certs: c, o: &c.o, rules: rules{caLifetime: c.o.CALifetime, leafLifetime: c.o.LeafLifetime, skew: c.o.Skew, propagation: c.o.Propagation},
 		targets: c.o.Targets(), resets: map[Target]*resets{}, wake: make(chan struct{}, 1),
 		secrets: client.For[*corev1.Secret](cl), objects: map[Kind]*client.Handle[*unstructured.Unstructured]{},
 		report: &reporter{recorder: r, texts: map[string]string{}},

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/setpoint-dev/setpoint/client"
 )
 
 // observed is a target as it was read.
@@ -99,6 +101,11 @@ func (o observed) has(id string) bool {
 	return !slices.ContainsFunc(o.bundles, func(b bundle) bool { return !b.ids[id] })
 }
 
+// hasAll reports whether all bundles have these CAs.
+func (o observed) hasAll(want []authority) bool {
+	return !slices.ContainsFunc(want, func(a authority) bool { return !o.has(a.id) })
+}
+
 // inPlace reports whether all bundles have these CAs and no other.
 func (o observed) inPlace(want []authority) bool {
 	for _, b := range o.bundles {
@@ -106,7 +113,7 @@ func (o observed) inPlace(want []authority) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(want, func(a authority) bool { return !o.has(a.id) })
+	return o.hasAll(want)
 }
 
 // configuration returns what to apply. The version makes the write fail if the object has changed.
@@ -128,14 +135,14 @@ func (o observed) configuration(want []authority) *unstructured.Unstructured {
 	return u
 }
 
-// taker returns the field manager other than owner that wrote a bundle last, or "". A client that
+// taker returns the field manager other than owner that wrote a field last, or "". A client that
 // removes the field leaves no trace.
-func (o observed) taker(owner string) string {
+func taker(object client.Object, owner, field string) string {
 	var last *metav1.ManagedFieldsEntry
-	all := o.object.GetManagedFields()
+	all := object.GetManagedFields()
 	for i := range all {
 		e := &all[i]
-		if e.Manager != owner && ownsBundle(e) && (last == nil || e.Time != nil && !e.Time.Before(last.Time)) {
+		if e.Manager != owner && owns(e, field) && (last == nil || e.Time != nil && !e.Time.Before(last.Time)) {
 			last = e
 		}
 	}
@@ -145,7 +152,7 @@ func (o observed) taker(owner string) string {
 	return last.Manager
 }
 
-func ownsBundle(e *metav1.ManagedFieldsEntry) bool {
+func owns(e *metav1.ManagedFieldsEntry, field string) bool {
 	if e.FieldsV1 == nil {
 		return false
 	}
@@ -154,8 +161,7 @@ func ownsBundle(e *metav1.ManagedFieldsEntry) bool {
 		return false
 	}
 	set.Iterate(func(p fieldpath.Path) {
-		last := p[len(p)-1]
-		owns = owns || last.FieldName != nil && *last.FieldName == "caBundle"
+		owns = owns || slices.ContainsFunc(p, func(e fieldpath.PathElement) bool { return e.FieldName != nil && *e.FieldName == field })
 	})
 	return owns
 }

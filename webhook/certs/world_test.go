@@ -163,6 +163,8 @@ func (w *world) recent(t Target) []stored {
 	return w.past[t]
 }
 
+func (w *world) server() *sim.Server { return sim.Of(w.cfg) }
+
 func (w *world) newClient() *client.Client {
 	c, err := client.New(w.cfg, client.Options{Strict: true, FieldOwner: "the-tool"})
 	if err != nil {

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// secretWrites returns how often the Secret was created or updated.
+func (w *world) secretWrites() int {
+	return w.server().Count("create", sim.Secrets) + w.server().Count("update", sim.Secrets)
+}
+
+// reinstall deletes the operator with its Secret and its webhook configuration, and installs it
+// again. The CustomResourceDefinition stays, with its bundle.
+func (w *world) reinstall(o Options) *replica {
+	if len(w.replicas) > 0 {
+		w.kill(0)
+		w.remove()
+		w.reset(targets[0], "")
+	}
+	return w.start(o)
+}
+
+// TestReinstall_ThirtyInARowKeepAValidCertificate reinstalls within the lifetime of the CAs.
+func TestReinstall_ThirtyInARowKeepAValidCertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, o := newWorld(t), Options{Secret: secretKey, DNSNames: []string{serverName}, Targets: options().Targets}
+		most := 0
+		for install := 1; install <= 30; install++ {
+			before := w.secretWrites()
+			r := w.reinstall(o)
+			w.pass(3 * time.Minute)
+			if err := r.Check(t.Context()); err != nil {
+				t.Fatalf("install %d wrote the Secret %d times in 3 minutes: %v", install, w.secretWrites()-before, err)
+			}
+			most = max(most, w.secretWrites()-before)
+		}
+		if most > 4 {
+			t.Errorf("an install wrote the Secret %d times", most)
+		}
+		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n > maxAuthorities {
+			t.Errorf("the bundle has %d CAs", n)
+		}
+		w.pass(26 * time.Hour)
+		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n != 1 {
+			t.Errorf("the bundle has %d CAs, not only that of the last install, after all leaves of the others have expired", n)
+		}
+		t.Logf("at most %d writes of the Secret for an install", most)
+	})
+}
+
+// TestA1_AnOldCALeavesWhenItsLastLeafHasExpired reinstalls while a replica of the old
+// installation still serves, but does not act.
+func TestA1_AnOldCALeavesWhenItsLastLeafHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old := w.start(options())
+		w.pass(2 * time.Minute)
+		old.stop()
+		w.remove()
+		w.start(options())
+		w.start(options())
+		w.pass(time.Until(old.leaf.Load().Leaf.NotAfter) - 30*time.Second)
+		w.kill(0)
+		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n != 2 {
+			t.Errorf("the bundle has %d CAs while a leaf of the old one is in use", n)
+		}
+		before := w.secretWrites()
+		w.pass(4 * time.Minute)
+		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n != 1 {
+			t.Errorf("the bundle has %d CAs after the leaves of the old one have expired", n)
+		}
+		if n := w.secretWrites() - before; n > 2 {
+			t.Errorf("the end of a CA wrote the Secret %d times", n)
+		}
+	})
+}

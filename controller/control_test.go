@@ -4,6 +4,7 @@
 package controller_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -269,6 +270,51 @@ func TestC11_PausedByAnnotation(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestC11_PausesAndLogLevelsEndWithTheObject: the deletion is reconciled, with the log level. Then
+// nothing of the key is left.
+func TestC11_PausesAndLogLevelsEndWithTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		api, all := cluster(t, sim.ConfigMaps)
+		m := &marks{api: api}
+		m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			look, _ := m.Queue().Lookup(key)
+			for _, r := range look.Reasons {
+				m.seen = append(m.seen, key.Name+" "+r.Event)
+			}
+			logr.FromContextAsSlogLogger(ctx).Debug("looking", "name", key.Name)
+			return controller.Result{}, nil
+		}), controller.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		m.Watch(source.Kind(cache.For[*corev1.ConfigMap](all), handler.Self()))
+		m.start(t)
+		paused, verbose := types.NamespacedName{Namespace: "default", Name: "p"}, types.NamespacedName{Namespace: "default", Name: "v"}
+		m.PauseKey(paused) // before the object exists
+		m.SetLogLevel(verbose, slog.LevelDebug)
+		m.put(t, marked("p", "1"), "")
+		m.put(t, marked("v", "1"), "v create")
+		m.api.Remove(sim.ConfigMaps, "default", "p")
+		m.want(t, "p create, p delete")
+		m.api.Remove(sim.ConfigMaps, "default", "v")
+		m.want(t, "v delete")
+		if got := strings.Count(log.String(), "looking"); got != 2 || !strings.Contains(log.String(), "name=v") {
+			t.Errorf("%d lines of level debug, want 2 of v:\n%s", got, &log)
+		}
+		if s := m.Snapshot(); s.Keys != nil {
+			t.Errorf("left: %+v", s.Keys)
+		}
+		m.put(t, marked("p", "1"), "p create") // another object of that name
+		m.put(t, marked("v", "1"), "v create")
+		if got := strings.Count(log.String(), "looking"); got != 2 {
+			t.Errorf("the log level holds for another object:\n%s", &log)
+		}
+		m.SetLogLevel(verbose, slog.LevelDebug)
+		m.put(t, marked("v", "2"), "v update")
+		if s := m.Snapshot(); len(s.Keys) != 1 || s.Keys[0].LogLevel == nil {
+			t.Errorf("the log level of an object that exists is gone: %+v", s.Keys)
+		}
+	})
 }
 
 // TestC11_UnwatchedObjectsPauseNothing: after Unwatch, the source's objects pause no key.

@@ -210,12 +210,13 @@ func (c *Controller[K]) Resume() {
 	}
 }
 
-// PauseKey stops new Reconciles of a key, known or not, until ResumeKey. A running Reconcile
-// finishes. Events during the pause make the key due when it ends.
-func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, true) }
+// PauseKey stops new Reconciles of a key, known or not, until ResumeKey, or until the object that
+// the key names is deleted (for sources with a handler.Identity). A running Reconcile finishes.
+// Events during the pause make the key due when it ends.
+func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, program, true) }
 
 // ResumeKey ends PauseKey, but not a pause by [PausedAnnotation].
-func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, pauser{text: "PauseKey"}, false) }
+func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, program, false) }
 
 // Requeue makes a key due at once and ends its backoff. The key still waits for its own writes. A
 // key in progress is reconciled once more, a paused key after the pause. With Options.Shards, only
@@ -240,10 +241,11 @@ func (c *Controller[K]) RequeueAll(ctx context.Context) error {
 	return c.named(c.inputs.replay(ctx))
 }
 
-// SetLogLevel sets the log level of a key's later Reconciles, until ResetLogLevel. The logger's
-// handler must check levels only in Enabled, as the handlers of log/slog do.
+// SetLogLevel sets the log level of a key's later Reconciles, until ResetLogLevel, or until the key
+// has been reconciled after the deletion of its object. The logger's handler must check levels only
+// in Enabled, as the handlers of log/slog do.
 func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {
-	c.records.edit(key, func(r *record[K]) { r.level = &level })
+	c.records.edit(key, func(r *record[K]) { r.level, r.gone = &level, false })
 }
 
 // ResetLogLevel ends SetLogLevel.

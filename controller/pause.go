@@ -62,6 +62,23 @@ func (p *pauses[K]) update(key K) {
 	}
 }
 
+// program is the pauser of PauseKey.
+var program = pauser{text: "PauseKey"}
+
+// expire ends the log level of a deleted object when nothing is left to reconcile.
+func (p *pauses[K]) expire(key K) {
+	if !p.records.look(key).gone {
+		return
+	}
+	if _, known := p.queue.Lookup(key); !known {
+		p.records.edit(key, func(r *record[K]) {
+			if r.gone { // else it was created again
+				r.level, r.gone = nil, false
+			}
+		})
+	}
+}
+
 func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }
 
 type observed[K comparable] struct {
@@ -93,13 +110,18 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 	if paused {
 		o.pauses.set(key, o.pauser(e), true)
 	}
-	resumed := !paused && o.pauses.has(key)
+	before := o.pauses.records.look(key)
+	if gone := e.New == nil; before.level != nil && before.gone != gone {
+		o.pauses.records.edit(key, func(r *record[K]) { r.gone = gone })
+	}
+	resumed := !paused && len(before.pausedBy) > 0
+	deleted := e.New == nil && (resumed || before.level != nil)
 	same := e.Old != nil && e.New != nil && e.Old.GetUID() == e.New.GetUID()
 	if same && heeded {
 		o.requeueIfAsked(key, e)
 	}
 	moved := same && o.interrupts.most > 0 && e.Old.GetGeneration() != e.New.GetGeneration()
-	if !resumed && !moved {
+	if !resumed && !moved && !deleted {
 		return nil
 	}
 	return func() {
@@ -108,6 +130,12 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 		}
 		if resumed {
 			o.pauses.set(key, o.pauser(e), false)
+		}
+		if deleted {
+			if resumed {
+				o.pauses.set(key, program, false)
+			}
+			o.pauses.expire(key)
 		}
 	}
 }

@@ -114,6 +114,7 @@ type record[K comparable] struct {
 	spin        spin
 	interrupted int // in a row
 	level       *slog.Level
+	gone        bool     // the object was deleted: level ends with the last Reconcile
 	pausedBy    []pauser // replaced, never changed
 }
 

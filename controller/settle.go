@@ -107,6 +107,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 	if lost != nil {
 		r.log.Error("could not settle the key", "err", lost)
 	}
+	c.pauses.expire(item.Key())
 }
 
 // leave records what the Reconcile leaves behind, before another worker can take the key. It

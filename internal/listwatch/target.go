@@ -91,8 +91,9 @@ func ListKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 // Reports are a ListerWatcher's callbacks. All but Restored and Compared are required. They are
 // called without locks and must not block.
 type Reports struct {
-	// State is called with Syncing after each successful request, with Waiting if the kind is not
-	// served, and with Failing and the error otherwise.
+	// State is called with Syncing after each successful request, or after a failure once the
+	// store has what was missed. It is called with Waiting if the kind is not served, and with
+	// Failing and the error otherwise.
 	State func(phase hook.Phase, why error)
 	// Unselected is called when a request was refused with an error because of its shardSelector,
 	// and succeeded without it: once.

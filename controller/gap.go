@@ -214,7 +214,7 @@ func (k *gaps) resolve(ctx context.Context, p *past) gap {
 			return textGap(w.String() + ": its answer was lost: " + err.Error())
 		}
 		w.instead, w.resolved, w.unresolvable = found, fate != consistency.Unkept, fate == consistency.Unkept
-		w.open = fate == consistency.Open
+		w.open = fate == consistency.Open && w.Effect == ledger.Uncertain
 	}
 	return nil
 }

@@ -267,3 +267,35 @@ func TestC6_AWriteMayBeCarriedOutLater(t *testing.T) {
 		}
 	}
 }
+
+// TestC6_AnAnswerWithoutTheObject: an answer that does not describe the object still proves that the
+// write was carried out.
+func TestC6_AnAnswerWithoutTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		write := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			emptied := false
+			r.api.Intercept(func(q *sim.Request) (*http.Response, error) {
+				if emptied || q.Verb != "patch" {
+					return nil, nil
+				}
+				emptied = true
+				resp, err := r.api.Answer(q)
+				ok(t, err)
+				resp.Body.Close()
+				resp.Body, resp.ContentLength = http.NoBody, 0
+				return resp, nil
+			})
+			defer r.api.Intercept(nil)
+			if _, err := r.secret().Patch(ctx, types.NamespacedName{Namespace: "default", Name: "was"}, types.MergePatchType, []byte(`{"metadata":{"labels":{"written":"true"}}}`)); err == nil {
+				t.Error("the client accepted an empty answer")
+			}
+			return controller.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, write, idle)
+		r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("was")})
+		r.start()
+		if at := r.after(5 * time.Second); len(at) != 2 || r.stale[1] != nil {
+			t.Errorf("reconciled at %v; Stale returned %v", at, r.stale)
+		}
+	})
+}

@@ -268,8 +268,8 @@ func TestC6_AWriteMayBeCarriedOutLater(t *testing.T) {
 	}
 }
 
-// TestC6_AnAnswerWithoutTheObject: an answer that does not describe the object still proves that the
-// write was carried out.
+// TestC6_AnAnswerWithoutTheObject: an answer that does not describe the object still proves that
+// the write was carried out.
 func TestC6_AnAnswerWithoutTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		write := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {

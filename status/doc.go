@@ -28,6 +28,8 @@
 //	site.Status.Conditions = s.Conditions()
 //	_, err = status.Update(ctx, client.For[*v1alpha1.Website](c), s, site)
 //
+// A [Writer] delays them, so that several Reconciles within a short time cause one write.
+//
 // Both also return the mistakes of the Set, and then send nothing. If several controllers write
 // conditions of an object, use Apply. The CRD must have listType=map and listMapKey=type for the
 // conditions.

@@ -42,9 +42,10 @@ type Condition interface {
 // at most once: set, summarize, keep or remove it. Mistakes do not panic; [Set.Err], [Apply] and
 // [Update] return them. A Set is not safe for concurrent use.
 type Set struct {
-	object   metav1.ObjectMeta // names, UID, generation and resourceVersion
+	object   metav1.ObjectMeta // names, UID, generation, resourceVersion and deletionTimestamp
 	all      []metav1.Condition
 	decided  map[string]string // by type
+	changed  bool
 	mistakes []error
 }
 
@@ -58,7 +59,7 @@ func For[C Condition](obj metav1.Object, old []C) *Set {
 	}
 	s.object = metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
-		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(),
+		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(), DeletionTimestamp: obj.GetDeletionTimestamp(),
 	}
 	for _, c := range old {
 		condition := typed(c)
@@ -115,7 +116,7 @@ func (s *Set) Keep(conditionType string) { s.decide(conditionType, "kept") }
 // Remove removes a condition, if the object has it.
 func (s *Set) Remove(conditionType string) {
 	if i := s.index(conditionType); s.decide(conditionType, "removed") && i >= 0 {
-		s.all = slices.Delete(s.all, i, i+1)
+		s.all, s.changed = slices.Delete(s.all, i, i+1), true
 	}
 }
 
@@ -177,12 +178,13 @@ func (s *Set) set(conditionType string, status metav1.ConditionStatus, reason, m
 	}
 	i := s.index(conditionType)
 	if i < 0 {
-		s.all = append(s.all, c)
+		s.all, s.changed = append(s.all, c), true
 		return
 	}
 	if old := s.all[i]; old.Status == status && !old.LastTransitionTime.IsZero() {
 		c.LastTransitionTime = old.LastTransitionTime
 	}
+	s.changed = s.changed || c != s.all[i]
 	s.all[i] = c
 }
 

@@ -39,6 +39,7 @@ type running[K comparable] struct {
 	log    *slog.Logger
 	lines  logging.Lazy // the handler of log
 	ledger atomic.Pointer[ledger.Ledger]
+	doubts doubts
 }
 
 func (r *running[K]) Value(key any) any {
@@ -103,6 +104,7 @@ func (r *running[K]) end() {
 	if !r.ledger.CompareAndSwap(nil, r.of.over) {
 		r.ledger.Load().Close()
 	}
+	r.doubts.end()
 }
 
 func (r *running[K]) wrote() *ledger.Ledger {

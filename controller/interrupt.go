@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -63,10 +65,35 @@ func (i *interrupts[K]) judge(r *running[K], c *changed, patient bool) {
 	switch by := r.madeBy(c); {
 	case by == theKey:
 	case by == perhaps && patient:
-		time.AfterFunc(answerWithin, func() { i.judge(r, c, false) })
+		r.doubts.lookAgain(answerWithin, func() { i.judge(r, c, false) })
 	default:
 		o := c.event.New
 		r.cancel(&Interruption{Object: c.event.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion()})
+	}
+}
+
+// doubts are calls that wait for an answer while a Reconcile runs.
+type doubts struct {
+	mu    sync.Mutex
+	ended bool
+	stops []func()
+}
+
+func (d *doubts) lookAgain(after time.Duration, f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.ended {
+		d.stops = append(d.stops, run.After(after, f))
+	}
+}
+
+// end waits for a call that has begun.
+func (d *doubts) end() {
+	d.mu.Lock()
+	d.ended = true
+	d.mu.Unlock()
+	for _, stop := range d.stops {
+		stop()
 	}
 }
 

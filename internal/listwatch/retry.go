@@ -108,7 +108,7 @@ func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMap
 	ctx, cancel := context.WithCancelCause(ctx)
 	// The log has it as one cause with the other such errors, because the words are the same.
 	given := fmt.Errorf("the API server has not answered for %gs", abandoned.Seconds())
-	answered := afterwards(abandoned, func() { cancel(given) })
+	answered := run.After(abandoned, func() { cancel(given) })
 	err = a.ask(ctx, do)
 	answered()
 	if err == nil { // even if it was just canceled: a dropped watch would stay open
@@ -123,7 +123,7 @@ func (a *asker) once(ctx context.Context, do func(context.Context, *meta.RESTMap
 
 func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapping) error) error {
 	t := a.target
-	answered := afterwards(unanswered, func() {
+	answered := run.After(unanswered, func() {
 		a.fail(hook.Failing, fmt.Errorf("the API server has not answered for %s", unanswered))
 	})
 	defer answered()
@@ -154,7 +154,7 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 // mapping is the first request to an API server, and a small one.
 func (a *asker) mapping(ctx context.Context) (*meta.RESTMapping, error) {
 	if a.target.Further {
-		defer afterwards(unreachable, func() {
+		defer run.After(unreachable, func() {
 			a.fail(hook.Failing, fmt.Errorf("the API server has not answered for %s", unreachable))
 		})()
 	}
@@ -214,20 +214,6 @@ func untilAskedAgain(err error) time.Duration {
 
 func notServed(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
-}
-
-// afterwards calls f after d, unless stop is called before. f does not run after stop has returned.
-func afterwards(d time.Duration, f func()) (stop func()) {
-	done := make(chan struct{})
-	timer := time.AfterFunc(d, func() {
-		defer close(done)
-		f()
-	})
-	return func() {
-		if !timer.Stop() {
-			<-done
-		}
-	}
 }
 
 func onlyListHelps(err error) bool {

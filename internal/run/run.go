@@ -43,6 +43,20 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// After calls f after d, unless stop is called before. f does not run after stop has returned.
+func After(d time.Duration, f func()) (stop func()) {
+	done := make(chan struct{})
+	timer := time.AfterFunc(d, func() {
+		defer close(done)
+		f()
+	})
+	return func() {
+		if !timer.Stop() {
+			<-done
+		}
+	}
+}
+
 // Closed reports whether c is closed.
 func Closed(c <-chan struct{}) bool {
 	select {

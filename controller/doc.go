@@ -57,8 +57,8 @@
 // An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
 // worker lists the metadata of the object, or of its namespace if the name is unknown. Unless the
 // list proves that the write was carried out or would fail now, it may still be carried out:
-// [Stale] names it until Options.ReadYourWrites after the request. A list proves nothing about a
-// patch without a resourceVersion and about a generateName.
+// [Stale] names it until 30 s after the request, or Options.ReadYourWrites if that is less. A list
+// proves nothing about a patch without a resourceVersion and about a generateName.
 //
 // Not covered:
 //

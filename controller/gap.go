@@ -117,7 +117,7 @@ func (k *gaps) stillMissing(p *past) error {
 		case gap != nil:
 			w.failing = gap.Failing()
 			all = append(all, errors.New(gap.String()))
-		case w.open && time.Since(w.Started) < k.waitAtMost():
+		case w.open && time.Since(w.Started) < min(k.waitAtMost(), carriedOutWithin):
 			all = append(all, errors.New(w.String()+": its answer was lost, and it may still be carried out"))
 		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < k.waitAtMost():
 			all = append(all, fmt.Errorf("%s: %w", &w.Write, why))
@@ -224,6 +224,8 @@ const (
 	// progress.
 	resolveAfter  = time.Second
 	resolveWithin = 2 * time.Second
+	// carriedOutWithin is how long after its request a write without an answer may be carried out.
+	carriedOutWithin = 30 * time.Second
 	// resolvePause follows an unanswered question: an API server that hangs must not occupy all
 	// workers.
 	resolvePause = 2 * time.Second

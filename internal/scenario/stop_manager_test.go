@@ -124,7 +124,11 @@ var _ = Describe("M3: a manager stops at once", func() {
 			if before != nil {
 				before(w.proxy)
 			}
-			stopped(ctx, stoppable(cfg, w.namespace, elected), 700*time.Millisecond, func() {
+			m := stoppable(cfg, w.namespace, elected)
+			stopped(ctx, m, 700*time.Millisecond, func() {
+				if before == nil { // a Reconcile that runs would have the grace period
+					Expect(m.Idle(ctx)).To(Succeed())
+				}
 				if late != nil {
 					late(w.proxy)
 					lapse(ctx, 200*time.Millisecond)

@@ -32,15 +32,24 @@ func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
 			return fmt.Errorf("envtest: %s is a %s, not a CustomResourceDefinition; use Apply for it", m.where, gvk.Kind)
 		}
 	}
-	return c.installCRDs(ctx, manifests)
+	if err := c.applyCRDs(ctx, manifests); err != nil {
+		return err
+	}
+	return c.waitServed(ctx, manifests)
 }
 
-func (c *Cluster) installCRDs(ctx context.Context, manifests []manifest) error {
+func (c *Cluster) applyCRDs(ctx context.Context, manifests []manifest) error {
 	for _, m := range manifests {
 		if err := c.applyOne(ctx, c.dynamic.Resource(crds), m); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// waitServed returns when the CustomResourceDefinitions are established and their served versions
+// can be watched.
+func (c *Cluster) waitServed(ctx context.Context, manifests []manifest) error {
 	if len(manifests) == 0 {
 		return nil
 	}

@@ -60,7 +60,9 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, w Webhooks) (remove func(
 
 // InstallWebhooks installs webhook configurations and conversion webhooks on the server behind cfg:
 // a real API server, or one of package envtest/sim. In each clientConfig, a url with Address, the
-// service's path and CABundle replace the service. A clientConfig with a url stays.
+// service's path and CABundle replace the service. A clientConfig with a url stays. Of a
+// CustomResourceDefinition that has only a conversion, such as webhook.Manifests returns, the whole
+// one must be installed before.
 //
 // It returns when the API server uses the configurations, and when CustomResourceDefinitions can be
 // watched. It checks only one of several API servers. For the check, it installs a webhook that
@@ -191,21 +193,30 @@ type created struct {
 }
 
 func (i *installation) install(ctx context.Context, manifests []manifest) error {
-	var definitions []manifest
+	var definitions, whole []manifest
 	for _, m := range manifests {
 		if m.object.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
 		definitions = append(definitions, m)
+		partial := isPartial(m.object)
 		err := i.convert(ctx, m.object)
 		switch {
+		case apierrors.IsNotFound(err) && partial:
+			return fmt.Errorf("envtest: %s: the CustomResourceDefinition %s has only a conversion, and is not installed; install the whole one first, for example with Options.CRDs", m.where, m.object.GetName())
 		case apierrors.IsNotFound(err):
 			i.created = append(i.created, created{crds, m.object.GetName()})
 		case err != nil:
 			return i.cluster.checkAlive(fmt.Errorf("envtest: %s: cannot change the conversion of %s: %w", m.where, m.object.GetName(), err))
 		}
+		if !partial {
+			whole = append(whole, m)
+		}
 	}
-	if err := i.cluster.installCRDs(ctx, definitions); err != nil {
+	if err := i.cluster.applyCRDs(ctx, whole); err != nil {
+		return err
+	}
+	if err := i.cluster.waitServed(ctx, definitions); err != nil {
 		return err
 	}
 	for _, m := range manifests {
@@ -219,6 +230,14 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 		}
 	}
 	return i.settle(ctx)
+}
+
+// isPartial reports whether a CustomResourceDefinition has only a conversion, as
+// webhook.Manifests makes it. An apply of it would remove the other fields that envtest has
+// applied.
+func isPartial(crd *unstructured.Unstructured) bool {
+	_, found, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
+	return !found
 }
 
 // convert replaces the conversion of a CustomResourceDefinition that exists. An apply alone would

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -178,6 +179,86 @@ func TestInstallWebhooks_ReplacesAConversion(t *testing.T) {
 
 func TestInstallWebhooks_ReplacesAConversion_InTheSim(t *testing.T) {
 	testConversionReplaced(t.Context(), t, sim.New(t, scheme.Scheme), serveWebhooks(t))
+}
+
+// testConversionAlone installs what webhook.Manifests returns, a CustomResourceDefinition with only
+// a conversion, over the whole one of a field manager. It changes nothing else.
+func testConversionAlone(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhooks, owner string) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := readManifests(w.Paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole, part *unstructured.Unstructured
+	for _, m := range manifests {
+		if m.object.GetKind() == "CustomResourceDefinition" {
+			whole, part = m.object, m.object.DeepCopy()
+		}
+	}
+	conversion, _, _ := unstructured.NestedMap(whole.Object, "spec", "conversion")
+	part.Object["spec"] = map[string]any{"conversion": conversion}
+	unstructured.RemoveNestedField(whole.Object, "spec", "conversion", "webhook")
+	whole.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
+	w.Paths, w.Objects = nil, []runtime.Object{part}
+
+	if _, err := InstallWebhooks(ctx, cfg, w); err == nil || !strings.Contains(err.Error(), "is not installed; install the whole one first") {
+		t.Errorf("without the whole one: %v", err)
+	}
+	before, err := client.Resource(crds).Apply(ctx, whole.GetName(), whole, metav1.ApplyOptions{FieldManager: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		remove, err := InstallWebhooks(ctx, cfg, w)
+		if err != nil {
+			t.Fatalf("time %d: %v", i, err)
+		}
+		if err := remove(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := client.Resource(crds).Get(ctx, whole.GetName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to, _, _ := unstructured.NestedString(after.Object, "spec", "conversion", "webhook", "clientConfig", "url"); to != "https://"+w.Address+"/convert" {
+		t.Errorf("the conversion calls %q", to)
+	}
+	for _, u := range []*unstructured.Unstructured{before, after} {
+		unstructured.RemoveNestedField(u.Object, "spec", "conversion")
+	}
+	if !equality.Semantic.DeepEqual(before.Object["spec"], after.Object["spec"]) {
+		t.Errorf("the spec was\n%v\nand is\n%v", before.Object["spec"], after.Object["spec"])
+	}
+	if err := client.Resource(crds).Delete(ctx, whole.GetName(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInstallWebhooks_AConversionAlone: also over a CustomResourceDefinition of Options.CRDs, which
+// has the same field manager.
+func TestInstallWebhooks_AConversionAlone(t *testing.T) {
+	for _, owner := range []string{fieldManager, "kubectl"} {
+		t.Run(owner, func(t *testing.T) {
+			c, err := Start(t.Context(), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := c.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
+			testConversionAlone(t.Context(), t, c.Config(), serveWebhooks(t), owner)
+		})
+		t.Run(owner+", in the sim", func(t *testing.T) {
+			testConversionAlone(t.Context(), t, sim.New(t, scheme.Scheme), serveWebhooks(t), owner)
+		})
+	}
 }
 
 // E6 on the real API server.

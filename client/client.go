@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,6 +93,9 @@ type Client struct {
 	warnings *warnings             // nil if the configuration has a handler of its own
 
 	rests map[restKey]rest.Interface // guarded by the mutex of resources
+
+	address string // of the API server
+	closed  atomic.Bool
 }
 
 type restKey struct {
@@ -132,7 +136,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
-	return &Client{
+	c := &Client{
 		resources: resources{
 			rest: disco.RESTClient(), host: cfg.Host, versions: map[schema.GroupVersion]*groupVersion{},
 		},
@@ -151,7 +155,12 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		applied:  cache.NewLRUExpireCache(maxApplied),
 		warnings: handler,
 		rests:    map[restKey]rest.Interface{},
-	}, nil
+		address:  disco.RESTClient().Get().URL().Host,
+	}
+	if c.hooks.Opened != nil {
+		c.hooks.Opened(c.address)
+	}
+	return c, nil
 }
 
 func ownConfig(cfg *rest.Config) *rest.Config {
@@ -184,8 +193,18 @@ func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 func (c *Client) Close() {
 	// http.Client.CloseIdleConnections does not look into client-go's wrappers.
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	c.reportClosed()
 }
 
 // Disconnect closes all connections at the end of a program. It waits for requests in flight, until
 // ctx ends, and closes each connection when it becomes idle.
-func (c *Client) Disconnect(ctx context.Context) { transport.Disconnect(ctx, c.http.Transport) }
+func (c *Client) Disconnect(ctx context.Context) {
+	transport.Disconnect(ctx, c.http.Transport)
+	c.reportClosed()
+}
+
+func (c *Client) reportClosed() {
+	if !c.closed.Swap(true) && c.hooks.Closed != nil {
+		c.hooks.Closed(c.address)
+	}
+}

@@ -83,6 +83,7 @@ func (c *Client) with(other *Client) *Client {
 		return one
 	}
 	return &Client{
+		Opened: both(c.Opened, other.Opened), Closed: both(c.Closed, other.Closed),
 		Answered: both(c.Answered, other.Answered), Requested: both(c.Requested, other.Requested),
 		Unfenced: both(c.Unfenced, other.Unfenced), Skipped: both(c.Skipped, other.Skipped),
 		Unattributed: both(c.Unattributed, other.Unattributed),

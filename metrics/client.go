@@ -16,6 +16,9 @@ import (
 type requests struct {
 	collectors
 
+	mu    *lock
+	hosts map[string]int // number of open clients, guarded by mu
+
 	answered *series[answer, prometheus.Counter]
 	took     *series[place, prometheus.Observer]
 	made     *series[request, prometheus.Counter]
@@ -42,6 +45,7 @@ type write struct{ by, group, resource, subresource string }
 func newRequests(mu *lock, controller func(name string) bool) *requests {
 	known := func(w write) bool { return w.by == "" || controller(w.by) }
 	r := &requests{
+		mu: mu, hosts: map[string]int{},
 		answered: newSeries(mu, counter("rest_client_requests_total", "HTTP requests by status code.", "code", "method", "host"),
 			always, func(a answer) []string { return []string{code(a.status), a.method, a.host} }),
 		took: newSeries(mu, histogram("rest_client_request_duration_seconds", "Time of HTTP requests until the answer began, without watches.",
@@ -90,6 +94,8 @@ func (r *requests) hooks() *hook.Client {
 		}
 	}
 	return &hook.Client{
+		Opened: r.opened,
+		Closed: r.closed,
 		Answered: func(a hook.APIAnswer) {
 			if c, ok := r.answered.of(answer{a.Status, a.Method, a.Host}); ok {
 				c.Inc()
@@ -112,6 +118,24 @@ func (r *requests) hooks() *hook.Client {
 		Unfenced: func(e hook.APIRequest) { count(r.unfenced, write{e.Verb, e.Group, e.Resource, e.Subresource}) },
 		Skipped:  func(s hook.SkippedApply) { count(r.skipped, write{s.Controller, s.Group, s.Resource, s.Subresource}) },
 	}
+}
+
+func (r *requests) opened(host string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hosts[host]++
+}
+
+// closed forgets a host with its last client.
+func (r *requests) closed(host string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hosts[host]--; r.hosts[host] > 0 {
+		return
+	}
+	delete(r.hosts, host)
+	r.answered.forgetLocked(func(a answer) bool { return a.host == host })
+	r.took.forgetLocked(func(p place) bool { return p.host == host })
 }
 
 func (r *requests) forgetLocked(controller string) {

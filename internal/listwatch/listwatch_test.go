@@ -54,7 +54,8 @@ func TestListerWatcher_WatchGoesOn(t *testing.T) {
 		}
 		api.Put(sim.ConfigMaps, configMap("a"))
 		api.Intercept(nil)
-		time.Sleep(3 * time.Second)
+		// the longest pause, and the wait for what was missed
+		time.Sleep(5 * time.Second)
 		if phase, why, listed := f.reported(); phase != hook.Syncing || why != "" || listed != 1 || !f.has("a") {
 			t.Errorf("it reported %s, %q, %d lists", phase, why, listed)
 		}

@@ -82,7 +82,7 @@ func (d *declarations) missing(g *group) error {
 	if slices.Contains(n.groups, g) || slices.ContainsFunc(n.groups, g.sameScope) {
 		return nil
 	}
-	return fmt.Errorf("%s does not declare %s; pass the handle to its Reads", n.who, g)
+	return &consistency.UndeclaredError{Text: fmt.Sprintf("%s does not declare %s; pass the handle to its Reads", n.who, g)}
 }
 
 func (d *declarations) Attach(u consistency.User) (detach func()) {

@@ -26,6 +26,7 @@
 //	any, RetryAfter(err, d)       Retry       due again after d
 //	any, Stale(ctx)               Park        due again when its caches are current; no failure
 //	any, Terminal(err)            Done        logged, not retried
+//	any, an undeclared read       Done        as Terminal: a mistake in the program
 //	any, err, after ctx ended     Release     unchanged, for the next worker or term
 //
 // A key that fails during an outage is due when one of the controller's informers recovers, even if
@@ -177,7 +178,9 @@
 //   - C1: At most one Reconcile runs per key.
 //   - C2: An error requeues the key with backoff. A success resets the backoff.
 //   - C3: RequeueAfter replaces the timer that an earlier Reconcile of the key set.
-//   - C4: A terminal error is logged, reported to the hooks, and not retried.
+//   - C4: A terminal error is logged, reported to the hooks, and not retried. The error of a read
+//     that the controller does not declare is terminal, unless inputs were added or removed while
+//     it ran.
 //   - C5: A panic is an error with its stack, and runtime.Goexit is an error. Neither loses the key
 //     or the worker.
 //   - C6: A Reconcile sees its key's previous writes, per object by UID and version, and with two

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -43,6 +44,8 @@ type inputs[K comparable] struct {
 	optional []any           // handles and sources
 	start    func(*input[K]) // while Warm runs
 	news     run.Barrier     // an input is settled, has ended, or was removed
+
+	altered atomic.Bool // while they were in use
 }
 
 type input[K comparable] struct {
@@ -133,6 +136,7 @@ func (in *inputs[K]) add(i *input[K]) {
 	in.list = append(slices.Clip(in.list), i)
 	in.declareLocked()
 	if in.start != nil {
+		in.altered.Store(true)
 		in.start(i)
 	}
 }
@@ -148,6 +152,7 @@ func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 		return nil, false
 	}
 	was = in.list[i]
+	in.altered.Store(true)
 	in.list = slices.Delete(slices.Clone(in.list), i, i+1)
 	in.declareLocked()
 	close(was.removed)
@@ -174,6 +179,12 @@ func (i *input[K]) handle() cache.Declared {
 		return r
 	}
 	return nil
+}
+
+// isMistake reports whether err is a read of something that is not declared. While inputs come and
+// go, a Reconcile may read one that was just removed.
+func (in *inputs[K]) isMistake(err error) bool {
+	return errors.As(err, new(*consistency.UndeclaredError)) && !in.altered.Load()
 }
 
 func (in *inputs[K]) all() []*input[K] {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -43,11 +44,29 @@ type Result struct {
 	// retry. A negative value, such as time.Until of a time that has passed, means at once; a key
 	// that goes on so is slowed down (C13).
 	RequeueAfter time.Duration
+	// Jitter, from 0 to 1, lengthens RequeueAfter by a random part of it: with 0.1, an hour becomes
+	// 60 to 66 minutes. It spreads keys that became due together, as after a start. Another value
+	// is an error like [Terminal]'s. Default: 0.
+	Jitter float64
 	// Class is the class of the next Reconcile if that is a retry or comes from RequeueAfter. An
 	// event in a higher class still raises the key. Default: nil, this Reconcile's class.
 	//
 	//	return controller.Result{RequeueAfter: time.Hour, Class: new(workqueue.Background)}, nil
 	Class *workqueue.Class
+}
+
+// settle replaces a RequeueAfter by what it means.
+func (r *Result) settle() error {
+	switch {
+	case !(r.Jitter >= 0 && r.Jitter <= 1): // NaN, too
+		return Terminal(fmt.Errorf("controller.Result.Jitter is %v; give a part of RequeueAfter, from 0 to 1", r.Jitter))
+	case r.RequeueAfter < 0:
+		r.RequeueAfter = 1 // due at once
+	case r.RequeueAfter > 0 && r.Jitter > 0:
+		more := time.Duration(rand.Float64() * r.Jitter * float64(r.RequeueAfter)) //nolint:gosec // no secret
+		r.RequeueAfter = max(r.RequeueAfter, r.RequeueAfter+more)                  // no overflow
+	}
+	return nil
 }
 
 // Terminal marks an error that no retry fixes, such as an invalid spec. The key waits for the next

@@ -50,8 +50,8 @@ func aborted(err error) ending {
 }
 
 func (r *running[K]) judge(result Result, err error) ending {
-	if result.RequeueAfter < 0 {
-		result.RequeueAfter = 1 // due at once
+	if wrong := result.settle(); wrong != nil {
+		err = errors.Join(err, wrong)
 	}
 	end := ending{result: result, outcome: hook.Failed, err: err}
 	switch {
@@ -62,7 +62,7 @@ func (r *running[K]) judge(result Result, err error) ending {
 	case r.Err() != nil && !errors.Is(context.Cause(r), errDeadline):
 		// err may be a consequence, whatever it is.
 		end.outcome = hook.Interrupted
-	case IsTerminal(err):
+	case IsTerminal(err), r.of.controller.inputs.isMistake(err):
 		end.outcome = hook.FailedTerminally
 	case consistsOf(err, isStale):
 		end.outcome = hook.Stale

@@ -81,6 +81,13 @@ type Declarations interface {
 	Resolve(ctx context.Context, w Write) (unseen []Write, fate Fate, err error)
 }
 
+// UndeclaredError is the error of a read of a handle that the controller does not declare. It is a
+// mistake in the program.
+type UndeclaredError struct{ Text string }
+
+// Error names the controller, the handle and the remedy.
+func (e *UndeclaredError) Error() string { return e.Text }
+
 // Fate is what became of a write whose answer was lost.
 type Fate uint8
 

@@ -189,22 +189,16 @@ func (c *Client) HTTPClient() *http.Client { return c.http }
 // Scheme returns the scheme of Options. Do not change it.
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
-// Close closes idle connections. Requests in flight go on.
+// Close closes idle connections. Requests in flight go on. The first call reports to the hook
+// Closed.
 func (c *Client) Close() {
 	// http.Client.CloseIdleConnections does not look into client-go's wrappers.
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
-	c.reportClosed()
-}
-
-// Disconnect closes all connections at the end of a program. It waits for requests in flight, until
-// ctx ends, and closes each connection when it becomes idle.
-func (c *Client) Disconnect(ctx context.Context) {
-	transport.Disconnect(ctx, c.http.Transport)
-	c.reportClosed()
-}
-
-func (c *Client) reportClosed() {
 	if !c.closed.Swap(true) && c.hooks.Closed != nil {
 		c.hooks.Closed(c.address)
 	}
 }
+
+// Disconnect closes all connections at the end of a program. It waits for requests in flight, until
+// ctx ends, and closes each connection when it becomes idle.
+func (c *Client) Disconnect(ctx context.Context) { transport.Disconnect(ctx, c.http.Transport) }

@@ -43,7 +43,8 @@ type APIAnswer struct {
 // Client observes package client.
 type Client struct {
 	// Opened is called by client.New with the host and port of the API server, and Closed by the
-	// first Close or Disconnect of that client. Its requests may go on after that.
+	// first Close of that client. Its requests may go on after that. A manager closes the clients
+	// of its clusters, not its own.
 	Opened, Closed func(host string)
 	// Answered is called for each request, when the answer began or the request failed. A retry of
 	// client-go counts as another request.

@@ -244,6 +244,7 @@ func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
 	closing, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
 	c.client.Disconnect(closing)
+	c.client.Close()
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
@@ -127,6 +131,46 @@ func TestMetrics_ObserveEverything(t *testing.T) {
 		if got["setpoint_leader_election_terms_total acquired"] != 1 || got["rest_client_requests_total 201"] != 1 {
 			t.Errorf("counted: %v", got)
 		}
+	})
+}
+
+// TestMetrics_ARemovedClusterIsForgotten: its API server has no series any more, the others keep
+// theirs.
+func TestMetrics_ARemovedClusterIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := prometheus.NewRegistry()
+		m := newManager(newAPI(), func(o *manager.Options) { o.Metrics = newMetrics(t, r) })
+		east := rest.CopyConfig(config(newAPI()))
+		east.Host = "https://east.test"
+		c := m.Cluster("east", east)
+		maps := cache.For[*corev1.ConfigMap](c.Cache())
+		cache.For[*corev1.ConfigMap](m.Cache())
+		stop, result := start(t, m)
+		ok(t, maps.WaitForSync(t.Context()))
+		pass(time.Second)
+		hosts := func() (hosts []string) {
+			all, err := r.Gather()
+			ok(t, err)
+			for _, f := range all {
+				for _, series := range f.GetMetric() {
+					for _, l := range series.GetLabel() {
+						if l.GetName() == "host" && !slices.Contains(hosts, l.GetValue()) {
+							hosts = append(hosts, l.GetValue())
+						}
+					}
+				}
+			}
+			slices.Sort(hosts)
+			return hosts
+		}
+		before := hosts()
+		ok(t, m.RemoveCluster(t.Context(), c))
+		pass(time.Minute)
+		if after := hosts(); len(before) != 2 || len(after) != 1 || after[0] == "east.test" {
+			t.Errorf("the hosts were %v and are %v", before, after)
+		}
+		stop()
+		ok(t, result())
 	})
 }
 

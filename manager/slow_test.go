@@ -299,7 +299,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 				conns = append(conns, conn)
-				time.Sleep(time.Millisecond)
+				// The oldest must not be too young to be displaced.
+				time.Sleep(5 * time.Millisecond)
 			}
 			synctest.Wait()
 			open, oldest := 0, -1

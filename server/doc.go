@@ -13,7 +13,7 @@
 //
 // # Limits
 //
-//	connections             250; a new one displaces an idle one, first of the client with the most
+//	connections             250; see below
 //	HTTP/2 requests         100 at once on each connection
 //	header                  64 KiB, within 10 s
 //	body                    30 s; net/http.ResponseController changes this deadline
@@ -21,6 +21,13 @@
 //	idle connection         90 s
 //	a handler               none
 //	a handler at a stop     waits for its client for 0.5 s in total
+//
+// At 250 connections, a new one displaces another that is idle or waits for its client: first of
+// the client with the most, first one without a request, first an old one. A client is an IPv4
+// address or an IPv6 /64. A connection that was accepted, or had a request, within the last second
+// is displaced only by a client with fewer connections. Otherwise the new one waits, for at most
+// 10 s; 250 can wait, and a further one displaces any of these. So connections that come again and
+// again, even from the API server's own address, delay its calls but do not end them.
 //
 // # Guarantees
 //

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -192,15 +193,44 @@ func (a answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 type conn struct {
 	net.Conn
 
+	traffic *traffic
+	wait    *wait // nil if it had a place at once; never changes
+	close   sync.Once
+
 	from     netip.Prefix
+	served   bool      // a handler has begun
 	handlers int       // with HTTP/2 there may be many
 	waiting  int       // handlers that wait for the client
 	since    time.Time // Accept, or when the last handler began or returned
 
+	placed   atomic.Bool // has waited
 	bounded  atomic.Bool // has a write deadline
 	final    atomic.Bool // must not change any more
 	hijacked atomic.Bool
 	broken   atomic.Bool // a write has failed
+}
+
+// Read first waits for a place.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.wait != nil && !c.placed.Load() {
+		if err := c.traffic.awaitPlace(c); err != nil {
+			return 0, err
+		}
+		c.placed.Store(true)
+	}
+	return c.Conn.Read(p)
+}
+
+// Close also ends the wait for a place.
+func (c *conn) Close() error {
+	c.stopWaiting()
+	return c.Conn.Close()
+}
+
+func (c *conn) stopWaiting() {
+	if c.wait != nil {
+		c.close.Do(func() { close(c.wait.over) })
+	}
 }
 
 // Write limits how long http.Server waits for a slow client when it writes an answer of its own,
@@ -234,13 +264,15 @@ func (c *conn) hurry() {
 }
 
 // before reports whether c is displaced before d: clients with more connections first, idle
-// connections first, older ones first.
+// connections first, those without a request first, older ones first.
 func (c *conn) before(d *conn, of map[netip.Prefix]int) bool {
 	switch {
 	case of[c.from] != of[d.from]:
 		return of[c.from] > of[d.from]
 	case (c.handlers == 0) != (d.handlers == 0):
 		return c.handlers == 0
+	case c.served != d.served:
+		return d.served
 	default:
 		return c.since.Before(d.since)
 	}

@@ -5,18 +5,16 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
 )
-
-// maxConns is a fraction of the smallest common limit of file descriptors, 1024.
-const maxConns = 250
 
 // traffic has a server's connections and running handlers. http.Server.Shutdown waits for slow
 // clients, but not for hijacked connections or, after its context, for handlers.
@@ -25,8 +23,9 @@ type traffic struct {
 
 	mu       sync.Mutex // guards what follows, the connections and the exchanges
 	changed  *sync.Cond
-	conns    int                // with displaced ones
-	open     map[*conn]struct{} // without displaced ones
+	conns    int                // with displaced and waiting ones
+	open     map[*conn]struct{} // those with a place
+	waiting  []*conn            // for a place, the oldest first
 	running  map[*exchange]struct{}
 	lingers  bool        // connections close after their answers
 	over     bool        // no handler is called any more
@@ -40,57 +39,18 @@ func newTraffic(l net.Listener) *traffic {
 	return t
 }
 
-// Accept displaces another connection, or closes the new one, at maxConns.
+// Accept displaces another connection, or lets the new one wait, at maxConns.
 func (t *traffic) Accept() (net.Conn, error) {
-	for {
-		raw, err := t.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c, displaced := t.admit(raw)
-		if displaced != nil {
-			// Without TLS's close message, which waits for the client. Its goroutine then ends.
-			_ = displaced.Close()
-		}
-		if c != nil {
-			return c, nil
-		}
-		_ = raw.Close() // all others are busy
+	raw, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-}
-
-// admit leaves it to the caller to close displaced.
-func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.open) >= maxConns {
-		displaced = t.victimLocked()
-		if displaced == nil {
-			return nil, nil
-		}
-		delete(t.open, displaced)
+	c, displaced := t.admit(raw)
+	if displaced != nil {
+		// Without TLS's close message, which waits for the client. Its goroutine then ends.
+		_ = displaced.Close()
 	}
-	c = &conn{Conn: raw, from: clientOf(raw.RemoteAddr().String()), since: time.Now()}
-	t.open[c] = struct{}{}
-	t.conns++
-	return c, displaced
-}
-
-// victimLocked returns the connection to displace, or nil: an idle one, or one whose handlers all
-// wait for the client, if none began or returned within a second.
-func (t *traffic) victimLocked() (victim *conn) {
-	of := map[netip.Prefix]int{}
-	for c := range t.open {
-		of[c.from]++
-	}
-	for c := range t.open {
-		switch {
-		case c.handlers > c.waiting, c.handlers > 0 && time.Since(c.since) < time.Second:
-		case victim == nil, c.before(victim, of):
-			victim = c
-		}
-	}
-	return victim
+	return c, nil
 }
 
 func (t *traffic) turned(nc net.Conn, state http.ConnState) {
@@ -102,6 +62,7 @@ func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.open, c)
+	t.leaveLocked(c)
 	t.conns--
 	t.changed.Broadcast()
 }
@@ -153,6 +114,7 @@ func (t *traffic) begin(x *exchange, r *http.Request) bool {
 	}
 	t.running[x] = struct{}{}
 	x.conn.handlers++
+	x.conn.served = true
 	x.conn.since = time.Now()
 	x.conn.final.Store(false)
 	if t.quiet != nil {
@@ -224,6 +186,9 @@ func (t *traffic) stop(done func()) {
 			c.hurry()
 		}
 	}
+	for _, c := range t.waiting {
+		c.stopWaiting()
+	}
 }
 
 func (t *traffic) finish() bool {
@@ -236,10 +201,7 @@ func (t *traffic) finish() bool {
 // cut closes every connection below TLS, whose close message could wait for the client.
 func (t *traffic) cut() {
 	t.mu.Lock()
-	conns := make([]*conn, 0, len(t.open))
-	for c := range t.open {
-		conns = append(conns, c)
-	}
+	conns := slices.AppendSeq(slices.Clone(t.waiting), maps.Keys(t.open))
 	t.mu.Unlock()
 	for _, c := range conns {
 		_ = c.Close() // its goroutine then ends

@@ -174,10 +174,10 @@ func (a *account) reconciled(name, tokenID string) string {
 
 // project writes the files of a projected volume as the kubelet does: a new folder, and a link that
 // changes at once.
-func (a *account) project(volume, version, token string) {
+func (a *account) project(volume, version, token string, ca []byte) {
 	GinkgoHelper()
 	Expect(os.Mkdir(filepath.Join(volume, version), 0o755)).To(Succeed())
-	for name, content := range map[string][]byte{"token": []byte(token), "namespace": []byte(a.namespace), "ca.crt": cluster.Config().CAData} {
+	for name, content := range map[string][]byte{"token": []byte(token), "namespace": []byte(a.namespace), "ca.crt": ca} {
 		Expect(os.WriteFile(filepath.Join(volume, version, name), content, 0o600)).To(Succeed())
 		link := filepath.Join(volume, name)
 		if _, err := os.Lstat(link); err != nil {
@@ -195,10 +195,10 @@ type pod struct {
 	stop  func() // terminates it, and waits
 }
 
-// startPod starts TestInPod with a volume, and returns when it is loaded.
-func startPod(ctx context.Context, volume string) *pod {
+// startPod starts TestInPod with a volume and an API server, and returns when it is loaded.
+func startPod(ctx context.Context, volume, server string) *pod {
 	GinkgoHelper()
-	host, err := url.Parse(cluster.Config().Host)
+	host, err := url.Parse(server)
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestInPod$") //nolint:gosec // this program
 	cmd.Env = []string{podVolume + "=" + volume, "KUBERNETES_SERVICE_HOST=" + host.Hostname(), "KUBERNETES_SERVICE_PORT=" + host.Port(), "HOME=" + volume}
@@ -248,6 +248,11 @@ func (p *pod) run() {
 // until waits for a line with this start. It fails at a line of a failure or at the end.
 func (p *pod) until(ctx context.Context, start string) {
 	GinkgoHelper()
+	p.await(ctx, start, false)
+}
+
+func (p *pod) await(ctx context.Context, start string, mayFail bool) {
+	GinkgoHelper()
 	var seen []string
 	for {
 		select {
@@ -258,7 +263,7 @@ func (p *pod) until(ctx context.Context, start string) {
 			if strings.HasPrefix(line, start) {
 				return
 			}
-			if seen = append(seen, line); !ok || strings.HasPrefix(line, "failed: ") {
+			if seen = append(seen, line); !ok || !mayFail && strings.HasPrefix(line, "failed: ") {
 				Fail("no line " + start + " in " + strings.Join(seen, "\n"))
 			}
 		case <-ctx.Done():
@@ -278,7 +283,7 @@ var _ = Describe("In-cluster configuration", func() {
 	BeforeEach(func(ctx SpecContext) {
 		a, volume = newAccount(ctx), GinkgoT().TempDir()
 		original, firstID = a.token(ctx, "first")
-		a.project(volume, "..first", original)
+		a.project(volume, "..first", original, cluster.Config().CAData)
 		a.create(ctx, "early")
 	})
 
@@ -300,7 +305,7 @@ var _ = Describe("In-cluster configuration", func() {
 	}
 
 	It("works with the files of a projected volume", func(ctx SpecContext) {
-		p := startPod(ctx, volume)
+		p := startPod(ctx, volume, cluster.Config().Host)
 		p.run()
 		p.until(ctx, a.reconciled("early", firstID))
 		_, err := a.direct.CoordinationV1().Leases(a.namespace).Get(ctx, "in-pod", metav1.GetOptions{})
@@ -309,9 +314,9 @@ var _ = Describe("In-cluster configuration", func() {
 	}, SpecTimeout(patience))
 
 	It("reads the token from the volume, not from the time when the configuration was loaded", func(ctx SpecContext) {
-		p := startPod(ctx, volume)
+		p := startPod(ctx, volume, cluster.Config().Host)
 		second, secondID := a.token(ctx, "second")
-		a.project(volume, "..second", second)
+		a.project(volume, "..second", second, cluster.Config().CAData)
 		revoke(ctx)
 		p.run()
 		p.until(ctx, a.reconciled("early", secondID))
@@ -322,11 +327,11 @@ var _ = Describe("In-cluster configuration", func() {
 		if os.Getenv("SETPOINT_FULL") == "" {
 			Skip("client-go reads the token about every minute; set SETPOINT_FULL=1")
 		}
-		p := startPod(ctx, volume)
+		p := startPod(ctx, volume, cluster.Config().Host)
 		p.run()
 		p.until(ctx, a.reconciled("early", firstID))
 		second, secondID := a.token(ctx, "second")
-		a.project(volume, "..second", second)
+		a.project(volume, "..second", second, cluster.Config().CAData)
 		p.until(ctx, a.reconciled("early", secondID))
 		revoke(ctx)
 		a.create(ctx, "late")

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,9 +127,9 @@ func TestC4_AnUndeclaredReadIsAMistakeInTheProgram(t *testing.T) {
 				api, all := cluster(t, sim.ConfigMaps, sim.Secrets)
 				api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
 				maps, secrets := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
-				reconciles := 0
+				var reconciles atomic.Int32
 				c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-					reconciles++
+					reconciles.Add(1)
 					_, err := secrets.List(ctx, cache.ListOptions{})
 					if err != nil {
 						err = fmt.Errorf("its credentials: %w", err)
@@ -146,14 +147,14 @@ func TestC4_AnUndeclaredReadIsAMistakeInTheProgram(t *testing.T) {
 				synctest.Wait()
 				if unwatch {
 					ok(t, c.Unwatch(ctx, removed))
-					reconciles = 0
+					reconciles.Store(0)
 				}
 				time.Sleep(2 * time.Hour)
 				failing := c.Failing()
 				cancel()
 				ok(t, <-done)
-				if unwatch != (reconciles > 10) || !unwatch && reconciles != 1 {
-					t.Errorf("%d Reconciles", reconciles)
+				if n := reconciles.Load(); unwatch != (n > 10) || !unwatch && n != 1 {
+					t.Errorf("%d Reconciles", n)
 				}
 				if len(failing) != 1 || failing[0].Terminal == unwatch {
 					t.Errorf("Failing returned %+v", failing)

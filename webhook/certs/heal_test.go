@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -213,17 +212,22 @@ var validating = sim.Resource{Group: "admissionregistration.k8s.io", Version: "v
 // undo calls f before each read of an object that was written since the last call.
 func (w *world) undo(of sim.Resource, f func()) {
 	var mu sync.Mutex
-	written := true
+	undone := "never"
 	w.server().Intercept(func(r *sim.Request) (*http.Response, error) {
+		if r.Resource.Resource != of.Name || r.Verb != "get" {
+			return nil, nil
+		}
+		version := func() string {
+			if o := w.server().Object(of, r.Namespace, r.Name); o != nil {
+				return o.GetResourceVersion()
+			}
+			return ""
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		switch {
-		case r.Resource.Resource != of.Name:
-		case slices.Contains([]string{"create", "update", "apply"}, r.Verb):
-			written = true
-		case r.Verb == "get" && written:
-			written = false
+		if version() != undone {
 			f()
+			undone = version()
 		}
 		return nil, nil
 	})

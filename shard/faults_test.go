@@ -360,7 +360,9 @@ func TestP2_APersonEditsEachAssignment(t *testing.T) {
 			t.Errorf("the members have written %d times in a minute", edits)
 		}
 		for _, r := range f.all {
-			if all, since := unserved(r); len(all) != 256 || time.Since(since) < 50*time.Second {
+			// Between two looks all members may acknowledge an assignment, so the age may be less
+			// than a minute. It spans many edits.
+			if all, since := unserved(r); len(all) != 256 || time.Since(since) < 20*time.Second {
 				t.Errorf("%s reports %d slots for %s: %+v", r.name, len(all), time.Since(since), r.Status().Unserved)
 			}
 		}

@@ -44,13 +44,16 @@ type write struct{ by, group, resource, subresource string }
 
 func newRequests(mu *lock, controller func(name string) bool) *requests {
 	known := func(w write) bool { return w.by == "" || controller(w.by) }
+	hosts := map[string]int{}
 	r := &requests{
-		mu: mu, hosts: map[string]int{},
+		mu: mu, hosts: hosts,
 		answered: newSeries(mu, counter("rest_client_requests_total", "HTTP requests by status code.", "code", "method", "host"),
-			always, func(a answer) []string { return []string{code(a.status), a.method, a.host} }),
+			func(a answer) bool { return hosts[a.host] > 0 },
+			func(a answer) []string { return []string{code(a.status), a.method, a.host} }),
 		took: newSeries(mu, histogram("rest_client_request_duration_seconds", "Time of HTTP requests until the answer began, without watches.",
 			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host"),
-			always, func(p place) []string { return []string{p.method, p.host} }),
+			func(p place) bool { return hosts[p.host] > 0 },
+			func(p place) []string { return []string{p.method, p.host} }),
 		made: newSeries(mu, counter("setpoint_api_requests_total", "Requests of a controller by status code.", "controller", "verb", "resource", "code"),
 			func(r request) bool { return known(write{by: r.controller}) },
 			func(r request) []string {
@@ -126,7 +129,8 @@ func (r *requests) opened(host string) {
 	r.hosts[host]++
 }
 
-// closed forgets a host with its last client.
+// closed forgets a host with its last client. What is still in flight then is not counted, as it
+// would bring the series back.
 func (r *requests) closed(host string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

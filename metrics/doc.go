@@ -141,7 +141,7 @@
 // No label contains a key, object or identity. Some labels depend on the program, for example on
 // the resources that it requests. A metric with such labels has at most 1000 series. All further
 // label values share one series, in which every label has the value "other". The series of a host
-// go with its last client, see [hook.Client].Closed.
+// go with its last client, see [hook.Client].Closed; requests that end later are not counted.
 //
 // The label storage is decoded or packed, and empty for adopted informers. The label scope has the
 // form, selectors and transform of a cache.Scope, such as "labels app=web"; it is empty for all

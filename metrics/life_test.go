@@ -21,7 +21,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -285,53 +284,6 @@ func (answering) CloseIdleConnections() {}
 func (answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, _ := strconv.Atoi(path.Base(r.URL.Path))
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
-}
-
-// TestAHostGoesWithItsLastClient: clusters that come and go leave room for the others.
-func TestAHostGoesWithItsLastClient(t *testing.T) {
-	r := prometheus.NewPedanticRegistry()
-	m := newMetrics(t, r)
-	open := func(host string) *client.Client {
-		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: answering{}}, client.Options{Hooks: m.Client})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	get := func(c *client.Client, status string) {
-		resp, err := c.HTTPClient().Get(c.Config().Host + "/status/" + status)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-	}
-	want := func(n float64, code, host string) {
-		t.Helper()
-		if got := value(t, r, "rest_client_requests_total", code, host, http.MethodGet); got != n {
-			t.Errorf("%s of %s counts %v, want %v", code, host, got, n)
-		}
-	}
-	own, second := open("own"), open("own")
-	get(own, "200")
-	for n := range 400 {
-		c := open(fmt.Sprintf("cluster-%d:6443", n))
-		for _, status := range []string{"200", "404", "503"} {
-			get(c, status)
-		}
-		want(1, "503", fmt.Sprintf("cluster-%d:6443", n))
-		c.Close()
-		c.Close() // the second time does not count
-	}
-	get(own, "500")
-	want(1, "500", "own")
-	want(-1, "503", "cluster-7:6443")
-	second.Close()
-	want(1, "500", "own")
-	own.Close()
-	want(-1, "500", "own")
-	if n, err := testutil.GatherAndCount(r, "rest_client_requests_total", "rest_client_request_duration_seconds"); n != 0 || err != nil {
-		t.Errorf("%d series are left: %v", n, err)
-	}
 }
 
 // TestM6_WhatNeverRanHasNoSeries: a controller that was removed before Run or disabled has no

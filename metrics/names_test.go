@@ -141,6 +141,7 @@ func feed(m hook.Hooks) {
 			{Kind: "Pod.v1", Phase: hook.Synced, Objects: 7, Storage: "packed", Bytes: 900},
 		}
 	}})
+	m.Client.Opened("api:6443")
 	m.Client.Answered(hook.APIAnswer{Method: http.MethodPut, Host: "api:6443", Status: 409, Took: time.Second})
 	m.Client.Answered(hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Watch: true, Status: 200, Took: time.Second})
 	m.Client.Answered(hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Err: err, Took: time.Second})

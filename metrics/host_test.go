@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// TestAHostGoesWithItsLastClient: clusters that come and go leave room for the others.
+func TestAHostGoesWithItsLastClient(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, r)
+	open := func(host string) *client.Client {
+		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: answering{}}, client.Options{Hooks: m.Client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	get := func(c *client.Client, status string) {
+		resp, err := c.HTTPClient().Get(c.Config().Host + "/status/" + status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	want := func(n float64, code, host string) {
+		t.Helper()
+		if got := value(t, r, "rest_client_requests_total", code, host, http.MethodGet); got != n {
+			t.Errorf("%s of %s counts %v, want %v", code, host, got, n)
+		}
+	}
+	own, second := open("own"), open("own")
+	get(own, "200")
+	for n := range 400 {
+		c := open(fmt.Sprintf("cluster-%d:6443", n))
+		for _, status := range []string{"200", "404", "503"} {
+			get(c, status)
+		}
+		want(1, "503", fmt.Sprintf("cluster-%d:6443", n))
+		c.Close()
+		c.Close() // the second time does not count
+	}
+	get(own, "500")
+	want(1, "500", "own")
+	want(-1, "503", "cluster-7:6443")
+	second.Close()
+	want(1, "500", "own")
+	own.Close()
+	want(-1, "500", "own")
+	if n, err := testutil.GatherAndCount(r, "rest_client_requests_total", "rest_client_request_duration_seconds"); n != 0 || err != nil {
+		t.Errorf("%d series are left: %v", n, err)
+	}
+}
+
+// TestAnAnswerAfterCloseBringsNoHostBack: a removed cluster has requests in flight. Another client
+// of the host keeps its series.
+func TestAnAnswerAfterCloseBringsNoHostBack(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		r := prometheus.NewPedanticRegistry()
+		m := newMetrics(t, r)
+		const host = "cluster:6443"
+		arrived, answer := make(chan struct{}), make(chan struct{})
+		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: late{arrived, answer}}, client.Options{Hooks: m.Client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range others {
+			m.Client.Opened(host)
+		}
+		var running sync.WaitGroup
+		running.Go(func() {
+			resp, err := c.HTTPClient().Get(c.Config().Host + "/status/200")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		})
+		<-arrived
+		c.Close()
+		close(answer)
+		running.Wait()
+		n, err := testutil.GatherAndCount(r, "rest_client_requests_total", "rest_client_request_duration_seconds")
+		if n != 2*others || err != nil {
+			t.Errorf("with %d other clients, %d series are left: %v", others, n, err)
+		}
+	}
+}
+
+// late answers when its test says so.
+type late struct{ arrived, answer chan struct{} }
+
+// CloseIdleConnections closes nothing.
+func (late) CloseIdleConnections() {}
+
+func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
+	close(l.arrived)
+	<-l.answer
+	return answering{}.RoundTrip(r)
+}

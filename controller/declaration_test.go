@@ -121,7 +121,10 @@ func TestS9_UndeclaredReadWithAnotherContext(t *testing.T) {
 // TestC4_AnUndeclaredReadIsAMistakeInTheProgram: no retry fixes it. While inputs come and go, one
 // that was just removed may be read, so the key is retried.
 func TestC4_AnUndeclaredReadIsAMistakeInTheProgram(t *testing.T) {
-	for name, unwatch := range map[string]bool{"never declared": false, "an input was removed": true} {
+	for name, with := range map[string]struct{ unwatch, another bool }{
+		"never declared": {}, "with another context": {another: true}, "an input was removed": {unwatch: true},
+	} {
+		unwatch := with.unwatch
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, all := cluster(t, sim.ConfigMaps, sim.Secrets)
@@ -130,6 +133,9 @@ func TestC4_AnUndeclaredReadIsAMistakeInTheProgram(t *testing.T) {
 				var reconciles atomic.Int32
 				c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 					reconciles.Add(1)
+					if with.another {
+						ctx = context.Background()
+					}
 					_, err := secrets.List(ctx, cache.ListOptions{})
 					if err != nil {
 						err = fmt.Errorf("its credentials: %w", err)

@@ -98,6 +98,16 @@ func (s *Server) askLocked(a *attributes, i *invocation, version string) error {
 }
 
 func (a *attributes) review(i *invocation, version string, uid types.UID) ([]byte, error) {
+	request, err := a.admissionRequest(i, uid)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + version, Kind: "AdmissionReview"}, Request: request,
+	})
+}
+
+func (a *attributes) admissionRequest(i *invocation, uid types.UID) (*admissionv1.AdmissionRequest, error) {
 	r, options := a.request, a.options
 	kind := "CreateOptions"
 	switch a.operation {
@@ -123,12 +133,8 @@ func (a *attributes) review(i *invocation, version string, uid types.UID) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	if request.Options.Raw, err = json.Marshal(options); err != nil {
-		return nil, err
-	}
-	return json.Marshal(&admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + version, Kind: "AdmissionReview"}, Request: request,
-	})
+	request.Options.Raw, err = json.Marshal(options)
+	return request, err
 }
 
 func (i *invocation) raw(u *unstructured.Unstructured) (runtime.RawExtension, error) {

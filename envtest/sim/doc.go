@@ -85,7 +85,8 @@
 //     resource.k8s.io have no defaults. Neither have CSIDrivers, resources of whole Pods, and
 //     volumes of RBD, AzureDisk and ScaleIO.
 //   - Admission policies have no effect. A request for which a webhook has matchConditions fails
-//     with 501.
+//     with 501, except with package envtest/sim/crd, where an authorizer in an expression allows
+//     everything.
 //   - Validating webhooks are called one after another, and all within the client's request.
 //   - Webhooks do not see evictions and bindings of Pods, nor writes of Put, Remove, garbage
 //     collection, and the deletion of namespaces and CustomResourceDefinitions. They see the

@@ -32,6 +32,9 @@ type hook struct {
 	id                  string // changes with the configuration
 	namespaces, objects labels.Selector
 	broken              error // the selectors are invalid
+
+	// holds reports whether the matchConditions hold. It is nil until they are needed.
+	holds func(*admissionv1.AdmissionRequest) (bool, error)
 }
 
 // hooks are the webhooks of a resource's configurations, in the order of their calls.
@@ -76,6 +79,18 @@ func readHooks(u *unstructured.Unstructured, mutates bool) []*hook {
 
 // matchLocked returns the call of a webhook for a write, or nil if the webhook does not want it.
 func (s *Server) matchLocked(h *hook, a *attributes) (*invocation, error) {
+	i, err := s.selectLocked(h, a)
+	if i == nil || err != nil || len(h.MatchConditions) == 0 {
+		return i, err
+	}
+	if wanted, err := s.conditionsLocked(a, i); err != nil || !wanted {
+		return nil, err
+	}
+	return i, nil
+}
+
+// selectLocked is matchLocked without the matchConditions.
+func (s *Server) selectLocked(h *hook, a *attributes) (*invocation, error) {
 	if h.broken != nil {
 		return nil, apierrors.NewInternalError(h.broken)
 	}
@@ -89,10 +104,6 @@ func (s *Server) matchLocked(h *hook, a *attributes) (*invocation, error) {
 		return nil, nil //nolint:nilnil // see above
 	case err != nil:
 		return nil, err
-	case len(h.MatchConditions) > 0:
-		return nil, statusError(501, "NotImplemented", fmt.Sprintf(
-			"sim: %s %s: webhook %q has matchConditions, which are not supported; remove them, or use a real API server: package envtest starts one",
-			a.request.http.Method, a.request.http.URL.Path, h.Name))
 	}
 	i := &invocation{hook: h, table: t, codec: a.codec, object: a.object, old: a.old}
 	if t == a.table || a.codec.kind != a.table.gvk() {

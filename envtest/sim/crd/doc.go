@@ -8,5 +8,7 @@
 //
 //	cfg := crd.New(t, scheme, websiteCRD, website) // instead of sim.New
 //
+// The server also evaluates the matchConditions of webhooks.
+//
 // It is a module of its own because it needs k8s.io/apiextensions-apiserver.
 package crd

@@ -72,8 +72,6 @@ var packedContestants = []packedContestant{
 	{packedName, setpointJobs(cache.Scope{Storage: cache.Packed})},
 	{leanDecodedName, leanJobs(cache.Scope{Storage: cache.Decoded})},
 	{leanName, leanJobs(cache.Scope{Storage: cache.Packed})},
-	{leanLabelName, leanJobs(cache.Scope{Storage: cache.Packed, SlotOwner: benchApps.WithKind("App")}, cache.SelectByLabel(leanLabel, leanValue))},
-	{leanShardName, leanJobs(cache.Scope{Storage: cache.Packed}, cache.SelectByNamespace())},
 }
 
 func clientGoHolds(bare bool) func(context.Context, *packedRun) error {

@@ -8,16 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,9 +27,6 @@ const lean job = "lean"
 const (
 	leanDecodedName = "setpoint, decoded, a fifth of the slots"
 	leanName        = "setpoint, packed, a fifth of the slots"
-	leanLabelName   = "setpoint, packed, a fifth of the slots, selected by label"
-	leanShardName   = "setpoint, packed, a fifth of the slots, selected by shardSelector"
-	leanLabel       = "slot.setpoint.dev/bench"
 )
 
 func leanScene(kind string) scene {
@@ -52,8 +45,7 @@ func leanScene(kind string) scene {
 	}}
 }
 
-// leanKind returns a kind whose objects have a controller, a label with its slot, and a namespace
-// out of 1000.
+// leanKind returns a kind whose objects have a controller, and a namespace out of 1000.
 func leanKind(k packedKind) *packedKind {
 	plain := k.object
 	k.name = "lean " + k.name
@@ -68,58 +60,24 @@ func leanKind(k packedKind) *packedKind {
 		m.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: benchApps.String(), Kind: "App", Name: "web", UID: "5e0b1c2d-0000-4000-8000-000000000000", Controller: new(true),
 		}})
-		slot, err := leanSlot(types.NamespacedName{Namespace: m.GetNamespace()})
-		if err != nil {
-			panic(err) // it is a hash
-		}
-		all := map[string]string{leanLabel: leanValue(schema.GroupKind{}, slot)}
-		for key, value := range m.GetLabels() {
-			all[key] = value
-		}
-		m.SetLabels(all)
 		return o
 	}
 	return &k
 }
 
-// leanSlot is the range of a namespace in the API server's shardSelector.
+// leanSlot is the highest byte of a hash of the namespace.
 func leanSlot(k types.NamespacedName) (uint8, error) {
 	slot, err := strconv.ParseUint(sharding.HashField(k.Namespace)[:2], 16, 8)
 	return uint8(slot), err
 }
 
-func leanValue(_ schema.GroupKind, slot uint8) string { return fmt.Sprintf("0badcafe.%d", slot) }
-
 // leanJobs keeps a fifth of the slots, among them the one of the last object.
-func leanJobs(s cache.Scope, by ...cache.Selection) packedJobs {
+func leanJobs(s cache.Scope) packedJobs {
 	return packedJobs{lean: func(ctx context.Context, r *packedRun) error {
-		s.Slots = cache.NewSlots(leanSlot, by...)
+		s.Slots = cache.NewSlots(leanSlot)
 		s.Slots.Add(r.slots...)
 		return setpointWorks(ctx, r, s)
 	}}
-}
-
-// leanSelection returns the objects that a request selects.
-func (k servedKind) leanSelection(q url.Values) (func(o runtime.Object) bool, error) {
-	byLabel, err := labels.Parse(q.Get("labelSelector"))
-	if err != nil {
-		return nil, err
-	}
-	var ranges []sharding.ShardRangeRequirement
-	for text := range strings.SplitSeq(q.Get("shardSelector"), " || ") {
-		if parts := strings.Split(text, "'"); len(parts) == 5 {
-			ranges = append(ranges, sharding.ShardRangeRequirement{Key: "object.metadata.namespace", Start: parts[1], End: parts[3]})
-		}
-	}
-	byRange := sharding.NewSelector(ranges...)
-	return func(o runtime.Object) bool {
-		m, err := meta.Accessor(o)
-		if err != nil || !byLabel.Matches(labels.Set(m.GetLabels())) {
-			return false
-		}
-		in, err := byRange.Matches(o)
-		return in && err == nil
-	}, nil
 }
 
 // counted counts the bytes of responses.

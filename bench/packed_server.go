@@ -41,9 +41,7 @@ type packedServer struct {
 type servedKind struct {
 	*packedKind
 
-	objects  int
-	selector string
-	selects  func(o runtime.Object) bool // nil: all
+	objects int
 }
 
 func newPackedServer(events int, served ...servedKind) *packedServer {
@@ -138,14 +136,6 @@ func (s *packedServer) serve(w http.ResponseWriter, r *http.Request, k servedKin
 		form = runtime.ContentTypeProtobuf
 	}
 	q := r.URL.Query()
-	selects, err := k.leanSelection(q)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return err
-	}
-	if q.Has("labelSelector") || q.Has("shardSelector") {
-		k.selects, k.selector = selects, q.Get("labelSelector")+q.Get("shardSelector")
-	}
 	if on, _ := strconv.ParseBool(q.Get("watch")); !on {
 		body, err := s.list(k, form, q.Get("limit"), q.Get("continue"))
 		if err != nil {
@@ -219,18 +209,14 @@ func (s *packedServer) kept(key string, make func() ([]byte, error)) ([]byte, er
 // After new statuses it changes the spec of the last object: once a contestant reconciles that, it
 // has dropped the others.
 func (s *packedServer) stream(k servedKind, form string, to state) ([]byte, error) {
-	return s.kept(fmt.Sprint("watch ", k.name, form, to, k.selector), func() ([]byte, error) {
+	return s.kept(fmt.Sprint("watch ", k.name, form, to), func() ([]byte, error) {
 		return s.encodeEvents(form, k, func(send sender) error {
 			kind, n := watch.Modified, s.events
 			if to == created {
 				kind, n = watch.Added, k.objects
 			}
 			for i := range n {
-				o := k.object(i, to)
-				if k.selects != nil && !k.selects(o) {
-					continue
-				}
-				if err := send(kind, o); err != nil {
+				if err := send(kind, k.object(i, to)); err != nil {
 					return err
 				}
 			}
@@ -287,12 +273,10 @@ func (s *packedServer) list(k servedKind, form, limit, token string) ([]byte, er
 	if n > 0 {
 		end = min(first+n, end)
 	}
-	return s.kept(fmt.Sprint("list ", k.name, form, first, "-", end, k.selector), func() ([]byte, error) {
+	return s.kept(fmt.Sprint("list ", k.name, form, first, "-", end), func() ([]byte, error) {
 		var objects []runtime.Object
 		for i := first; i < end; i++ {
-			if o := k.object(i, created); k.selects == nil || k.selects(o) {
-				objects = append(objects, o)
-			}
+			objects = append(objects, k.object(i, created))
 		}
 		list, err := s.scheme.New(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
 		if err != nil {

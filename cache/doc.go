@@ -78,20 +78,12 @@
 //		SlotOwner: websites.GroupVersionKind()}) // live where their Website lives
 //
 // Packed objects of other slots are dropped before they are decoded; other forms are decoded first.
-// A handle without Slots keeps all its objects. By default, the API server sends all objects. With
-// a [Selection], it sends fewer:
-//
-//   - [SelectByNamespace]: with the alpha feature ShardedListAndWatch of Kubernetes 1.36, and slots
-//     that are ranges of namespaces.
-//   - [SelectByLabel]: children that have a label with their slot, on every version.
-//
-// [Handle.State] shows how slots are selected, and whether the API server ignores or refuses it.
+// A handle without Slots keeps all its objects. The API server sends all objects to every replica.
 //
 // [Slots].Add makes one list for each informer, beside its watch, so the slots that it has stay
-// current. With a Selection, the watch is opened again at the version that it has reached. If the
-// list fails, State has the reason and the informer stays Synced. The objects are not there all at
-// once: Get waits for the slot of its key, and List may return a part of a slot, until
-// [Slots].WaitForSync returns.
+// current. If the list fails, State has the reason and the informer stays Synced. The objects are
+// not there all at once: Get waits for the slot of its key, and List may return a part of a slot,
+// until [Slots].WaitForSync returns.
 //
 // # Failures
 //
@@ -107,8 +99,6 @@
 //     seconds; after a 503, only up to 1 second.
 //   - A request without an answer is reported after 30 seconds and repeated after 2 minutes. In a
 //     further cluster of a manager, the first request is small, and reported after 3 seconds.
-//   - A request with a shardSelector that is refused with 400, 414, 422, 431, 500 or 501, or with
-//     403 by a proxy, is repeated without it. The next request tries the shardSelector again.
 //   - A kind that is not served is looked up every 4 seconds, once for all informers of its
 //     group-version. If its CRD is removed, the last known state stays readable. The CRD may return
 //     with another plural or scope.
@@ -212,9 +202,7 @@
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
 //   - P7: A cache with [Slots] keeps, decodes and delivers only objects of its slots. If they are
 //     not packed, it also decodes foreign objects. Adding slots makes one list for each informer,
-//     loses no event, and does not interrupt the watch. With a [Selection], the watch resumes where
-//     it was. The API server may ignore a Selection, or refuse a shardSelector: only the network
-//     traffic changes.
+//     loses no event, and does not interrupt the watch.
 //   - F1: Packed and decoded handles return the same objects and errors. They deliver the same
 //     events, unless the object does not fit its Go type.
 //   - F2: A reader owns what it gets, except from Shared.

@@ -65,7 +65,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	}
 	target.Part, target.QuietLimit = i.newPart(), e.quietLimit
 	i.lw = listwatch.New(target, listwatch.Reports{
-		State: i.report, Unselected: i.unselected, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
+		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
 		Restored: func(why *listwatch.Restored) bool { return e.restored(i, why) }, Compared: i.copy.Look,
 	})
 	i.shared = &shared{SharedIndexInformer: toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
@@ -115,12 +115,6 @@ func (i *informer) run(ctx context.Context) {
 func (i *informer) tooLate() {
 	i.phase = hook.Stopped // not shared yet
 	close(i.stopped)
-}
-
-func (i *informer) unselected(why error) {
-	if report := i.env.hooks.Unselected; report != nil {
-		report(i.key.kind(), why)
-	}
 }
 
 func (i *informer) state() hook.InformerState {

@@ -25,7 +25,7 @@ func (i *informer) newPart() *listwatch.Part {
 		return nil
 	}
 	return &listwatch.Part{
-		Slot: s.of, Owner: i.key.slotOwner, Wanted: s.now, Selection: s.selection(i.key.slotOwner.GroupKind()),
+		Slot: s.of, Owner: i.key.slotOwner, Wanted: s.now,
 		Mark: func(name string) runtime.Object { return newMark(name, i.example, i.intake.codec) },
 	}
 }
@@ -122,17 +122,7 @@ func (i *informer) writtenSlot(w *consistency.Write) (slot uint8, in, known bool
 // outside reports whether a written object is certainly not in the wanted slots.
 func (i *informer) outside(w *consistency.Write) bool {
 	slot, in, known := i.writtenSlot(w)
-	return known && (!in || !i.key.slots.has(slot) || i.hides(w))
-}
-
-// hides reports whether a written object has the label of a slot that is not wanted.
-func (i *informer) hides(w *consistency.Write) bool {
-	if w.Object == nil {
-		return false
-	}
-	o, err := meta.Accessor(w.Object)
-	wanted, _ := i.key.slots.now()
-	return err == nil && i.lw.Selection().Hides(o.GetLabels(), &wanted)
+	return known && (!in || !i.key.slots.has(slot))
 }
 
 // joins reports whether a written object is in a wanted slot that the store does not have yet.
@@ -184,7 +174,7 @@ func (i *informer) slotState() string {
 		return ""
 	}
 	wanted, _ := i.key.slots.now()
-	text := fmt.Sprintf("keeps %d of %d slots, %s", len(i.key.slots.Elements()), len(wanted), i.selectedBy())
+	text := fmt.Sprintf("keeps %d of %d slots", len(i.key.slots.Elements()), len(wanted))
 	if !i.hasSlots(&wanted) {
 		text += "; adds some"
 	}

@@ -89,7 +89,7 @@ func (s Scope) Validate() error {
 		return fmt.Errorf("cache.Scope.SlotOwner is %q; set its kind and version", s.SlotOwner.String())
 	}
 	if s.Slots != nil {
-		if err := s.Slots.validate(s.SlotOwner); err != nil {
+		if err := s.Slots.validate(); err != nil {
 			return err
 		}
 	}

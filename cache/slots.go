@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
@@ -27,12 +26,9 @@ import (
 type Slots struct {
 	Set[uint8]
 
-	of         func(types.NamespacedName) (uint8, error)
-	selections []Selection
-	wanted     atomic.Pointer[wantedSlots] // the elements
-
-	users  map[*informer]struct{} // guarded by mu, as is stored
-	stored func(Child)            // or nil
+	of     func(types.NamespacedName) (uint8, error)
+	wanted atomic.Pointer[wantedSlots] // the elements
+	users  map[*informer]struct{}      // guarded by mu
 }
 
 type wantedSlots struct {
@@ -43,11 +39,8 @@ type wantedSlots struct {
 // NewSlots returns an empty set. slot maps a key to its slot, such as By.Slot of package shard. It
 // must always return the same slot for a key, and be safe for concurrent use. The cache drops an
 // object for which it fails, and State names the object.
-//
-// Each Selection is a way in which the API server can select slots, to save network traffic.
-// Without one, it sends all objects.
-func NewSlots(slot func(key types.NamespacedName) (uint8, error), selections ...Selection) *Slots {
-	s := &Slots{of: slot, selections: selections, users: map[*informer]struct{}{}}
+func NewSlots(slot func(key types.NamespacedName) (uint8, error)) *Slots {
+	s := &Slots{of: slot, users: map[*informer]struct{}{}}
 	s.wanted.Store(&wantedSlots{changed: make(chan struct{})})
 	s.tell(s, s.turn)
 	return s
@@ -140,9 +133,9 @@ func (s *Slots) leave(i *informer) {
 	delete(s.users, i)
 }
 
-func (s *Slots) validate(owner schema.GroupVersionKind) error {
+func (s *Slots) validate() error {
 	if s.of == nil {
 		return errors.New("cache.Scope.Slots has no function that maps keys to slots; make it with cache.NewSlots")
 	}
-	return s.validateSelection(owner.GroupKind())
+	return nil
 }

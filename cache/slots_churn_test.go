@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +33,7 @@ func FuzzP7_Churn(f *testing.F) {
 type slotChurn struct {
 	*churn // for its nasty answers
 
-	slots  map[string]*cache.Slots // by the way to select them
+	slots  *cache.Slots
 	gate   *gate
 	open   []func()
 	copies map[string]*slotted
@@ -43,7 +42,7 @@ type slotChurn struct {
 func newSlotChurn(t *testing.T, seed uint64) *slotChurn {
 	c := &slotChurn{
 		churn: &churn{t: t, random: rand.New(rand.NewPCG(seed, 2)), api: sim.NewServer(sim.ConfigMaps, sim.Secrets)},
-		slots: map[string]*cache.Slots{}, copies: map[string]*slotted{},
+		slots: cache.NewSlots(byLetter), copies: map[string]*slotted{},
 	}
 	if c.random.IntN(2) == 0 {
 		c.normal = noStreaming(nil)
@@ -52,16 +51,8 @@ func newSlotChurn(t *testing.T, seed uint64) *slotChurn {
 	all, c.gate = gatedCache(t, c.api)
 	c.caches = []*cache.Cache{all}
 	forms := slices.Sorted(maps.Keys(slotForms))
-	for _, by := range slices.Sorted(maps.Keys(slotWays)) {
-		way := slotWays[by]
-		c.slots[by] = cache.NewSlots(way.of, way.by...)
-		scopes := map[string]cache.Scope{"own, " + by: {Slots: c.slots[by]}}
-		if len(way.by) == 0 || way.owner.Kind != "" {
-			scopes["owners, "+by] = cache.Scope{Slots: c.slots[by], SlotOwner: owners}
-		}
-		for _, what := range slices.Sorted(maps.Keys(scopes)) {
-			c.copies[what] = slotForms[forms[c.random.IntN(len(forms))]](t, all, scopes[what])
-		}
+	for what, scope := range map[string]cache.Scope{"own": {Slots: c.slots}, "owners": {Slots: c.slots, SlotOwner: owners}} {
+		c.copies[what] = slotForms[forms[c.random.IntN(len(forms))]](t, all, scope)
 	}
 	return c
 }
@@ -105,16 +96,15 @@ func (c *slotChurn) step() {
 	case k < 12:
 		c.put(c.letter(), c.name())
 	case k < 17:
-		name := c.name()
-		c.api.Remove(sim.ConfigMaps, inLetters(name), name)
+		c.api.Remove(sim.ConfigMaps, "default", c.name())
 	case k < 20:
-		c.change((*cache.Slots).Add, c.letter()+c.letter())
+		c.slots.Add(c.letter()[0], c.letter()[0])
 	case k < 23:
-		c.change((*cache.Slots).Remove, c.letter())
+		c.slots.Remove(c.letter()[0])
 	case k == 23:
-		letter := c.letter()
-		c.change((*cache.Slots).Remove, letter)
-		c.change((*cache.Slots).Add, letter)
+		letter := c.letter()[0]
+		c.slots.Remove(letter)
+		c.slots.Add(letter)
 	case k == 24:
 		c.release()
 		c.open = append(c.open, c.gate.close(&c.gate.lists))
@@ -140,35 +130,19 @@ func (c *slotChurn) step() {
 	}
 }
 
-// put writes an object with an owner. Some have no label.
-func (c *slotChurn) put(owner, name string) {
-	o := ownedBy(owner, name)
-	o.Namespace = inLetters(name)
-	if c.random.IntN(3) > 0 {
-		o.Labels[slotLabel] = slotValue(owners.GroupKind(), owner[0])
-	}
-	c.api.Put(sim.ConfigMaps, o)
-}
-
-func (c *slotChurn) change(how func(*cache.Slots, ...uint8), letters string) {
-	for by, slots := range c.slots {
-		for _, letter := range []byte(letters) {
-			how(slots, slotWays[by].slot(letter))
-		}
-	}
-}
+func (c *slotChurn) put(owner, name string) { c.api.Put(sim.ConfigMaps, ownedBy(owner, name)) }
 
 func (c *slotChurn) compare() {
 	wanted := map[byte]bool{}
-	for _, slot := range c.slots["the client"].Elements() {
+	for _, slot := range c.slots.Elements() {
 		wanted[slot] = true
 	}
 	for what, s := range c.copies {
 		want, names := map[string]string{}, []string{}
 		for n := range 12 {
 			name := fmt.Sprintf("%c%d", 'a'+n/3, n%3)
-			o := c.api.Object(sim.ConfigMaps, inLetters(name), name)
-			if o == nil || !wanted[slotOwnerOf(o, strings.HasPrefix(what, "own,"))[0]] {
+			o := c.api.Object(sim.ConfigMaps, "default", name)
+			if o == nil || !wanted[slotOwnerOf(o, what == "own")[0]] {
 				continue
 			}
 			want[name] = o.GetResourceVersion()

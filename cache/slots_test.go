@@ -10,10 +10,8 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -166,8 +163,6 @@ var slotForms = map[string]func(*testing.T, *cache.Cache, cache.Scope) *slotted{
 type gate struct {
 	http.RoundTripper
 
-	refused atomic.Int64 // lists with an error as answer
-
 	mu      sync.Mutex // guards the fields below
 	lists   chan struct{}
 	watches chan struct{} // nil: open
@@ -211,11 +206,7 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Body = gated{resp.Body, func() error { return g.wait(r.Context(), &g.watches) }}
 		return resp, nil
 	}
-	if resp.StatusCode != http.StatusOK {
-		g.refused.Add(1)
-		return resp, nil
-	}
-	if strings.HasSuffix(r.URL.Path, "/configmaps") {
+	if resp.StatusCode == http.StatusOK && strings.HasSuffix(r.URL.Path, "/configmaps") {
 		err = g.wait(r.Context(), &g.lists)
 	}
 	if err != nil {
@@ -253,99 +244,34 @@ func gatedCache(t *testing.T, api *sim.Server) (*cache.Cache, *gate) {
 	return cache.New(c, cache.Options{}), g
 }
 
-// slotWay is a way to select slots. Each letter is a slot, and the first letter of an object's name
-// is its slot.
+// slotWays are the keys that count: the object's own, or its owner's. The first letter of an
+// object's name is its slot.
+var slotWays = map[string]slotWay{
+	"keys":   {object: configMap},
+	"owners": {object: ownedObject, owner: owners},
+}
+
 type slotWay struct {
-	of        func(types.NamespacedName) (uint8, error)
-	slot      func(letter byte) uint8
-	namespace func(name string) string
 	// object returns an object of the slot.
 	object func(name string, data ...string) *corev1.ConfigMap
 	owner  schema.GroupVersionKind
-	by     []cache.Selection
-	answer answer // of the API server
-	state  string
 }
 
-var slotWays = map[string]slotWay{
-	"the client": {of: byLetter, slot: letterItself, namespace: inDefault, object: configMap, state: "the client"},
-	"a label": {
-		of: byLetter, slot: letterItself, namespace: inDefault, object: labelled, owner: owners,
-		by: []cache.Selection{cache.SelectByLabel(slotLabel, slotValue)}, state: "the label " + slotLabel,
-	},
-	"ranges": {
-		of: byNamespace, slot: letterNamespace, namespace: inLetters, object: inNamespace,
-		by: []cache.Selection{cache.SelectByNamespace()}, state: "shardSelector",
-	},
-	"ranges, ignored": {
-		of: byNamespace, slot: letterNamespace, namespace: inLetters, object: inNamespace,
-		by: []cache.Selection{cache.SelectByNamespace()}, answer: ignoreShards, state: "shardSelector, which the API server ignores",
-	},
-	"ranges, refused": {
-		of: byNamespace, slot: letterNamespace, namespace: inLetters, object: inNamespace,
-		by: []cache.Selection{cache.SelectByNamespace()}, answer: refuseShards, state: "shardSelector, which the API server refuses",
-	},
-}
-
-func letterItself(letter byte) uint8 { return letter }
-
-func inDefault(string) string { return "default" }
-
-const slotLabel = "slot.setpoint.dev/test"
-
-func slotValue(owner schema.GroupKind, slot uint8) string {
-	return fmt.Sprintf("%s.%d", owner.Kind, slot)
-}
-
-// labelled returns an object whose owner has the slot. Objects that end with 2 have no label yet.
-func labelled(name string, data ...string) *corev1.ConfigMap {
+// ownedObject returns an object whose owner has the slot.
+func ownedObject(name string, data ...string) *corev1.ConfigMap {
 	c := ownedBy(name[:1], name)
 	if len(data) > 0 {
 		c.Data = configMap(name, data...).Data
 	}
-	if name[1] != '2' {
-		c.Labels[slotLabel] = slotValue(owners.GroupKind(), name[0])
-	}
 	return c
 }
 
-// byNamespace is the hash of the API server's shardSelector.
-func byNamespace(k types.NamespacedName) (uint8, error) {
-	slot, err := strconv.ParseUint(sharding.HashField(k.Namespace)[:2], 16, 8)
-	return uint8(slot), err
-}
-
-func letterNamespace(letter byte) uint8 {
-	slot, _ := byNamespace(types.NamespacedName{Namespace: inLetters(string(letter))})
-	return slot
-}
-
-// inLetters returns a namespace for each first letter.
-func inLetters(name string) string { return strings.Repeat(name[:1], 5) }
-
-func inNamespace(name string, data ...string) *corev1.ConfigMap {
-	c := configMap(name, data...)
-	c.Namespace = inLetters(name)
-	return c
-}
-
-// ignoreShards is an API server without shardSelector.
-func ignoreShards(r *sim.Request) (*http.Response, error) {
-	r.Query.Del("shardSelector")
-	return nil, nil
-}
-
-// refuseShards is an API server that cannot read the shardSelector.
-func refuseShards(r *sim.Request) (*http.Response, error) {
-	return onShards(failing(http.StatusInternalServerError))(r)
-}
-
-// withSlots runs a test for each way to select slots, in each form, for streamed and plain lists,
-// with the slot a.
+// withSlots runs a test for each kind of keys, in each form, for streamed and plain lists, with the
+// slot a.
 func withSlots(t *testing.T, test func(*slotTest)) {
 	for by, way := range slotWays {
 		for form, of := range slotForms {
-			for lists, a := range map[string]answer{"streaming": way.answer, "listing": noStreaming(way.answer)} {
+			for lists, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 				t.Run(by+"/"+form+"/"+lists, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := newSlotTest(t, way, a)
@@ -363,7 +289,7 @@ func withSlots(t *testing.T, test func(*slotTest)) {
 }
 
 func newSlotTest(t *testing.T, way slotWay, a answer) *slotTest {
-	s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Namespaces), slots: cache.NewSlots(way.of, way.by...), way: way, normal: a}
+	s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Namespaces), slots: cache.NewSlots(byLetter), way: way, normal: a}
 	s.api.Intercept(a)
 	s.add("a")
 	return s
@@ -393,30 +319,17 @@ func (s *slotTest) put(name string, data ...string) *unstructured.Unstructured {
 	return s.api.Put(sim.ConfigMaps, s.way.object(name, data...))
 }
 
-func (s *slotTest) remove(name string) { s.api.Remove(sim.ConfigMaps, s.way.namespace(name), name) }
+func (s *slotTest) remove(name string) { s.api.Remove(sim.ConfigMaps, "default", name) }
 
 // version returns the resourceVersion of an object at the API server.
 func (s *slotTest) version(name string) string {
-	return s.api.Object(sim.ConfigMaps, s.way.namespace(name), name).GetResourceVersion()
+	return s.api.Object(sim.ConfigMaps, "default", name).GetResourceVersion()
 }
 
 // add adds the slots of letters, and drop removes them.
-func (s *slotTest) add(letters string) { s.slots.Add(s.of(letters)...) }
+func (s *slotTest) add(letters string) { s.slots.Add([]byte(letters)...) }
 
-func (s *slotTest) drop(letters string) { s.slots.Remove(s.of(letters)...) }
-
-func (s *slotTest) of(letters string) (slots []uint8) {
-	for _, letter := range []byte(letters) {
-		slots = append(slots, s.way.slot(letter))
-	}
-	return slots
-}
-
-// answeredLists returns the number of lists of ConfigMaps that were not refused because of a
-// shardSelector.
-func (s *slotTest) answeredLists() int {
-	return s.api.Count("list", sim.ConfigMaps) - int(s.gate.refused.Load())
-}
+func (s *slotTest) drop(letters string) { s.slots.Remove([]byte(letters)...) }
 
 // wait waits for the wanted slots.
 func (s *slotTest) wait() {
@@ -452,11 +365,11 @@ func TestP7_OnlyItsSlots(t *testing.T) {
 		s.put("a1", "x")
 		s.remove("a2")
 		s.expect("a1 a3", "add a3, delete a2, update a1")
-		before := s.answeredLists()
+		before := s.api.Count("list", sim.ConfigMaps)
 		s.add("bc")
 		s.wait()
 		s.expect("a1 a3 b1 c1", "add b1, add c1; initial b1 c1")
-		if n := s.answeredLists() - before; n != 1 {
+		if n := s.api.Count("list", sim.ConfigMaps) - before; n != 1 {
 			s.Errorf("%d lists", n)
 		}
 		s.put("b3")
@@ -470,10 +383,10 @@ func TestP7_OnlyItsSlots(t *testing.T) {
 		s.add("a")
 		s.wait()
 		s.expect("a3 c1", "add a3; initial a3")
-		if err := s.get(types.NamespacedName{Namespace: s.way.namespace("b1"), Name: "b1"}); err == nil || s.way.owner.Kind == "" && !strings.Contains(err.Error(), fmt.Sprintf("slot %d", s.of("b")[0])) {
+		if err := s.get(types.NamespacedName{Namespace: "default", Name: "b1"}); err == nil || s.way.owner.Kind == "" && !strings.Contains(err.Error(), fmt.Sprintf("slot %d", 'b')) {
 			s.Errorf("got %v", err)
 		}
-		if got := s.state(); !strings.Contains(got, "keeps 2 of 256 slots, selected by "+s.way.state) {
+		if got := s.state(); !strings.HasSuffix(got, "keeps 2 of 256 slots") {
 			s.Errorf("got %s", got)
 		}
 	})
@@ -495,7 +408,7 @@ func TestP7_EventsDuringTheList(t *testing.T) {
 		s.expect("a1 a2", "update a1")
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
-		if err := s.slots.WaitForSync(ctx, s.of("b")...); !errors.Is(err, cache.ErrNotSynced) || !strings.Contains(err.Error(), "adds some") {
+		if err := s.slots.WaitForSync(ctx, 'b'); !errors.Is(err, cache.ErrNotSynced) || !strings.Contains(err.Error(), "adds some") {
 			s.Errorf("got %v", err)
 		}
 		open()
@@ -679,6 +592,62 @@ func TestP7_Owner(t *testing.T) {
 	}
 }
 
+// TestP7_ManySlots: none, many and all.
+func TestP7_ManySlots(t *testing.T) {
+	for by, way := range slotWays {
+		t.Run(by, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlotTest(t, way, nil)
+				for letter := 'a'; letter <= 'z'; letter++ {
+					s.put(string(letter) + "1")
+				}
+				defer s.start(slotForms["packed"])()
+				var odd, all []uint8
+				for slot := range 256 {
+					if all = append(all, uint8(slot)); slot%2 == 1 {
+						odd = append(odd, uint8(slot))
+					}
+				}
+				expect := func(set func(letter byte) bool) {
+					t.Helper()
+					s.wait()
+					var want []string
+					for letter := byte('a'); letter <= 'z'; letter++ {
+						if set(letter) {
+							want = append(want, string(letter)+"1")
+						}
+					}
+					if got := s.names(); got != strings.Join(want, " ") {
+						t.Errorf("the store has %s; want %s", got, want)
+					}
+				}
+				s.slots.Remove(all...)
+				expect(func(byte) bool { return false })
+				s.slots.Add(odd...)
+				expect(func(letter byte) bool { return letter%2 == 1 })
+				s.slots.Add(all...)
+				expect(func(byte) bool { return true })
+				s.slots.Remove(odd...)
+				expect(func(letter byte) bool { return letter%2 == 0 })
+			})
+		})
+	}
+}
+
+// TestP7_ClusterScopedOwners: the key of an owner without a namespace has none.
+func TestP7_ClusterScopedOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotTest(t, slotWay{owner: corev1.SchemeGroupVersion.WithKind("Namespace")}, nil)
+		s.slots = cache.NewSlots(func(k types.NamespacedName) (uint8, error) { return uint8(len(k.Namespace)), nil })
+		s.slots.Add(0)
+		o, x := configMap("a1"), s.api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "x", UID: x.GetUID(), Controller: new(true)}}
+		s.api.Put(sim.ConfigMaps, o)
+		defer s.start(slotForms["packed"])()
+		s.expect("a1", "add a1; initial a1")
+	})
+}
+
 // TestP7_Behind: a write outside the slots does not make a Reconcile wait; a write inside does,
 // until the store shows it.
 func TestP7_Behind(t *testing.T) {
@@ -688,7 +657,7 @@ func TestP7_Behind(t *testing.T) {
 		write := func(name string) consistency.Write {
 			o := s.put(name, "x")
 			return consistency.Write{
-				Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: s.way.namespace(name), Name: name, Object: o, UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+				Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: name, Object: o, UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 			}
 		}
 		ours, foreign := write("a1"), write("b1")

@@ -85,9 +85,6 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	if err := checkLive[T](t, c, key); err != nil {
 		return *new(T), err
 	}
-	if body, err = t.labelApply(ctx, key.Namespace, body); err != nil {
-		return *new(T), fmt.Errorf("%s: %w", t.doing(applying, key), err)
-	}
 	if t.applied(c, body) {
 		m, err := t.mapping(ctx, applying, key.Namespace)
 		if err != nil {
@@ -98,7 +95,7 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	}
 	sent := body
 	if c.already != nil && c.already.GetUID() != "" {
-		if sent, err = setMetadata(body, "uid", c.already.GetUID()); err != nil {
+		if sent, err = withUID(body, c.already.GetUID()); err != nil {
 			return *new(T), fmt.Errorf("%s: %w", t.doing(applying, key), err)
 		}
 	}
@@ -265,4 +262,23 @@ func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
 		s.Controller = l.Origin().Controller
 	}
 	t.client.hooks.Skipped(s)
+}
+
+// withUID sets the UID in the metadata of a JSON object that has metadata.
+func withUID(body []byte, uid types.UID) ([]byte, error) {
+	var object, metadata map[string]json.RawMessage
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(object["metadata"], &metadata); err != nil {
+		return nil, err
+	}
+	var err error
+	if metadata["uid"], err = json.Marshal(uid); err != nil {
+		return nil, err
+	}
+	if object["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	return json.Marshal(object)
 }

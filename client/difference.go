@@ -51,7 +51,7 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 		return *new(T), fmt.Errorf("client.PatchFrom %s: client.OptimisticLock needs a resourceVersion; give an object that was read", describe(before))
 	}
 	options = slices.DeleteFunc(slices.Clone(options), isOptimisticLock)
-	d, err := compare(before, labelled(ctx, w, after))
+	d, err := compare(before, after)
 	if err != nil {
 		return *new(T), fmt.Errorf("client.PatchFrom %s: %w", describe(before), err)
 	}

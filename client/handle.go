@@ -127,9 +127,6 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if err := t.check(v, obj); err != nil {
 		return *new(T), err
 	}
-	if subresource == "" {
-		obj = h.labelled(ctx, obj)
-	}
 	key := ObjectKey(obj)
 	if v == creating && key.Name == "" {
 		key.Name = obj.GetGenerateName()
@@ -142,11 +139,7 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if err != nil {
 		return *new(T), err
 	}
-	stored, err := send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
-	if v == creating && apierrors.IsAlreadyExists(err) {
-		h.reclaim(ctx, key)
-	}
-	return stored, err
+	return send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
 }
 
 // withKind returns a shallow copy of an object, with its kind. The encoder writes the kind into

@@ -45,7 +45,6 @@ const (
 // cache's Transform removed. [CreateOrPatch] writes the status and keeps these fields.
 func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
 	m := &mutation[T]{name: "client.CreateOrUpdate", writer: w, mutate: mutate}
-	m.label = func(obj T) T { return labelled(ctx, w, obj) }
 	m.create = func(obj T) (T, error) { return w.Create(ctx, obj, options...) }
 	m.change = func(_, after T) (T, error) { return w.Update(ctx, after, options...) }
 	return m.run(ctx, obj)
@@ -58,7 +57,6 @@ func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutat
 // A second request writes the status, also after a create. If it fails, the next call writes it.
 func CreateOrPatch[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
 	m := &mutation[T]{name: "client.CreateOrPatch", writer: w, mutate: mutate}
-	m.label = func(obj T) T { return labelled(ctx, w, obj) }
 	m.create = func(obj T) (T, error) {
 		return createWithStatus(ctx, w, obj, slices.DeleteFunc(slices.Clone(options), isOptimisticLock))
 	}
@@ -92,7 +90,6 @@ type mutation[T Object] struct {
 	name   string // of the function, for errors
 	writer Reader[T]
 	mutate func(T) error
-	label  func(T) T
 	create func(T) (T, error)
 	change func(before, after T) (T, error)
 }
@@ -161,7 +158,6 @@ func (m *mutation[T]) step(from T) (T, Result, error) {
 		return *new(T), Unchanged, &mutateError{fmt.Errorf("%s %s: mutate changed the name to %s; write another object with another call", m.name, describe(from), is)}
 	}
 	keepIdentity(from, after)
-	after = m.label(after)
 	if from.GetResourceVersion() == "" {
 		stored, err := m.create(after)
 		return stored, Created, err

@@ -68,14 +68,8 @@ type InformerState struct {
 	Bytes   int64
 	// Storage is "decoded" or "packed". It is empty for an adopted informer, whose form is unknown.
 	Storage string
-	// Slots describes which slots an informer keeps, such as "keeps 52 of 256 slots, selected by
-	// the client". It is empty if it keeps all objects of its scope.
-	//
-	//   - "by the client": the API server sends all objects.
-	//   - "by the label KEY": the API server sends the slots, and objects without the label.
-	//   - "by shardSelector": the API server sends the slots.
-	//   - "…, which the API server ignores": objects have arrived that it should have left out.
-	//   - "…, which the API server refuses": the last request had to be made without it.
+	// Slots describes which slots an informer keeps, such as "keeps 52 of 256 slots". It is empty
+	// if it keeps all objects of its scope.
 	Slots string
 	// Decodes counts how often a packed object was decoded, for reads, events and indexes.
 	Decodes int64
@@ -119,10 +113,6 @@ type Cache struct {
 	// replaced. All kinds of the cache are then listed again. Until a kind has been,
 	// its phase is Failing, with the reason, and InformerState is not called.
 	Restored func(Restored)
-	// Unselected is called when the API server, or a proxy, refuses a shardSelector, and sends the
-	// objects of all slots without it: once for each informer. err is the first answer. Later
-	// requests try the shardSelector again.
-	Unselected func(kind string, err error)
 }
 
 // CacheStarted reports that a cache has started.

@@ -74,7 +74,7 @@ func (c *Cache) with(other *Cache) *Cache {
 	return &Cache{
 		Started: both(c.Started, other.Started), Stopped: both(c.Stopped, other.Stopped),
 		InformerState: both(c.InformerState, other.InformerState), BrokenObject: both3(c.BrokenObject, other.BrokenObject),
-		Unselected: both2(c.Unselected, other.Unselected), Restored: both(c.Restored, other.Restored),
+		Restored: both(c.Restored, other.Restored),
 	}
 }
 

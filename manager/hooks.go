@@ -44,10 +44,6 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 					"host", r.Host, "kind", r.Kind, "err", r.Err, "informers", r.Informers, "within", r.Within)
 			}
 		},
-		Unselected: func(kind string, err error) {
-			logOf(report, cluster).Warn("a shardSelector was refused, so this process receives the objects of all slots and drops those of other replicas; "+
-				"let the proxies before the API server pass the parameter", "kind", kind, "err", err)
-		},
 	}
 }
 

@@ -72,7 +72,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 			maps.Copy(labelled.Labels, elect.Labels)
 		}
 		elect = &labelled
-		m.slots = newSlots(of, elect.Lease)
+		m.slots = cache.NewSlots(of.By.Slot)
 		if of.Keeper == nil {
 			of.Keeper = m.slots
 		}
@@ -85,7 +85,6 @@ func New(cfg *rest.Config, o Options) *Manager {
 		Name: o.Name, Instance: identity, Namespace: o.EventNamespace, Hooks: m.o.Hooks.Events,
 	})
 	m.free = m.leases.addFree()
-	m.labelChildren()
 	m.makeServers()
 	return m
 }

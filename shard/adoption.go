@@ -103,7 +103,7 @@ func (p *adoptions) holds(a *owned.Adoption) bool {
 // for them once.
 func (p *adoptions) adoption(s slots.Slot, handovers map[string]*term.Handover) *owned.Adoption {
 	of := p.assignment().Slot(s)
-	a := &owned.Adoption{Slot: s, Epoch: of.Epoch, Label: p.label, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
+	a := &owned.Adoption{Slot: s, Epoch: of.Epoch, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
 	if len(of.After) == 0 {
 		return a
 	}

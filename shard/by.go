@@ -18,13 +18,11 @@ import (
 // name is stored in the assignment, and a member with another one is refused.
 //
 // The hash is FNV-1a 64 of a text, mixed by the finalizer of MurmurHash3; the slot is its highest
-// byte. Without the mixing, as in ByNamespaceRange, names that differ only in their last characters
-// share a slot.
+// byte. Without the mixing, names that differ only in their last characters share a slot.
 type By struct {
 	name string
 	text func(types.NamespacedName) string
 	user bool // text is the user's
-	bare bool // the hash is not mixed
 }
 
 // ByKey spreads keys by namespace and name.
@@ -33,19 +31,6 @@ func ByKey() By { return By{} }
 // ByNamespace keeps the keys of a namespace in one slot. Objects without a namespace share a slot.
 func ByNamespace() By {
 	return By{name: "namespace", text: func(k types.NamespacedName) string { return k.Namespace }}
-}
-
-// ByNamespaceRange is ByNamespace without the mixing. So the slots are the ranges of namespaces
-// that the shardSelector of the API server can select (alpha in Kubernetes 1.36). A cache with
-// these slots then receives only its part of every namespaced kind.
-//
-// Use it if the names of namespaces differ in an early character, such as UUIDs and names of
-// customers. Numbered namespaces share very few slots: team-000 to team-999 have 10 of 256. Objects
-// without a namespace share slot 203.
-func ByNamespaceRange() By {
-	b := ByNamespace()
-	b.name, b.bare = "namespace-range", true
-	return b
 }
 
 // ByName keeps the keys with the same name in one slot, whatever their namespace.
@@ -66,16 +51,8 @@ func (b By) String() string {
 	if name == "" {
 		name = "namespace/name"
 	}
-	hash := "fnv1a64-fmix64"
-	if b.bare {
-		hash = "fnv1a64"
-	}
-	return name + " " + hash + " " + strconv.Itoa(slots.Slots)
+	return name + " fnv1a64-fmix64 " + strconv.Itoa(slots.Slots)
 }
-
-// NamespaceRanges reports whether the slots are ranges of the FNV-1a 64 of the namespace: slot s
-// has the hashes whose highest byte is s.
-func (b By) NamespaceRanges() bool { return b.bare }
 
 // Slot returns the slot of a key. It fails only if a ByFunc function is nil, panics, or returns
 // different texts in two calls.
@@ -110,9 +87,5 @@ func (b By) call(key types.NamespacedName) (text string, err error) {
 func (b By) slotOf(text string) uint8 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // it cannot fail
-	hash := h.Sum64()
-	if !b.bare {
-		hash = owned.Mixed(hash)
-	}
-	return uint8(hash >> 56)
+	return uint8(owned.Mixed(h.Sum64()) >> 56)
 }

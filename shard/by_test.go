@@ -5,13 +5,9 @@ package shard
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/slots"
@@ -47,8 +43,6 @@ func TestBy_TheHashNeverChanges(t *testing.T) {
 		{ByNamespace(), "/node-1", 239},
 		{ByName(), "default/web", 139},
 		{text, "default/web", 67},
-		{ByNamespaceRange(), "default/web", 235},
-		{ByNamespaceRange(), "/node-1", 203},
 	} {
 		if got := slotFor(t, test.by, test.key); got != test.want {
 			t.Errorf("%s: %s is in slot %d, want %d", test.by, test.key, got, test.want)
@@ -57,7 +51,6 @@ func TestBy_TheHashNeverChanges(t *testing.T) {
 	for by, want := range map[string]string{
 		By{}.String(): "namespace/name fnv1a64-fmix64 256", ByNamespace().String(): "namespace fnv1a64-fmix64 256",
 		ByName().String(): "name fnv1a64-fmix64 256", text.String(): "func team fnv1a64-fmix64 256",
-		ByNamespaceRange().String(): "namespace-range fnv1a64 256",
 	} {
 		if by != want {
 			t.Errorf("the stored name is %q, want %q", by, want)
@@ -90,46 +83,6 @@ func TestBy_NumberedNamesSpread(t *testing.T) {
 		if used < 240 || most > 16 {
 			t.Errorf("%s: 1,000 keys like %s use %d slots, up to %d keys in one", test.by, test.format, used, most)
 		}
-	}
-}
-
-// TestByNamespaceRange_IsTheHashOfTheAPIServer, so that its shardSelector selects slots.
-func TestByNamespaceRange_IsTheHashOfTheAPIServer(t *testing.T) {
-	for _, k := range []string{"default/web", "/node-1", "team-000/a", "8b6ca1f4-6a0f-4a3c-9d6d-0d5a1b8f3c11/a"} {
-		text := sharding.HashField(key(k).Namespace)
-		hash, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := slotFor(t, ByNamespaceRange(), k); got != uint8(hash>>56) {
-			t.Errorf("%s is in slot %d, and its hash is %s", k, got, text)
-		}
-	}
-	if !ByNamespaceRange().NamespaceRanges() || ByNamespace().NamespaceRanges() {
-		t.Error("only ByNamespaceRange has slots that are ranges")
-	}
-}
-
-// TestLabelValue: a label of another By, or of a controller of another kind, selects nothing.
-func TestLabelValue(t *testing.T) {
-	site, other := schema.GroupKind{Group: "example.com", Kind: "Site"}, schema.GroupKind{Kind: "Service"}
-	if got, want := ByKey().LabelValue(site, 17), "8c241e5a.17"; got != want {
-		t.Errorf("the value is %q, want %q; another one hides nothing, but all children are written again", got, want)
-	}
-	seen := map[string]bool{}
-	for _, by := range []By{ByKey(), ByNamespace(), ByNamespaceRange()} {
-		for _, kind := range []schema.GroupKind{site, other} {
-			for _, slot := range []uint8{0, 255} {
-				value := by.LabelValue(kind, slot)
-				if wrong := content.IsLabelValue(value); seen[value] || wrong != nil {
-					t.Errorf("%q of %s is not unique, or wrong: %v", value, by, wrong)
-				}
-				seen[value] = true
-			}
-		}
-	}
-	if wrong := content.IsLabelKey(LabelKey(strings.Repeat("x", 63))); wrong != nil {
-		t.Error(wrong)
 	}
 }
 

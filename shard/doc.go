@@ -120,8 +120,6 @@
 //   - P5: No request of a slot passes the fence after the slot's release.
 //   - P6: A change of one member moves at most ⌈256/members⌉ + 1 slots from or to each member, if
 //     all have the same weight.
-//   - P8: With [Options].LabelChildren, a label that the group writes has the slot of the object's
-//     own controller. A child that a cache shows without it gets it.
 //
 // Not promised: that a process outside of the group does not write; and P1 if a person deletes the
 // group's Lease and the Leases of living members at the same time. A replica that starts waits for

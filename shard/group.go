@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -49,9 +48,6 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	member := election
 	member.Lease = fmt.Sprintf("%s-%.*s", election.Lease, suffix, uuid.NewUUID())
 	g := &Group{grace: cmp.Or(election.Grace, defaultGrace), process: process{o: o.withDefaults(election), name: member.Lease, owned: owned.New(o.By.Slot)}}
-	if o.LabelChildren {
-		g.label = &slotlabel.Label{Key: LabelKey(election.Lease), Slot: o.By.Slot, Value: o.By.LabelValue}
-	}
 	if election.RetryPeriod == 0 && election.RenewDeadline == 0 {
 		member.RetryPeriod = leaseDuration(election) / 6 // 24 a minute, and at most 30 with moves
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 )
 
@@ -23,7 +22,6 @@ type process struct {
 	identity string // the holderIdentity there
 	requests requests
 	owned    *owned.Slots
-	label    *slotlabel.Label // nil without Options.LabelChildren
 	seen     *seen
 	saw      atomic.Uint64 // the version of the newest record
 	status   atomic.Pointer[Status]

@@ -28,12 +28,6 @@ type Options struct {
 	// member that leaves meanwhile, as in a rolling update, gives its slots to the new one, so each
 	// slot moves once. Slots without an owner do not wait. Default: the LeaseDuration.
 	Settle time.Duration
-	// LabelChildren makes Reconciles label the children that they write with the slot of their
-	// controller, so that caches need not receive the children of other replicas: see LabelKey. The
-	// handles of package client do it, in Create, Update, Apply, CreateOrUpdate, CreateOrPatch and
-	// PatchFrom. Requires no further rights. You can turn it on and off in a rolling update.
-	// Default: false.
-	LabelChildren bool
 	// Keeper holds only the objects of this member's slots, for caches that need less memory: a
 	// *cache.Slots, made with By.Slot, that the scopes of handles name. A manager makes one: see
 	// its method Slots. Default: none, every member keeps all objects.

@@ -139,8 +139,8 @@ func (s *Server) bearLocked(r *Request, t *table, u *unstructured.Unstructured) 
 	r.born = identity{u.GetUID(), u.GetName(), u.GetCreationTimestamp()}
 }
 
-// newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat. It
-// begins with a multiple of the counter, because shard selectors hash it.
+// newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat. Its
+// first part is spread, as a UUID's.
 func (s *Server) newUIDLocked() types.UID {
 	s.uids++
 	return uidOf(s.uids, 8)

@@ -28,7 +28,7 @@
 //   - reviews of access and identity: everything is allowed, unless a rule changes the answer
 //   - Listen, which serves kubectl and other processes on a loopback port
 //   - get and list: pages with continue and remainingItemCount, resourceVersion and
-//     resourceVersionMatch, label, field and shard selectors
+//     resourceVersionMatch, label and field selectors
 //   - watch from any version, with bookmarks, streamed initial lists, 410, timeouts and selectors
 //   - JSON, YAML and pretty JSON; protobuf for built-in kinds; PartialObjectMetadata and Table
 //   - create, update, delete and deletecollection with all their options: dry run, preconditions,
@@ -108,8 +108,7 @@
 //   - A watch without timeoutSeconds does not end. The real server ends it after 30 to 60 minutes.
 //   - The sim keeps the last 5,000 changes of each kind. Watches and pages of an older version
 //     receive 410.
-//   - The shardSelector parameter always works, as with the feature gate ShardedListAndWatch. Its
-//     syntax errors have other words.
+//   - The shardSelector parameter has no effect, as without the feature gate ShardedListAndWatch.
 //   - Tables of built-in kinds have the columns Name and Age only.
 //   - Watches over WebSockets are not supported.
 //   - Without package envtest/sim/crd, custom objects are stored as they are: no validation,

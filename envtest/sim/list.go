@@ -41,9 +41,6 @@ func (s *Server) listLocked(r *Request, t *table) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if where.shard != nil && t.builtIn && r.form.convert.Empty() {
-		p.metadata.ShardInfo = &metav1.ShardInfo{Selector: where.shard.String()}
-	}
 	if err := s.showLocked(&r.answers, t, p.items...); err != nil {
 		return nil, err
 	}
@@ -74,12 +71,6 @@ func (r *Request) selection(t *table) (*internalversion.ListOptions, *selection,
 			where.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, r.only)
 		case !ok || name != r.only:
 			return nil, nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
-		}
-	}
-	if o.ShardSelector != "" {
-		var err error
-		if where.shard, err = parseShard(o.ShardSelector); err != nil {
-			return nil, nil, err
 		}
 	}
 	return o, where, nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/watch"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 
@@ -252,39 +250,6 @@ func TestV1_DeletedHasTheLastStateAndTheVersionOfTheDeletion(t *testing.T) {
 		want := []string{"DELETED " + left, "ADDED", "DELETED " + api.Version()}[i]
 		if got := e.Type + " " + e.Object.ResourceVersion; !strings.HasPrefix(got, want) || e.Object.Data["x"] != "x" || e.Object.Labels["l"] != "1" {
 			t.Errorf("got %s, want %s", line, want)
-		}
-	}
-}
-
-// TestV1_ShardSelector: lists and watches show the objects whose hash is in the range.
-func TestV1_ShardSelector(t *testing.T) {
-	api := sim.NewServer(sim.ConfigMaps)
-	want := map[bool][]string{}
-	const middle = "8000000000000000"
-	for i := range 20 {
-		o := api.Put(sim.ConfigMaps, configMap(fmt.Sprintf("m%02d", i)))
-		low := sharding.HashField(string(o.GetUID())) < middle
-		want[low] = append(want[low], o.GetName())
-	}
-	for low, bounds := range map[bool]string{true: "'0x0000000000000000', '0x" + middle + "'", false: "'0x" + middle + "', '0x10000000000000000'"} {
-		query := url.Values{"shardSelector": {"shardRange(object.metadata.uid, " + bounds + ")"}}
-		_, _, body := get(t, api, "/api/v1/configmaps?"+query.Encode(), "")
-		if metadata := wantNames(t, body, strings.Join(want[low], " ")); metadata.ShardInfo == nil {
-			t.Error("the list has no shardInfo")
-		}
-		query.Set("watch", "1")
-		query.Set("timeoutSeconds", "1")
-		_, _, body = get(t, api, "/api/v1/configmaps?"+query.Encode(), "")
-		if n := strings.Count(body, "ADDED"); n != len(want[low]) || n == 0 {
-			t.Errorf("the watch shows %d objects, want %d", n, len(want[low]))
-		}
-	}
-	for _, bad := range []string{
-		"x", "shardRange(object.metadata.uid, '0x0', '0x1')",
-		"shardRange(object.metadata.name, '0x0000000000000000', '0x8000000000000000')",
-	} {
-		if code, _, body := get(t, api, "/api/v1/configmaps?shardSelector="+url.QueryEscape(bad), ""); code != http.StatusInternalServerError {
-			t.Errorf("%s: %d %s", bad, code, body)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/sharding"
 )
 
 // selection is which objects of a table a list or watch returns.
@@ -23,7 +22,6 @@ type selection struct {
 	namespace string // "" is all
 	labels    labels.Selector
 	fields    fields.Selector
-	shard     sharding.Selector // nil is all
 }
 
 func (s *selection) matches(o *unstructured.Unstructured) bool {
@@ -33,17 +31,10 @@ func (s *selection) matches(o *unstructured.Unstructured) bool {
 	if s.labels != nil && !s.labels.Empty() && !s.labels.Matches(labelsOf(o)) {
 		return false
 	}
-	if s.fields != nil && !s.fields.Empty() && !s.fields.Matches(fieldsOf{s.table, o}) {
-		return false
-	}
-	if s.shard == nil {
-		return true
-	}
-	in, err := s.shard.Matches(o)
-	return err == nil && in
+	return s.fields == nil || s.fields.Empty() || s.fields.Matches(fieldsOf{s.table, o})
 }
 
-// empty reports whether all objects match, or only a shard of them.
+// empty reports whether all objects match.
 func (s *selection) empty() bool {
 	return (s.labels == nil || s.labels.Empty()) && (s.fields == nil || s.fields.Empty())
 }

@@ -45,12 +45,6 @@ func replica(cfg *rest.Config, namespace string, r controller.Reconciler[types.N
 	return mgr
 }
 
-// labelled lets the API server leave out the children of other replicas.
-func labelled() *shard.Options { return &shard.Options{LabelChildren: true} }
-
-// ranges lets the API server leave out the namespaces of other replicas.
-func ranges() *shard.Options { return &shard.Options{By: shard.ByNamespaceRange()} }
-
 // byTeam keeps the objects of a team in one slot. Names are TEAM.SITE.
 func byTeam() *shard.Options {
 	return &shard.Options{By: shard.ByFunc("team", func(key types.NamespacedName) string {

@@ -68,10 +68,3 @@ func TestShards_ATeamHasOneSlot(t *testing.T) {
 		t.Errorf("slots %d and %d, errors %v and %v", a, b, err, err2)
 	}
 }
-
-// TestShards_WaysToReceiveLess checks the options of docs/scale-out.md.
-func TestShards_WaysToReceiveLess(t *testing.T) {
-	if !labelled().LabelChildren || !ranges().By.NamespaceRanges() {
-		t.Error("an option is not set")
-	}
-}

@@ -30,9 +30,6 @@ const (
 // slot is dropped. Until the watch has reached the newest object of that list, the last event of
 // each object is held. Then the state of the slot at the watch's version is the held event or, if
 // there is none, the listed object.
-//
-// If the API server selects slots, their change makes the watch stale. The stream then replaces it
-// by one that begins at the version that it has reached.
 type keeper struct {
 	*portion
 	*outlet
@@ -46,7 +43,6 @@ type keeper struct {
 	ahead map[types.NamespacedName]bool
 	join  *join // or nil
 	begun bool
-	stale bool // the watch selects other slots than the portion
 
 	wanted <-chan struct{}  // closed when Wanted changes
 	listed chan joined      // the list of join
@@ -73,7 +69,6 @@ type joined struct {
 
 // resume is called at the beginning of each watch. The first one after a list begins.
 func (k *keeper) resume(ctx context.Context) bool {
-	k.stale = false
 	return k.begun || k.portion == nil || k.initial() || k.begin(ctx)
 }
 
@@ -130,11 +125,9 @@ func (k *keeper) follow(ctx context.Context) bool {
 	if gone != (Slots{}) && !k.leave(ctx, &gone) {
 		return false
 	}
-	joins := k.join == nil && missing != (Slots{})
-	if joins {
+	if k.join == nil && missing != (Slots{}) {
 		k.start(ctx, &missing)
 	}
-	k.stale = k.stale || (joins || gone != (Slots{})) && k.selects()
 	return true
 }
 

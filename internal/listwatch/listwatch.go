@@ -11,7 +11,6 @@ package listwatch
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -35,7 +34,6 @@ type ListerWatcher struct {
 
 	asker
 	decoder *decoder
-	refused atomic.Bool // Reports.Unselected was called
 
 	mu      sync.Mutex     // guards joined, part and running.Add
 	joined  bool           // no list or stream may begin
@@ -75,20 +73,6 @@ func (l *ListerWatcher) Listed() (version string, ok bool) {
 	version, ok = l.listed.Load().(string)
 	return version, ok
 }
-
-// Selection returns how the API server selects slots. Before the first list, it does not know
-// whether owners are cluster-scoped.
-func (l *ListerWatcher) Selection() Selection {
-	if p := l.current(); p != nil {
-		return p.selection()
-	}
-	return newPortion(l.target.Part, &l.Broken, &Slots{}).selection()
-}
-
-// Unheeded reports whether the API server has ignored the shardSelector: an object of another slot
-// has arrived since the last list or, later, since the last watch that broke. refused reports
-// whether the last list or watch was refused because of it, and made without it.
-func (l *ListerWatcher) Unheeded() (ignored, refused bool) { return l.current().unheeded() }
 
 // Mark delivers the delete of an object that never existed, after all events delivered or listed so
 // far. It returns false if ctx ends first.
@@ -197,10 +181,7 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *po
 			err = part.resolve(ctx, l.target.Backend)
 		}
 		if err == nil {
-			err = l.selected(part, o, func(o metav1.ListOptions) error {
-				w, err = r.watch(ctx, o)
-				return err
-			})
+			w, err = r.watch(ctx, l.target.narrow(o))
 		}
 		return err
 	})
@@ -209,30 +190,6 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *po
 	}
 	l.watches.Add(1)
 	return &opened{w, done}, nil
-}
-
-// selected makes a request with the selectors of a part. If it is refused, perhaps because of the
-// shardSelector, it is made without that: the client filters what arrives. Each request tries the
-// shardSelector again, as it may reach another API server.
-func (l *ListerWatcher) selected(part *portion, o metav1.ListOptions, do func(metav1.ListOptions) error) error {
-	o = part.narrow(l.target.narrow(o))
-	err := do(o)
-	switch {
-	case o.ShardSelector == "":
-		return err
-	case err == nil:
-		part.setRefused(false)
-		return nil
-	case !refusesParameter(err):
-		return err
-	}
-	why := err
-	part.setRefused(true) // before objects of other slots arrive
-	o.ShardSelector = ""
-	if err = do(o); err == nil && !l.refused.Swap(true) {
-		l.reports.Unselected(why)
-	}
-	return err
 }
 
 type opened struct {
@@ -291,10 +248,7 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 			err = part.resolve(ctx, l.target.Backend)
 		}
 		if err == nil {
-			err = l.selected(part, o, func(o metav1.ListOptions) error {
-				list, err = r.list(ctx, o)
-				return err
-			})
+			list, err = r.list(ctx, l.target.narrow(o))
 		}
 		if err == nil && d.Codec == nil {
 			err = part.filter(list)

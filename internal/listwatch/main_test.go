@@ -54,7 +54,7 @@ func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packe
 	f.lw = listwatch.New(
 		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Codec: codec},
 		listwatch.Reports{
-			State: f.state, Unselected: func(error) {}, Mapping: f.mapping, Listed: f.list, Delivered: func() {},
+			State: f.state, Mapping: f.mapping, Listed: f.list, Delivered: func() {},
 			Store: func() toolscache.Store { return f.store.GetStore() },
 		})
 	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), stored, 0, toolscache.Indexers{})

@@ -12,17 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Part limits a Target to the objects of some slots. All fields but Owner and Selection are
-// required.
+// Part limits a Target to the objects of some slots. All fields but Owner are required.
 type Part struct {
 	// Slot returns the slot of a key.
 	Slot func(types.NamespacedName) (uint8, error)
 	// Owner is the kind of the controllers whose key counts for an object that they own. An object
 	// without such a controller has no slot. Default: the key of the object itself.
 	Owner schema.GroupVersionKind
-	// Selection is how the API server selects slots. Its Ranges have no effect if the owners are
-	// cluster-scoped, its Label without an Owner. Default: the API server sends all.
-	Selection Selection
 	// Wanted returns the slots to keep, and a channel that is closed when they change.
 	Wanted func() (Slots, <-chan struct{})
 	// Mark returns an object of the stored type with a name and nothing else. The informer's event

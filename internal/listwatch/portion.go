@@ -6,8 +6,6 @@ package listwatch
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,9 +28,6 @@ type portion struct {
 	clusterScoped bool       // the kind Owner
 	phases        [256]phase
 	dropped       string // version of the last event of a foreign slot
-	asked         Slots  // that a shardSelector has selected
-	ignored       bool   // an object of another slot has arrived
-	refused       bool   // the last request had to be made without the shardSelector
 }
 
 // newPortion returns a portion that keeps some slots.
@@ -59,75 +54,6 @@ func (p *portion) resolve(ctx context.Context, b Backend) error {
 	defer p.mu.Unlock()
 	p.clusterScoped = m.Scope.Name() == meta.RESTScopeNameRoot
 	return nil
-}
-
-// selection returns how the API server selects slots of this portion.
-func (p *portion) selection() (s Selection) {
-	if p == nil || p.Part == nil {
-		return s
-	}
-	if s = p.Selection; p.Owner.Kind == "" {
-		s.Label = ""
-	}
-	s.Ranges = s.Ranges && !p.rootOwner()
-	return s
-}
-
-// selects reports whether requests depend on the slots.
-func (p *portion) selects() bool { return !p.selection().none() }
-
-// narrow adds the selection of all slots that are not foreign to a request.
-func (p *portion) narrow(o metav1.ListOptions) metav1.ListOptions {
-	s := p.selection()
-	if s.none() {
-		return o
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var slots, selected Slots
-	for slot, now := range p.phases {
-		slots[slot] = now != foreign
-	}
-	o.ShardSelector, selected = s.shard(&slots)
-	if labels := s.labels(&slots, longest-len(url.QueryEscape(o.ShardSelector))); labels != "" {
-		o.LabelSelector = strings.TrimPrefix(o.LabelSelector+","+labels, ",")
-	}
-	for slot, in := range selected {
-		p.asked[slot] = p.asked[slot] || in
-	}
-	return o
-}
-
-// heedsLocked records whether the API server heeds the shardSelector.
-func (p *portion) heedsLocked(slot uint8) {
-	if p.Selection.Ranges && !p.clusterScoped && !p.refused && !p.asked[slot] {
-		p.ignored = true
-	}
-}
-
-func (p *portion) unheeded() (ignored, refused bool) {
-	if p == nil {
-		return false, false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ignored, p.refused
-}
-
-func (p *portion) setRefused(refused bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refused = refused
-}
-
-// renew forgets that another API server has ignored the shardSelector.
-func (p *portion) renew() {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ignored = false
 }
 
 func (p *portion) rootOwner() bool {
@@ -162,7 +88,6 @@ func (p *portion) phaseIn(slot uint8, ok bool) phase {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heedsLocked(slot)
 	return p.phases[slot]
 }
 
@@ -173,9 +98,6 @@ func (p *portion) drops(slot uint8, ok bool, version string) bool {
 	defer p.mu.Unlock()
 	if ok && p.phases[slot] != foreign {
 		return false
-	}
-	if ok {
-		p.heedsLocked(slot)
 	}
 	p.dropped = version
 	return true
@@ -272,16 +194,11 @@ func (p *portion) follow(wanted *Slots) (gone, missing Slots) {
 }
 
 // begin makes foreign slots join. It returns the version from which events of them are not dropped:
-// the later one of at and the last dropped event. If the API server selects slots, that is at: the
-// next watch begins there.
+// the later one of at and the last dropped event.
 func (p *portion) begin(slots *Slots, at string) (from string) {
-	selects := p.selects()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn(foreign, joining, slots)
-	if selects {
-		return at
-	}
 	if c, err := resourceversion.CompareResourceVersion(p.dropped, at); err == nil && c > 0 {
 		return p.dropped
 	}

@@ -175,8 +175,8 @@ func forReflector(err error, o metav1.ListOptions) bool {
 	}
 }
 
-// refusesParameter reports whether an error may be due to an unknown or invalid parameter. To a
-// wrong shardSelector, kube-apiserver answers 500. Proxies have limits and rules for addresses.
+// refusesParameter reports whether an error may be due to a parameter, such as a field selector.
+// Proxies have limits and rules for addresses.
 func refusesParameter(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

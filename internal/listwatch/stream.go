@@ -91,14 +91,9 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(last)})
 			return
 		}
-		var err error
-		if s.keeper.stale {
-			broken = 0
-		} else {
-			err = s.rest(ctx, began)
-		}
+		err := s.rest(ctx, began)
 		if err == nil {
-			s.doubtful = s.doubtful || !s.keeper.stale && s.early(last, began)
+			s.doubtful = s.doubtful || s.early(last, began)
 			began = time.Now()
 			w, err = s.open(ctx, s.options)
 			s.doubtful = s.doubtful || time.Since(began) > time.Second // some attempts have failed
@@ -123,7 +118,6 @@ func (s *stream) rest(ctx context.Context, began time.Time) error {
 	if time.Since(began) > time.Minute { // the store now has the delivered events
 		s.reports.Delivered()
 	}
-	s.keeper.renew() // the next watch may be at another API server
 	return s.slow(ctx)
 }
 
@@ -149,9 +143,6 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	k, c := s.keeper, &s.checker
 	due, ok := s.resume(ctx)
 	for ok {
-		if k.stale {
-			return nil, false
-		}
 		marks, doubts := s.signals()
 		select {
 		case mark := <-marks:

@@ -95,9 +95,6 @@ type Reports struct {
 	// store has what was missed. It is called with Waiting if the kind is not served, and with
 	// Failing and the error otherwise.
 	State func(phase hook.Phase, why error)
-	// Unselected is called when a request was refused with an error because of its shardSelector,
-	// and succeeded without it: once.
-	Unselected func(why error)
 	// Mapping is called before each request, with how the kind is served. false means that the
 	// target is about to be dropped: the request is not made, and no error is reported.
 	Mapping func(m *meta.RESTMapping) (wanted bool)

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/slotlabel"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -153,8 +152,6 @@ type Adoption struct {
 	Epoch uint64
 	// Term fences the requests of the slot's work.
 	Term *term.Term
-	// Label is for the children that the slot's work writes, or nil.
-	Label *slotlabel.Label
 	// Left has former owners' writes, which caches must show before the first Reconcile. It is
 	// nil if there are none, or if they are unknown.
 	Left *term.Handover
@@ -172,7 +169,7 @@ func (a *Adoption) Began() time.Time { return a.began }
 
 // Context returns a context for the slot's work.
 func (a *Adoption) Context(ctx context.Context) context.Context {
-	return slotlabel.With(term.With(ctx, a.Term), a.Label, a.Slot)
+	return term.With(ctx, a.Term)
 }
 
 // Begin reports whether work of the slot may begin. If so, call End when it has returned.

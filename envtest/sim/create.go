@@ -140,7 +140,7 @@ func (s *Server) bearLocked(r *Request, t *table, u *unstructured.Unstructured) 
 }
 
 // newUIDLocked returns the next uid: a counter in the form of a UUID, so that tests repeat. Its
-// first part is spread, as a UUID's.
+// first digits differ much from one to the next, as in random UUIDs.
 func (s *Server) newUIDLocked() types.UID {
 	s.uids++
 	return uidOf(s.uids, 8)

@@ -88,9 +88,10 @@
 //     with 501, except with package envtest/sim/crd, where an authorizer in an expression allows
 //     everything.
 //   - Validating webhooks are called one after another, and all within the client's request.
-//   - Webhooks do not see evictions and bindings of Pods, nor writes of Put, Remove, garbage
-//     collection, and the deletion of namespaces and CustomResourceDefinitions. They see the
-//     deletion of a Pod once, and no update of an object that does not exist.
+//   - Webhooks do not see evictions and bindings of Pods, reviews of access and identity, nor
+//     writes of Put, Remove, garbage collection, and the deletion of namespaces and
+//     CustomResourceDefinitions. They see the deletion of a Pod once, and no update of an object
+//     that does not exist.
 //   - A webhook with a service cannot be reached. Use a url or UseWebhooks.
 //   - A webhook configuration is not checked for overlaps, such as a/* and */b, or for wrong
 //     expressions.

@@ -70,7 +70,7 @@ func everything(t *testing.T, policy admissionregistrationv1.FailurePolicyType, 
 func TestAWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 	c, ctx, o := everything(t, admissionregistrationv1.Fail), t.Context(), metav1.CreateOptions{}
 	named := metav1.ObjectMeta{Name: "one"}
-	driver := "pv"
+	volume := "one"
 	for what, create := range map[string]func() error{
 		"Lease": func() error {
 			_, err := c.CoordinationV1().Leases("default").Create(ctx, &coordinationv1.Lease{ObjectMeta: named}, o)
@@ -94,7 +94,7 @@ func TestAWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 		},
 		"VolumeAttachment": func() error {
 			_, err := c.StorageV1().VolumeAttachments().Create(ctx, &storagev1.VolumeAttachment{ObjectMeta: named, Spec: storagev1.VolumeAttachmentSpec{
-				Attacher: "csi.example.com", NodeName: "one", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &driver},
+				Attacher: "csi.example.com", NodeName: "one", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
 			}}, o)
 			return err
 		},

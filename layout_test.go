@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"shard":               {"leaderelection", "term", "ledger", "hook", "internal/lease", "internal/logging", "internal/owned", "internal/run", "internal/slots", "internal/stamp", "internal/transport"},
 	"events":              {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/logging", "internal/object", "internal/run"},
 	"server":              {"client", "term", "internal/argument", "internal/logging", "internal/run"},
-	"manager":             {"leaderelection", "shard", "controller", "cache", "client", "events", "ledger", "term", "hook", "server", "debug", "internal/argument", "internal/logging", "internal/run"},
+	"manager":             {"leaderelection", "shard", "controller", "cache", "client", "events", "term", "hook", "server", "debug", "internal/argument", "internal/logging", "internal/run"},
 	"webhook":             {"cache", "client", "events", "hook", "server", "term", "webhook/certs", "internal/argument", "internal/logging", "internal/run"},
 	"webhook/certs":       {"client", "events", "hook", "server", "term", "internal/logging", "internal/run"},
 	"webhook/webhooktest": {"client", "envtest", "webhook"},

@@ -173,6 +173,8 @@ func (g *gap) Failing() bool { return g.informer.fails() }
 
 func (g *gap) Unread() bool { return !g.informer.hasSynced() }
 
+func (g *gap) Unserved() bool { return g.informer.phaseNow() == hook.Waiting }
+
 func (g *gap) Notify(f func()) (cancel func()) {
 	w := &g.written
 	if g.failing {

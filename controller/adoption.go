@@ -77,7 +77,7 @@ func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Ha
 			a.Waits(f.controller.name, what)
 		}
 	}
-	if !k.awaitHandover(ctx, work, left, wait{&missing, show}) {
+	if !k.awaitHandover(ctx, work, left, wait{result: &missing, show: show}) {
 		return
 	}
 	before, _ := work.Value(staleKey{}).(func() error)

@@ -19,7 +19,6 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -190,14 +189,11 @@ func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 // for the Lease before Synced.
 func (c *Controller[K]) RequiresSync() bool { return c.o.RequireKinds }
 
-// Unshown returns the writes of each key's last Reconcile that the caches do not show yet. Call it
-// after all Reconciles have returned. A manager passes them to Inherit of the next controller with
-// the same name.
-func (c *Controller[K]) Unshown() []ledger.Write { return c.consistency.unshown() }
-
-// Inherit delays the first Reconcile until the caches show these writes, for at most
-// Options.ReadYourWrites. Call it once, before Lead.
-func (c *Controller[K]) Inherit(writes []ledger.Write) { c.consistency.inherit(writes) }
+// AwaitWrites returns when the caches show what each key's last Reconcile wrote, or after
+// Options.ReadYourWrites. Then, or if ctx ends before, the error names a write. It does not wait
+// for informers that have not synced, nor for kinds that are not served. Call it when all
+// Reconciles have returned, as a manager's Remove does.
+func (c *Controller[K]) AwaitWrites(ctx context.Context) error { return c.consistency.awaitOwn(ctx) }
 
 // Pause stops new Reconciles until Resume, also in later terms. Keys still become due.
 func (c *Controller[K]) Pause() { c.queue.PauseAll() }

@@ -72,7 +72,8 @@
 // If another client deletes a new object of the key while a watch is interrupted, there may be no
 // event. The key is then reconciled after the relist ([EventRelisted]).
 //
-// A controller that replaces a removed one of the same name first waits for the old one's writes.
+// A manager's Remove waits until the caches show the controller's writes, so that the controllers
+// that follow see them: see [Controller.AwaitWrites].
 //
 // # Two informers of a resource
 //

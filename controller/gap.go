@@ -28,12 +28,12 @@ func (g textGap) String() string     { return string(g) }
 func (textGap) Notify(func()) func() { return func() {} }
 func (textGap) Failing() bool        { return false }
 func (textGap) Unread() bool         { return false }
+func (textGap) Unserved() bool       { return false }
 
 // inherited are writes that Lead waits for. After the wait, a past with givenUp replaces the first
 // one.
 type inherited struct {
 	leader atomic.Pointer[past] // the previous leader's
-	former atomic.Pointer[past] // of a removed controller of this name
 	waits  atomic.Pointer[string]
 }
 

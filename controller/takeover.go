@@ -13,7 +13,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -25,7 +24,7 @@ func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
 		return true
 	}
 	defer k.inherited.waits.Store(nil)
-	return k.awaitHandover(take, work, leading.Inherited(), wait{&k.inherited.leader, k.showWait})
+	return k.awaitHandover(take, work, leading.Inherited(), wait{result: &k.inherited.leader, show: k.showWait})
 }
 
 func (k *gaps) showWait(what string) { k.inherited.waits.Store(&what) }
@@ -34,6 +33,7 @@ func (k *gaps) showWait(what string) { k.inherited.waits.Store(&what) }
 type wait struct {
 	result *atomic.Pointer[past]
 	show   func(what string)
+	aside  func(gap) bool // reports what is not waited for
 }
 
 // awaitHandover waits for the writes of a former leader, or of the former owner of slots.
@@ -49,6 +49,7 @@ func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to
 		writes[i].Answered = began
 		awaited[i] = unseen{Write: left.Writes[i], resolved: true, instead: writes[i : i+1]}
 	}
+	to.aside = func(g gap) bool { return k.declared.Hosts() > 1 && g.Unread() }
 	expired, doubts, goOn := k.await(take, work, to, awaited, writes)
 	if !goOn {
 		return false
@@ -66,32 +67,6 @@ func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to
 	return true
 }
 
-func (k *gaps) inherit(writes []ledger.Write) {
-	p := &past{}
-	for _, w := range writes {
-		p.awaited = append(p.awaited, unseen{Write: w})
-	}
-	k.inherited.former.Store(p)
-}
-
-func (k *gaps) awaitFormer(take, work context.Context) (goOn bool) {
-	former := k.inherited.former.Load()
-	if former == nil || len(former.awaited) == 0 || k.bound < 0 {
-		return true
-	}
-	defer k.inherited.waits.Store(nil)
-	expired, unknown, goOn := k.await(take, work, wait{&k.inherited.former, k.showWait}, former.awaited, nil)
-	if !goOn {
-		return false // a later term waits again
-	}
-	missing := k.missingOf(&k.inherited.former)
-	if missing != nil {
-		k.logger(work).Warn("started before the removed controller's writes were visible in the cache", "missing", missing)
-	}
-	k.reportAwaited(hook.Awaited{Expired: expired, Doubts: errors.Join(missing, unknown)})
-	return true
-}
-
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
 // when the controller stops. Unless it stops, to.result gets the given-up writes. writes may be
 // hashed, so await locates their objects.
@@ -101,9 +76,7 @@ func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writ
 	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
 		k.declared.Locate(writes)
-		if k.declared.Hosts() > 1 {
-			aside = append(aside, k.setAside(p)...)
-		}
+		aside = append(aside, k.setAside(p, to.aside)...)
 		last, doubts := k.outstanding(work, p)
 		if last == nil {
 			to.result.Store(&past{givenUp: append(aside, p.unsure...)})
@@ -133,16 +106,16 @@ func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writ
 	}
 }
 
-// setAside leaves out writes to a cluster that cannot be reached: the others go on, and no read
-// answers from its informers before they have synced.
-func (k *gaps) setAside(p *past) (aside []unseen) {
+// setAside leaves out some writes, such as those to a cluster that cannot be reached: the others go
+// on, and no read answers from its informers before they have synced.
+func (k *gaps) setAside(p *past, which func(gap) bool) (aside []unseen) {
 	p.awaited = slices.DeleteFunc(slices.Clone(p.awaited), func(w unseen) bool {
 		missing, _ := k.gapOf(&w)
-		unread := missing != nil && missing.Unread()
-		if unread {
+		out := missing != nil && which(missing)
+		if out {
 			aside = append(aside, w)
 		}
-		return unread
+		return out
 	})
 	return aside
 }
@@ -155,37 +128,38 @@ func (k *gaps) missingOf(before *atomic.Pointer[past]) error {
 	return k.stillMissing(&past{givenUp: slices.Clone(p.givenUp)}) // a copy, for concurrent calls
 }
 
-func (k *gaps) inheritedMissing() error {
-	return errors.Join(k.missingOf(&k.inherited.leader), k.missingOf(&k.inherited.former))
-}
-
-func (k *visibility[K]) unshown() []ledger.Write {
-	var pasts []*past
+// awaitOwn waits for the writes of all keys' last Reconciles. It returns an error if ctx ends, or
+// Options.ReadYourWrites is over.
+func (k *visibility[K]) awaitOwn(ctx context.Context) error {
+	if k.bound < 0 {
+		return nil
+	}
+	var own []unseen
 	for _, r := range k.records.all() {
 		if r.past != nil {
-			pasts = append(pasts, r.past)
+			own = append(own, r.past.writes()...)
 		}
 	}
-	if former := k.inherited.former.Load(); former != nil {
-		pasts = append(pasts, former)
+	var last string
+	expired, _, goOn := k.await(ctx, ctx, wait{
+		result: &atomic.Pointer[past]{}, show: func(what string) { last = what },
+		aside: func(g gap) bool { return g.Unread() || g.Unserved() },
+	}, own, nil)
+	switch {
+	case expired:
+		return fmt.Errorf("after %s, its caches do not show what it wrote last: %s", k.bound, last)
+	case !goOn:
+		return fmt.Errorf("its caches do not show yet what it wrote last: %s: %w", last, context.Cause(ctx))
+	default:
+		return nil
 	}
-	return k.unshownOf(pasts)
 }
 
-func (k *gaps) unshownOf(pasts []*past) (writes []ledger.Write) {
-	for _, p := range pasts {
-		all := p.awaited
-		if p.answers != nil {
-			all, _ = awaited(p.answers)
-		}
-		for _, w := range slices.Concat(all, p.givenUp) {
-			if w.event != nil { // not a write
-				continue
-			}
-			if missing, unknown := k.gapOf(&w); missing != nil || unknown != nil {
-				writes = append(writes, w.Write)
-			}
-		}
+// writes returns the writes of the Reconcile, and those before it that were given up.
+func (p *past) writes() []unseen {
+	all := p.awaited
+	if p.answers != nil {
+		all, _ = awaited(p.answers)
 	}
-	return writes
+	return slices.DeleteFunc(slices.Concat(all, p.givenUp), func(w unseen) bool { return w.event != nil })
 }

@@ -41,7 +41,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	case <-take.Done():
 		return nil
 	}
-	if !c.consistency.awaitLeader(take, work) || !c.consistency.awaitFormer(take, work) {
+	if !c.consistency.awaitLeader(take, work) {
 		return nil
 	}
 	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &ledger.Ledger{}}
@@ -49,7 +49,9 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	if leading := term.Of(work); leading != nil {
 		t.origin.Term = leading.Token().String()
 	}
-	stale := func() error { return errors.Join(c.consistency.inheritedMissing(), c.inputs.stale()) }
+	stale := func() error {
+		return errors.Join(c.consistency.missingOf(&c.consistency.inherited.leader), c.inputs.stale())
+	}
 	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -48,10 +47,8 @@ type Controller interface {
 	Quiet(ctx context.Context) (taken uint64, err error)
 	// Failing is for Manager.Idle.
 	Failing() []controller.FailedKey
-	// Unshown is called after Remove. The next controller of this name inherits the writes.
-	Unshown() []ledger.Write
-	// Inherit is called before Warm, with at least one write.
-	Inherit(writes []ledger.Write)
+	// AwaitWrites is called by Remove between Lead and the end of Warm.
+	AwaitWrites(ctx context.Context) error
 }
 
 func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, synced *server.Check) {

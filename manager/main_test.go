@@ -27,7 +27,6 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/leaderelection"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/source"
@@ -165,9 +164,8 @@ func (f *fakeController) CatchUp(context.Context) error           { return nil }
 func (f *fakeController) Failing() []controller.FailedKey         { return nil }
 
 func (f *fakeController) Quiet(context.Context) (taken uint64, err error) { return 0, nil }
-func (f *fakeController) Unshown() []ledger.Write                         { return nil }
 func (f *fakeController) Default(controller.Options)                      {}
-func (f *fakeController) Inherit([]ledger.Write)                          {}
+func (f *fakeController) AwaitWrites(context.Context) error               { return nil }
 
 // configMaps adds a controller over all ConfigMaps.
 func configMaps(m *manager.Manager, name string, reconcile controller.Func[types.NamespacedName]) {

@@ -247,11 +247,13 @@ func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// Remove stops a controller, before or during Run. It takes no new key, its running Reconciles have
-// the grace time to finish, then its sources stop. Remove returns nil or the controller's error
-// when all of them have returned; the name is then free. If ctx ends earlier, Remove returns an
-// error and the stop continues. The controller's own Reconciles must not call Remove, which waits
-// for them.
+// Remove stops a controller, before or during Run. It takes no new key, and its running Reconciles
+// have the grace time to finish. When the caches show what they wrote, or after the controller's
+// ReadYourWrites, its sources stop: a controller that follows sees the writes of this one. Remove
+// returns nil or the controller's error when all of them have returned; the name is then free. An
+// error also names a write that the caches did not show in time. If ctx ends earlier, Remove
+// returns an error and the stop continues. The controller's own Reconciles must not call Remove,
+// which waits for them.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
 
 // Cache returns the manager's cache, which Run runs.

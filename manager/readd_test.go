@@ -4,7 +4,10 @@
 package manager_test
 
 import (
+	"cmp"
 	"context"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,4 +68,85 @@ func TestC6_RemovedAndAddedAgain(t *testing.T) {
 		stop()
 		ok(t, result())
 	})
+}
+
+// TestC6_RemoveDoesNotWaitForWhatNeverShows: nor longer than ReadYourWrites, or its context.
+func TestC6_RemoveDoesNotWaitForWhatNeverShows(t *testing.T) {
+	const shown = 500 * time.Millisecond
+	for name, test := range map[string]struct {
+		lag    time.Duration
+		before func(api *sim.Server)
+		after  func(api *sim.Server, stop func())
+		within time.Duration // of Remove's context; 0 is an hour
+		took   time.Duration
+		err    string
+	}{
+		"it lags":    {lag: shown, took: shown},
+		"it shows":   {lag: shown, after: func(*sim.Server, func()) { pass(time.Minute) }},
+		"too long":   {lag: time.Hour, took: 10 * time.Second, err: "after 10s, its caches do not show what it wrote last: "},
+		"ctx ends":   {lag: time.Hour, within: time.Second, took: time.Second, err: "its caches do not show yet what it wrote last: "},
+		"not synced": {before: func(api *sim.Server) { api.Intercept(noSecrets) }},
+		"not served any more": {lag: time.Hour, after: func(api *sim.Server, _ func()) {
+			api.Withdraw(sim.Secrets)
+			api.CutWatches()
+			pass(time.Minute)
+		}},
+		"Run ends": {lag: time.Hour, took: time.Second, after: func(_ *sim.Server, stop func()) {
+			time.AfterFunc(time.Second, stop)
+		}},
+		"Run has ended": {lag: time.Hour, after: func(_ *sim.Server, stop func()) {
+			stop()
+			pass(time.Minute)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newAPI()
+				put(api, "a")
+				if test.before != nil {
+					test.before(api)
+				}
+				m := newManager(api, nil)
+				secrets, write := cache.For[*corev1.Secret](m.Cache()), client.For[*corev1.Secret](m.Client())
+				wrote := make(chan error, 1)
+				c := controller.New("website", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+					_, err := write.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+					wrote <- err
+					return controller.Result{}, nil
+				}), controller.Options{Logger: silent, ReadYourWrites: 10 * time.Second})
+				c.Watch(source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
+				c.Reads(secrets)
+				c.Optional(secrets)
+				m.Add(c)
+				api.Lag(test.lag)
+				stop, result := start(t, m)
+				ok(t, <-wrote)
+				synctest.Wait()
+				if test.after != nil {
+					test.after(api, stop)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(test.within, time.Hour))
+				defer cancel()
+				began := time.Now()
+				err := m.Remove(ctx, c)
+				if took := time.Since(began); took != test.took {
+					t.Errorf("Remove took %s, want %s", took, test.took)
+				}
+				if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+					t.Errorf("Remove returned %v, want %q", err, test.err)
+				}
+				api.Intercept(nil)
+				stop()
+				ok(t, result())
+			})
+		})
+	}
+}
+
+// noSecrets refuses lists and watches of Secrets.
+func noSecrets(r *sim.Request) (*http.Response, error) {
+	if r.Resource.Resource == "secrets" && (r.Verb == "list" || r.Verb == "watch") {
+		return r.Fail(http.StatusForbidden, "no secrets today")
+	}
+	return nil, nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -33,12 +32,11 @@ type roster struct {
 	used        bool       // something was added
 	stopping    bool       // nothing starts any more
 	controllers []*removable
-	unshown     map[string][]ledger.Write // of removed controllers, by name
 	everywhere  *group
 }
 
 func newRoster(o *Options, report *report) *roster {
-	r := &roster{o: o, report: report, ready: make(chan struct{}), unshown: map[string][]ledger.Write{}}
+	r := &roster{o: o, report: report, ready: make(chan struct{})}
 	r.everywhere = newGroup(r)
 	return r
 }
@@ -67,7 +65,6 @@ type removable struct {
 
 	enabled       bool
 	under         *group
-	inherited     []ledger.Write // of a removed controller of the same name
 	removed       chan struct{}
 	warm, lead    *phase
 	alive, synced *server.Check // alive may be nil
@@ -82,9 +79,6 @@ func (r *roster) add(c Controller, under *group) {
 	if added == nil {
 		r.report.failed(fmt.Errorf("two controllers are named %q; give each a name of its own", c.Name()))
 		return
-	}
-	if len(added.inherited) > 0 {
-		c.Inherit(added.inherited)
 	}
 	if !added.enabled {
 		return
@@ -145,7 +139,7 @@ func (r *roster) claim(c Controller, under *group) (added *removable, running bo
 		return nil, r.ran
 	}
 	added = &removable{
-		Controller: c, enabled: enabled(r.o.Controllers, name), under: under, inherited: r.unshown[name], removed: make(chan struct{}),
+		Controller: c, enabled: enabled(r.o.Controllers, name), under: under, removed: make(chan struct{}),
 		warm: newPhase(func(ctx, _ context.Context) error { return c.Warm(ctx) }),
 		lead: newPhase(func(take, work context.Context) error {
 			work, cancel := run.WithGrace(take, work, r.o.Grace)
@@ -154,7 +148,6 @@ func (r *roster) claim(c Controller, under *group) (added *removable, running bo
 		}),
 	}
 	added.alive, added.synced = checksOf(c, r.o.Health, r.ready)
-	delete(r.unshown, name)
 	r.had, r.used = true, true
 	r.controllers = append(r.controllers, added)
 	return added, r.ran
@@ -221,13 +214,11 @@ func (r *roster) remove(ctx context.Context, c Controller) error {
 	if removed == nil {
 		return fmt.Errorf("no controller %q was added", c.Name())
 	}
-	err := errors.Join(removed.lead.stop(ctx), removed.warm.stop(ctx))
-	if writes := c.Unshown(); len(writes) > 0 {
-		r.mu.Lock()
-		r.unshown[c.Name()] = append(r.unshown[c.Name()], writes...)
-		r.mu.Unlock()
+	err := removed.lead.stop(ctx)
+	if ctx.Err() == nil { // else a Reconcile may still write
+		err = errors.Join(err, c.AwaitWrites(ctx))
 	}
-	if err != nil {
+	if err = errors.Join(err, removed.warm.stop(ctx)); err != nil {
 		return fmt.Errorf("controller %q: %w", c.Name(), err)
 	}
 	return nil

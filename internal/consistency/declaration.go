@@ -121,6 +121,8 @@ type Gap interface {
 	Failing() bool
 	// Unread reports whether the informer has not synced yet, so that no read answers from it.
 	Unread() bool
+	// Unserved reports whether the informer shows nothing before its kind is served again.
+	Unserved() bool
 	// Notify calls f when the gap has closed or cannot close any more; call Behind again then. It
 	// calls f at most once, without locks, perhaps before Notify returns. f must not block. Changes
 	// without an event, such as bookmarks, do not call f, so also call Behind from time to time.

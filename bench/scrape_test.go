@@ -262,16 +262,15 @@ func scrapeControllerRuntime(t *testing.T, cfg *rest.Config) map[string]*dto.Met
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	h := promhttp.HandlerFor(crmetrics.Registry, promhttp.HandlerOpts{})
-	var families map[string]*dto.MetricFamily
 	for finished := 0.0; finished < loadReconciles; { // it has no Idle
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
 		}
-		families = scrape(t, h)
-		if f := families["workqueue_work_duration_seconds"]; f != nil {
+		if f := scrape(t, h)["workqueue_work_duration_seconds"]; f != nil {
 			finished = valueOf(f.GetMetric()[0])
 		}
 	}
+	families := scrape(t, h) // one scrape may read families at different times
 	stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func (u upstream) RoundTrip(h *http.Request) (*http.Response, error) {
 		defer close(done)
 		defer unhook()
 		u(h, w)
-		w.Close()
+		w.CloseWithError(context.Cause(h.Context())) // io.EOF for nil
 	}()
 	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
 		ContentLength: -1, Request: h, Body: joined{r, done}}, nil

@@ -19,8 +19,8 @@ func (i *informer) noticeSync(ctx context.Context) {
 	}
 	if i.setSynced() {
 		i.env.ring()
+		i.env.recovered() // before Look wakes keys: a key whose Reconcile has begun would run again
 		i.copy.Look()
-		i.env.recovered()
 	}
 }
 
@@ -53,10 +53,10 @@ func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {
 		i.env.ring()
-		i.copy.Look()
 		if phase == hook.Synced {
-			i.env.recovered()
+			i.env.recovered() // before Look, as above
 		}
+		i.copy.Look()
 	}
 	return news
 }

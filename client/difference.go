@@ -162,51 +162,83 @@ func compare[T Object](before, after T) (difference, error) {
 			d = difference{patchType: types.StrategicMergePatchType, main: main, status: status}
 		}
 	}
-	strategic := d.patchType == types.StrategicMergePatchType
-	if d.replaces = replaces(d.main, was, strategic, ""); d.replaces == "" {
-		d.replaces = replaces(d.status, wasStatus, strategic, "")
+	var keys strategicpatch.LookupPatchMeta
+	if d.patchType == types.StrategicMergePatchType {
+		if keys, err = strategicpatch.NewPatchMetaFromStruct(before); err != nil {
+			return difference{}, err
+		}
+	}
+	if d.replaces = replaces(d.main, was, keys, ""); d.replaces == "" {
+		d.replaces = replaces(d.status, wasStatus, keys, "")
 	}
 	return d, nil
 }
 
 // replaces returns a field below path that a patch replaces as a whole: a list without a merge key,
-// or an object that is removed. before has the fields as the writer knew them.
-func replaces(patch, before map[string]any, strategic bool, path string) string {
+// or an object that is removed. before has the fields as the writer knew them. keys has the merge
+// keys, or is nil for a JSON merge patch.
+func replaces(patch, before map[string]any, keys strategicpatch.LookupPatchMeta, path string) string {
 	for field, value := range patch {
-		if strings.HasPrefix(field, "$") {
+		if keys != nil && strings.HasPrefix(field, "$") {
 			continue // a directive
 		}
-		_, merged := patch["$setElementOrder/"+field]
-		old, wasObject := before[field].(map[string]any)
-		switch value := value.(type) {
-		case nil:
-			if wasObject || isList(before[field]) {
-				return path + field
-			}
+		below := ""
+		switch old, wasObject := before[field].(map[string]any); value := value.(type) {
 		case []any:
-			// The API server knows the merge key.
-			merged = merged || strategic && before[field] == nil
-			if !merged && !slices.ContainsFunc(value, isDirective) {
-				return path + field
-			}
+			below = replacesElements(value, before[field], keys, field, path)
 		case map[string]any:
-			if below := replaces(value, old, strategic, path+field+"."); below != "" {
-				return below
-			}
-		default:
+			below = replaces(value, old, fieldKeys(keys, field), path+field+".")
+		default: // null, or a scalar
 			if wasObject || isList(before[field]) {
-				return path + field
+				below = path + field
 			}
+		}
+		if below != "" {
+			return below
 		}
 	}
 	return ""
 }
 
-// isDirective reports whether a patch of a list's element has a directive, such as delete.
-func isDirective(element any) bool {
-	fields, _ := element.(map[string]any)
-	_, ok := fields["$patch"]
-	return ok
+// replacesElements is replaces for a list.
+func replacesElements(patch []any, before any, keys strategicpatch.LookupPatchMeta, field, path string) string {
+	if keys == nil {
+		return path + field
+	}
+	of, list, err := keys.LookupPatchMetadataForSlice(field)
+	if err != nil || !slices.Contains(list.GetPatchStrategies(), "merge") {
+		return path + field
+	}
+	known, _ := before.([]any)
+	key := list.GetPatchMergeKey()
+	for _, element := range patch {
+		fields, ok := element.(map[string]any)
+		if !ok {
+			continue
+		}
+		var old map[string]any
+		for _, k := range known {
+			if k, _ := k.(map[string]any); k != nil && k[key] == fields[key] {
+				old = k
+			}
+		}
+		if below := replaces(fields, old, of, path+field+"."); below != "" {
+			return below
+		}
+	}
+	return ""
+}
+
+// fieldKeys returns nil if the API server knows no merge keys below a field, such as in a map.
+func fieldKeys(keys strategicpatch.LookupPatchMeta, field string) strategicpatch.LookupPatchMeta {
+	if keys == nil {
+		return nil
+	}
+	below, _, err := keys.LookupPatchMetadataForStruct(field)
+	if err != nil {
+		return nil
+	}
+	return below
 }
 
 func isList(value any) bool {

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	netv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -139,6 +141,59 @@ func TestCompare_Strategic(t *testing.T) {
 			if d.patchType != types.StrategicMergePatchType || len(d.main)+len(d.status) == 0 {
 				t.Errorf("%s: the patch is %s: %v, %v", what, d.patchType, d.main, d.status)
 			}
+		}
+	}
+}
+
+// TestCompare_Replaces: a patch that replaces a list as a whole is found also if the object had no
+// such list, if the list is in an element of another, and if its elements look like directives.
+func TestCompare_Replaces(t *testing.T) {
+	policy, service, pod := &netv1.NetworkPolicy{}, &corev1.Service{}, &corev1.Pod{}
+	pod.Spec.Containers = []corev1.Container{{Name: "a", Image: "i", Args: []string{"x"}}}
+	kustomization := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"patches": []any{}, "$list": []any{}}}}
+	set := func(field string, value ...any) func() Object {
+		return func() Object {
+			u := kustomization.DeepCopy()
+			_ = unstructured.SetNestedSlice(u.Object, value, "spec", field)
+			return u
+		}
+	}
+	change := func(f func(*corev1.Pod)) func() Object {
+		return func() Object { p := pod.DeepCopy(); f(p); return p }
+	}
+	for what, tt := range map[string]struct {
+		before Object
+		after  func() Object
+		want   string
+	}{
+		"no list before": {policy, func() Object {
+			p := policy.DeepCopy()
+			p.Spec.Ingress = []netv1.NetworkPolicyIngressRule{{}}
+			return p
+		}, "spec.ingress"},
+		"of strings": {service, func() Object {
+			s := service.DeepCopy()
+			s.Spec.ExternalIPs = []string{"192.0.2.1"}
+			return s
+		}, "spec.externalIPs"},
+		"with a merge key, none before": {service, func() Object {
+			s := service.DeepCopy()
+			s.Spec.Ports = []corev1.ServicePort{{Port: 1}}
+			return s
+		}, ""},
+		"args":           {pod, change(func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"x", "y"} }), "spec.containers.args"},
+		"args removed":   {pod, change(func(p *corev1.Pod) { p.Spec.Containers[0].Args = nil }), "spec.containers.args"},
+		"image":          {pod, change(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "j" }), ""},
+		"a container":    {pod, change(func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) }), ""},
+		"no container":   {pod, change(func(p *corev1.Pod) { p.Spec.Containers = nil }), ""},
+		"finalizers":     {pod, change(func(p *corev1.Pod) { p.Finalizers = []string{"x/a"} }), ""},
+		"labels":         {pod, change(func(p *corev1.Pod) { p.Labels = map[string]string{"$a": "b"} }), ""},
+		"like directive": {kustomization, set("patches", map[string]any{"$patch": "delete"}), "spec.patches"},
+		"named $":        {kustomization, set("$list", "a"), "spec.$list"},
+	} {
+		d, err := compare(tt.before, tt.after())
+		if err != nil || d.replaces != tt.want || len(d.main) == 0 {
+			t.Errorf("%s: the patch replaces %q, want %q: %v, %v", what, d.replaces, tt.want, d.main, err)
 		}
 	}
 }

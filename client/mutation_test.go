@@ -7,14 +7,17 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	netv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -319,5 +322,37 @@ func TestIgnore(t *testing.T) {
 	}
 	if client.IgnoreAlreadyExists(exists) != nil || client.IgnoreAlreadyExists(missing) == nil || client.IgnoreAlreadyExists(nil) != nil {
 		t.Errorf("IgnoreAlreadyExists: %v, %v", exists, missing)
+	}
+}
+
+// TestPatchFrom_KeepsWhatOthersAdded: a patch that replaces a list of a built-in kind is a conflict
+// if the object has changed since it was read, and two patches of single elements are not.
+func TestPatchFrom_KeepsWhatOthersAdded(t *testing.T) {
+	cfg := sim.New(t, scheme.Scheme)
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, ctx := client.For[*netv1.NetworkPolicy](c), t.Context()
+	read, err := policies.Create(ctx, &netv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true} {
+		changed := read.DeepCopy()
+		changed.Finalizers = []string{"x.dev/" + strconv.Itoa(i)}
+		if _, err := client.PatchFrom(ctx, policies, read, changed); err != nil {
+			t.Errorf("finalizer %d: %v", i, err)
+		}
+		if i == 0 {
+			if read, err = policies.GetLive(ctx, client.ObjectKey(read)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changed = read.DeepCopy()
+		changed.Spec.Egress = []netv1.NetworkPolicyEgressRule{{}}
+		if _, err := client.PatchFrom(ctx, policies, read, changed); apierrors.IsConflict(err) != want {
+			t.Errorf("egress %d: %v, want a conflict: %t", i, err, want)
+		}
 	}
 }

@@ -59,7 +59,9 @@ func (l leveled) WithGroup(name string) slog.Handler {
 // repetition limits the lines of a controller.
 type repetition struct{ logging.Repetition }
 
-func (l *repetition) few(cause string, args ...any) ([]any, bool) { return l.Few(cause, args...) }
+func (l *repetition) few(kind, cause string, args ...any) ([]any, bool) {
+	return l.Few(kind, cause, args...)
+}
 
 func (l *repetition) once(kind string, words ...string) bool { return l.Once(kind, words...) }
 

@@ -252,7 +252,7 @@ func (m *warming[K]) sourceHooks() *hook.Source {
 	c, log := m.controller, m.log
 	logged := &hook.Source{
 		HandlerFailed: func(f hook.SourceFailure) {
-			if args, ok := c.repetition.few("handler of "+f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
+			if args, ok := c.repetition.few("handler", f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
 				log.Error("handler failed; the event will be retried", args...)
 			}
 		},

@@ -103,7 +103,7 @@ func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stac
 		stack = cutStack(stacks, s.goroutine)
 	}
 	key, id := fmt.Sprint(r.item.Key()), r.id()
-	if args, ok := c.repetition.few("slow", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
+	if args, ok := c.repetition.few("slow", "", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
 		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
 	if c.o.Hooks.Controller.Slow != nil {

@@ -340,3 +340,26 @@ func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 		}
 	})
 }
+
+// TestC9_ASlowReconcileAmongManyCauses: a controller whose keys fail for hundreds of different
+// causes still logs each slow Reconcile.
+func TestC9_ASlowReconcileAmongManyCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		n := 0
+		c := newController(func(context.Context, string) (controller.Result, error) {
+			if n++; n < 500 {
+				return controller.Result{}, controller.RetryAfter(errors.New("bad"+strings.Repeat("x", n)), time.Millisecond)
+			}
+			hang(2 * time.Second)
+			return controller.Result{}, nil
+		}, controller.Options{SlowAfter: time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		c.Watch(newSource("keys", "a"))
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		if got := strings.Count(out.String(), "reconcile is slow"); got != 1 {
+			t.Errorf("%d lines about the slow Reconcile", got)
+		}
+	})
+}

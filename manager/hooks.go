@@ -34,7 +34,7 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 			}
 		},
 		BrokenObject: func(kind, object string, err error) {
-			if args, ok := broken.Few(kind, "kind", kind, "object", object, "err", err); ok {
+			if args, ok := broken.Few("broken", kind, "kind", kind, "object", object, "err", err); ok {
 				logOf(report, cluster).Warn("an object cannot be decoded or transformed; the others stay current", args...)
 			}
 		},

@@ -80,3 +80,22 @@ func TestOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestFew: many causes of one kind share a limit, and other kinds keep theirs.
+func TestFew(t *testing.T) {
+	var r logging.Repetition
+	logged := 0
+	for n := range 200 {
+		if _, ok := r.Few("failed", strconv.Itoa(n)); ok {
+			logged++
+		}
+	}
+	if logged != 110 { // one of each of 100 causes, and ten of all others
+		t.Errorf("%d lines for 200 causes", logged)
+	}
+	for n := range 20 {
+		if _, ok := r.Few("slow", ""); ok != (n < 10) {
+			t.Errorf("line %d of another kind is logged: %t", n+1, ok)
+		}
+	}
+}

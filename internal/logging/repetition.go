@@ -16,7 +16,7 @@ const mostCauses = 100
 // Repetition limits log lines. The zero value is ready for use. It is safe for concurrent use.
 type Repetition struct {
 	mu     sync.Mutex // guards what follows
-	limits map[string]*limit
+	limits map[string]map[string]*limit
 	said   map[string]map[string]bool
 }
 
@@ -26,21 +26,27 @@ type limit struct {
 	unlogged int
 }
 
-// Few reports whether to log a line, and returns its attributes: ten lines of a cause, then one in
-// ten seconds with the number left out. Beyond mostCauses, all others share one limit.
-func (l *Repetition) Few(cause string, args ...any) ([]any, bool) {
+// Few reports whether to log a line of a kind, and returns its attributes: ten lines of a cause,
+// then one in ten seconds with the number left out. Beyond mostCauses of the kind, all others share
+// one limit.
+func (l *Repetition) Few(kind, cause string, args ...any) ([]any, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.limits == nil {
-		l.limits = map[string]*limit{}
+		l.limits = map[string]map[string]*limit{}
 	}
-	if l.limits[cause] == nil && len(l.limits) >= mostCauses {
+	limits := l.limits[kind]
+	if limits == nil {
+		limits = map[string]*limit{}
+		l.limits[kind] = limits
+	}
+	if limits[cause] == nil && len(limits) >= mostCauses {
 		cause = ""
 	}
-	of := l.limits[cause]
+	of := limits[cause]
 	if of == nil {
 		of = &limit{Limiter: rate.NewLimiter(rate.Every(10*time.Second), 10)}
-		l.limits[cause] = of
+		limits[cause] = of
 	}
 	if !of.Allow() {
 		of.unlogged++

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type follower struct {
 	lw    *listwatch.ListerWatcher
 	store toolscache.SharedIndexInformer
+	lags  atomic.Bool // of the store
 
 	mu     sync.Mutex // guards these fields
 	phase  hook.Phase
@@ -55,7 +57,7 @@ func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packe
 		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Codec: codec},
 		listwatch.Reports{
 			State: f.state, Mapping: f.mapping, Listed: f.list, Delivered: func() {},
-			Store: func() toolscache.Store { return f.store.GetStore() },
+			Store: func() toolscache.Store { return lagging{f.store.GetStore(), &f.lags} },
 		})
 	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), stored, 0, toolscache.Indexers{})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -64,7 +64,8 @@ type Options struct {
 	// MaxAttempts is the number of failures in a row after which a key is not retried. The log then
 	// has one error, and Hooks.Controller.GaveUp is called. The key's next event by another client
 	// starts again with the first attempt. Conflicts and finalizer.Waiting count. [Terminal] errors
-	// and [Stale] do not. Default: 0, no limit.
+	// and [Stale] do not. A key whose namespace is being deleted is not given up. Default: 0, no
+	// limit.
 	MaxAttempts int
 	// RequireKinds makes the controller lead only after each source and declared Readable was
 	// synced once. [Controller.Optional] makes exceptions. Until then, for example while a CRD is

@@ -42,6 +42,9 @@ type ending struct {
 
 func (t *lead[K]) givesUp(r *running[K], end *ending) bool {
 	most := t.controller.o.MaxAttempts
+	if end.again.Event == EventRetryTerminating {
+		return false // the deletion of the namespace ends it
+	}
 	return most > 0 && r.item.Attempt() >= most && (end.outcome == hook.Failed || end.outcome == hook.Panicked)
 }
 

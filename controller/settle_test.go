@@ -165,6 +165,24 @@ func TestC2_ANamespaceThatIsBeingDeleted(t *testing.T) {
 	})
 }
 
+// TestC2_ANamespaceThatIsBeingDeletedIsNotGivenUp: MaxAttempts does not stop its retries.
+func TestC2_ANamespaceThatIsBeingDeletedIsNotGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("the namespace is being terminated"))
+		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		refuses := func() (controller.Result, error) { return controller.Result{}, refused }
+		var lines log
+		c, seen := settling(t, controller.Options{MaxAttempts: 2, Logger: slog.New(slog.NewTextHandler(&lines, nil))}, refuses, refuses, refuses, fails)
+		stop := start(t, c)
+		time.Sleep(10 * time.Minute)
+		ok(t, stop())
+		wantTimes(t, seen, 0, 30*time.Second, time.Minute, 90*time.Second)
+		if text := lines.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "failed too often") {
+			t.Errorf("the log is\n%s", text)
+		}
+	})
+}
+
 // TestC3_ANegativeRequeueAfterIsDueAtOnce: it is often time.Until of a time that has passed.
 func TestC3_ANegativeRequeueAfterIsDueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

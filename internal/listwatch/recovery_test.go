@@ -50,7 +50,7 @@ func TestS9_ARecoveryWaitsForTheStore(t *testing.T) {
 				f.lags.Store(true)
 				api.Put(sim.ConfigMaps, configMap("b"))
 				api.Intercept(nil)
-				time.Sleep(40 * time.Second) // a retry, at most 30 s later, and more than missedAtMost
+				time.Sleep(40 * time.Second) // a retry within 30 s, and then more than missedAtMost
 				if phase, _, _ := f.reported(); phase != hook.Failing || !f.has("b") {
 					t.Errorf("while the store lags, the informer is %s; it was sent b: %t", phase, f.has("b"))
 				}

@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"controller":          {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "shard", "internal/argument", "internal/consistency", "internal/logging", "internal/owned", "internal/packed", "internal/run"},
 	"leaderelection":      {"term", "ledger", "hook", "internal/connection", "internal/lease", "internal/logging", "internal/run", "internal/stamp"},
 	"shard":               {"leaderelection", "term", "ledger", "hook", "internal/lease", "internal/logging", "internal/owned", "internal/run", "internal/slots", "internal/stamp", "internal/transport"},
+	"shard/shardtest":     {"controller", "shard"},
 	"events":              {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/logging", "internal/object", "internal/run"},
 	"server":              {"client", "term", "internal/argument", "internal/logging", "internal/run"},
 	"manager":             {"leaderelection", "shard", "controller", "cache", "client", "events", "term", "hook", "server", "debug", "internal/argument", "internal/logging", "internal/run"},

@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"context"
-
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -49,11 +47,3 @@ func (c *Controller[K]) Spinning() int {
 func (c *Controller[K]) Divide(all *owned.Slots) { c.shards.divide(all) }
 
 func (o Options) Or(d Options) Options { return o.or(d) }
-
-// Census returns the number of keys in a new sample of the audit.
-func (c *Controller[K]) Census(ctx context.Context) int {
-	if census := c.census(ctx, c.shards.of.Load()); census != nil {
-		return len(census.Keys)
-	}
-	return 0
-}

@@ -45,7 +45,6 @@ func (t *lead[K]) employ(take, work context.Context) error {
 	following, unfollow := context.WithCancel(take)
 	if c.shards.divided() {
 		watching.Go(func() { t.follow(following, work) })
-		watching.Go(func() { t.audit(following) })
 	}
 	all.Wait()
 	unfollow()

@@ -46,10 +46,6 @@ type ShardGroup struct {
 	// UnservedSince is when the oldest unserved slot began, or zero. Reason is why.
 	UnservedSince time.Time
 	Reason        string
-	// Findings is the number of findings of the audit: of keys that no member, or more than one,
-	// reconciles. FindingsSince is when the oldest one began, or zero.
-	Findings      int
-	FindingsSince time.Time
 	// First reports whether this member comes first of those that are alive. It reports for all,
 	// for example as a Kubernetes Event.
 	First bool

@@ -65,8 +65,8 @@ type Options struct {
 	// It requires LeaderElection: the group of replicas uses its Lease, Namespace, Identity and
 	// durations. AddLeaderOnly is an error then; see Lease. Its Hooks run in addition to the field
 	// Hooks. If slots are unserved for more than a minute, one replica records the event
-	// SlotsUnserved on the group's Lease, and SlotsServed afterwards. Findings of the audit become
-	// AuditFailed and AuditPassed. Default: nil, one replica leads.
+	// SlotsUnserved on the group's Lease, and SlotsServed afterwards. Default: nil, one replica
+	// leads.
 	Shards *shard.Options
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run

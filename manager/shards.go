@@ -28,7 +28,7 @@ import (
 func (m *Manager) Shards() *shard.Group { return m.main.shards }
 
 const (
-	// troubleLimit is the age at which unserved slots and findings become a Kubernetes event.
+	// troubleLimit is the age at which unserved slots become a Kubernetes event.
 	troubleLimit = time.Minute
 	// mostReasons is how many reasons an event or a check lists.
 	mostReasons = 3
@@ -37,33 +37,26 @@ const (
 // observed adds the manager's hooks to the options.
 func (l *Lease) observed(o shard.Options) shard.Options {
 	hooks := l.roster.o.Hooks.With(hook.Hooks{Shards: o.Hooks}) // the same ones: once
-	slots := trouble{began: "SlotsUnserved", over: "SlotsServed", note: "all slots are served again", describe: unserved}
-	audit := trouble{began: "AuditFailed", over: "AuditPassed", note: "the audit finds no faults any more", describe: found}
+	told := false                                               // that slots are unserved
 	o.Hooks = hook.Hooks{Shards: &hook.Shards{Observed: func(g hook.ShardGroup) {
-		l.tell(g, &slots, g.UnservedSince)
-		l.tell(g, &audit, g.FindingsSince)
+		told = l.tell(g, told)
 	}}}.With(hooks).Shards
 	return o
 }
 
-// trouble of a group becomes an event when it has lasted for troubleLimit, and another one when it
-// is over.
-type trouble struct {
-	began, over, note string
-	describe          func(*shard.Status) string
-	told              bool
-}
-
-// tell records the events. since is when the trouble began, or zero.
-func (l *Lease) tell(g hook.ShardGroup, t *trouble, since time.Time) {
+// tell records an event when slots have been unserved for troubleLimit, and another one when all
+// are served again. It reports whether the first one is out.
+func (l *Lease) tell(g hook.ShardGroup, told bool) bool {
+	since := g.UnservedSince
 	switch {
-	case since.IsZero() && t.told:
-		t.told = false
-		l.event(g, events.Normal, t.over, t.note)
-	case !since.IsZero() && !t.told && time.Since(since) > troubleLimit:
-		t.told = true
-		l.event(g, events.Warning, t.began, t.describe(l.shards.Status()))
+	case since.IsZero() && told:
+		l.event(g, events.Normal, "SlotsServed", "all slots are served again")
+		return false
+	case !since.IsZero() && !told && time.Since(since) > troubleLimit:
+		l.event(g, events.Warning, "SlotsUnserved", unserved(l.shards.Status()))
+		return true
 	}
+	return told
 }
 
 // event records an event about the group's Lease, on one member.
@@ -89,16 +82,8 @@ func unserved(s *shard.Status) string {
 		all = append(all, fmt.Sprintf("%d slots (%s) are not served for %s: %s",
 			len(u.Slots), u.Slots, time.Since(u.Since).Round(time.Second), u.Reason))
 	}
-	return first(all)
-}
-
-// found describes the findings of the audit, or is empty.
-func found(s *shard.Status) string { return first(s.Audit.Findings) }
-
-// first joins the first reasons.
-func first(all []string) string {
 	if more := len(all) - mostReasons; more > 0 {
-		all = append(slices.Clone(all[:mostReasons]), fmt.Sprintf("%d more reasons", more))
+		all = append(all[:mostReasons], fmt.Sprintf("%d more reasons", more))
 	}
 	return strings.Join(all, "; ")
 }

@@ -79,44 +79,6 @@ func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
 	})
 }
 
-// TestP2_OneReplicaRecordsFindings of the audit as one event, and another one when there are none.
-func TestP2_OneReplicaRecordsFindings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := sim.NewServer(sim.ConfigMaps, sim.Leases, eventsResource)
-		var all []*manager.Manager
-		var stops []func()
-		var results []func() error
-		for range 3 {
-			m, _ := healthy(t, api, sharded)
-			m.Add(newFake("website", &diary{}))
-			stop, result := start(t, m)
-			all, stops, results = append(all, m), append(stops, stop), append(results, result)
-		}
-		pass(time.Minute)
-		audits := all[1].Shards().Owned()
-		audits.PutCensus("dns", nil) // the others have no workers of it
-		pass(55 * time.Second)
-		if all := eventsOf(t, api); len(all) != 0 {
-			t.Errorf("%d events before a minute", len(all))
-		}
-		pass(time.Minute)
-		recorded := eventsOf(t, api)
-		if len(recorded) != 1 || recorded[0].Type != "Warning" || recorded[0].Reason != "AuditFailed" || recorded[0].Regarding.Name != "operator" ||
-			!strings.Contains(recorded[0].Note, "controller dns: it has no workers on ") {
-			t.Fatalf("the events are %+v", recorded)
-		}
-		audits.DropCensus("dns")
-		pass(time.Minute)
-		if recorded = eventsOf(t, api); len(recorded) != 2 || recorded[0].Reason != "AuditPassed" && recorded[1].Reason != "AuditPassed" {
-			t.Errorf("the events are %+v", recorded)
-		}
-		for i := range stops {
-			stops[i]()
-			ok(t, results[i]())
-		}
-	})
-}
-
 // TestShards_NotReadyWithoutTheGroup: a replica that may use its Lease, but may not list the
 // group's, must stop a rollout.
 func TestShards_NotReadyWithoutTheGroup(t *testing.T) {

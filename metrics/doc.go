@@ -122,8 +122,6 @@
 //	setpoint_shard_unserved_seconds{group}                    since when the oldest unserved slot of
 //	                                                          the group has no member that acts; 0
 //	                                                          if all are served
-//	setpoint_shard_audit_findings{group}                      findings of the audit, as this process
-//	                                                          sees it: see package shard
 //	setpoint_shard_slot_changes_total{group,event}            slots that this process has got or
 //	                                                          given up; event: adopted, released,
 //	                                                          lost

@@ -89,7 +89,6 @@ setpoint_queue_tenant_ready_keys gauge name tenant
 setpoint_reconcile_own_writes_wait_seconds histogram controller
 setpoint_reconcile_slow_total counter controller
 setpoint_reconcile_stale_total counter controller
-setpoint_shard_audit_findings gauge group
 setpoint_shard_members gauge group
 setpoint_shard_slot_changes_total counter event group
 setpoint_shard_slots gauge group state
@@ -156,7 +155,7 @@ func feed(m hook.Hooks) {
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
 	m.LeaderElection.Trouble("operator", err)
-	m.Shards.Observed(hook.ShardGroup{Group: "operator", Member: "operator-1", Members: 3, Owned: 85, Moving: 2, Unserved: 1, Findings: 4})
+	m.Shards.Observed(hook.ShardGroup{Group: "operator", Member: "operator-1", Members: 3, Owned: 85, Moving: 2, Unserved: 1})
 	m.Shards.Adopted(hook.ShardSlots{Group: "operator", Slots: 86})
 	m.Shards.Released(hook.ShardSlots{Group: "operator", Slots: 1})
 	m.Events.Sent(hook.EventSent{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Events: 3})
@@ -315,7 +314,6 @@ func TestScrape(t *testing.T) {
 		`setpoint_reconcile_own_writes_wait_seconds_sum{controller="website"} 1`,
 		`setpoint_reconcile_slow_total{controller="website"} 1`,
 		`setpoint_reconcile_stale_total{controller="website"} 1`,
-		`setpoint_shard_audit_findings{group="operator"} 4`,
 		`setpoint_shard_members{group="operator"} 3`,
 		`setpoint_shard_slot_changes_total{event="adopted",group="operator"} 86`,
 		`setpoint_shard_slot_changes_total{event="lost",group="operator"} 0`,

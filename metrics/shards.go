@@ -17,8 +17,8 @@ import (
 type shards struct {
 	collectors
 
-	slots, members, unserved, findings *prometheus.Desc
-	changes                            *prometheus.CounterVec
+	slots, members, unserved *prometheus.Desc
+	changes                  *prometheus.CounterVec
 
 	mu    *lock
 	known map[string]hook.ShardGroup // by group; guarded by mu
@@ -29,11 +29,10 @@ func newShards(mu *lock) *shards {
 		slots:    prometheus.NewDesc("setpoint_shard_slots", "Slots that this process owns, and slots of the group that move or are unserved.", []string{"group", "state"}, nil),
 		members:  prometheus.NewDesc("setpoint_shard_members", "Members of the group.", []string{"group"}, nil),
 		unserved: prometheus.NewDesc("setpoint_shard_unserved_seconds", "Time for which the oldest unserved slot of the group has no member that acts.", []string{"group"}, nil),
-		findings: prometheus.NewDesc("setpoint_shard_audit_findings", "Findings of the audit: keys that no member of the group, or more than one, reconciles.", []string{"group"}, nil),
 		changes:  counter("setpoint_shard_slot_changes_total", "Slots that this process has adopted, released or lost.", "group", "event"),
 		mu:       mu, known: map[string]hook.ShardGroup{},
 	}
-	s.collectors = collectors{s.changes, scraped{[]*prometheus.Desc{s.slots, s.members, s.unserved, s.findings}, s.scrape}}
+	s.collectors = collectors{s.changes, scraped{[]*prometheus.Desc{s.slots, s.members, s.unserved}, s.scrape}}
 	return s
 }
 
@@ -74,6 +73,5 @@ func (s *shards) scrape(ch chan<- prometheus.Metric) {
 			age = max(0, time.Since(g.UnservedSince)).Seconds()
 		}
 		gauge(s.unserved, age)
-		gauge(s.findings, float64(g.Findings))
 	}
 }

@@ -99,3 +99,25 @@ func TestBy_AFunctionThatIsNotOneIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// TestBy_AsksTwiceForOneKeyInAThousand: the function costs each event once.
+func TestBy_AsksTwiceForOneKeyInAThousand(t *testing.T) {
+	calls := 0
+	by := ByFunc("mine", func(k types.NamespacedName) string { calls++; return k.Name })
+	for i := range 3000 {
+		slotFor(t, by, fmt.Sprint("a/", i))
+	}
+	if calls != 3003 {
+		t.Errorf("%d calls for 3,000 keys, want 3,003", calls)
+	}
+	by = ByFunc("mine", func(types.NamespacedName) string { calls++; return fmt.Sprint(max(calls, 3500)) })
+	for i := range 2000 { // it returns other texts from the 500th key on
+		if _, err := by.Slot(key("a/b")); err != nil {
+			if i != 1000 {
+				t.Errorf("key %d: %v", i, err)
+			}
+			return
+		}
+	}
+	t.Error("the function changes its answer, and no error says so")
+}

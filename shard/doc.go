@@ -58,21 +58,17 @@
 // the adoption, and as a new object of the cache. The adoption does not wait until the handlers
 // have seen all new objects, because they may be slow, or other slots may still be listed.
 //
-// # Audit
+// # Keys without a member
 //
-// Each controller counts the keys of objects in its caches: every 10 s, or less often, so that it
-// takes at most 1 % of a core.
-// It puts a sample of up to 16 into the member's Lease, as hashes. Members compare the samples, and
-// report in [Status].Audit and the log:
+// A member reports unserved slots in [Status].Unserved and the log. A replica that uses another By
+// is refused. Members do not compare keys. So these mistakes are found only by a test, with package
+// shardtest:
 //
-//   - members that compute different slots for a key
-//   - an owner whose cache does not have an object that others have
-//   - a controller without workers on a member that owns slots, also during a rolling update that
-//     adds a controller
-//   - keys that no member, or more than one, reconciles
-//
-// Only objects of sources with handler.Self, or another Identity, are counted. The sampled keys
-// change about every two minutes, unless there are findings.
+//   - ByFunc functions that differ, although they have one name: no member, or several, reconcile a
+//     key
+//   - a cache without an object that another member's cache has, or a controller that does not run
+//     on a member, also during a rolling update that adds it: no member reconciles the keys of that
+//     member's slots
 //
 // # From one leader to a group, and back
 //
@@ -112,8 +108,7 @@
 //
 //   - P1: One member at a time reconciles a key.
 //   - P2: Every slot is served, or [Status].Unserved of every member without a fault reports it,
-//     with its age and the reason. [Status].Audit compares a sample of keys, and reports those that
-//     not exactly one member knows and reconciles.
+//     with its age and the reason.
 //   - P3: A graceful move leaves a slot unserved while its running Reconciles finish, plus one
 //     write and one event. After a crash, it is unserved for LeaseDuration since the last renewal.
 //   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote:

@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // process is what the lives of this process in the group have in common. It is safe for concurrent
@@ -29,6 +31,15 @@ type process struct {
 
 // settings describes what all members must share.
 func (p *process) settings() string { return fmt.Sprintf("format %d, %s", slots.Format, p.o.By) }
+
+// annotations are on the member's Lease while a life holds it. The acquisition clears them.
+func (p *process) annotations(t term.Token) map[string]string {
+	seen := ""
+	if t.ResourceVersion != "" {
+		seen = strconv.FormatUint(p.saw.Load(), 10)
+	}
+	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, settingsAnnotation: p.settings()}
+}
 
 // member is one life of this process in the group: the time for which it holds the member's Lease.
 // The parts of the life share it. Only the goroutine of life.run uses it.

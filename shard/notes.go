@@ -15,13 +15,11 @@ import (
 )
 
 // Annotations of a member's Lease: the version of the Lease when the member acquired it, the
-// version of the newest assignment that it has seen, the settings that all members must share, and
-// its notice as JSON.
+// version of the newest assignment that it has seen, and the settings that all members must share.
 const (
 	lifeAnnotation     = "setpoint.dev/shard-life"
 	seenAnnotation     = "setpoint.dev/shard-seen"
 	settingsAnnotation = "setpoint.dev/shard-settings"
-	auditAnnotation    = "setpoint.dev/shard-audit"
 )
 
 // notes are what a member's Lease shows of its holder.

@@ -77,7 +77,7 @@ func (o Options) Validate() error {
 	if o.Settle < 0 {
 		wrong = append(wrong, fmt.Errorf("shard.Options.Settle: %s, must not be negative", o.Settle))
 	}
-	if o.By.user && o.By.text == nil {
+	if o.By.calls != nil && o.By.text == nil {
 		wrong = append(wrong, fmt.Errorf("shard.Options.By: the function of %q is nil; pass one to ByFunc", o.By))
 	}
 	return errors.Join(wrong...)

@@ -25,7 +25,6 @@ type reporter struct {
 	*member
 
 	adoptions *adoptions
-	auditor   *auditor
 	lost      bool                           // the member's Lease is
 	why       string                         // there is no assignment
 	waits     bool                           // because another process holds the group's Lease
@@ -45,7 +44,7 @@ type reporter struct {
 type parts struct{ owned, members int }
 
 func newReporter(m *member, a *adoptions) *reporter {
-	return &reporter{member: m, adoptions: a, auditor: &auditor{member: m}, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Adoption{}}
+	return &reporter{member: m, adoptions: a, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Adoption{}}
 }
 
 const (
@@ -155,7 +154,6 @@ func (r *reporter) current() *Status {
 	if !errors.Is(err, slots.ErrSettings) { // else the members know
 		s.Unserved, s.First = r.waiting(s.Trouble), r.first(a)
 	}
-	s.Audit = r.auditor.audit(s.Members)
 	return s
 }
 
@@ -322,7 +320,6 @@ func (r *reporter) observed(s *Status) hook.ShardGroup {
 	o := hook.ShardGroup{
 		Group: r.requests.group, Member: r.id.Name, Epoch: s.Epoch, Members: len(s.Members),
 		Owned: len(s.Owned), Moving: s.Moving, First: s.First,
-		Findings: len(s.Audit.Findings), FindingsSince: s.Audit.Since,
 	}
 	all := map[int]bool{} // a slot may be unserved for several reasons
 	for _, u := range s.Unserved {

@@ -44,8 +44,6 @@ type Status struct {
 	Unserved []Unserved
 	// Trouble is why there is no valid assignment, or empty.
 	Trouble string
-	// Audit compares a sample of keys with those that other members know.
-	Audit Audit
 	// Moves are the last 50 changes of owners that this process saw, oldest first.
 	Moves []Move
 }
@@ -72,20 +70,6 @@ type Unserved struct {
 	Since time.Time
 	// Reason is a clause, such as "its owner web-1a2b3c4d@7 does not renew its Lease".
 	Reason string
-}
-
-// Audit is a comparison of a sample of keys with those that other members know. A controller
-// samples up to 16 keys, which change about every two minutes.
-type Audit struct {
-	// Keys is the number of keys in the newest sample of this process.
-	Keys int
-	// Members is the number of other members whose samples were compared with it.
-	Members int
-	// Findings are sentences about keys that no member or several members reconcile. Each has
-	// lasted for at least 10 s, and two samples of both members. They are sorted.
-	Findings []string
-	// Since is when the oldest finding began, or zero.
-	Since time.Time `json:",omitzero"`
 }
 
 // Move describes slots that changed their owner together.

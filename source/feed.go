@@ -14,7 +14,6 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
@@ -44,8 +43,6 @@ type feed[K comparable] struct {
 	began    chan struct{}
 
 	asked chan request // of Replay
-
-	stored func(context.Context, func(cache.Object)) error // all objects of the handle, or nil
 }
 
 func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], predicates []handler.Predicate) *feed[K] {

@@ -42,7 +42,7 @@ func Informer[T handler.Object, K comparable](informer EventSource, h handler.Ha
 	i := &informerSource[K]{informer: informer, feed: newFeed[T]("Informer("+reflect.TypeFor[T]().String()+")", h, predicates)}
 	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
 		watched := cache.Adopt[T](nil, shared, cache.AdoptOptions{})
-		i.watched, i.unwatch, i.all, i.stored = watched, watched.Release, listOf(watched), watched.Stored
+		i.watched, i.unwatch, i.all = watched, watched.Release, listOf(watched)
 	}
 	i.state = i.State
 	return i

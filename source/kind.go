@@ -29,7 +29,7 @@ func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Hand
 	k := &kind[K]{feed: newFeed[T]("Kind("+name+")", h, predicates)}
 	k.state = k.State
 	if objects != nil {
-		k.objects, k.declared, k.all, k.stored = objects, objects, listOf(objects), objects.Stored
+		k.objects, k.declared, k.all = objects, objects, listOf(objects)
 		k.subscribe = func(events toolscache.ResourceEventHandler) (subscription, error) {
 			s, err := objects.Subscribe(events)
 			if err != nil {

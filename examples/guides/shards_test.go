@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/shard/shardtest"
 )
 
 // TestShards_EachReplicaHasAPart runs two replicas of docs/scale-out.md. Each site is reconciled,
-// each replica has sites, and the report runs once.
+// each replica has sites, no site has two, and the report runs once.
 func TestShards_EachReplicaHasAPart(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)
@@ -40,18 +41,23 @@ func TestShards_EachReplicaHasAPart(t *testing.T) {
 		}
 		wanted[key] = true
 	}
+	var record shardtest.Recorder[types.NamespacedName]
 	for by := range 2 {
 		r := controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 			visits <- visit{key, by}
 			return controller.Result{}, nil
 		})
-		defer run(t, replica(cluster.Config(), "default", r, none, report))()
+		recorded := record.Reconciler(fmt.Sprint("replica-", by), r)
+		defer run(t, replica(cluster.Config(), "default", recorded, none, report))()
 	}
 	part := map[int]int{}
 	for len(wanted) > 0 || len(part) < 2 {
 		v := <-visits
 		delete(wanted, v.key)
 		part[v.by]++
+	}
+	if err := record.Check(); err != nil {
+		t.Error(err) // two replicas have reconciled a site at the same time
 	}
 	<-reports
 	if len(reports) > 0 {
@@ -66,5 +72,8 @@ func TestShards_ATeamHasOneSlot(t *testing.T) {
 	b, err2 := o.By.Slot(types.NamespacedName{Namespace: "y", Name: "blue.blog"})
 	if a != b || err != nil || err2 != nil {
 		t.Errorf("slots %d and %d, errors %v and %v", a, b, err, err2)
+	}
+	if err := shardtest.CheckBy(o.By, types.NamespacedName{Namespace: "x", Name: "blue.shop"}); err != nil {
+		t.Error(err) // another call gives another slot
 	}
 }

@@ -28,20 +28,14 @@ type Slots struct {
 	of       func(types.NamespacedName) (uint8, error)
 	returned chan struct{}
 
-	mu       sync.Mutex // guards what follows, and the state of all adoptions
-	current  [Count]*Adoption
-	changed  chan struct{} // closed by the next change of current
-	from     uint64        // where censuses begin
-	censuses map[string]*Census
-	last     map[string]uint64 // the numbers of the newest censuses
+	mu      sync.Mutex // guards what follows, and the state of all adoptions
+	current [Count]*Adoption
+	changed chan struct{} // closed by the next change of current
 }
 
 // New returns an empty table. of maps a key to its slot.
 func New(of func(types.NamespacedName) (uint8, error)) *Slots {
-	return &Slots{
-		of: of, returned: make(chan struct{}, 1), changed: make(chan struct{}),
-		censuses: map[string]*Census{}, last: map[string]uint64{},
-	}
+	return &Slots{of: of, returned: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Slot returns the slot of a key. It fails if the user's function does.
@@ -101,47 +95,6 @@ func (s *Slots) settleLocked(a *Adoption) {
 	case s.returned <- struct{}{}:
 	default:
 	}
-}
-
-// SampleFrom sets the hash at which censuses begin from now on.
-func (s *Slots) SampleFrom(from uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.from = from
-}
-
-// From returns the hash at which censuses begin.
-func (s *Slots) From() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.from
-}
-
-// PutCensus replaces the census of a controller that has workers, and numbers the new one. nil
-// means that there is none yet.
-func (s *Slots) PutCensus(controller string, c *Census) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c != nil {
-		s.last[controller]++
-		c.N = s.last[controller]
-	}
-	s.censuses[controller] = c
-}
-
-// DropCensus removes the census of a controller that has no workers any more.
-func (s *Slots) DropCensus(controller string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.censuses, controller)
-}
-
-// Censuses returns the newest ones, by controller. The group compares them with other members'
-// samples. You own the map.
-func (s *Slots) Censuses() map[string]*Census {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.censuses)
 }
 
 // Adoption is the time for which this process owns a slot. Its methods are for the time after

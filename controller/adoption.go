@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -24,7 +23,7 @@ func (t *lead[K]) follow(ctx, work context.Context) {
 	f := &following[K]{lead: t, division: c.shards.of.Load(), shown: make(chan []*served), synced: make(chan *input[K]), late: map[*input[K]]bool{}}
 	defer f.running.Wait()
 	for ctx.Err() == nil {
-		all, changed := f.division.owned.Current()
+		all, changed := f.division.partition.Owned()
 		if f.division.keep(all) {
 			f.purge()
 		}
@@ -47,7 +46,7 @@ type following[K comparable] struct {
 	*lead[K]
 
 	division *division
-	known    []*owned.Adoption // that were current before
+	known    []term.OwnedSlot // that were current before
 	running  sync.WaitGroup
 	late     map[*input[K]]bool // sources to replay when they are synced
 	shown    chan []*served     // adoptions whose former owner's writes are visible
@@ -55,12 +54,12 @@ type following[K comparable] struct {
 }
 
 // await waits for the writes of each former owner of new adoptions.
-func (f *following[K]) await(ctx, work context.Context, all []*owned.Adoption) {
-	groups := map[*term.Handover][]*owned.Adoption{}
+func (f *following[K]) await(ctx, work context.Context, all []term.OwnedSlot) {
+	groups := map[*term.Handover][]term.OwnedSlot{}
 	for _, a := range all {
 		if !slices.Contains(f.known, a) {
 			a.Waits(f.controller.name, "it begins to follow the slot")
-			groups[a.Left] = append(groups[a.Left], a)
+			groups[a.Left()] = append(groups[a.Left()], a)
 		}
 	}
 	f.known = all
@@ -69,7 +68,7 @@ func (f *following[K]) await(ctx, work context.Context, all []*owned.Adoption) {
 	}
 }
 
-func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Handover, group []*owned.Adoption) {
+func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Handover, group []term.OwnedSlot) {
 	k := &f.controller.consistency
 	var missing atomic.Pointer[past]
 	show := func(what string) {
@@ -85,7 +84,7 @@ func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Ha
 	work = context.WithValue(work, staleKey{}, stale)
 	var batch []*served
 	for _, a := range group {
-		batch = append(batch, &served{Context: a.Context(work), Adoption: a})
+		batch = append(batch, &served{Context: a.Context(work), OwnedSlot: a})
 	}
 	select {
 	case f.shown <- batch:
@@ -109,9 +108,9 @@ func (f *following[K]) merged(batch []*served) []*served {
 // serve accepts the keys of adoptions, and delivers the objects that came before.
 func (f *following[K]) serve(ctx context.Context, batch []*served) {
 	c := f.controller
-	var added [owned.Count]bool
+	var added [term.Slots]bool
 	for _, s := range batch {
-		added[s.Slot] = true
+		added[s.Slot()] = true
 		s.Waits(c.name, "its objects are delivered again")
 	}
 	for _, key := range f.division.serve(batch) {
@@ -210,10 +209,10 @@ func (t *lead[K]) drop(item workqueue.Item[K], was *served) {
 
 // catchUp waits until the controller serves all slots that the process owned at the call.
 func (d *division) catchUp(ctx context.Context, leading func() bool) error {
-	all, _ := d.owned.Current()
+	all, _ := d.partition.Owned()
 	for {
 		d.mu.Lock()
-		behind := slices.IndexFunc(all, func(a *owned.Adoption) bool { return !d.deliveredLocked(a) })
+		behind := slices.IndexFunc(all, func(a term.OwnedSlot) bool { return !d.deliveredLocked(a) })
 		changed := d.changed.When(false)
 		d.mu.Unlock()
 		if behind < 0 || !leading() {
@@ -222,14 +221,14 @@ func (d *division) catchUp(ctx context.Context, leading func() bool) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("slot %d is not served yet: %w", all[behind].Slot, context.Cause(ctx))
+			return fmt.Errorf("slot %d is not served yet: %w", all[behind].Slot(), context.Cause(ctx))
 		}
 	}
 }
 
-func (d *division) deliveredLocked(a *owned.Adoption) bool {
-	s := d.serves[a.Slot].Load()
-	return a.Stopped() || s != nil && s.Adoption == a && s.delivered.Load()
+func (d *division) deliveredLocked(a term.OwnedSlot) bool {
+	s := d.serves[a.Slot()].Load()
+	return a.Stopped() || s != nil && s.OwnedSlot == a && s.delivered.Load()
 }
 
 // tell ends the waits of catchUp.

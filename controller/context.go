@@ -13,8 +13,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
-	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -73,7 +73,7 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 // served is an adoption whose keys this controller reconciles, as the context of their Reconciles.
 type served struct {
 	context.Context //nolint:containedctx // it is one
-	*owned.Adoption
+	term.OwnedSlot
 
 	delivered atomic.Bool // the objects that came before
 }

@@ -94,8 +94,8 @@ func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the queue, to add keys without a source and to look at them. With Options.Shards,
-// an add of a key that another process serves has no effect.
+// Queue returns the queue, to add keys without a source and to look at them. With
+// Options.Partition, an add of a key that another process serves has no effect.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return &c.shards }
 
 // Watch adds a source, at any time before Warm ends. Workers start when the sources added before
@@ -215,8 +215,8 @@ func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, program, true) }
 func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, program, false) }
 
 // Requeue makes a key due at once and ends its backoff. The key still waits for its own writes. A
-// key in progress is reconciled once more, a paused key after the pause. With Options.Shards, only
-// the process that serves the key can requeue it.
+// key in progress is reconciled once more, a paused key after the pause. With Options.Partition,
+// only the process that serves the key can requeue it.
 func (c *Controller[K]) Requeue(key K) {
 	if c.shards.accepts(key, false) {
 		c.queue.RequeueNow(key, workqueue.Reason{})

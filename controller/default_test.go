@@ -31,7 +31,7 @@ var defaults = controller.Options{
 // added elsewhere.
 func TestDefault_FillsEveryZeroField(t *testing.T) {
 	defaults := defaults
-	defaults.Shards = new(shard.Group)
+	defaults.Partition = new(shard.Group)
 	filled, given := controller.Options{}.Or(defaults), controller.Options{}
 	kind := reflect.TypeFor[controller.Options]()
 	for i := range kind.NumField() {

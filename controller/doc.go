@@ -119,9 +119,8 @@
 //
 // # Shards
 //
-// With [Options].Shards, the controller serves the slots that its group gives to this process. It
-// watches all objects, and drops events of foreign keys where they are mapped. For each adopted
-// slot:
+// With [Options].Partition, the controller serves the slots that this process owns. It watches all
+// objects, and drops events of foreign keys where they are mapped. For each adopted slot:
 //
 //  1. It waits until its informers show the former owner's writes, as at a takeover.
 //  2. It accepts keys of the slot. Kind and Informer sources deliver their objects again, for the
@@ -210,7 +209,7 @@
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
 //     or [Options].ReadYourWrites is over, or they are in a further cluster that no read answers
 //     from yet.
-//   - P1: With Options.Shards, a key is reconciled only between the adoption of its slot and the
+//   - P1: With Options.Partition, a key is reconciled only between the adoption of its slot and the
 //     slot's stop. The slot is not released before its running Reconciles are settled.
 //   - P4: The first Reconcile of a slot sees what its former owner wrote, or
 //     [Options].ReadYourWrites is over, or the owner crashed.
@@ -235,6 +234,6 @@
 // Workers call Reconcile concurrently, for different keys. Methods may be called at any time, from
 // any goroutine, unless they document otherwise. Warm starts a goroutine for each source, and one
 // for each source and declared handle that waits for its sync. Lead starts one for each worker and
-// one that watches for slow Reconciles; with Options.Shards, also one that follows adoptions, and
-// one for each former owner. Both join their goroutines before they return.
+// one that watches for slow Reconciles; with Options.Partition, also one that follows adoptions,
+// and one for each former owner. Both join their goroutines before they return.
 package controller

@@ -4,7 +4,7 @@
 package controller
 
 import (
-	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -43,7 +43,7 @@ func (c *Controller[K]) Spinning() int {
 	return c.count(func(r record[K]) bool { return r.spin.known })
 }
 
-// Divide divides the keys as Options.Shards does.
-func (c *Controller[K]) Divide(all *owned.Slots) { c.shards.divide(all) }
+// Divide divides the keys as Options.Partition does.
+func (c *Controller[K]) Divide(all term.Partition) { c.shards.divide(all) }
 
 func (o Options) Or(d Options) Options { return o.or(d) }

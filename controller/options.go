@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -74,10 +74,10 @@ type Options struct {
 	// The others delay only their own keys. Default: false, the controller leads without kinds that
 	// cannot be listed.
 	RequireKinds bool
-	// Shards divides the controller's keys among the replicas of the group: this process reconciles
-	// only keys in slots that the group has given to it. Keys must be of type types.NamespacedName
-	// or implement [ShardKey]. See "Shards" in the package doc. Default: nil, all keys.
-	Shards *shard.Group
+	// Partition divides the controller's keys among replicas: this process reconciles only keys in
+	// slots that it owns. A *shard.Group is one. Keys must be of type types.NamespacedName or
+	// implement [ShardKey]. See "Shards" in the package doc. Default: nil, all keys.
+	Partition term.Partition
 	// Grace is how long running Reconciles may continue after Run's context ends. A manager has its
 	// own. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
@@ -147,7 +147,7 @@ func (o Options) or(d Options) Options {
 	if o.Backoff == nil {
 		o.Backoff = d.Backoff
 	}
-	o.Limiter, o.Shards = cmp.Or(o.Limiter, d.Limiter), cmp.Or(o.Shards, d.Shards)
+	o.Limiter, o.Partition = cmp.Or(o.Limiter, d.Limiter), cmp.Or(o.Partition, d.Partition)
 	if o.MinInterval == 0 && o.MaxWait == 0 { // one setting
 		o.MinInterval, o.MaxWait = d.MinInterval, d.MaxWait
 	}

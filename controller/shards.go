@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// ShardKey is an optional interface of a key type, for [Options].Shards.
+// ShardKey is an optional interface of a key type, for [Options].Partition.
 type ShardKey interface {
 	// ShardKey returns the name that decides the key's slot, such as its object's name. It must
 	// always return the same, in every process.
@@ -39,15 +39,15 @@ func placeOf[K comparable]() func(K) types.NamespacedName {
 	return nil
 }
 
-// divide makes Options.Shards effective.
+// divide makes Options.Partition effective.
 func (c *Controller[K]) divide() {
-	if c.given.Shards == nil || c.shards.divided() {
+	if c.given.Partition == nil || c.shards.divided() {
 		return
 	}
 	if k := reflect.TypeFor[K](); c.shards.place == nil {
-		c.inputs.complain(fmt.Sprintf("controller.Options.Shards: a key of type %s has no slot; give %s a method ShardKey() types.NamespacedName", k, k))
+		c.inputs.complain(fmt.Sprintf("controller.Options.Partition: a key of type %s has no slot; give %s a method ShardKey() types.NamespacedName", k, k))
 	}
-	c.shards.divide(c.given.Shards.Owned())
+	c.shards.divide(c.given.Partition)
 }
 
 func (c *Controller[K]) reportUnplaced(key K, err error) {
@@ -72,28 +72,28 @@ type shards[K comparable] struct {
 
 // division is the part of shards without a type of keys.
 type division struct {
-	owned  *owned.Slots
-	serves [owned.Count]atomic.Pointer[served] // nil: not by this controller
+	partition term.Partition
+	serves    [term.Slots]atomic.Pointer[served] // nil: not by this controller
 
 	mu      sync.Mutex // guards what follows, and changes of serves
 	gone    tombstones
 	changed run.Barrier
 }
 
-func (s *shards[K]) divide(all *owned.Slots) { s.of.Store(&division{owned: all}) }
+func (s *shards[K]) divide(all term.Partition) { s.of.Store(&division{partition: all}) }
 
 func (s *shards[K]) divided() bool { return s.of.Load() != nil }
 
 // slotOf reports false if the key has no slot.
-func (s *shards[K]) slotOf(d *division, key K) (of owned.Slot, ok bool) {
-	of, err := place(d.owned, s.place, key)
+func (s *shards[K]) slotOf(d *division, key K) (of uint8, ok bool) {
+	of, err := place(d.partition, s.place, key)
 	if err != nil {
 		s.report(key, err)
 	}
 	return of, err == nil
 }
 
-func place[K comparable](all *owned.Slots, name func(K) types.NamespacedName, key K) (of owned.Slot, err error) {
+func place[K comparable](all term.Partition, name func(K) types.NamespacedName, key K) (of uint8, err error) {
 	defer run.Recover(&err)
 	if name == nil {
 		return 0, fmt.Errorf("a key of type %T has no method ShardKey", key)
@@ -174,7 +174,7 @@ func (s *shards[K]) clear() {
 }
 
 // remember notes a deletion in a slot. It returns false if another adoption of it is served now.
-func (d *division) remember(of owned.Slot, key any, before *served) bool {
+func (d *division) remember(of uint8, key any, before *served) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.serves[of].Load() != before {
@@ -189,18 +189,18 @@ func (d *division) serve(batch []*served) (deleted []any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range batch {
-		d.serves[s.Slot].Store(s)
-		deleted = append(deleted, d.gone.take(s.Slot)...)
+		d.serves[s.Slot()].Store(s)
+		deleted = append(deleted, d.gone.take(s.Slot())...)
 	}
 	return deleted
 }
 
 // keep stops serving all other adoptions, and reports whether there were any.
-func (d *division) keep(all []*owned.Adoption) (lost bool) {
+func (d *division) keep(all []term.OwnedSlot) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.serves {
-		if s := d.serves[i].Load(); s != nil && !slices.Contains(all, s.Adoption) {
+		if s := d.serves[i].Load(); s != nil && !slices.Contains(all, s.OwnedSlot) {
 			d.serves[i].Store(nil)
 			lost = true
 		}

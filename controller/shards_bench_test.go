@@ -41,7 +41,7 @@ func BenchmarkShards(b *testing.B) {
 				all := owned.New(shard.ByKey().Slot)
 				c.Divide(all)
 				for slot := range owned.Count {
-					all.Adopt(&owned.Adoption{Slot: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})
+					all.Adopt(&owned.Adoption{Number: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})
 				}
 				first := newPartial(keys[0])
 				close(first.ready)

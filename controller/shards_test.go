@@ -53,7 +53,7 @@ func (r *rig) put(name string) {
 }
 
 func adoption(slot byte, left *term.Handover) *owned.Adoption {
-	return &owned.Adoption{Slot: slot, Term: term.New(term.Token{Lease: "lease", ResourceVersion: "1"}, time.Now(), time.Hour), Left: left}
+	return &owned.Adoption{Number: slot, Term: term.New(term.Token{Lease: "lease", ResourceVersion: "1"}, time.Now(), time.Hour), Before: left}
 }
 
 func keyOf(name string) types.NamespacedName {
@@ -418,13 +418,13 @@ func (p placed) ShardKey() types.NamespacedName {
 // TestShards_KeysMustHaveAPlace: Validate names the type and the remedy, also if a default
 // divides the controller.
 func TestShards_KeysMustHaveAPlace(t *testing.T) {
-	sharded := controller.Options{Shards: new(shard.Group), Logger: silent}
+	sharded := controller.Options{Partition: new(shard.Group), Logger: silent}
 	nothing := func(context.Context, int) (controller.Result, error) { return controller.Result{}, nil }
 	given := controller.NewWithQueue("given", controller.Func[int](nothing), sharded, workqueue.Options[int]{})
 	byDefault := controller.NewWithQueue("default", controller.Func[int](nothing), controller.Options{}, workqueue.Options[int]{})
 	byDefault.Default(sharded)
 	byDefault.Default(sharded)
-	const want = "controller.Options.Shards: a key of type int has no slot; give int a method ShardKey() types.NamespacedName"
+	const want = "controller.Options.Partition: a key of type int has no slot; give int a method ShardKey() types.NamespacedName"
 	for _, c := range []*controller.Controller[int]{given, byDefault} {
 		if err := c.Validate(); err == nil || strings.Count(err.Error(), want) != 1 {
 			t.Errorf("%s: %v", c.Name(), err)

@@ -32,7 +32,7 @@ type Snapshot[K comparable] struct {
 	TakingOver string `json:",omitempty"`
 	// OwnEvents counts events of keys' own writes that did not end a backoff.
 	OwnEvents int64
-	// Slots is how many slots the controller serves, with Options.Shards. Else it is nil.
+	// Slots is how many slots the controller serves, with Options.Partition. Else it is nil.
 	Slots   *int `json:",omitempty"`
 	Sources []source.State
 	Reads   []Read
@@ -236,7 +236,7 @@ func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 // CatchUp returns nil when the sources have handled everything that the API server had at the call,
 // and the declared Readables show it. If ctx ends before, the error names what is missing. For a
 // source or Readable that does not implement [source.CatchingUp], it only waits until that is
-// settled. With Options.Shards, it also waits until the controller serves the slots that the
+// settled. With Options.Partition, it also waits until the controller serves the slots that the
 // process owned at the call, if it leads. CatchUp sends list requests: use it in tests and scripts.
 func (c *Controller[K]) CatchUp(ctx context.Context) error {
 	err := c.inputs.catchUp(ctx)

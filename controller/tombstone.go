@@ -6,8 +6,6 @@ package controller
 import (
 	"container/list"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/internal/owned"
 )
 
 const (
@@ -25,12 +23,12 @@ type tombstones struct {
 }
 
 type tombstone struct {
-	slot owned.Slot
+	slot uint8
 	key  any
 	at   time.Time
 }
 
-func (t *tombstones) add(of owned.Slot, key any) {
+func (t *tombstones) add(of uint8, key any) {
 	if t.keys == nil {
 		t.keys = map[any]*list.Element{}
 	}
@@ -40,7 +38,7 @@ func (t *tombstones) add(of owned.Slot, key any) {
 }
 
 // take removes and returns the keys of a slot.
-func (t *tombstones) take(of owned.Slot) (keys []any) {
+func (t *tombstones) take(of uint8) (keys []any) {
 	t.expire()
 	var next *list.Element
 	for e := t.order.Front(); e != nil; e = next {

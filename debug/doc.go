@@ -8,7 +8,7 @@
 //	mux.Handle("/debug/controllers/", state)
 //	informers := http.StripPrefix("/debug/informers", debug.Informers(mgr.Cache()))
 //	mux.Handle("/debug/informers/", informers)
-//	shards := http.StripPrefix("/debug/shards", debug.Shards(mgr.Shards()))
+//	shards := http.StripPrefix("/debug/shards", debug.Shards(mgr.Group()))
 //	mux.Handle("/debug/shards/", shards)
 //	mux.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles()))
 //

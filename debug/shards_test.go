@@ -18,7 +18,7 @@ import (
 func TestShards(t *testing.T) {
 	api := sim.NewServer(sim.Leases)
 	t.Cleanup(api.Close)
-	g, err := shard.New(api.Config(), leaderelection.Options{Lease: "web", Namespace: "default"}, shard.Options{})
+	g, err := shard.New(api.Config(), shard.Options{Election: leaderelection.Options{Lease: "web", Namespace: "default"}})
 	if err != nil {
 		t.Fatal(err)
 	}

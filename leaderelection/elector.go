@@ -108,7 +108,7 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 // If a request for the Lease ignores the end of its context, the campaign or term goes on without
 // its answer. At the end, Run waits for it as long as for an answer. Then it returns an error with
 // the stack of the request.
-func (e *Elector) Run(ctx context.Context, lead Lead) (err error) {
+func (e *Elector) Run(ctx context.Context, lead term.Lead) (err error) {
 	defer utilnet.CloseIdleConnectionsFor(e.http.Transport)
 	defer func() { err = errors.Join(err, run.Join(e.timeout(), &e.calls, &e.watches)) }()
 	ctx = term.Without(ctx) // the elector's own requests are not fenced

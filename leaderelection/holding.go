@@ -137,7 +137,7 @@ type holding struct {
 }
 
 // term returns a nil error for a lost term if lead has returned in time.
-func (c *candidate) term(ctx context.Context, h *holding, lead Lead) (lost bool, err error) {
+func (c *candidate) term(ctx context.Context, h *holding, lead term.Lead) (lost bool, err error) {
 	if ctx.Err() != nil { // stopped during the acquisition
 		c.release(ctx, h)
 		return false, nil

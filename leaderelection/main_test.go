@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -120,7 +121,7 @@ func newReplica(t *testing.T, api *sim.Server, identity string, change ...func(*
 }
 
 // start runs a replica. stop stops it. result waits for the end of Run and returns its error.
-func (r *replica) start(t *testing.T, lead leaderelection.Lead) (stop func(), result func() error) {
+func (r *replica) start(t *testing.T, lead term.Lead) (stop func(), result func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
 	done := make(chan error, 1)

@@ -155,11 +155,11 @@ func (o *Observed) Check(*http.Request) error {
 	return cmp.Or(o.current.Load().check(), o.calls.Stuck(o.o.Grace))
 }
 
-// Lead calls lead in the current term: see type [Lead]. Call it from OnStartedLeading with its
+// Lead calls lead in the current term: see [term.Lead]. Call it from OnStartedLeading with its
 // context. It returns lead's result, nil after a stop, or an [ErrLost] after a lost term. RunOrDie
 // may return before Lead, after a loss or without a release: a host that exits then should wait for
 // Lead.
-func (o *Observed) Lead(ctx context.Context, lead Lead) error {
+func (o *Observed) Lead(ctx context.Context, lead term.Lead) error {
 	t := o.current.Load()
 	if t != nil {
 		t.ranBy(ctx.Done())

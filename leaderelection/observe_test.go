@@ -77,7 +77,7 @@ func newHost(t *testing.T, api *sim.Server, identity string) *host {
 
 // campaign runs client-go's elector until ctx is done or the Lease is lost. Like RunOrDie, it does
 // not wait for Lead.
-func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
+func (h *host) campaign(ctx context.Context, leads ...term.Lead) {
 	clientgo.RunOrDie(logr.NewContext(ctx, logr.Discard()), clientgo.LeaderElectionConfig{
 		Lock: h.lock, LeaseDuration: cmp.Or(h.lasts, 15*time.Second), RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: !h.keeps,
 		Callbacks: clientgo.LeaderCallbacks{
@@ -97,7 +97,7 @@ func (h *host) campaign(ctx context.Context, leads ...leaderelection.Lead) {
 }
 
 // start runs campaign until stop is called. ended is closed when the elector has returned.
-func (h *host) start(t *testing.T, leads ...leaderelection.Lead) (stop func(), ended <-chan struct{}) {
+func (h *host) start(t *testing.T, leads ...term.Lead) (stop func(), ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(t.Context())
 	returned := make(chan struct{})
 	go func() {
@@ -392,7 +392,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newHeirs(t)
 		inherited := make(chan string, 1)
-		writes := func(name string) leaderelection.Lead {
+		writes := func(name string) term.Lead {
 			return func(take, work context.Context) error {
 				inherited <- names(term.Of(work).Inherited())
 				all.write(work, name)

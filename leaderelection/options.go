@@ -193,3 +193,21 @@ func (o Options) validateTimes() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Elector implements manager.Coordinator: one replica at a time leads.
+func (o Options) Elector(h term.Host) (term.Elector, error) {
+	cfg, err := h.Config(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("the Lease %q: leaderelection.Options.Config: %w", o.Lease, err)
+	}
+	if o.Config != nil {
+		o.Config = cfg // errors name its API server
+	}
+	o.Identity = cmp.Or(o.Identity, h.Identity())
+	o.Hooks = h.Hooks(hook.Hooks{LeaderElection: o.Hooks}).LeaderElection
+	e, err := New(cfg, o)
+	if err != nil {
+		return nil, fmt.Errorf("the Lease %q: %w", o.Lease, err)
+	}
+	return e, nil
+}

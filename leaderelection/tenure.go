@@ -18,11 +18,6 @@ import (
 // ErrLost is the cause of a term's contexts when the term is lost.
 var ErrLost = errors.New("the term of leadership is lost")
 
-// Lead is the work of a process in a term. It begins new work until take is done, and runs it with
-// the context work. On a stop, only take ends. When the term is lost, both end with the cause
-// [ErrLost]. The Lease is held until Lead has returned. Both contexts carry the [term.Term].
-type Lead func(take, work context.Context) error
-
 var (
 	errStops   = errors.New("the Lease is about to be released")
 	errNoLease = errors.New("Lead was called while the process does not hold the Lease; call it in OnStartedLeading, with its context")
@@ -107,7 +102,7 @@ func (t *tenure) lose(taken bool) (lost bool) {
 	return lost
 }
 
-func (t *tenure) lead(ctx context.Context, lead Lead) error {
+func (t *tenure) lead(ctx context.Context, lead term.Lead) error {
 	work, lose := context.WithCancelCause(term.With(context.WithoutCancel(ctx), t.term))
 	defer lose(nil)
 	take, stop := context.WithCancelCause(work)

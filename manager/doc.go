@@ -36,20 +36,20 @@
 //
 // # Shards
 //
-// With Options.Shards no replica leads. All of them are members of a group that divides the keys:
-// see package shard. The stage leader then runs on each member. At a stop, a member finishes its
-// running Reconciles and gives up its slots; another member continues with them. Then it leaves the
-// group. The grace time counts from the stop. A controller of another [Manager.Lease], or of
-// AddControllerEverywhere, keeps all keys.
+// With shard.Options as LeaderElection no replica leads. All of them are members of a [Group] that
+// divides the keys: see package shard. The stage leader then runs on each member. At a stop, a
+// member finishes its running Reconciles and gives up its slots; another member continues with
+// them. Then it leaves the group. The grace time counts from the stop. A controller of another
+// [Manager.Lease], or of AddControllerEverywhere, keeps all keys.
 //
 // # Readiness
 //
 // /readyz fails until a replica can take over: its controllers are synced, and it has acquired the
-// Lease or seen another replica hold it. With Options.Shards it must be a member of the group, or
-// wait for other processes that must end first. A replica without work under a Lease needs no
-// answer for it. Later, trouble with the Lease is only a remark, because all replicas may have it
-// at once, and would get no requests for their webhooks. But /readyz fails while a request for the
-// Lease has not returned in its time, and /livez fails some time later: see package leaderelection.
+// Lease or seen another replica hold it. In a Group it must be a member, or wait for other
+// processes that must end first. A replica without work under a Lease needs no answer for it.
+// Later, trouble with the Lease is only a remark, because all replicas may have it at once, and
+// would get no requests for their webhooks. But /readyz fails while a request for the Lease has not
+// returned in its time, and /livez fails some time later: see package leaderelection.
 //
 // # Several clusters
 //

@@ -44,7 +44,7 @@ func TestLease_InAnotherCluster(t *testing.T) {
 		m, c := healthy(t, api, func(o *manager.Options) {
 			elected(o)
 			o.Strict = true
-			o.LeaderElection.Config = at("http://leases.test", elsewhere)
+			leaseIn(o).Config = at("http://leases.test", elsewhere)
 			o.Hooks.Client = &hook.Client{Answered: func(a hook.APIAnswer) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -86,7 +86,7 @@ func TestLease_InAnotherCluster(t *testing.T) {
 func TestLease_InAClusterThatIsMisconfigured(t *testing.T) {
 	m := newManager(newAPI(), func(o *manager.Options) {
 		elected(o)
-		o.LeaderElection.Config = &rest.Config{Host: "http://leases.test:port"}
+		leaseIn(o).Config = &rest.Config{Host: "http://leases.test:port"}
 	})
 	m.Lease(leaderelection.Options{Lease: "backups", Namespace: "default", Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}}})
 	err := m.Run(t.Context())

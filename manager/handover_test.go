@@ -52,7 +52,7 @@ func (r *replicas) start(name string, over http.RoundTripper) (stop func(), resu
 	m := newManager(over, func(o *manager.Options) {
 		elected(o)
 		o.Strict = true
-		o.LeaderElection.Identity = name
+		leaseIn(o).Identity = name
 		o.Hooks.Events = &hook.Events{Dropped: func(e hook.EventDropped) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -47,7 +47,7 @@ func TestHooksReachEverything(t *testing.T) {
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
 			o.Hooks = hooks
-			o.LeaderElection.Hooks = &hook.LeaderElection{Acquired: func(string) { note("its own term") }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Acquired: func(string) { note("its own term") }}
 		})
 		nothing := func(context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{}, nil
@@ -82,7 +82,7 @@ func TestHooksAndTheLog(t *testing.T) {
 		m := newManager(api, func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&out, nil))
 			elected(o)
-			o.LeaderElection.Hooks = &hook.LeaderElection{Acquired: func(string) { acquired.Add(1) }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Acquired: func(string) { acquired.Add(1) }}
 			o.Hooks.Cache = &hook.Cache{
 				Started: func(c hook.CacheStarted) { caches.Add(int64(1 + len(c.Informers()))) },
 				Stopped: func(hook.CacheStopped) { caches.Add(-2) },

@@ -24,12 +24,21 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 // leaseOf returns the options of a Lease in the namespace default.
 func leaseOf(name string) leaderelection.Options {
 	return leaderelection.Options{Lease: name, Namespace: "default"}
+}
+
+// leaseIn returns the options of the Lease that elected or sharded has set.
+func leaseIn(o *manager.Options) *leaderelection.Options {
+	if group, ok := o.LeaderElection.(*shard.Options); ok {
+		return &group.Election
+	}
+	return o.LeaderElection.(*leaderelection.Options) //nolint:forcetypeassert // else a test is wrong
 }
 
 // holderOf returns the holder of a Lease.
@@ -50,7 +59,7 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		api, cold := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.LeaderElection.Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
 		})
 		warm, late := newFake("warm", &diary{}), newFake("late", &diary{})
 		late.synced = make(chan struct{})
@@ -81,7 +90,7 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		var cold []string
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.LeaderElection.Hooks = &hook.LeaderElection{Cold: func(lease string) { cold = append(cold, lease) }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(lease string) { cold = append(cold, lease) }}
 		})
 		never := newFake("never", &diary{})
 		never.synced = make(chan struct{})
@@ -110,7 +119,7 @@ func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 		api, cold := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.LeaderElection.Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
 		})
 		required := func(name string) *fakeController {
 			f := newFake(name, &diary{})
@@ -253,7 +262,7 @@ func TestM4_TwoOfOneLease(t *testing.T) {
 		wantParts(t, m.Run(t.Context()), `the process already campaigns for a Lease "operator"; use unique names`)
 		m = newManager(newAPI(), elected)
 		m.Lease(leaderelection.Options{Namespace: "default"}).Add(newFake("website", &diary{}))
-		wantParts(t, m.Run(t.Context()), `the Lease "": leaderelection.Options.Lease: name the Lease`)
+		wantParts(t, m.Run(t.Context()), `Lease: leaderelection.Options.Lease: name the Lease`)
 		m = newManager(newAPI(), elected)
 		m.Lease(leaderelection.Options{Lease: "operator", Namespace: "other"})
 		wantParts(t, m.Run(t.Context()), `already campaigns for a Lease "operator"`)

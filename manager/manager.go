@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"unicode"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -19,9 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
-	"github.com/setpoint-dev/setpoint/shard"
 )
 
 // Manager runs the cache, leader election, controllers and functions of one process.
@@ -32,9 +28,8 @@ type Manager struct {
 	client   *client.Client
 	cache    *cache.Cache
 	leases   *leases
-	slots    *cache.Slots // nil without shards
-	main     *Lease       // of Options.LeaderElection
-	free     *Lease       // of AddControllerEverywhere
+	main     *Lease // of Options.LeaderElection
+	free     *Lease // of AddControllerEverywhere
 	clusters *clusters
 	server   *server.Server // has the handlers of Handle
 	probes   *probes
@@ -58,27 +53,13 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache
 	m.cache = cache.New(m.client, m.o.Cache)
 	m.clusters.own = m.cache
-	m.leases = newLeases(m.leaseClient, m.roster)
-	elect := o.LeaderElection
-	if elect != nil && elect.Validate() != nil { // already reported by o.Validate
-		elect = nil
+	m.leases = newLeases(m)
+	main := o.LeaderElection
+	if main != nil && validateCoordinator("", main) != nil { // already reported by o.Validate
+		main = nil
 	}
 	var err error
-	var shards *shard.Options
-	if o.Shards != nil && elect != nil { // Validate has reported shards without it
-		of, labelled := *o.Shards, *elect
-		if len(content.IsLabelValue(o.Name)) == 0 {
-			labelled.Labels = map[string]string{shard.ProgramLabel: o.Name}
-			maps.Copy(labelled.Labels, elect.Labels)
-		}
-		elect = &labelled
-		m.slots = cache.NewSlots(of.By.Slot)
-		if of.Keeper == nil {
-			of.Keeper = m.slots
-		}
-		shards = &of
-	}
-	m.main, err = m.leases.add(elect, shards)
+	m.main, err = m.leases.add(main)
 	m.report.failed(err)
 	identity := m.leases.sameIdentity("")
 	m.roster.recorder = events.New(m.client, events.Options{
@@ -91,8 +72,22 @@ func New(cfg *rest.Config, o Options) *Manager {
 
 // Slots returns the slots of this replica, for [cache.Scope].Slots of handles whose objects follow
 // the keys. A handle without it keeps all objects on every replica, so its keys move faster.
-// Without Options.Shards, Slots returns nil, which selects everything.
-func (m *Manager) Slots() *cache.Slots { return m.slots }
+// Without a Group, Slots returns nil, which selects everything.
+func (m *Manager) Slots() *cache.Slots {
+	if e, ok := m.main.life.(*elected); ok {
+		return e.host.keeper
+	}
+	return nil
+}
+
+// Group returns the group of Options.LeaderElection, for debug.Shards. A *shard.Group has more. It
+// returns nil if one replica leads, or all do.
+func (m *Manager) Group() Group {
+	if e, ok := m.main.life.(*elected); ok {
+		return e.members
+	}
+	return nil
+}
 
 // connect makes the client.
 func (m *Manager) connect(cfg *rest.Config) {
@@ -119,20 +114,9 @@ func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
 	})
 }
 
-func (m *Manager) leaseClient(of *rest.Config) (*client.Client, error) {
-	if of == nil {
-		return m.client, nil
-	}
-	c, err := m.newClient(of) // its configuration shares the connections of the elector
-	if err != nil {
-		return nil, fmt.Errorf("leaderelection.Options.Config: %w", err)
-	}
-	return c, nil
-}
-
 // Add adds a controller, which leads while the process holds the Lease of Options.LeaderElection,
-// or on every replica without leader election. With Options.Shards, every replica reconciles the
-// keys of the slots that it owns.
+// or on every replica without leader election. In a Group, every replica reconciles the keys of
+// the slots that it owns.
 //
 // A controller added during Run starts at once. After Run, the call only logs a warning. Run
 // returns an error if the controller is invalid or fails, or if its name is taken.
@@ -140,8 +124,8 @@ func (m *Manager) Add(c Controller) { m.main.Add(c) }
 
 // AddLeaderOnly adds a function that runs once in each term of the Lease of Options.LeaderElection,
 // or once without leader election. It should return when its context is done; context.Cause returns
-// the reason. Otherwise the rules of AddEverywhere apply. With Options.Shards no replica leads, and
-// the call is an error: add the function to a Lease of its own (see Lease).
+// the reason. Otherwise the rules of AddEverywhere apply. In a Group no replica leads, and the call
+// is an error: add the function to a Lease of its own (see Lease).
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	m.main.AddLeaderOnly(name, run)
 }
@@ -168,8 +152,12 @@ func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 //
 // Identity defaults to the Identity of the process's first Lease. Run returns an error for invalid
 // options, and for a name that another Lease has, even in another namespace.
-func (m *Manager) Lease(o leaderelection.Options) *Lease {
-	l, err := m.leases.add(&o, nil)
+func (m *Manager) Lease(c Coordinator) *Lease {
+	if err := validateCoordinator("its Coordinator", c); err != nil {
+		m.report.failed(fmt.Errorf("Lease: %w", err))
+		return &Lease{group: newGroup(m.roster)}
+	}
+	l, err := m.leases.add(c)
 	m.report.failed(err)
 	return l
 }

@@ -25,9 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
-	"github.com/setpoint-dev/setpoint/shard"
 )
 
 // Options configures New. Only Name is required.
@@ -58,16 +56,13 @@ type Options struct {
 	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
 	// requires LeaderElection. Default: false.
 	Strict bool
-	// LeaderElection makes one replica at a time the leader. Its Hooks run in addition to the field
-	// Hooks and to the manager's log. Default: nil, every replica runs its controllers.
-	LeaderElection *leaderelection.Options
-	// Shards divides the keys of the controllers of Add among all replicas, instead of one leader.
-	// It requires LeaderElection: the group of replicas uses its Lease, Namespace, Identity and
-	// durations. AddLeaderOnly is an error then; see Lease. Its Hooks run in addition to the field
-	// Hooks. If slots are unserved for more than a minute, one replica records the event
-	// SlotsUnserved on the group's Lease, and SlotsServed afterwards. Default: nil, one replica
-	// leads.
-	Shards *shard.Options
+	// LeaderElection decides which replica works. With *leaderelection.Options one leads at a time.
+	// With *shard.Options all replicas work: each reconciles its part of the keys of the
+	// controllers of Add, and AddLeaderOnly is an error; see Lease. If slots are unserved for more
+	// than a minute, one replica then records the event SlotsUnserved on the group's Lease, and
+	// SlotsServed afterwards. Hooks of these options run in addition to the field Hooks and to the
+	// manager's log. Default: nil, every replica runs its controllers.
+	LeaderElection Coordinator
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run
 	// is an error. Default: all.
@@ -75,7 +70,7 @@ type Options struct {
 	// Controller has defaults for all controllers: see controller.Controller.Default. Add a
 	// controller before you add keys to its queue: once it has had keys, defaults that change the
 	// queue make Run return an error. A Limiter limits all controllers together. Grace, Logger,
-	// Hooks and Shards must be zero: the manager has its own. Default: as in package controller.
+	// Hooks and Partition must be zero: the manager has its own. Default: as in package controller.
 	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions
@@ -145,7 +140,7 @@ type Webhooks interface {
 //	leader-election-NAME  for each Lease: fails until the Lease was acquired, or another replica was
 //	                      seen to hold it; later, while a request for it has not returned in its
 //	                      time; ?verbose describes other trouble
-//	shards-NAME           with Options.Shards: fails until the replica has joined the group, or waits
+//	shards-NAME           with a group: fails until the replica has joined the group, or waits
 //	                      for other processes; ?verbose lists unserved slots with their age and
 //	                      reason, also of others, and what the group waits for
 //	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
@@ -170,8 +165,8 @@ func validateDefaults(o controller.Options) error {
 	if o.Grace != 0 || o.Logger != nil || o.Hooks != (hook.Hooks{}) {
 		wrong = append(wrong, errors.New("manager.Options.Controller: Grace, Logger and Hooks must be zero; set the manager's own Grace, Logger and Hooks"))
 	}
-	if o.Shards != nil {
-		wrong = append(wrong, errors.New("manager.Options.Controller: Shards must be nil; set the manager's own Shards, or the Shards of a controller"))
+	if o.Partition != nil {
+		wrong = append(wrong, errors.New("manager.Options.Controller: Partition must be nil; set the manager's LeaderElection, or the Partition of a controller"))
 	}
 	if err := o.Validate(); err != nil {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Controller: %w", err))
@@ -197,12 +192,9 @@ func (o Options) Validate() error {
 	if o.Strict && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
 	}
-	if o.Shards != nil && o.LeaderElection == nil {
-		wrong = append(wrong, errors.New("manager.Options.Shards: it requires LeaderElection, whose Lease, Namespace, Identity and durations the group of replicas uses"))
-	}
 	wrong = append(wrong, validateDefaults(o.Controller), validateList(o.Controllers), o.validateServers())
 	if o.LeaderElection != nil {
-		wrong = append(wrong, o.LeaderElection.Validate())
+		wrong = append(wrong, validateCoordinator("manager.Options.LeaderElection", o.LeaderElection))
 	}
 	return errors.Join(wrong...)
 }

@@ -49,8 +49,8 @@ func newProbes(w Webhooks, r *roster, l *leases, states func() []hook.InformerSt
 
 func (p *probes) livez() []*server.Check {
 	checks := []*server.Check{p.ping}
-	for _, l := range p.leases.elected() {
-		checks = append(checks, l.alive)
+	for _, e := range p.leases.elected() {
+		checks = append(checks, e.alive)
 	}
 	for _, c := range p.roster.current() {
 		if c.alive != nil {
@@ -61,10 +61,10 @@ func (p *probes) livez() []*server.Check {
 }
 
 func (p *probes) readyz() (checks []*server.Check) {
-	for _, l := range p.leases.elected() {
-		checks = append(checks, l.usability)
-		if l.slots != nil {
-			checks = append(checks, l.slots)
+	for _, e := range p.leases.elected() {
+		checks = append(checks, e.usable)
+		if e.joined != nil {
+			checks = append(checks, e.joined)
 		}
 	}
 	for _, c := range p.roster.current() {

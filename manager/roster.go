@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/server"
-	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 type roster struct {
@@ -44,9 +44,9 @@ func newRoster(o *Options, report *report) *roster {
 type group struct {
 	launcher[runnable]
 
-	roster *roster
-	used   chan struct{} // closed when something is added
-	shards *shard.Group  // divides the keys of its controllers; nil: they have all keys
+	roster    *roster
+	used      chan struct{}  // closed when something is added
+	partition term.Partition // divides the keys of its controllers; nil: they have all keys
 }
 
 func newGroup(r *roster) *group {
@@ -87,7 +87,7 @@ func (r *roster) add(c Controller, under *group) {
 	if defaults.Validate() != nil { // Run reports it, once
 		defaults = controller.Options{}
 	}
-	defaults.Hooks, defaults.Shards = r.o.Hooks, under.shards
+	defaults.Hooks, defaults.Partition = r.o.Hooks, under.partition
 	c.Default(defaults)
 	if running { // else Run validates it
 		if err := c.Validate(); err != nil {

@@ -13,22 +13,35 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
-	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 func sharded(o *manager.Options) {
 	elected(o)
-	o.Shards = &shard.Options{}
+	o.LeaderElection = &shard.Options{Election: *leaseIn(o)}
 }
 
-// fakeGroup is a group that gives up its slots after drained was closed.
-type fakeGroup struct{ drained chan struct{} }
+// fakeGroup is a group that gives up its slots after drained was closed. It is its own Coordinator.
+type fakeGroup struct {
+	drained chan struct{}
+	hooks   *hook.LeaderElection
+}
 
-func (g *fakeGroup) Run(ctx context.Context, lead leaderelection.Lead) error {
+func (g *fakeGroup) Validate() error { return nil }
+
+func (g *fakeGroup) Elector(h term.Host) (term.Elector, error) {
+	g.hooks = h.Hooks(hook.Hooks{}).LeaderElection
+	return g, nil
+}
+
+func (g *fakeGroup) Run(ctx context.Context, lead term.Lead) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	take, end := context.WithCancel(work)
@@ -40,27 +53,24 @@ func (g *fakeGroup) Run(ctx context.Context, lead leaderelection.Lead) error {
 	return <-result
 }
 
-func (g *fakeGroup) String() string            { return "default/operator" }
-func (g *fakeGroup) Identity() string          { return "a" }
-func (g *fakeGroup) Name() string              { return "leader-election-operator" }
-func (g *fakeGroup) Check(*http.Request) error { return nil }
-
-func TestShards_RequireLeaderElection(t *testing.T) {
-	m := newManager(newAPI(), func(o *manager.Options) { o.Shards = &shard.Options{} })
-	const want = `the manager "test" cannot run: manager.Options.Shards: it requires LeaderElection, ` +
-		`whose Lease, Namespace, Identity and durations the group of replicas uses`
-	if err := m.Run(t.Context()); err == nil || err.Error() != want {
-		t.Errorf("Run returns\n%v, want\n%s", err, want)
-	}
+func (g *fakeGroup) String() string                           { return "default/operator" }
+func (g *fakeGroup) Identity() string                         { return "a" }
+func (g *fakeGroup) Name() string                             { return "leader-election-operator" }
+func (g *fakeGroup) Check(*http.Request) error                { return nil }
+func (g *fakeGroup) Slot(types.NamespacedName) (uint8, error) { return 0, nil }
+func (g *fakeGroup) Owned() ([]term.OwnedSlot, <-chan struct{}) {
+	return nil, nil
 }
+func (g *fakeGroup) Ready() (string, error)       { return "", nil }
+func (g *fakeGroup) MarshalJSON() ([]byte, error) { return []byte("{}"), nil }
 
 // TestShards_HaveNoLeader: only on a Lease of its own a function runs once.
 func TestShards_HaveNoLeader(t *testing.T) {
 	m := newManager(newAPI(), sharded)
 	m.Lease(leaseOf("janitor")).AddLeaderOnly("janitor", (&diary{}).until("janitor", 0))
 	m.AddLeaderOnly("sweeper", (&diary{}).until("sweeper", 0))
-	const want = `the manager "test" cannot run: AddLeaderOnly: "sweeper" has no leader to run on, because with Options.Shards ` +
-		`all replicas are active; make a Lease of its own with Manager.Lease and add it there, or use AddEverywhere`
+	const want = `the manager "test" cannot run: AddLeaderOnly: "sweeper" has no leader to run on, because ` +
+		`all replicas of a group are active; make a Lease of its own with Manager.Lease and add it there, or use AddEverywhere`
 	if err := m.Run(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("Run returns\n%v, want\n%s", err, want)
 	}
@@ -70,8 +80,7 @@ func TestShards_HaveNoLeader(t *testing.T) {
 func TestShards_AMemberWorksUntilItHasGivenUpItsSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, g := &diary{}, &fakeGroup{drained: make(chan struct{})}
-		m := newManager(newAPI(), sharded)
-		manager.SetElector(m, g)
+		m := newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = g })
 		m.Add(newFake("website", d))
 		stop, result := start(t, m)
 		pass(time.Second)
@@ -92,10 +101,8 @@ func TestShards_TheGraceTimeCountsFromTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGroup{drained: make(chan struct{})}
 		m := newManager(newAPI(), func(o *manager.Options) {
-			sharded(o)
-			o.Grace = 10 * time.Second
+			o.LeaderElection, o.Grace = g, 10*time.Second
 		})
-		manager.SetElector(m, g)
 		hangs := newFake("hangs", &diary{})
 		hangs.lead = func(_, work context.Context) error {
 			<-work.Done() // so the member cannot give up the slot before
@@ -117,10 +124,11 @@ func TestShards_TheGraceTimeCountsFromTheStop(t *testing.T) {
 // defaulted notes the defaults that it gets.
 type defaulted struct {
 	*fakeController
-	shards *shard.Group
+
+	partition term.Partition
 }
 
-func (d *defaulted) Default(o controller.Options) { d.shards = o.Shards }
+func (d *defaulted) Default(o controller.Options) { d.partition = o.Partition }
 
 // TestShards_DivideTheControllersOfAdd: a Lease of its own, and AddControllerEverywhere, have all
 // keys.
@@ -131,25 +139,24 @@ func TestShards_DivideTheControllersOfAdd(t *testing.T) {
 	m.Add(divided)
 	m.Lease(leaseOf("alone")).Add(alone)
 	m.AddControllerEverywhere(everywhere)
-	if divided.shards == nil || alone.shards != nil || everywhere.shards != nil {
-		t.Errorf("the groups are %v, %v and %v", divided.shards, alone.shards, everywhere.shards)
+	if divided.partition == nil || alone.partition != nil || everywhere.partition != nil {
+		t.Errorf("the groups are %v, %v and %v", divided.partition, alone.partition, everywhere.partition)
 	}
 }
 
 func TestShards_AreNoDefaultOfControllers(t *testing.T) {
-	err := manager.Options{Name: "test", Controller: controller.Options{Shards: &shard.Group{}}}.Validate()
-	wantParts(t, err, "manager.Options.Controller: Shards must be nil; set the manager's own Shards")
+	err := manager.Options{Name: "test", Controller: controller.Options{Partition: &shard.Group{}}}.Validate()
+	wantParts(t, err, "manager.Options.Controller: Partition must be nil; set the manager's LeaderElection")
 }
 
 // TestShards_TheLogHasMembers: no line is about one leader.
 func TestShards_TheLogHasMembers(t *testing.T) {
 	var log buffer
-	m := newManager(newAPI(), func(o *manager.Options) {
-		sharded(o)
-		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	g := &fakeGroup{}
+	newManager(newAPI(), func(o *manager.Options) {
+		o.LeaderElection, o.Logger = g, slog.New(slog.NewTextHandler(&log, nil))
 	})
-	manager.SetElector(m, &fakeGroup{})
-	hooks := manager.LeaseHooks(m)
+	hooks := g.hooks
 	hooks.Campaigning("operator")
 	hooks.Acquired("operator")
 	hooks.Leader("operator", "b")
@@ -163,6 +170,8 @@ func TestShards_TheLogHasMembers(t *testing.T) {
 		}
 	}
 }
+
+func statusOf(m *manager.Manager) *shard.Status { return m.Group().(*shard.Group).Status() } //nolint:forcetypeassert // see sharded
 
 // TestP1_ARollingUpdateThatRenamesTheLease: the new replica is ready while it waits, serves
 // nothing, and works when the last old member has left.
@@ -180,14 +189,14 @@ func TestP1_ARollingUpdateThatRenamesTheLease(t *testing.T) {
 		join := func(group string) replica {
 			m, c := healthy(t, api, func(o *manager.Options) {
 				sharded(o)
-				o.LeaderElection.Lease, o.LeaderElection.Identity = group, ""
+				leaseIn(o).Lease, leaseIn(o).Identity = group, ""
 			})
 			m.Add(newFake("website", &diary{}))
 			stop, result := start(t, m)
 			pass(10 * time.Second)
 			return replica{m, c, stop, result}
 		}
-		owns := func(r replica) int { return len(r.Shards().Status().Owned) }
+		owns := func(r replica) int { return len(statusOf(r.Manager).Owned) }
 		old := []replica{join("operator"), join("operator")}
 		if a, b := owns(old[0]), owns(old[1]); a+b != 256 {
 			t.Fatalf("the old replicas own %d and %d slots", a, b)

@@ -71,7 +71,7 @@ func TestL5_ALeaderWhoseRequestsHang(t *testing.T) {
 		var log buffer
 		m, c := healthy(t, d, func(o *manager.Options) {
 			elected(o)
-			o.LeaderElection.Identity = "a"
+			leaseIn(o).Identity = "a"
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			o.Hooks.LeaderElection = &hook.LeaderElection{Lost: func(string) { now := time.Now(); lost.Store(&now) }}
 		})

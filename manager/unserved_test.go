@@ -115,13 +115,13 @@ func TestShards_HooksOfTheManager(t *testing.T) {
 		}
 		m := newManager(newAPI(), func(o *manager.Options) {
 			sharded(o)
-			o.Hooks.Shards, o.Shards = count(), &shard.Options{Hooks: count()}
+			o.Hooks.Shards, o.LeaderElection.(*shard.Options).Hooks = count(), count() //nolint:forcetypeassert // see sharded
 		})
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
 		pass(5 * time.Second)
-		if adopted != 2*256 || len(m.Shards().Status().Owned) != 256 {
-			t.Errorf("the hooks count %d slots; the group has %+v", adopted, m.Shards().Status())
+		if adopted != 2*256 || len(statusOf(m).Owned) != 256 {
+			t.Errorf("the hooks count %d slots; the group has %+v", adopted, statusOf(m))
 		}
 		stop()
 		ok(t, result())
@@ -156,7 +156,7 @@ func TestShards_NotReadyBeforeItHasJoined(t *testing.T) {
 		d.mend()
 		pass(10 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
-		if s := m.Shards().Status(); len(s.Members) != 3 {
+		if s := statusOf(m); len(s.Members) != 3 {
 			t.Errorf("the group is %+v, want 3 members", s)
 		}
 		for _, stop := range append(stops, stop) {
@@ -178,7 +178,7 @@ func TestShards_ReadyAtOnce(t *testing.T) {
 	}{
 		"as a member":                      {sharded, "shards-operator ok"},
 		"beside a leader":                  {elected, "holds the group's Lease; the group waits until it is released"},
-		"beside members with another hash": {func(o *manager.Options) { sharded(o); o.Shards.By = shard.ByNamespace() }, "its members use other settings"},
+		"beside members with another hash": {func(o *manager.Options) { sharded(o); o.LeaderElection.(*shard.Options).By = shard.ByNamespace() }, "its members use other settings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestShards_ReadyAtOnce(t *testing.T) {
 				stopFormer()
 				ok(t, formerEnds())
 				pass(time.Minute)
-				if s := m.Shards().Status(); len(s.Owned) != 256 {
+				if s := statusOf(m); len(s.Owned) != 256 {
 					t.Errorf("the group is %+v, want all slots", s)
 				}
 				stop()

@@ -47,7 +47,7 @@ func newAdoptions(m *member, t *term.Term) *adoptions {
 
 // all returns the adoptions by slot.
 func (p *adoptions) all() []*owned.Adoption {
-	return slices.SortedFunc(maps.Values(p.of), func(a, b *owned.Adoption) int { return cmp.Compare(a.Slot, b.Slot) })
+	return slices.SortedFunc(maps.Values(p.of), func(a, b *owned.Adoption) int { return cmp.Compare(a.Number, b.Number) })
 }
 
 // wanted returns the slots that this member owns or adopts, and those whose work still runs.
@@ -73,7 +73,7 @@ func (p *adoptions) follow(ready func(slots.Slot) bool) {
 		case !a.Stopped():
 			lost = append(lost, a)
 		case a.Idle():
-			delete(p.of, a.Slot)
+			delete(p.of, a.Number)
 		}
 	}
 	p.stop(lost)
@@ -95,7 +95,7 @@ func (p *adoptions) holds(a *owned.Adoption) bool {
 	if known == nil {
 		return false
 	}
-	of := known.Slot(a.Slot)
+	of := known.Slot(a.Number)
 	return of.Owner == p.id && of.Epoch == a.Epoch
 }
 
@@ -103,7 +103,7 @@ func (p *adoptions) holds(a *owned.Adoption) bool {
 // for them once.
 func (p *adoptions) adoption(s slots.Slot, handovers map[string]*term.Handover) *owned.Adoption {
 	of := p.assignment().Slot(s)
-	a := &owned.Adoption{Slot: s, Epoch: of.Epoch, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
+	a := &owned.Adoption{Number: s, Epoch: of.Epoch, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
 	if len(of.After) == 0 {
 		return a
 	}
@@ -114,8 +114,8 @@ func (p *adoptions) adoption(s slots.Slot, handovers map[string]*term.Handover) 
 	if handovers[which] == nil {
 		handovers[which] = p.handover(of.After)
 	}
-	a.Left = handovers[which]
-	a.Term.Inherit(*a.Left) // if the slot moves on soon, the next owner waits for these, too
+	a.Before = handovers[which]
+	a.Term.Inherit(*a.Before) // if the slot moves on soon, the next owner waits for these, too
 	return a
 }
 
@@ -217,7 +217,7 @@ func (p *adoptions) settled() (all []slots.Slot) {
 	known := p.assignment()
 	for _, s := range p.view.Tasks().Owned {
 		a := p.of[s]
-		if a != nil && a.Left != nil && time.Since(a.Began()) > settleTime && len(a.Waiting()) == 0 && len(known.Slot(s).After) > 0 {
+		if a != nil && a.Before != nil && time.Since(a.Began()) > settleTime && len(a.Waiting()) == 0 && len(known.Slot(s).After) > 0 {
 			all = append(all, s)
 		}
 	}

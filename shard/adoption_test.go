@@ -32,7 +32,7 @@ func TestWritten_KeepsTheNewestWriteOfAllSlots(t *testing.T) {
 				Object: &metav1.PartialObjectMetadata{},
 			})
 		}
-		all.of[s] = &owned.Adoption{Slot: s, Term: of}
+		all.of[s] = &owned.Adoption{Number: s, Term: of}
 	}
 	for _, limit := range []int{500, 2000} {
 		codec := stamp.Codec{Host: "https://api", Limit: limit}

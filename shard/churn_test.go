@@ -228,8 +228,9 @@ func (c *churn) begin() {
 		r.keeper = &slowKeeper{newKeeper(), c}
 		o.Keeper = r.keeper
 	}
+	o.Election = leaderelection.Options{Lease: "web", Namespace: "default", Identity: name}
 	var err error
-	if r.Group, err = shard.New(cfg, leaderelection.Options{Lease: "web", Namespace: "default", Identity: name}, o); err != nil {
+	if r.Group, err = shard.New(cfg, o); err != nil {
 		c.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(c.t.Context())
@@ -248,7 +249,7 @@ func (r *churned) lead(take, work context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for pause(take, rand.N(time.Second)) == nil {
-		all, _ := r.Owned().Current()
+		all, _ := r.Owned()
 		if len(all) == 0 {
 			continue
 		}
@@ -287,11 +288,11 @@ func (c *churn) judge() {
 		r.mu.Lock()
 		maps.DeleteFunc(r.known, func(a *owned.Adoption, _ bool) bool {
 			err := a.Term.Trusted()
-			if other := open[a.Slot]; err == nil && other != nil && other != r {
-				c.t.Errorf("P1: the fences of %s and %s are open for slot %d at %s\n%s", other.name, r.name, a.Slot, time.Now().Format("04:05.000"), strings.Join(c.log, "\n"))
+			if other := open[a.Number]; err == nil && other != nil && other != r {
+				c.t.Errorf("P1: the fences of %s and %s are open for slot %d at %s\n%s", other.name, r.name, a.Number, time.Now().Format("04:05.000"), strings.Join(c.log, "\n"))
 			}
 			if err == nil {
-				open[a.Slot] = r
+				open[a.Number] = r
 			}
 			return errors.Is(err, shard.ErrReleased)
 		})

@@ -5,11 +5,11 @@
 //
 //	mgr := manager.New(cfg, manager.Options{
 //		Name:           "website-operator",
-//		LeaderElection: &leaderelection.Options{Lease: "website-operator"},
-//		Shards:         &shard.Options{},
+//		LeaderElection: &shard.Options{Election: leaderelection.Options{Lease: "website-operator"}},
 //	})
 //
-// Without a manager, give controller.Options.Shards a [Group], and pass their Lead to [Group.Run].
+// Without a manager, give controller.Options.Partition a [Group], and pass the controller's Lead to
+// [Group.Run].
 //
 //	key ──By──▶ slot ──assignment──▶ member ──▶ its workers, its fence
 //

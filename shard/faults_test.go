@@ -53,10 +53,10 @@ func (f *fleet) startSpecial(s special) *replica {
 	if s.wrap != nil {
 		cfg.Wrap(s.wrap)
 	}
-	e := election()
-	e.Identity, e.LeaseDuration = s.name, s.lasts
+	s.o.Election = election()
+	s.o.Election.Identity, s.o.Election.LeaseDuration = s.name, s.lasts
 	var err error
-	if r.Group, err = shard.New(cfg, e, s.o); err != nil {
+	if r.Group, err = shard.New(cfg, s.o); err != nil {
 		f.t.Fatal(err)
 	}
 	ctx := f.t.Context()

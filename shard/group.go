@@ -12,8 +12,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
@@ -25,14 +27,16 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Group is this process's membership of a group of replicas that divide keys among them. Run may be
-// called once at a time. All other methods are safe for concurrent use.
+// Group is this process's membership of a group of replicas that divide keys among them. It is a
+// [term.Elector] and a [term.Partition]. Run may be called once at a time. All other methods are
+// safe for concurrent use.
 type Group struct {
 	process
 
 	elector *leaderelection.Elector // for the member's Lease
 	grace   time.Duration           // as in leaderelection.Options
 	program string                  // of ProgramLabel; may be empty
+	joined  atomic.Bool             // a member, or a standby, at least once
 }
 
 // New makes a group of the replicas with the same Lease. It starts nothing and makes no request.
@@ -40,16 +44,17 @@ type Group struct {
 //
 // All members need the same Lease, Namespace, LeaseDuration and Options.By. The Lease can be one
 // that an elector of package leaderelection or client-go used before: see the package
-// documentation. With election.Config, cfg may be nil.
-func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, error) {
-	if err := errors.Join(election.Validate(), o.Validate(), checkLease(election.Lease)); err != nil {
+// documentation. With Election.Config, cfg may be nil.
+func New(cfg *rest.Config, o Options) (*Group, error) {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	election := o.Election
 	member := election
 	member.Lease = fmt.Sprintf("%s-%.*s", election.Lease, suffix, uuid.NewUUID())
-	g := &Group{grace: cmp.Or(election.Grace, defaultGrace), process: process{o: o.withDefaults(election), name: member.Lease, owned: owned.New(o.By.Slot)}}
+	g := &Group{grace: cmp.Or(election.Grace, defaultGrace), process: process{o: o.withDefaults(), name: member.Lease, owned: owned.New(o.By.Slot)}}
 	if election.RetryPeriod == 0 && election.RenewDeadline == 0 {
-		member.RetryPeriod = leaseDuration(election) / 6 // 24 a minute, and at most 30 with moves
+		member.RetryPeriod = o.leaseDuration() / 6 // 24 a minute, and at most 30 with moves
 	}
 	member.Labels = map[string]string{GroupLabel: election.Lease}
 	if g.program = election.Labels[ProgramLabel]; g.program != "" {
@@ -69,17 +74,17 @@ func New(cfg *rest.Config, election leaderelection.Options, o Options) (*Group, 
 	if g.requests, err = newRequests(cfg, namespace, election.Lease); err != nil {
 		return nil, err
 	}
-	g.seen = newSeen(election.Lease, leaseDuration(election))
+	g.seen = newSeen(election.Lease, o.leaseDuration())
 	g.status.Store(&Status{Group: g.String()})
 	return g, nil
 }
 
 // Run joins the group, and calls lead while this process is a member. First it waits while members
-// of another group of the same program work: see [ProgramLabel]. See also type
-// [leaderelection.Lead]. take ends when the member has given up its slots, which begins when ctx
-// is done. After a loss of its Lease, the process joins again when lead has returned. Otherwise,
-// Run is like [leaderelection.Elector.Run].
-func (g *Group) Run(ctx context.Context, lead leaderelection.Lead) error {
+// of another group of the same program work: see [ProgramLabel]. See also [term.Lead]. take ends
+// when the member has given up its slots, which begins when ctx is done. After a loss of its Lease,
+// the process joins again when lead has returned. Otherwise, Run is like
+// [leaderelection.Elector.Run].
+func (g *Group) Run(ctx context.Context, lead term.Lead) error {
 	watching, stop := context.WithCancel(term.Without(context.WithoutCancel(ctx)))
 	defer stop()
 	var running sync.WaitGroup
@@ -110,8 +115,11 @@ func (g *Group) cleanUp(ctx context.Context) {
 	}
 }
 
-// Owned returns the slots that this process owns, for controllers.
-func (g *Group) Owned() *owned.Slots { return g.owned }
+// Slot implements [term.Partition].
+func (g *Group) Slot(name types.NamespacedName) (uint8, error) { return g.o.By.Slot(name) }
+
+// Owned implements [term.Partition].
+func (g *Group) Owned() (all []term.OwnedSlot, changed <-chan struct{}) { return g.owned.Owned() }
 
 // Identity returns the holderIdentity of this process in its Lease.
 func (g *Group) Identity() string { return g.identity }

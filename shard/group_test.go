@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	stdslices "slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,9 +88,9 @@ func (r *replica) judge(body []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for known := range r.known {
-		of := a.Slot(known.Slot)
+		of := a.Slot(known.Number)
 		if known.Term.Trusted() == nil && (of.Owner.String() != r.Status().Member || of.Epoch != known.Epoch) {
-			r.t.Errorf("P5: %s stores that slot %d belongs to %q, and its own fence is open", r.name, known.Slot, of.Owner)
+			r.t.Errorf("P5: %s stores that slot %d belongs to %q, and its own fence is open", r.name, known.Number, of.Owner)
 		}
 	}
 }
@@ -120,10 +119,10 @@ func (f *fleet) make(name string, o shard.Options) *replica {
 	r := &replica{t: f.t, name: name, done: make(chan error, 1)}
 	cfg := f.api.Config()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
-	e := election()
-	e.Identity = name
+	o.Election = election()
+	o.Election.Identity = name
 	var err error
-	if r.Group, err = shard.New(cfg, e, o); err != nil {
+	if r.Group, err = shard.New(cfg, o); err != nil {
 		f.t.Fatal(err)
 	}
 	return r
@@ -148,16 +147,20 @@ func (f *fleet) runIn(ctx context.Context, r *replica) {
 
 // owns returns the slots that may be worked on now.
 func (r *replica) owns() (all []*owned.Adoption) {
-	current, _ := r.Owned().Current()
+	current, _ := r.Owned()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known == nil {
 		r.known = map[*owned.Adoption]bool{}
 	}
-	for _, a := range current {
+	for _, of := range current {
+		a := of.(*owned.Adoption) //nolint:forcetypeassert // the only type
 		r.known[a] = true
+		if a.Term.Trusted() == nil {
+			all = append(all, a)
+		}
 	}
-	return stdslices.DeleteFunc(current, func(a *owned.Adoption) bool { return a.Term.Trusted() != nil })
+	return all
 }
 
 // judge checks P1, and returns how many slots each replica owns.
@@ -168,10 +171,10 @@ func (f *fleet) judge() map[string]int {
 	for _, r := range f.all {
 		mine := r.owns()
 		for _, a := range mine {
-			if other := owner[a.Slot]; other != "" {
-				f.t.Fatalf("P1: %s and %s own slot %d", other, r.name, a.Slot)
+			if other := owner[a.Number]; other != "" {
+				f.t.Fatalf("P1: %s and %s own slot %d", other, r.name, a.Number)
 			}
-			owner[a.Slot] = r.name
+			owner[a.Number] = r.name
 		}
 		if len(mine) > 0 {
 			counts[r.name] = len(mine)

@@ -260,8 +260,8 @@ func TestNew_WrongOptions(t *testing.T) {
 		"leaderelection.Options.Lease: name the Lease":             {"", shard.Options{}},
 		`the function of "func f fnv1a64-fmix64 256" is nil; pass`: {"web", shard.Options{By: shard.ByFunc("f", nil)}},
 	} {
-		e := leaderelection.Options{Lease: test.lease, Namespace: "default"}
-		if _, err := shard.New(f.api.Config(), e, test.o); err == nil || !strings.Contains(err.Error(), want) {
+		test.o.Election = leaderelection.Options{Lease: test.lease, Namespace: "default"}
+		if _, err := shard.New(f.api.Config(), test.o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/slots"
-	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -53,7 +52,7 @@ func newLife(p *process, work context.Context) (*life, error) {
 
 // run is the work under the member's Lease. It reports whether the group has no such member any
 // more, so that its Lease can be deleted.
-func (l *life) run(take, work context.Context, lead leaderelection.Lead) (left bool, err error) {
+func (l *life) run(take, work context.Context, lead term.Lead) (left bool, err error) {
 	defer l.reporter.ended()
 	defer l.adoptions.wait()
 	defer l.prepared.wait()

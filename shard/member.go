@@ -24,6 +24,7 @@ type process struct {
 	identity string // the holderIdentity there
 	requests requests
 	owned    *owned.Slots
+	events   term.Host // records the group's troubles; may be nil
 	seen     *seen
 	saw      atomic.Uint64 // the version of the newest record
 	status   atomic.Pointer[Status]

@@ -24,7 +24,7 @@ import (
 func (f *fleet) owners() (all [256]string) {
 	for _, r := range f.all {
 		for _, a := range r.owns() {
-			all[a.Slot] = r.name
+			all[a.Number] = r.name
 		}
 	}
 	return all
@@ -133,7 +133,7 @@ func TestP1_ASlotWaitsForRunningWork(t *testing.T) {
 		if f.judge()["b"] != 255 || work.Term.Trusted() != nil {
 			t.Errorf("b owns %d slots, and the running work is trusted: %v", f.judge()["b"], work.Term.Trusted())
 		}
-		if u := b.Status().Unserved; len(u) != 1 || !slices.Equal(u[0].Slots, []int{int(work.Slot)}) || !strings.Contains(u[0].Reason, "it drains") || time.Since(u[0].Since) < 9*time.Second {
+		if u := b.Status().Unserved; len(u) != 1 || !slices.Equal(u[0].Slots, []int{int(work.Number)}) || !strings.Contains(u[0].Reason, "it drains") || time.Since(u[0].Since) < 9*time.Second {
 			t.Errorf("%+v", u)
 		}
 		done()
@@ -164,7 +164,7 @@ func TestP4_TheAdopterKnowsWhatWasWritten(t *testing.T) {
 			f.passUntil("the next member", 10*time.Second, func(map[string]int) bool { return next.Status().Member != "" && len(next.Status().Members) > 1 })
 			f.all[len(f.all)-2].stop()
 			f.passUntil(name, 10*time.Second, func(counts map[string]int) bool { return counts[name] == 256 })
-			left := leftOf(next, work.Slot)
+			left := leftOf(next, work.Number)
 			other := func(w ledger.Write) bool { return w.ResourceVersion != "77" || w.Resource != "configmaps" }
 			if left == nil || len(left.Writes) == 0 || slices.ContainsFunc(left.Writes, other) {
 				t.Errorf("%s gets %+v", name, left)
@@ -176,7 +176,7 @@ func TestP4_TheAdopterKnowsWhatWasWritten(t *testing.T) {
 		f.pass(3 * time.Second)
 		c.stop()
 		f.passUntil("d", 10*time.Second, func(counts map[string]int) bool { return counts["d"] == 256 })
-		if left := leftOf(d, work.Slot); left != nil {
+		if left := leftOf(d, work.Number); left != nil {
 			t.Errorf("an old write is handed over: %+v", left)
 		}
 	})
@@ -184,8 +184,8 @@ func TestP4_TheAdopterKnowsWhatWasWritten(t *testing.T) {
 
 func leftOf(r *replica, slot uint8) *term.Handover {
 	for _, a := range r.owns() {
-		if a.Slot == slot {
-			return a.Left
+		if a.Number == slot {
+			return a.Before
 		}
 	}
 	return nil

@@ -5,9 +5,9 @@ package shard
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -15,10 +15,14 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Options configures New. The zero value is useful.
+// Options configures New. Election.Lease is required, outside a pod also Election.Namespace.
 type Options struct {
+	// Election has the Lease of the group, and this member's Identity, durations and Hooks. Each
+	// member holds a Lease of its own, too, which gets the Labels. Annotations must be nil.
+	Election leaderelection.Options
 	// By maps keys to slots. All members must use the same one. Default: ByKey.
 	By By
 	// Weight is this member's part of the slots, in relation to other members: 1 to 1000.
@@ -31,34 +35,22 @@ type Options struct {
 	// Keeper holds only the objects of this member's slots, for caches that need less memory: a
 	// *cache.Slots, made with By.Slot, that the scopes of handles name. A manager makes one: see
 	// its method Slots. Default: none, every member keeps all objects.
-	Keeper Keeper
+	Keeper term.Keeper
 	// Hooks observe the group. Default: none.
 	Hooks *hook.Shards
 }
 
-// Keeper holds the objects of this member's slots, and no others. *cache.Slots is one. All methods
-// must be safe for concurrent use.
-type Keeper interface {
-	// Add begins to keep the objects of more slots.
-	Add(slots ...uint8)
-	// Remove drops the objects of slots.
-	Remove(slots ...uint8)
-	// WaitForSync returns nil when the objects of the slots are there, or an error if ctx ends
-	// before.
-	WaitForSync(ctx context.Context, slots ...uint8) error
-}
-
-func (o Options) withDefaults(election leaderelection.Options) Options {
+func (o Options) withDefaults() Options {
 	o.Weight = cmp.Or(o.Weight, 1)
-	o.Settle = cmp.Or(o.Settle, leaseDuration(election))
+	o.Settle = cmp.Or(o.Settle, o.leaseDuration())
 	if o.Hooks == nil {
 		o.Hooks = &hook.Shards{}
 	}
 	return o
 }
 
-func leaseDuration(election leaderelection.Options) time.Duration {
-	return cmp.Or(election.LeaseDuration, defaultLease)
+func (o *Options) leaseDuration() time.Duration {
+	return cmp.Or(o.Election.LeaseDuration, defaultLease)
 }
 
 // As in package leaderelection.
@@ -69,8 +61,8 @@ const (
 
 // Validate applies the defaults and returns an error that names each wrong field.
 func (o Options) Validate() error {
-	o = o.withDefaults(leaderelection.Options{})
-	var wrong []error
+	wrong := []error{o.Election.Validate(), checkLease(o.Election.Lease)}
+	o = o.withDefaults()
 	if o.Weight < 1 || o.Weight > slots.MaxWeight {
 		wrong = append(wrong, fmt.Errorf("shard.Options.Weight: %d; set 1 to %d", o.Weight, slots.MaxWeight))
 	}
@@ -79,6 +71,9 @@ func (o Options) Validate() error {
 	}
 	if o.By.calls != nil && o.By.text == nil {
 		wrong = append(wrong, fmt.Errorf("shard.Options.By: the function of %q is nil; pass one to ByFunc", o.By))
+	}
+	if o.Election.Annotations != nil {
+		wrong = append(wrong, errors.New("shard.Options.Election.Annotations: must be nil; the group writes its own"))
 	}
 	return errors.Join(wrong...)
 }
@@ -89,4 +84,33 @@ func checkLease(name string) error {
 		return fmt.Errorf("leaderelection.Options.Lease: %q has %d characters; a shard group needs at most %d", name, len(name), validation.LabelValueMaxLength)
 	}
 	return nil
+}
+
+// Elector implements manager.Coordinator: all replicas are members of a group.
+func (o Options) Elector(h term.Host) (term.Elector, error) {
+	e := &o.Election
+	cfg, err := h.Config(e.Config)
+	if err != nil {
+		return nil, fmt.Errorf("the Lease %q: leaderelection.Options.Config: %w", e.Lease, err)
+	}
+	if e.Config != nil {
+		e.Config = cfg // errors name its API server
+	}
+	if len(validation.IsValidLabelValue(h.Name())) == 0 {
+		labels := map[string]string{ProgramLabel: h.Name()}
+		maps.Copy(labels, e.Labels)
+		e.Labels = labels
+	}
+	e.Identity = cmp.Or(e.Identity, h.Identity())
+	hooks := h.Hooks(hook.Hooks{LeaderElection: e.Hooks, Shards: o.Hooks})
+	e.Hooks, o.Hooks = hooks.LeaderElection, hooks.Shards
+	g, err := New(cfg, o)
+	if err != nil {
+		return nil, fmt.Errorf("the Lease %q: %w", e.Lease, err)
+	}
+	if o.Keeper == nil {
+		g.o.Keeper = h.Keeper(g)
+	}
+	g.events = h
+	return g, nil
 }

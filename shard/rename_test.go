@@ -28,7 +28,7 @@ func (f *fleet) named(name, group, program string, log *buffer) *replica {
 	e := election()
 	e.Lease, e.Identity, e.Labels = group, name, map[string]string{shard.ProgramLabel: program}
 	var err error
-	if r.Group, err = shard.New(cfg, e, shard.Options{}); err != nil {
+	if r.Group, err = shard.New(cfg, shard.Options{Election: e}); err != nil {
 		f.t.Fatal(err)
 	}
 	f.runIn(logr.NewContextWithSlogLogger(f.t.Context(), slog.New(slog.NewTextHandler(log, nil))), r)
@@ -125,7 +125,7 @@ func TestM1_AStopWhileALeaseIsRenamed(t *testing.T) {
 				cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return deaf{rt, ofProgram, on, free} })
 				e := election()
 				e.Lease, e.Identity, e.Labels = "website", "new", map[string]string{shard.ProgramLabel: "web-operator"}
-				g, err := shard.New(cfg, e, shard.Options{})
+				g, err := shard.New(cfg, shard.Options{Election: e})
 				if err != nil {
 					t.Fatal(err)
 				}

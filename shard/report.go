@@ -38,6 +38,7 @@ type reporter struct {
 	before    *slots.Assignment              // the newest one whose moves are recorded
 	panicked  bool                           // a hook has
 	refused   error                          // by the group, and not logged yet
+	recorded  bool                           // an event about unserved slots
 }
 
 // parts are what the log has about a division of the slots.
@@ -120,7 +121,9 @@ func (r *reporter) report() {
 	r.logUnserved(s)
 	r.logDivided(s)
 	r.tellSlots()
-	tell(r, r.o.Hooks.Observed, r.observed(s))
+	now := r.observed(s)
+	r.record(s, now.UnservedSince)
+	tell(r, r.o.Hooks.Observed, now)
 }
 
 // ended reports that this process is no member any more.
@@ -148,7 +151,7 @@ func (r *reporter) current() *Status {
 	s.Standby = r.waits || r.apart || len(s.Members) >= slots.MaxMembers && !r.joined()
 	for _, adopted := range r.adoptions.all() {
 		if !adopted.Stopped() {
-			s.Owned = append(s.Owned, int(adopted.Slot))
+			s.Owned = append(s.Owned, int(adopted.Number))
 		}
 	}
 	if !errors.Is(err, slots.ErrSettings) { // else the members know
@@ -235,7 +238,7 @@ func (r *reporter) waitingHere(add func(slots.Slot, time.Time, string)) {
 	for _, adopted := range r.adoptions.all() {
 		waits := adopted.Waiting()
 		for _, controller := range slices.Sorted(maps.Keys(waits)) {
-			add(adopted.Slot, adopted.Began(), fmt.Sprintf("controller %s waits: %s", controller, waits[controller]))
+			add(adopted.Number, adopted.Began(), fmt.Sprintf("controller %s waits: %s", controller, waits[controller]))
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestP5_AReleasedSlotIsNotLost(t *testing.T) {
 				ended(t, a, b)
 				for _, of := range all {
 					if why := of.Term.Trusted(); why == nil || errors.Is(why, term.ErrReturned) == lost {
-						t.Fatalf("the term of slot %d is over: %v", of.Slot, why)
+						t.Fatalf("the term of slot %d is over: %v", of.Number, why)
 					}
 				}
 			})

@@ -16,12 +16,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // elect runs the host's elector until ctx is done or the Lease is lost. Observe wraps the
 // client of its lock: the requests of a lost term are refused, and the Lease is released after the
 // work has ended.
-func elect(ctx context.Context, clientset kubernetes.Interface, namespace string, lead leaderelection.Lead) error {
+func elect(ctx context.Context, clientset kubernetes.Interface, namespace string, lead term.Lead) error {
 	identity, err := os.Hostname()
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName],
 
 	mgr.Handle("/debug/controllers/", mgr.Authorize(http.StripPrefix("/debug/controllers", debug.Controllers(c))))
 	mgr.Handle("/debug/informers/", mgr.Authorize(http.StripPrefix("/debug/informers", debug.Informers(mgr.Cache()))))
-	mgr.Handle("/debug/shards/", mgr.Authorize(http.StripPrefix("/debug/shards", debug.Shards(mgr.Shards()))))
+	mgr.Handle("/debug/shards/", mgr.Authorize(http.StripPrefix("/debug/shards", debug.Shards(mgr.Group()))))
 	mgr.AddReadyzCheck("license", func(context.Context) error {
 		if !license() {
 			return errors.New("the license has expired")

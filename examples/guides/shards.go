@@ -24,9 +24,10 @@ import (
 // replica makes one of several replicas that divide the sites.
 func replica(cfg *rest.Config, namespace string, r controller.Reconciler[types.NamespacedName], usersOf func(context.Context, *corev1.Secret) ([]types.NamespacedName, error), report func(context.Context) error) *manager.Manager {
 	mgr := manager.New(cfg, manager.Options{
-		Name:           "website-operator",
-		LeaderElection: &leaderelection.Options{Lease: "website-operator", Namespace: namespace},
-		Shards:         &shard.Options{}, // without it, one replica leads
+		Name: "website-operator",
+		LeaderElection: &shard.Options{ // with &leaderelection.Options, one replica leads
+			Election: leaderelection.Options{Lease: "website-operator", Namespace: namespace},
+		},
 	})
 	sites := cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Slots: mgr.Slots()})
 	deploys := cache.ForScope[*appsv1.Deployment](mgr.Cache(), cache.Scope{

@@ -39,6 +39,8 @@ import (
 // mark is the label that requests a checksum, and the annotation that contains it.
 const mark = "example.com/checksum"
 
+const lease = "checksum-operator"
+
 func main() {
 	namespace := flag.String("namespace", "", "`namespace` of the Lease (default: the pod's)")
 	health := flag.String("health", ":8081", "`address` for /livez and /readyz")
@@ -50,7 +52,7 @@ func main() {
 	if err == nil {
 		err = operator(cfg, manager.Options{
 			Health:         &manager.HealthOptions{Address: *health},
-			LeaderElection: &leaderelection.Options{Namespace: *namespace},
+			LeaderElection: &leaderelection.Options{Lease: lease, Namespace: *namespace},
 		}).Run(ctx)
 	}
 	if err != nil { // the kubelet restarts the process
@@ -62,8 +64,7 @@ func main() {
 // operator returns one replica. Every replica watches and queues, so that a standby takes over
 // immediately.
 func operator(cfg *rest.Config, o manager.Options) *manager.Manager {
-	o.Name = "checksum-operator"
-	o.LeaderElection.Lease = o.Name
+	o.Name = lease
 	o.Strict = true            // unfenced writes, without a Reconcile's context, fail
 	o.Grace = 20 * time.Second // for running Reconciles; less than terminationGracePeriodSeconds
 	mgr := manager.New(cfg, o)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // lease is the program's Lease. client-go runs the election, Setpoint the terms.
@@ -84,7 +85,7 @@ func (l *lease) Check(r *http.Request) error {
 
 // lead calls lead in a term. When ctx ends, it renews the Lease until lead has returned, and then
 // releases it.
-func (l *lease) lead(ctx context.Context, lead leaderelection.Lead) error {
+func (l *lease) lead(ctx context.Context, lead term.Lead) error {
 	within := func(take, work context.Context) error {
 		take, end := context.WithCancel(take)
 		defer end()

@@ -92,12 +92,13 @@ const (
 )
 
 func (o *orders) options(log *slog.Logger) manager.Options {
+	lease := leaderelection.Options{
+		Lease: name, Namespace: namespace, Identity: o.Identity, LeaseDuration: o.Lease,
+		Hooks: &hook.LeaderElection{Lost: func(string) { fmt.Println(isLost) }},
+	}
 	m := manager.Options{
 		Logger: log, Grace: 5 * time.Second, Controller: controller.Options{Workers: o.Workers},
-		LeaderElection: &leaderelection.Options{
-			Namespace: namespace, Identity: o.Identity, LeaseDuration: o.Lease,
-			Hooks: &hook.LeaderElection{Lost: func(string) { fmt.Println(isLost) }},
-		},
+		LeaderElection: lease,
 		Hooks: hook.Hooks{Client: &hook.Client{Requested: func(r hook.APIRequest) {
 			if errors.Is(r.Err, term.ErrFenced) {
 				fmt.Println(isRefused)
@@ -105,7 +106,7 @@ func (o *orders) options(log *slog.Logger) manager.Options {
 		}}},
 	}
 	if !o.OneLeader {
-		m.Shards = &shard.Options{}
+		m.LeaderElection = shard.Options{Election: lease}
 	}
 	return m
 }

@@ -35,6 +35,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
+const name = "sites"
+
 func main() {
 	namespace := flag.String("namespace", "", "`namespace` of the Leases (default: the pod's)")
 	health := flag.String("health", ":8081", "`address` for /livez and /readyz")
@@ -45,9 +47,10 @@ func main() {
 	cfg, err := client.LoadConfig("")
 	if err == nil {
 		err = operator(cfg, manager.Options{
-			Health:         &manager.HealthOptions{Address: *health},
-			LeaderElection: &leaderelection.Options{Namespace: *namespace},
-			Shards:         &shard.Options{}, // without it, one replica leads
+			Health: &manager.HealthOptions{Address: *health},
+			LeaderElection: &shard.Options{ // with &leaderelection.Options, one replica leads
+				Election: leaderelection.Options{Lease: name, Namespace: *namespace},
+			},
 		}).Run(ctx)
 	}
 	if err != nil { // the kubelet restarts the process
@@ -63,14 +66,12 @@ var (
 
 // operator returns one replica. Every replica watches all objects, so that a key can move fast.
 func operator(cfg *rest.Config, o manager.Options) *manager.Manager {
-	o.Name, o.Strict = "sites", true // writes without the term of their slot fail
-	o.LeaderElection.Lease = o.Name
+	o.Name, o.Strict = name, true // writes without the term of their slot fail
 	mgr := manager.New(cfg, o)
 	r := &reconciler{
 		sites:  cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Labels: site.AsSelector()}),
 		parts:  cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Labels: part.AsSelector()}),
 		writes: client.For[*corev1.ConfigMap](mgr.Client()),
-		me:     o.LeaderElection.Identity,
 	}
 	c := controller.New("site", r, controller.Options{})
 	c.Watch(source.Kind(r.sites, handler.Self()))
@@ -82,7 +83,6 @@ func operator(cfg *rest.Config, o manager.Options) *manager.Manager {
 type reconciler struct {
 	sites, parts *cache.Handle[*corev1.ConfigMap]
 	writes       *client.Handle[*corev1.ConfigMap]
-	me           string
 }
 
 // Reconcile writes with its own context. When this replica loses the key's slot, a write is no
@@ -110,7 +110,8 @@ func (r *reconciler) apply(ctx context.Context, site *corev1.ConfigMap, name str
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	data := map[string]string{"text": site.Data["text"], "by": r.me, "term": term.Of(ctx).Token().ResourceVersion}
+	leads := term.Of(ctx).Token()
+	data := map[string]string{"text": site.Data["text"], "by": leads.Holder, "term": leads.ResourceVersion}
 	if err == nil {
 		data["saw"] = was.ResourceVersion
 	}

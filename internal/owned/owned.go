@@ -41,9 +41,9 @@ func New(of func(types.NamespacedName) (uint8, error)) *Slots {
 // Slot returns the slot of a key. It fails if the user's function does.
 func (s *Slots) Slot(key types.NamespacedName) (slots.Slot, error) { return s.of(key) }
 
-// Current returns the adoptions that have begun and not stopped, by slot, and a channel that the
-// next change closes. You own the slice.
-func (s *Slots) Current() (all []*Adoption, changed <-chan struct{}) {
+// Owned returns the adoptions that have begun and not stopped, by slot, and a channel that the next
+// change closes. You own the slice.
+func (s *Slots) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.current {
@@ -60,7 +60,7 @@ func (s *Slots) Adopt(all ...*Adoption) {
 	defer s.mu.Unlock()
 	for _, a := range all {
 		a.in, a.began, a.waits = s, time.Now(), map[string]string{}
-		s.current[a.Slot] = a
+		s.current[a.Number] = a
 	}
 	s.tellLocked()
 }
@@ -71,8 +71,8 @@ func (s *Slots) Stop(all ...*Adoption) {
 	defer s.mu.Unlock()
 	for _, a := range all {
 		a.stopped = true
-		if s.current[a.Slot] == a {
-			s.current[a.Slot] = nil
+		if s.current[a.Number] == a {
+			s.current[a.Number] = nil
 		}
 		s.settleLocked(a)
 	}
@@ -100,14 +100,14 @@ func (s *Slots) settleLocked(a *Adoption) {
 // Adoption is the time for which this process owns a slot. Its methods are for the time after
 // Slots.Adopt, and safe for concurrent use.
 type Adoption struct {
-	Slot slots.Slot
+	Number slots.Slot
 	// Epoch tells adoptions of the slot apart.
 	Epoch uint64
 	// Term fences the requests of the slot's work.
 	Term *term.Term
-	// Left has former owners' writes, which caches must show before the first Reconcile. It is
+	// Before has former owners' writes, which caches must show before the first Reconcile. It is
 	// nil if there are none, or if they are unknown.
-	Left *term.Handover
+	Before *term.Handover
 
 	in    *Slots // its mu guards what follows; also began, which does not change
 	began time.Time
@@ -119,6 +119,12 @@ type Adoption struct {
 
 // Began returns the time of Adopt.
 func (a *Adoption) Began() time.Time { return a.began }
+
+// Slot implements term.OwnedSlot.
+func (a *Adoption) Slot() slots.Slot { return a.Number }
+
+// Left implements term.OwnedSlot.
+func (a *Adoption) Left() *term.Handover { return a.Before }
 
 // Context returns a context for the slot's work.
 func (a *Adoption) Context(ctx context.Context) context.Context {

@@ -7,7 +7,7 @@
 // Start several replicas in one test process, each with a wrapped Reconciler:
 //
 //	var record shardtest.Recorder[types.NamespacedName]
-//	a := newOperator(cfg, record.Reconciler("a", r)) // your manager, with Shards
+//	a := newOperator(cfg, record.Reconciler("a", r)) // your manager, with shard.Options
 //	b := newOperator(cfg, record.Reconciler("b", r))
 //
 // Start, stop and cut off replicas. [Recorder.Check] without keys returns an error if two members

@@ -106,8 +106,7 @@ func (f *fleet) start(member string, p plan) *replica {
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
 	m := manager.New(cfg, manager.Options{
 		Name: "web", Logger: slog.New(slog.DiscardHandler),
-		LeaderElection: &leaderelection.Options{Lease: "web", Namespace: "default"},
-		Shards:         &shard.Options{By: p.by},
+		LeaderElection: &shard.Options{Election: leaderelection.Options{Lease: "web", Namespace: "default"}, By: p.by},
 	})
 	var slow controller.Reconciler[name] = function(func(ctx context.Context, _ name) (controller.Result, error) {
 		select {

@@ -42,7 +42,7 @@ const Name = "website-operator"
 type Options struct {
 	// LeaderElection makes only one of several replicas act. Default: nil, this process always
 	// acts.
-	LeaderElection *leaderelection.Options
+	LeaderElection manager.Coordinator
 	// Webhooks are the result of Webhooks. Default: nil, this process answers no webhooks.
 	Webhooks *webhook.Webhooks
 	// Health is where /livez and /readyz are served. Default: nil, nowhere.

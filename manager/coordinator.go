@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// Coordinator decides how the replicas of a program share its work. With *leaderelection.Options,
+// one replica at a time leads. With *shard.Options, all replicas work, each on its part of the
+// keys.
+type Coordinator interface {
+	// Validate returns an error that names each wrong field.
+	Validate() error
+	// Elector makes this process's Elector. New and Manager.Lease call it once, after Validate. It
+	// must not make requests.
+	Elector(of term.Host) (term.Elector, error)
+}
+
+// Group is an Elector whose replicas all work, each on its part of the keys. *shard.Group is one.
+type Group interface {
+	term.Elector
+	term.Partition
+	// Ready is the check shards-NAME of /readyz. It returns an error until this process has joined
+	// the group, or waits for others that must end first. After that, remark is what a person
+	// should know, or "".
+	Ready() (remark string, err error)
+	// MarshalJSON returns the state of the group for package debug.
+	json.Marshaler
+}
+
+// host is the manager as the Host of one Lease's Elector.
+type host struct {
+	manager *Manager
+	clients []*client.Client     // of a Lease elsewhere
+	log     *hook.LeaderElection // set before Hooks
+	hooks   *hook.LeaderElection // what the Elector reports to
+	keeper  *cache.Slots         // nil without a Partition
+}
+
+// Name implements term.Host.
+func (h *host) Name() string { return h.manager.o.Name }
+
+// Identity implements term.Host.
+func (h *host) Identity() string { return h.manager.leases.sameIdentity("") }
+
+// Config implements term.Host.
+func (h *host) Config(of *rest.Config) (*rest.Config, error) {
+	if of == nil {
+		return h.manager.client.Config(), nil
+	}
+	c, err := h.manager.newClient(of)
+	if err != nil {
+		return nil, err
+	}
+	h.clients = append(h.clients, c)
+	return c.Config(), nil
+}
+
+// Hooks implements term.Host.
+func (h *host) Hooks(own hook.Hooks) hook.Hooks {
+	all := h.manager.o.Hooks.With(own) // the same ones: once
+	all.LeaderElection = hook.Hooks{LeaderElection: h.log}.With(all).LeaderElection
+	h.hooks = all.LeaderElection
+	return all
+}
+
+// Keeper implements term.Host.
+func (h *host) Keeper(of term.Partition) term.Keeper {
+	h.keeper = cache.NewSlots(of.Slot)
+	return h.keeper
+}
+
+// Event implements term.Host.
+func (h *host) Event(l *coordinationv1.Lease, eventType, reason, note string) {
+	ctx := logr.NewContextWithSlogLogger(context.Background(), h.manager.report.logger())
+	h.manager.roster.recorder.Event(ctx, l, eventType, reason, "", note)
+}
+
+// electorOf returns an error for a Coordinator that does not keep its promises.
+func electorOf(c Coordinator, h *host) (term.Elector, error) {
+	e, err := c.Elector(h)
+	if err == nil && argument.IsNil(e) {
+		err = fmt.Errorf("the Coordinator %T returned no Elector", c)
+	}
+	return e, err
+}
+
+func validateCoordinator(field string, c Coordinator) error {
+	if argument.IsNil(c) {
+		return fmt.Errorf("%s: it is nil; use leaderelection.Options or shard.Options", field)
+	}
+	return c.Validate()
+}

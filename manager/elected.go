@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// elected is the life under a Lease in a cluster.
+type elected struct {
+	term.Elector
+
+	text    words
+	members Group  // the Elector, if all replicas work; nil: one leads
+	name    string // of the Lease, without the namespace
+	report  *report
+	used    <-chan struct{} // closed when something is added under the Lease
+	host    *host
+
+	tried   atomic.Bool           // it campaigns
+	seen    atomic.Bool           // the Lease was read or written at least once
+	trouble atomic.Pointer[error] // why it cannot be used, or nil
+
+	alive, usable, joined *server.Check // joined is nil without a group
+}
+
+// words are the texts about a Lease.
+type words struct{ leads, campaigning, cold, leading, lost, stuck, released, other, not string }
+
+func leaderWords() words {
+	return words{
+		leads: "leading", campaigning: "campaigning", cold: "campaigning although not every controller is synced", leading: "leading",
+		lost:  "the lease is lost: not renewed in time, or held by another replica; the work under it is cancelled",
+		stuck: "the lease could not be released; it will expire", released: "the lease is released", other: "another replica leads",
+		not: "campaign for the Lease",
+	}
+}
+
+func memberWords() words {
+	return words{
+		leads: "membership", campaigning: "joining the group", cold: "joining the group although not every controller is synced", leading: "member of the group",
+		lost:  "the membership is lost: its lease was not renewed in time, or another replica holds it; the work in all slots is cancelled",
+		stuck: "the lease of this member could not be released; it will expire", released: "left the group", other: "another process holds the lease of this member",
+		not: "join the group of the Lease",
+	}
+}
+
+func elect(c Coordinator, m *Manager, used <-chan struct{}) (*elected, error) {
+	e := &elected{report: m.report, used: used, host: &host{manager: m}}
+	e.host.log = e.log()
+	var err error
+	if e.Elector, err = electorOf(c, e.host); err != nil {
+		return nil, err
+	}
+	if e.host.hooks == nil { // the Elector reports nothing
+		e.host.Hooks(hook.Hooks{})
+	}
+	e.name = e.String()[strings.LastIndex(e.String(), "/")+1:]
+	e.text = leaderWords()
+	e.alive = server.NewCheck(e.Name(), func(context.Context) error { return e.Check(nil) })
+	e.usable = server.NewCheck(e.Name(), func(context.Context) error { return e.usability() })
+	if g, ok := e.Elector.(Group); ok {
+		e.members, e.text = g, memberWords()
+		e.joined = server.NewCheck("shards-"+e.name, func(context.Context) error { return e.joins() })
+	}
+	return e, nil
+}
+
+func (e *elected) logger() *slog.Logger { return e.report.logger().With("lease", e.String()) }
+
+func (e *elected) log() *hook.LeaderElection {
+	return &hook.LeaderElection{
+		Campaigning: func(string) {
+			e.tried.Store(true)
+			e.logger().Info(e.text.campaigning, "identity", e.Identity())
+		},
+		Acquired: func(string) {
+			e.found(nil)
+			e.logger().Info(e.text.leading)
+		},
+		Lost: func(string) { e.logger().Error(e.text.lost) },
+		Released: func(_ string, err error) {
+			if err != nil {
+				e.logger().Warn(e.text.stuck, "err", err)
+				return
+			}
+			e.logger().Info(e.text.released)
+		},
+		Leader: func(_, identity string) {
+			e.found(nil)
+			e.logger().Info(e.text.other, "leader", identity)
+		},
+		Trouble: func(_ string, err error) { e.found(err) },
+	}
+}
+
+func (e *elected) found(trouble error) {
+	if trouble == nil {
+		e.seen.Store(true)
+		e.trouble.Store(nil)
+		return
+	}
+	e.trouble.Store(&trouble)
+}
+
+// usability fails while the Lease was never usable: such a replica could not take over, and a
+// rollout must not replace a leader by it. Later trouble is a remark, because all replicas may have
+// it at once, and would lose the requests to their webhooks. But a request that has not returned in
+// its time is a fault of this process.
+func (e *elected) usability() error {
+	trouble := e.trouble.Load()
+	if e.members != nil {
+		if _, err := e.members.Ready(); err == nil { // it has read Leases
+			e.seen.Store(true)
+		}
+	}
+	switch {
+	case trouble != nil && errors.As(*trouble, new(*run.OverdueError)):
+		return *trouble
+	case trouble != nil && e.seen.Load():
+		return server.Remark((*trouble).Error())
+	case trouble != nil:
+		return fmt.Errorf("it could not be used yet: %w", *trouble)
+	case e.seen.Load() || !run.Closed(e.used):
+		return nil
+	case e.tried.Load():
+		return fmt.Errorf("no request for the Lease %s has been answered yet", e)
+	default:
+		return fmt.Errorf("this replica does not %s %s before its controllers are synced", e.text.not, e)
+	}
+}
+
+// joins fails until the process has joined the group. Later trouble is a remark, because all
+// replicas may have it at once.
+func (e *elected) joins() error {
+	remark, err := e.members.Ready()
+	switch {
+	case err != nil && run.Closed(e.used):
+		return err
+	case err != nil: // it joins when something is added
+		return server.Remark(err.Error())
+	case remark != "":
+		return server.Remark(remark)
+	}
+	return nil
+}

@@ -3,7 +3,8 @@
 
 // Command structure prints how simple the library is, in numbers. For each package it prints lines,
 // files, and the calls between files against the main direction. For the whole library it prints
-// mutexes, exported methods and the largest types.
+// lines that the smallest operator links, mutexes, fields that are functions, exported names and
+// methods, and the largest types.
 //
 //	structure [-before commit] [-arrows package]
 //

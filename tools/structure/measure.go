@@ -23,9 +23,13 @@ const modulePath = "github.com/setpoint-dev/setpoint"
 // envtest/sim was in internal/fakeapi.
 var notLibrary = []string{"envtest", "examples", "internal/fakeapi", "internal/scenario", "webhook/webhooktest"}
 
+// smallest is the smallest operator.
+const smallest = modulePath + "/examples/hello"
+
 // library is the result of a measurement.
 type library struct {
 	packages map[string]*pkg // by folder
+	linked   int             // lines that the smallest operator links
 }
 
 // pkg is one package.
@@ -33,7 +37,10 @@ type pkg struct {
 	name     string
 	lines    int
 	comments int // lines that hold a comment only
+	blank    int
 	mutexes  int
+	funcs    int // fields of structs whose type is a function
+	names    int // exported
 	exported int // methods of exported types, also from embedded unexported ones
 	files    []string
 	uses     map[[2]string][]string // the names that one file uses of another
@@ -59,6 +66,7 @@ func measure(ctx context.Context, root string) (*library, error) {
 		return nil, err
 	}
 	lib := &library{packages: map[string]*pkg{}}
+	links := linkedBy(loaded, smallest)
 	for _, l := range loaded {
 		name := strings.TrimPrefix(strings.TrimPrefix(l.PkgPath, modulePath), "/")
 		if name == "" || l.Name == "main" || outside(name) {
@@ -70,8 +78,33 @@ func measure(ctx context.Context, root string) (*library, error) {
 		if err := lib.add(name, l); err != nil {
 			return nil, err
 		}
+		if links[l.PkgPath] {
+			lib.linked += lib.packages[name].lines
+		}
 	}
 	return lib, nil
+}
+
+// linkedBy returns the paths of the loaded packages that a program imports, directly or not.
+func linkedBy(loaded []*packages.Package, program string) map[string]bool {
+	byPath := map[string]*packages.Package{}
+	for _, l := range loaded {
+		byPath[l.PkgPath] = l
+	}
+	links := map[string]bool{}
+	var follow func(path string)
+	follow = func(path string) {
+		l := byPath[path]
+		if l == nil || links[path] {
+			return
+		}
+		links[path] = true
+		for imported := range l.Imports {
+			follow(imported)
+		}
+	}
+	follow(program)
+	return links
 }
 
 func outside(name string) bool {
@@ -93,11 +126,15 @@ func (lib *library) add(name string, l *packages.Package) error {
 		p.files = append(p.files, base(l.Fset, file.Pos()))
 		p.countLines(text)
 		p.countMutexes(file, l)
+		p.countFuncs(file, l.TypesInfo)
 	}
 	for id, used := range l.TypesInfo.Uses {
 		p.use(l, id, used)
 	}
 	for _, id := range l.Types.Scope().Names() {
+		if token.IsExported(id) {
+			p.names++
+		}
 		p.countMethods(l, l.Types.Scope().Lookup(id))
 	}
 	lib.packages[name] = p
@@ -107,10 +144,32 @@ func (lib *library) add(name string, l *packages.Package) error {
 func (p *pkg) countLines(text []byte) {
 	for line := range bytes.Lines(text) {
 		p.lines++
-		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("//")) {
+		line = bytes.TrimSpace(line)
+		switch {
+		case len(line) == 0:
+			p.blank++
+		case bytes.HasPrefix(line, []byte("//")):
 			p.comments++
 		}
 	}
+}
+
+// countFuncs counts the fields of structs whose type is a function.
+func (p *pkg) countFuncs(file *ast.File, info *types.Info) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		s, ok := n.(*ast.StructType)
+		if !ok {
+			return true
+		}
+		for _, f := range s.Fields.List {
+			if t := info.TypeOf(f.Type); t != nil {
+				if _, isFunc := t.Underlying().(*types.Signature); isFunc {
+					p.funcs += max(1, len(f.Names))
+				}
+			}
+		}
+		return true
+	})
 }
 
 // countMutexes counts variables and fields of a mutex type.

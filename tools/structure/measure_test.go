@@ -10,6 +10,8 @@ import (
 	"go/token"
 	"go/types"
 	"testing"
+
+	"golang.org/x/tools/go/packages"
 )
 
 const methods = `package x
@@ -57,5 +59,50 @@ func TestCountExported(t *testing.T) {
 	}
 	if p.exported != 3 {
 		t.Errorf("%d exported methods, want Own, Hidden and Shared", p.exported)
+	}
+}
+
+const fields = `package x
+
+type work func()
+
+type A struct {
+	a, b func(int) error
+	c    work
+	d    int
+	e    struct{ f func() }
+	m    map[string]func()
+}
+
+func local() { _ = struct{ g func() }{} }
+`
+
+func TestCountFuncs(t *testing.T) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, "x.go", fields, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	if _, err := (&types.Config{}).Check("x", set, []*ast.File{file}, info); err != nil {
+		t.Fatal(err)
+	}
+	p := &pkg{}
+	if p.countFuncs(file, info); p.funcs != 5 {
+		t.Errorf("%d fields, want a, b, c, f and g", p.funcs)
+	}
+}
+
+func TestLinkedBy(t *testing.T) {
+	of := func(path string, imports ...string) *packages.Package {
+		p := &packages.Package{PkgPath: path, Imports: map[string]*packages.Package{}}
+		for _, i := range imports {
+			p.Imports[i] = nil
+		}
+		return p
+	}
+	links := linkedBy([]*packages.Package{of("hello", "a", "fmt"), of("a", "b"), of("b", "a"), of("c", "a")}, "hello")
+	if len(links) != 3 || !links["a"] || !links["b"] || links["c"] {
+		t.Errorf("hello links %v", links)
 	}
 }

@@ -38,7 +38,11 @@ func printTable(out io.Writer, columns ...column) {
 	row("", func(c column) string { return c.title })
 	sum("lines", func(p *pkg) int { return p.lines })
 	sum("of them comments", func(p *pkg) int { return p.comments })
+	sum("of them code", func(p *pkg) int { return p.lines - p.comments - p.blank })
+	row("lines that examples/hello links", func(c column) string { return fmt.Sprint(c.lib.linked) })
 	sum("mutexes", func(p *pkg) int { return p.mutexes })
+	sum("fields that are functions", func(p *pkg) int { return p.funcs })
+	sum("exported names", func(p *pkg) int { return p.names })
 	sum("exported methods", func(p *pkg) int { return p.exported })
 	var names []string
 	for _, c := range columns {

@@ -13,6 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	leadership "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -108,4 +113,62 @@ func (noElector) Elector(term.Host) (term.Elector, error) { return nil, nil } //
 func TestCoordinator_WithoutAnElector(t *testing.T) {
 	m := newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = noElector{leaseOf("operator")} })
 	wantParts(t, m.Run(t.Context()), "the Coordinator manager_test.noElector returned no Elector")
+}
+
+// clientGo is client-go's elector as a Coordinator. leaderelection.Observe adds the term.
+type clientGo struct {
+	hostElector
+	lock     *resourcelock.LeaseLock
+	observed *leaderelection.Observed
+}
+
+func (e *clientGo) Elector(h term.Host) (term.Elector, error) {
+	e.hooks = h.Hooks(hook.Hooks{}).LeaderElection
+	cfg, err := h.Config(nil)
+	if err != nil {
+		return nil, err
+	}
+	e.lock = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: "kube-system", Name: "host"},
+		Client:     coordinationclient.NewForConfigOrDie(cfg),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: "host-1"},
+	}
+	e.observed, err = leaderelection.Observe(e.lock, e.lock.Client, leaderelection.ObserveOptions{})
+	e.lock.Client = e.observed
+	return e, err
+}
+
+func (e *clientGo) Run(ctx context.Context, lead term.Lead) (err error) {
+	e.hooks.Campaigning("host")
+	led := make(chan error, 1)
+	leadership.RunOrDie(ctx, leadership.LeaderElectionConfig{
+		Lock: e.lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		Callbacks: leadership.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				e.hooks.Acquired("host")
+				led <- e.observed.Lead(ctx, lead)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	return <-led
+}
+
+// TestCoordinator_OfClientGo: the work under client-go's elector has a term.
+func TestCoordinator_OfClientGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = &clientGo{} })
+		tokens := make(chan term.Token, 1)
+		m.AddLeaderOnly("job", func(ctx context.Context) error {
+			tokens <- term.Of(ctx).Token()
+			<-ctx.Done()
+			return nil
+		})
+		stop, result := start(t, m)
+		if got := <-tokens; got.Holder != "host-1" || got.Lease == "" {
+			t.Errorf("the token is %+v", got)
+		}
+		stop()
+		ok(t, result())
+	})
 }

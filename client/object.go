@@ -22,7 +22,7 @@ func newObject[T Object]() T {
 
 // ObjectKey returns the namespace and name of an object.
 func ObjectKey(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	return object.Key(obj)
 }
 
 type form uint8

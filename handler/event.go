@@ -59,8 +59,4 @@ func (e Event) states() []Object {
 }
 
 // Key returns the namespace and name of the event's object.
-func (e Event) Key() types.NamespacedName { return keyOf(e.Object()) }
-
-func keyOf(o Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
+func (e Event) Key() types.NamespacedName { return object.Key(e.Object()) }

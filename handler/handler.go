@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Handler returns the keys to reconcile because of an event. It must be safe for concurrent use,
@@ -65,7 +67,7 @@ func (self) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) {
 
 func (self) MetadataOnly() bool { return true }
 
-func (self) Identity(o Object) (types.NamespacedName, bool) { return keyOf(o), true }
+func (self) Identity(o Object) (types.NamespacedName, bool) { return object.Key(o), true }
 
 // Funcs is a Handler with a function per operation; nil returns no keys. For Initial and Stale, use
 // Func.

@@ -65,7 +65,7 @@ func of(kind schema.GroupVersionKind, obj Object) Owner {
 	if argument.IsNil(obj) {
 		return Owner{err: fmt.Errorf("owner: the %s is nil", kind.Kind)}
 	}
-	o := Owner{kind: kind, key: keyOf(obj), uid: obj.GetUID()}
+	o := Owner{kind: kind, key: object.Key(obj), uid: obj.GetUID()}
 	if o.uid == "" || o.key.Name == "" || kind.Kind == "" {
 		o.err = fmt.Errorf("owner: the %s has no UID, name or kind; give an object that was read", o.name())
 	}
@@ -133,7 +133,7 @@ func (o Owner) set(obj metav1.Object, r metav1.OwnerReference, options []Option)
 		return err
 	}
 	if other := metav1.GetControllerOf(obj); r.Controller != nil && other != nil && !o.replaces(*other) {
-		return &AlreadyOwnedError{Object: keyOf(obj), Controller: *other, Owner: r}
+		return &AlreadyOwnedError{Object: object.Key(obj), Controller: *other, Owner: r}
 	}
 	references := slices.Clone(obj.GetOwnerReferences())
 	at := slices.IndexFunc(references, o.replaces)
@@ -169,9 +169,9 @@ func (o Owner) fits(obj metav1.Object) error {
 		return nil
 	case obj.GetNamespace() == "":
 		return fmt.Errorf("owner: the %s cannot own %s, which has no namespace; set its namespace, or clean up a cluster-scoped object with a finalizer",
-			o.name(), text(keyOf(obj)))
+			o.name(), text(object.Key(obj)))
 	}
-	return fmt.Errorf("owner: the %s cannot own %s in another namespace; use a finalizer to clean it up, and labels to find it", o.name(), text(keyOf(obj)))
+	return fmt.Errorf("owner: the %s cannot own %s in another namespace; use a finalizer to clean it up, and labels to find it", o.name(), text(object.Key(obj)))
 }
 
 // AlreadyOwnedError is the error of SetController for an object with another controlling owner.
@@ -185,10 +185,6 @@ type AlreadyOwnedError struct {
 func (e *AlreadyOwnedError) Error() string {
 	return fmt.Sprintf("owner: %s is controlled by the %s %s and cannot be controlled by the %s %s, too; delete it, rename one, or use Set",
 		text(e.Object), e.Controller.Kind, e.Controller.Name, e.Owner.Kind, e.Owner.Name)
-}
-
-func keyOf(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 func text(key types.NamespacedName) string { return strings.TrimPrefix(key.String(), "/") }

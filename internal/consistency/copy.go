@@ -345,7 +345,7 @@ func (w *waiters) concerned(o object.Object, version string) (some []*waiter) {
 		w.ahead = w.ahead[1:]
 	}
 	if o != nil {
-		for one := range w.named[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] {
+		for one := range w.named[object.Key(o)] {
 			some = append(some, one)
 		}
 	}

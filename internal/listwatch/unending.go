@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -53,7 +52,7 @@ func (i *initialEvents) later(e watch.Event) bool {
 	if c, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), i.current); err == nil && c > 0 {
 		return true
 	}
-	name := maphash.Comparable(i.seed, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+	name := maphash.Comparable(i.seed, NameOf(o))
 	_, again := i.sent[name]
 	i.sent[name] = struct{}{}
 	return again

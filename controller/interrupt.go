@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -47,10 +49,10 @@ const answerWithin = time.Second
 
 // interrupt cancels the running Reconcile of a key, unless the event may echo a write of this
 // Reconcile or the one before.
-func (i *interrupts[K]) interrupt(key K, e handler.Event) {
+func (i *interrupts[K]) interrupt(key K, c changed) {
 	for _, r := range i.workers.now().running() {
 		if r.item.Key() == key {
-			i.judge(r, &changed{event: e}, true)
+			i.judge(r, &c, true)
 		}
 	}
 }
@@ -118,7 +120,9 @@ func (r *running[K]) madeBy(c *changed) author {
 
 // changed is an update of a key's object.
 type changed struct {
-	event handler.Event
+	event    handler.Event
+	host     string               // of its API server
+	resource schema.GroupResource // empty: host and resource are unknown
 
 	compared      bool
 	added, former []uint64 // hashes of the fields of one state that the other one has not
@@ -129,6 +133,8 @@ func (c *changed) madeBy(w *ledger.Write) author {
 	switch deletes := strings.HasPrefix(w.Verb, "delete") || w.Subresource == "eviction"; {
 	case w.Subresource == "status": // its generation stays
 		return someone
+	case !c.resource.Empty() && (w.Host != c.host || w.Group != c.resource.Group || w.Resource != c.resource.Resource):
+		return someone // a child often has the same name
 	case w.Effect != ledger.Pending && w.UID != "" && w.ResourceVersion != "":
 		if w.Effect != ledger.Unchanged && w.UID == o.GetUID() && w.ResourceVersion == o.GetResourceVersion() {
 			return theKey

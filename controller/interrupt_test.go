@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,6 +344,51 @@ func TestC12_WhileOwnWritesHaveNoAnswer(t *testing.T) {
 				}
 				if took := ended.Sub(changed); c.within > 0 && took > c.within {
 					t.Errorf("interrupted after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// TestC12_AChildWithTheSameName: the deletion of a child does not hide that another client deletes
+// the key's object, whatever became of the request.
+func TestC12_AChildWithTheSameName(t *testing.T) {
+	for name, answer := range map[string]func(*sim.Request) (*http.Response, error){
+		"answered":       nil,
+		"under way":      func(r *sim.Request) (*http.Response, error) { return r.Hang() },
+		"without answer": func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusGatewayTimeout, "no answer") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var causes []error
+				m := newMoving(t, controller.Options{Interrupt: 2}, func(m *moving, ctx context.Context) error {
+					time.Sleep(time.Second)
+					var all sync.WaitGroup
+					defer all.Wait()
+					all.Go(func() {
+						_ = client.For[*corev1.Secret](m.client).Delete(ctx, types.NamespacedName{Namespace: "default", Name: "a"})
+					})
+					err := minute(m, ctx)
+					causes = append(causes, context.Cause(ctx))
+					return err
+				})
+				m.api.Serve(sim.Secrets)
+				m.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("a")})
+				m.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+					if r.Verb != "delete" || r.Resource.Resource != "secrets" || answer == nil {
+						return nil, nil
+					}
+					return answer(r)
+				})
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				m.deploy.Finalizers = []string{"x.dev/a"}
+				m.api.Put(sim.Deployments, m.deploy)
+				ok(t, client.For[*appsv1.Deployment](m.client).Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"}))
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if len(causes) != 1 || !errors.As(causes[0], new(*controller.Interruption)) {
+					t.Errorf("the causes are %v", causes)
 				}
 			})
 		})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -126,7 +127,7 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 	}
 	return func() {
 		if moved { // first: a Reconcile that the resume starts has seen the change
-			o.interrupts.interrupt(key, e)
+			o.interrupts.interrupt(key, o.changed(e))
 		}
 		if resumed {
 			o.pauses.set(key, o.pauser(e), false)
@@ -138,6 +139,14 @@ func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
 			o.pauses.expire(key)
 		}
 	}
+}
+
+func (o *observed[K]) changed(e handler.Event) changed {
+	at := consistency.Write{Namespace: e.New.GetNamespace(), Name: e.New.GetName()}
+	if of, ok := o.controller.inputs.declared.Event(o.handle, at); ok {
+		return changed{event: e, host: of.Host, resource: of.Resource}
+	}
+	return changed{event: e}
 }
 
 func (o *observed[K]) pauser(e handler.Event) pauser {

@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"finalizer":           {"client", "internal/argument"},
 	"owner":               {"internal/argument", "internal/object"},
 	"status":              {"cache", "client", "controller", "internal/argument"},
-	"source":              {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/coalesce", "internal/packed", "internal/run"},
+	"source":              {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/packed", "internal/run"},
 	"controller":          {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/consistency", "internal/logging", "internal/packed", "internal/run"},
 	"leaderelection":      {"term", "ledger", "hook", "internal/connection", "internal/lease", "internal/logging", "internal/run", "internal/stamp"},
 	"shard":               {"leaderelection", "term", "ledger", "hook", "internal/lease", "internal/logging", "internal/owned", "internal/run", "internal/slots", "internal/stamp", "internal/transport"},

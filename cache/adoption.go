@@ -22,6 +22,16 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
+// EventSource delivers the events of objects to handlers, as a client-go SharedIndexInformer does.
+type EventSource interface {
+	AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error)
+	RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error
+	// HasSyncedChecker returns a checker that is done when the initial list is complete.
+	HasSyncedChecker() toolscache.DoneChecker
+	// IsStopped reports whether no more events will come.
+	IsStopped() bool
+}
+
 // AdoptOptions configures Adopt. The zero value works for types of the scheme.
 type AdoptOptions struct {
 	// Kind is the kind of the objects. Required for unstructured and metadata objects, and for
@@ -37,51 +47,62 @@ type AdoptOptions struct {
 
 // Adopt returns a handle for an informer that the cache did not make: one of the host program's
 // SharedInformerFactory, of a generated factory, or of a dynamic one (with T
-// *unstructured.Unstructured). Release removes the cache's event handlers from it, but not the
-// indexes, because client-go cannot.
+// *unstructured.Unstructured). It is how a controller watches such an informer:
+//
+//	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
+//	ctl.Watch(source.Kind(pods, handler.Self()))
+//
+// A program without a cache passes nil. Its handles work without Run, but have no Backend, and the
+// source's Validate reports their mistakes. Release removes the event handlers of a handle from the
+// informer, but not the indexes, because client-go cannot.
 //
 // An adopted informer does not report failures. Its State is Syncing until it is synced, then
 // Synced until it is stopped, without counts of lists and watches. A controller waits for it
 // without a limit. Its constructor and its transform decide what it keeps.
 //
-// A nil informer, or one with objects of another type than T, is an error of Validate, the
-// manager's Run and every read. If it is still empty, the first read, or State once it is synced,
-// reports the wrong type. Adopting an informer twice, or one of the cache's own, shares it.
+// An EventSource that is not a SharedIndexInformer has no store. It can be watched, but each read,
+// replay and CatchUp is an error. Read-your-writes does not hold: a key does not wait until its
+// writes are shown. The handle's String and State say so.
 //
-// With a nil cache the handle can only be declared, so that a controller waits for its writes;
-// source.Informer does that. If the kind is unknown, the resource is guessed from T's name or,
-// without a Go type, from the first object in the store. A write of an object that is in the store,
-// by UID, corrects the guess.
-func Adopt[T Object](c *Cache, informer toolscache.SharedIndexInformer, o AdoptOptions) *Handle[T] {
+// A nil informer, or one with objects of another type than T, is an error of Validate, the
+// manager's Run and every read. If it is still empty, the first read reports the wrong type, and
+// State once the informer is synced and the cache runs. Adopting an informer twice, or one of the
+// cache's own, shares it.
+func Adopt[T Object](c *Cache, informer EventSource, o AdoptOptions) *Handle[T] {
 	return &Handle[T]{adopt(c, informer, reflect.TypeFor[T](), o)}
 }
 
-func adopt(c *Cache, informer toolscache.SharedIndexInformer, t reflect.Type, o AdoptOptions) handle {
-	only := c == nil // to be declared, not read
-	if only {
+func adopt(c *Cache, events EventSource, t reflect.Type, o AdoptOptions) handle {
+	h := handle{of: t, cache: c, released: &atomic.Bool{}, alone: c == nil}
+	if h.alone {
 		c = New(nil, Options{})
+		h.cache = c
 	}
-	h := handle{of: t, cache: c, released: &atomic.Bool{}}
 	fail := func(err error) handle {
 		h.err = fmt.Errorf("cache.Adopt[%s]: %w", t, err)
 		c.Reject(h.err)
 		return h
 	}
-	if argument.IsNil(informer) {
+	if argument.IsNil(events) {
 		return fail(errors.New("the informer is nil"))
 	}
-	f := &foreign{shared: informer, of: t, ours: o.Run}
+	informer, stores := events.(toolscache.SharedIndexInformer)
+	if !stores {
+		informer = newStoreless(events)
+	}
+	if o.Run && (h.alone || !stores) {
+		return fail(errors.New("cache.AdoptOptions.Run needs a cache, and a SharedIndexInformer"))
+	}
+	f := &foreign{shared: informer, of: t, ours: o.Run, storeless: !stores}
 	k, err := c.foreignKey(f, o.Kind)
-	if err != nil && !only {
+	if err == nil {
+		err = f.misfit()
+	}
+	if err != nil {
 		return fail(err)
 	}
-	if !only {
-		if err := f.misfit(); err != nil {
-			return fail(err)
-		}
-		f.addIndexers()
-		k = c.existing(k)
-	}
+	f.addIndexers()
+	k = c.existing(k)
 	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, c.newForeign)
 	if o.Scope != nil {
 		resource, _ := meta.UnsafeGuessKindToResource(k.gvk) // for messages only
@@ -90,17 +111,15 @@ func adopt(c *Cache, informer toolscache.SharedIndexInformer, t reflect.Type, o 
 	return h
 }
 
-// foreignKey returns the key of an informer, with the given kind or the scheme's. After an error,
-// it is only good for messages.
+// foreignKey returns the key of an informer, with the given kind or the scheme's.
 func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error) {
 	k := key{gvk: kind, form: formOf(f.of), foreign: f}
 	switch {
-	case f.of == reflect.TypeFor[Object](), kind.Kind != "" && kind.Version != "":
+	case kind.Kind != "" && (kind.Version != "" || f.of == reflect.TypeFor[Object]()):
 		return k, nil
 	case k.form != listwatch.Typed:
 		return k, errors.New("the type has no kind; set cache.AdoptOptions.Kind, with its version")
 	}
-	k.gvk.Kind = f.of.String()
 	example, err := exampleOf(f.of)
 	if err != nil {
 		return k, err
@@ -142,11 +161,7 @@ func (f *foreign) addIndexers() {
 func (e *environment) newForeign(k key) *informer {
 	i := &informer{key: k, env: e, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.shared = &shared{SharedIndexInformer: k.foreign.shared, foreign: i.foreign}
-	kind := k.gvk
-	if kind.Version == "" && k.foreign.of.Kind() == reflect.Pointer {
-		kind.Kind = k.foreign.of.Elem().Name()
-	}
-	i.copyOf(kind)
+	i.makeCopy()
 	i.copy.Foreign, i.copy.Asked = true, e.backend != nil
 	i.follow = i.run
 	if i.foreign {

@@ -127,9 +127,9 @@ func awaitChange(ctx context.Context, changed <-chan struct{}) {
 // compare returns, as writes, what the API server has and the store does not show. It cannot if the
 // API server was restored since the store's list, which odd describes.
 func (i *informer) compare(ctx context.Context) (unseen []consistency.Write, served bool, odd string, err error) {
-	if i.env.backend == nil || i.key.gvk.Version == "" {
+	if i.env.backend == nil || i.key.gvk.Version == "" || !i.key.foreign.hasStore() {
 		return nil, false, "", fmt.Errorf("%s cannot be compared with what the API server has; use cache.For, or cache.Adopt "+
-			"with the Kind and a cache with a client", i)
+			"with a SharedIndexInformer, its Kind, and a cache with a client", i)
 	}
 	known := i.newest()
 	list, mapping, err := i.key.target(i.env.backend).AwaitMetadata(ctx)

@@ -38,8 +38,9 @@ type declared struct {
 // Declared is a handle that can be declared, such as a *Handle.
 type Declared interface{ scope() *group }
 
+// scope returns nil for a handle that cannot show a write.
 func (h *Handle[T]) scope() *group {
-	if h == nil {
+	if h == nil || h.handle.group == nil || !h.handle.group.key.foreign.hasStore() {
 		return nil
 	}
 	return h.handle.group

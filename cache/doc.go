@@ -147,6 +147,8 @@
 //
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //
+// A program without a cache passes nil.
+//
 // A unit test needs no server: pass a fake clientset and a cache without a [Backend] to
 // cache/factory, and adopt its informers. handler.Owner then needs [AdoptOptions].Scope.
 //
@@ -173,7 +175,8 @@
 //
 // An adopted informer does not report its list options or its API server. The cache assumes that it
 // keeps all objects of its kind, at the Backend's API server or, without a Backend, at any. For
-// writes that it does not list, the controller waits until its time limit.
+// writes that it does not list, the controller waits until its time limit. An [EventSource] without
+// a store shows no write, so no key waits for it.
 //
 // # Guarantees
 //

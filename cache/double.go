@@ -4,7 +4,6 @@
 package cache
 
 import (
-	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,24 +32,11 @@ func (g *group) doubles(other *group) bool {
 	if g == other || g.sameScope(other) {
 		return false
 	}
-	a, known := g.kindName()
-	b, alsoKnown := other.kindName()
-	if known && alsoKnown && !sameKind(a, b) {
-		return false
+	if a, b := g.key.gvk, other.key.gvk; a.Version != "" && b.Version != "" && !sameKind(a.GroupKind(), b.GroupKind()) {
+		return false // a kind without a version is a guess
 	}
 	host, of := g.cache.host(), other.cache.host()
 	return host == of || host == "" || of == ""
-}
-
-// kindName returns false if the kind is not known before the first event.
-func (g *group) kindName() (kind schema.GroupKind, known bool) {
-	if f := g.key.foreign; f != nil && g.key.gvk.Version == "" {
-		if f.of.Kind() != reflect.Pointer {
-			return kind, false
-		}
-		return schema.GroupKind{Kind: f.of.Elem().Name()}, false
-	}
-	return g.key.gvk.GroupKind(), true
 }
 
 // sameKind reports whether two kinds are one resource. Events are served in two groups.

@@ -4,6 +4,8 @@
 package cache_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,7 +136,7 @@ func (c *counting) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistrat
 }
 
 // TestC6_Watched: an informer without a cache is recognized by its type if client-go knows it, by
-// the type's name, by the kind of an unstructured object in the store, or by the written object.
+// the given kind, or by the written object.
 func TestC6_Watched(t *testing.T) {
 	resource := func(group, name string) schema.GroupResource {
 		return schema.GroupResource{Group: group, Resource: name}
@@ -151,20 +153,19 @@ func TestC6_Watched(t *testing.T) {
 			t.Fatal(err)
 		}
 		typed := cache.Adopt[*corev1.Secret](nil, known, cache.AdoptOptions{})
-		untyped := cache.Adopt[*unstructured.Unstructured](nil, unstruct, cache.AdoptOptions{})
-		byName := cache.Adopt[*Widget](nil, named, cache.AdoptOptions{})
+		untyped := cache.Adopt[*unstructured.Unstructured](nil, unstruct, cache.AdoptOptions{Kind: widgetKind})
+		byName := cache.Adopt[cache.Object](nil, named, cache.AdoptOptions{Kind: schema.GroupVersionKind{Kind: "Widget"}})
 		for _, i := range []toolscache.SharedIndexInformer{known, unstruct, named} {
 			defer runs(i)()
 		}
 		time.Sleep(time.Second)
 		secret := writtenOf(sim.Secrets, api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
 		w := writtenOf(widgets, api.Put(widgets, widget("a", int64(1))))
-		// The kind of the unstructured informer is not known yet.
 		for _, c := range []struct {
 			what               string
 			w                  consistency.Write
 			secret, raw, named string
-		}{{"secret", secret, "gap", "shown", "shown"}, {"widget", w, "shown", "shown", "gap"}} {
+		}{{"secret", secret, "gap", "shown", "shown"}, {"widget", w, "shown", "gap", "gap"}} {
 			expect(t, declared(typed), c.w, c.secret, "typed, "+c.what)
 			expect(t, declared(untyped), c.w, c.raw, "unstructured, "+c.what)
 			expect(t, declared(byName), c.w, c.named, "named, "+c.what)
@@ -174,7 +175,6 @@ func TestC6_Watched(t *testing.T) {
 		n.called(1, "the watch was there")
 		expect(t, declared(typed, untyped, byName), secret, "shown", "the watch was there")
 		expect(t, declared(typed, untyped, byName), w, "shown", "the watch was there")
-		// The object in the store decides the kind.
 		w = writtenOf(widgets, api.Put(widgets, widget("b", int64(1))))
 		expect(t, declared(untyped), w, "gap", "the second one")
 		elsewhere := w
@@ -201,8 +201,77 @@ func TestC6_Watched(t *testing.T) {
 	})
 }
 
-// TestC6_WatchedIsNotRead: a Reconcile cannot read a handle whose informer is only watched without
-// a cache.
+// TestC6_WithoutAStore: no write waits for an event source without a store, and its handle says so.
+// Each read is an error, and not an empty list.
+func TestC6_WithoutAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
+		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0).Core().V1().ConfigMaps().Informer()
+		defer runs(informer)()
+		c, _ := newCache(t, api)
+		for _, c := range []*cache.Cache{nil, c} {
+			h := cache.Adopt[*corev1.ConfigMap](c, struct{ cache.EventSource }{informer}, cache.AdoptOptions{})
+			if err := h.WaitForSync(t.Context()); err != nil || h.Stale() != nil {
+				t.Errorf("got %v, %v", err, h.Stale())
+			}
+			const want = "without a store and without read-your-writes"
+			for name, said := range map[string]string{"String": h.String(), "State": h.State().String(), "List": fmt.Sprint(read(h))} {
+				if !strings.Contains(said, want) {
+					t.Errorf("%s says %q", name, said)
+				}
+			}
+			if _, err := h.Get(declared(h).Context(t.Context()), key("a")); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Get says %v", err)
+			}
+			if err := h.CatchUp(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("CatchUp says %v", err)
+			}
+			late := consistency.Write{Host: sim.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1000"}
+			expect(t, declared(h), late, "shown", "nobody can look into it")
+			h.Release()
+		}
+	})
+}
+
+// TestAdopt_WithoutACache: a handle without a cache can be read, and reports its own mistakes.
+func TestAdopt_WithoutACache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		owned := configMap("a")
+		owned.OwnerReferences = []metav1.OwnerReference{{UID: "1"}}
+		api.Put(sim.ConfigMaps, owned)
+		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0).Core().V1().ConfigMaps().Informer()
+		defer runs(informer)()
+		h := cache.Adopt[*corev1.ConfigMap](nil, informer, cache.AdoptOptions{})
+		if list, err := h.List(t.Context(), cache.ListOptions{Namespace: "default"}); err != nil || len(list) != 1 || h.Validate() != nil {
+			t.Errorf("got %v, %v, %v", list, err, h.Validate())
+		}
+		for obj, err := range h.Owned(t.Context(), "1", cache.ListOptions{}) {
+			if err != nil || obj.Name != "a" {
+				t.Errorf("got %v, %v", obj, err)
+			}
+		}
+	})
+	informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().Pods().Informer()
+	for want, err := range map[string]error{
+		"the informer is nil":               cache.Adopt[*corev1.Pod](nil, nil, cache.AdoptOptions{}).Validate(),
+		"cache.AdoptOptions.Run needs":      cache.Adopt[*corev1.Pod](nil, informer, cache.AdoptOptions{Run: true}).Validate(),
+		"set cache.AdoptOptions.Kind":       cache.Adopt[*Widget](nil, informer, cache.AdoptOptions{}).Validate(),
+		"T must be a pointer to an API":     cache.Adopt[cache.Object](nil, informer, cache.AdoptOptions{}).Validate(),
+		"set cache.AdoptOptions.Kind, with": cache.Adopt[*unstructured.Unstructured](nil, informer, cache.AdoptOptions{}).Validate(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := cache.Adopt[*corev1.Pod](cache.New(nil, cache.Options{}), nil, cache.AdoptOptions{}).Validate(); err != nil {
+		t.Errorf("the cache reports it, and so does the handle: %v", err)
+	}
+}
+
+// TestC6_WatchedIsNotRead: a Reconcile cannot read a handle when its controller declares another
+// one of the same informer.
 func TestC6_WatchedIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)

@@ -36,6 +36,7 @@ type handle struct {
 	shared   bool         // reads return the stored objects
 	released *atomic.Bool // shared with views
 	err      error        // of every read
+	alone    bool         // Adopt got no cache, which would report err
 }
 
 // For declares that the cache keeps all objects of type T, within the defaults of [Options]. It
@@ -152,6 +153,15 @@ func (h *handle) ownerRef(obj Object) *metav1ac.OwnerReferenceApplyConfiguration
 		WithAPIVersion(h.gvk.GroupVersion().String()).WithKind(h.gvk.Kind).
 		WithName(obj.GetName()).WithUID(obj.GetUID()).
 		WithController(true).WithBlockOwnerDeletion(true)
+}
+
+// Validate returns the mistake in an Adopt without a cache. A cache's Validate reports those of its
+// other handles.
+func (h *Handle[T]) Validate() error {
+	if h.handle.alone {
+		return h.handle.err
+	}
+	return nil
 }
 
 // WaitForSync returns nil once the initial list and all slots of the scope are in the cache. If ctx

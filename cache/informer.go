@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -73,7 +72,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
 	})}
-	i.copyOf(k.gvk)
+	i.makeCopy()
 	i.copy.Place, i.copy.Labels, i.copy.Fields, i.copy.Asked = k.place, s.Labels, s.Fields, true
 	if report := e.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
@@ -87,12 +86,11 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	return i
 }
 
-// copyOf initializes the copy. The resource is guessed from the kind usual.
-func (i *informer) copyOf(usual schema.GroupVersionKind) {
+func (i *informer) makeCopy() {
 	i.copy.Shared, i.copy.HasSynced, i.copy.Undecodable = i.shared, i.hasSynced, i.undecodable
 	i.copy.Doubts = i.doubts
 	i.copy.Phase, i.copy.Standing = i.phaseNow, func() string { return i.state().String() }
-	i.copy.Name, i.copy.Kind, i.copy.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(usual)
+	i.copy.Name, i.copy.Kind, i.copy.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(i.key.gvk)
 }
 
 func (i *informer) run(ctx context.Context) {

@@ -63,15 +63,22 @@ func (h *handle) what() string {
 	return h.gvk.Kind
 }
 
-// lookUp returns nil for an object that does not exist.
-func (h *handle) lookUp(ctx context.Context, name types.NamespacedName) (any, error) {
+func (h *handle) readable(ctx context.Context) error {
 	if err := h.usable(); err != nil {
-		return nil, err
+		return err
+	}
+	if !h.group.key.foreign.hasStore() {
+		return fmt.Errorf("%s cannot be read; adopt a SharedIndexInformer, or use cache.For", h.group)
 	}
 	if err := h.group.declaredIn(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if err := h.group.located(ctx); err != nil {
+	return h.group.located(ctx)
+}
+
+// lookUp returns nil for an object that does not exist.
+func (h *handle) lookUp(ctx context.Context, name types.NamespacedName) (any, error) {
+	if err := h.readable(ctx); err != nil {
 		return nil, err
 	}
 	i, err := h.group.member(name)
@@ -258,16 +265,10 @@ func (p *part) misfit(obj any) bool {
 }
 
 func (h *handle) find(ctx context.Context, o ListOptions, s selection) (found, error) {
-	if err := h.usable(); err != nil {
-		return nil, err
-	}
-	if err := h.group.declaredIn(ctx); err != nil {
-		return nil, err
-	}
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("cache.ListOptions.Limit is %d, it must not be negative", o.Limit)
 	}
-	if err := h.group.located(ctx); err != nil {
+	if err := h.readable(ctx); err != nil {
 		return nil, err
 	}
 	members, err := h.group.within(o.Namespace)

@@ -332,16 +332,23 @@ func (k *key) trim(o Object) error {
 }
 
 type foreign struct {
-	shared toolscache.SharedIndexInformer
-	of     reflect.Type // type of its objects
-	ours   bool         // the cache runs it, not the host program
+	shared    toolscache.SharedIndexInformer
+	of        reflect.Type // type of its objects
+	ours      bool         // the cache runs it, not the host program
+	storeless bool         // shared has only events
 }
 
+func (f *foreign) hasStore() bool { return f == nil || !f.storeless }
+
 func (f *foreign) String() string {
-	if f.ours {
+	switch {
+	case f.ours:
 		return "made by its caller"
+	case f.storeless:
+		return "adopted without a store and without read-your-writes"
+	default:
+		return "adopted"
 	}
-	return "adopted"
 }
 
 func (f *foreign) misfit() error {

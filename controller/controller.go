@@ -224,7 +224,7 @@ func (c *Controller[K]) Requeue(key K) {
 }
 
 // RequeueAll makes the keys of all objects due, in class Background, for example after a change of
-// the program's configuration. Kind and Informer sources deliver all their objects again, as in the
+// the program's configuration. Kind sources deliver all their objects again, as in the
 // initial list, and RequeueAll returns nil when their handlers have run. Other sources, and keys
 // added to Queue, are not affected. Before Warm it does nothing.
 //

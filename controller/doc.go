@@ -123,7 +123,7 @@
 // objects, and drops events of foreign keys where they are mapped. For each adopted slot:
 //
 //  1. It waits until its informers show the former owner's writes, as at a takeover.
-//  2. It accepts keys of the slot. Kind and Informer sources deliver their objects again, for the
+//  2. It accepts keys of the slot. Kind sources deliver their objects again, for the
 //     keys of adopted slots only.
 //  3. Its Reconciles have the slot's term, so the fence refuses their requests after the slot has
 //     been released.

@@ -354,7 +354,7 @@ func TestC6_AdoptedForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForms(t)
 		foreign := cache.For[*corev1.ConfigMap](f.watches).Informer()
-		f.start([]source.Source[types.NamespacedName]{source.Informer[*corev1.ConfigMap](foreign, handler.Self())},
+		f.start(self(cache.Adopt[*corev1.ConfigMap](nil, foreign, cache.AdoptOptions{})),
 			read(f, cache.ForScope[*corev1.ConfigMap](f.reads, cache.Scope{Storage: cache.Decoded})))
 		f.lag(lag)
 		f.put("a", "1")

@@ -237,7 +237,7 @@ func TestC6_NotKnown(t *testing.T) {
 		r.api.Serve(sim.Pods)
 		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(r.api.Config()), 0)
 		pods := factory.Core().V1().Pods().Informer()
-		r.control.Watch(source.Informer[*corev1.Pod](pods, handler.Owner(r.maps)))
+		r.control.Watch(source.Kind(cache.Adopt[*corev1.Pod](nil, pods, cache.AdoptOptions{}), handler.Owner(r.maps)))
 		stop := make(chan struct{})
 		factory.Start(stop)
 		defer factory.Shutdown()

@@ -64,13 +64,13 @@ func TestAHandlerThatBlocksIsReported(t *testing.T) {
 func TestS8_ABlockedHandler(t *testing.T) {
 	for name, of := range map[string]func(s *setup, h handler.Handler[name]) source.Source[name]{
 		"kind": func(s *setup, h handler.Handler[name]) source.Source[name] { return source.Kind(s.maps, h) },
-		"informer": func(s *setup, h handler.Handler[name]) source.Source[name] {
+		"adopted": func(s *setup, h handler.Handler[name]) source.Source[name] {
 			f, informer := s.factory()
 			s.t.Cleanup(f.Shutdown)
 			ctx, cancel := context.WithCancel(context.Background())
 			s.t.Cleanup(cancel)
 			f.StartWithContext(ctx)
-			return source.Informer[*corev1.ConfigMap](informer, h)
+			return source.Kind(adopted(informer), h)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

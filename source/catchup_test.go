@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
@@ -125,13 +124,13 @@ func TestS10_StoppedMeanwhile(t *testing.T) {
 	})
 }
 
-func TestS10_Informer(t *testing.T) {
+func TestS10_AdoptedWithoutACache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(s.api.Config()), 0).Core().V1().ConfigMaps().Informer()
 		s.run(func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
-		src := source.Informer[*corev1.ConfigMap](informer, l)
+		src := source.Kind(adopted(informer), l)
 		s.start(src, l, nil)
 		wantNot(t, src, "cannot be compared with what the API server has", "cache.Adopt")
 	})

@@ -5,11 +5,11 @@
 // controller's queue.
 //
 //	source.Kind(websites, handler.Self(), handler.GenerationChanged)          // the objects of a cache's handle
-//	source.Informer[*corev1.Pod](pods, handler.Owner(websites))               // an informer of the host program
 //	source.NewChannel("orders", 100, func(ctx context.Context, o Order) …)    // events from the program
 //	source.Ticker("buckets", time.Minute, func(ctx context.Context) …)        // polls
 //
-// A controller can add and remove sources at any time.
+// A controller can add and remove sources at any time. A handle of an informer that the host program
+// runs comes from cache.Adopt.
 //
 // # Guarantees
 //
@@ -34,12 +34,11 @@
 //
 // While a call of the handler takes a second or more, one event of each object waits for it, merged
 // in the same way. At most eight events of an object wait at any time, and State counts all that
-// wait. A handler that keeps up sees each event. This holds for a Kind and for an Informer of
-// client-go; another event source decides itself what it keeps.
+// wait. A handler that keeps up sees each event.
 //
 // # Concurrency
 //
-// Run of a Kind or an Informer starts up to three goroutines and joins them: for retries, resyncs,
+// Run of a Kind starts up to three goroutines and joins them: for retries, resyncs,
 // and the detection of blocked handlers. A goroutine for each informer calls the handler: for each
 // object one event after another, in order, and for different objects at once. Channels and tickers
 // call their functions one after another from Run's goroutine.

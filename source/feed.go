@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// feed delivers an informer's events to a queue, for Kind and Informer.
+// feed delivers the events of a handle to a queue.
 type feed[K comparable] struct {
 	life
 

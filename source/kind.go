@@ -56,6 +56,7 @@ type kind[K comparable] struct {
 // objects is a cache.Handle of any type. It names no type of package cache: this package would then
 // compile the generic types behind it.
 type objects interface {
+	Validate() error
 	Settled(ctx context.Context) error
 	WaitForSome(ctx context.Context) error
 	Stale() error
@@ -67,7 +68,7 @@ func (k *kind[K]) Validate() error {
 	if k.objects == nil || k.handler == nil {
 		return errors.New("source.Kind: give a handle and a handler")
 	}
-	return k.validate()
+	return errors.Join(k.objects.Validate(), k.validate())
 }
 
 func (k *kind[K]) Handle() cache.Declared { return k.declared }

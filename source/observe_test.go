@@ -100,7 +100,7 @@ var none = handler.Named("none", handler.Where(func(_, _ *corev1.ConfigMap) bool
 // TestObserver: the queue sees each event before the predicates and before the key is added, for
 // either kind of informer.
 func TestObserver(t *testing.T) {
-	for kind, informer := range map[string]bool{"Kind": false, "Informer": true} {
+	for kind, informer := range map[string]bool{"the cache's": false, "adopted": true} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, all, filtered, other := newSetup(t), &observer{}, &observer{}, &observer{}
@@ -115,7 +115,7 @@ func TestObserver(t *testing.T) {
 					defer cancel()
 					f.StartWithContext(ctx)
 					from = func(h handler.Handler[name], predicates ...handler.Predicate) source.Source[name] {
-						return source.Informer[*corev1.ConfigMap](i, h, predicates...)
+						return source.Kind(adopted(i), h, predicates...)
 					}
 				}
 				defer s.stop()
@@ -174,36 +174,19 @@ func TestObserver_Once(t *testing.T) {
 // TestS3_Observer: a name with a new UID in one update is shown as the informer delivers it.
 func TestS3_Observer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f, o := newSetup(t), &foreign{synced: make(done)}, &observer{}
-		src := source.Informer[*corev1.ConfigMap](f, handler.Self())
+		s, f, o := newSetup(t), &events{synced: make(done)}, &observer{}
+		src := source.Kind(adopted(f), handler.Self())
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, o, nil) })
 		synctest.Wait()
 		before, after := configMap("a", "1"), configMap("a", "2")
 		before.UID, after.UID = "u", "v"
 		f.handlers[0].OnUpdate(before, after)
+		synctest.Wait()
 		f.handlers[0].OnUpdate(after, after) // a resync
+		synctest.Wait()
 		o.want(t, "saw a: update a 1>2, due a, due a, due a")
 		stop()
 	})
-}
-
-// seen is a queue that counts what it sees.
-type seen struct{ n int }
-
-func (s *seen) Observe(name, handler.Event) (after func()) { s.n++; return nil }
-func (s *seen) AddAll(_ []name, _ workqueue.AddOptions)    {}
-
-// TestObservingDoesNotAllocate: what is dropped costs as little as before.
-func TestObservingDoesNotAllocate(t *testing.T) {
-	s, f, q := newSetup(t), &foreign{synced: make(done), added: make(chan struct{})}, &seen{}
-	src := source.Informer[*corev1.ConfigMap](f, handler.Self(), none)
-	stop := s.run(func(ctx context.Context) error { return src.Run(ctx, q, nil) })
-	<-f.added
-	before, after := configMap("a", "1"), configMap("a", "2")
-	if n := testing.AllocsPerRun(1000, func() { f.handlers[0].OnUpdate(before, after) }); n != 0 || q.n != 1001 {
-		t.Errorf("%v allocations, %d seen", n, q.n)
-	}
-	stop()
 }
 
 // TestS8_Observer: a handler that fails to identify an object is reported, and the key is still
@@ -227,15 +210,15 @@ func TestS8_Observer(t *testing.T) {
 // TestObserver_Exited: a handler that ends the informer's goroutine ends its source, which says so.
 func TestObserver_Exited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &foreign{synced: make(done)}
-		src := source.Informer[*corev1.ConfigMap](f, own{handler.Self(), func(handler.Object) (name, bool) {
+		f := &events{synced: make(done)}
+		src := source.Kind(adopted(f), own{handler.Self(), func(handler.Object) (name, bool) {
 			runtime.Goexit()
 			return name{}, true
 		}})
 		ended := make(chan error)
 		go func() { ended <- src.Run(t.Context(), &observer{}, nil) }()
 		synctest.Wait()
-		go f.handlers[0].OnAdd(configMap("a"), false)
+		f.handlers[0].OnAdd(configMap("a"), false)
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
 			t.Errorf("got %v", err)
 		}

@@ -342,13 +342,13 @@ func TestPacked_Undecodable(t *testing.T) {
 	})
 }
 
-// TestPacked_Informer: a source of a packed handle's informer gets Go objects.
-func TestPacked_Informer(t *testing.T) {
+// TestPacked_Adopted: who adopts a packed handle's informer gets Go objects.
+func TestPacked_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t).packMaps(cache.Scope{}), &log{}
 		defer s.stop()
 		s.put("a=1")
-		src := source.Informer[*corev1.ConfigMap](s.maps.Informer(), handler.Handler[name](plain{l}))
+		src := source.Kind(adopted(s.maps.Informer()), handler.Handler[name](plain{l}))
 		s.start(src, l, nil)
 		synced(t, src)
 		s.put("a=2")

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Replaying is an optional interface of a Source. Kind and Informer have it.
+// Replaying is an optional interface of a Source. A Kind has it.
 type Replaying interface {
 	// Replay delivers every object again as a Create with Initial set and in class Background, as
 	// the initial list does. It returns nil when predicates and handler have seen these events;

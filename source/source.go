@@ -20,7 +20,7 @@ type Queue[K comparable] interface {
 // Observer is an optional interface of a Queue for the events of the objects that the keys name,
 // including those that a predicate drops. A controller reads the objects' annotations with it.
 type Observer[K comparable] interface {
-	// Observe receives an event and its object's key from a Kind or Informer whose handler is a
+	// Observe receives an event and its object's key from a Kind whose handler is a
 	// handler.Identity, but no resyncs and retries. It runs before the predicates, and before the
 	// event adds the key. The events of one object come in order, one after another. Events of
 	// different objects may overlap. Old and New of an Update may be different objects with the
@@ -65,6 +65,6 @@ type CatchingUp interface {
 	//   - a Ticker: a poll in progress.
 	//
 	// If ctx ends first, the error names what is missing. A stopped source returns an error at
-	// once, and so does an Informer, which cannot be compared with the API server.
+	// once, and so does a Kind that cannot be compared with the API server.
 	CatchUp(ctx context.Context) error
 }

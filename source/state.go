@@ -25,7 +25,7 @@ type State struct {
 	Phase hook.Phase
 	// Err is the reason for the phases Waiting and Failing.
 	Err error
-	// Note describes broken objects, and what the source cannot know.
+	// Note describes broken objects.
 	Note string
 	// Pending counts the events that are not handled yet: those that the handler works on, the
 	// Retrying ones, and those that wait because the handler is busy.

@@ -28,6 +28,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
@@ -65,7 +66,7 @@ func host(ctx context.Context, cfg *rest.Config, namespace string, o controller.
 	configMaps := factory.Core().V1().ConfigMaps()
 
 	c := controller.New("entries", &reconciler{configMaps.Lister(), client.For[*corev1.ConfigMap](setpoint)}, o)
-	c.Watch(source.Informer[*corev1.ConfigMap](configMaps.Informer(), handler.Self()))
+	c.Watch(source.Kind(cache.Adopt[*corev1.ConfigMap](nil, configMaps.Informer(), cache.AdoptOptions{}), handler.Self()))
 
 	if err := c.Validate(); err != nil {
 		return err

@@ -61,7 +61,7 @@ func teams(h *host) ours {
 	return c
 }
 
-// expiry deletes ConfigMaps when their time has come. Its source is an informer of the host.
+// expiry deletes ConfigMaps when their time has come. It reads with a lister of the host.
 func expiry(h *host) ours {
 	informer := h.factory.Core().V1().ConfigMaps()
 	c := newOurs(h, "expiry", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -80,6 +80,6 @@ func expiry(h *host) ours {
 		only := client.Preconditions(config.UID, config.ResourceVersion)
 		return controller.Result{}, ignoreNotFound(client.For[*corev1.ConfigMap](h.ours).Delete(ctx, key, only))
 	})
-	c.Watch(source.Informer[*corev1.ConfigMap](informer.Informer(), handler.Self()))
+	c.Watch(source.Kind(cache.Adopt[*corev1.ConfigMap](h.cache, informer.Informer(), cache.AdoptOptions{}), handler.Self()))
 	return c
 }

@@ -16,25 +16,9 @@ type Registration struct {
 	Handle toolscache.ResourceEventHandlerRegistration
 }
 
-// Informer is the part of a client-go informer that registers event handlers.
-type Informer interface {
-	AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error)
-	RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error
-}
-
-// Register adds a handler to an informer, behind a Listener.
-func Register(i Informer, handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (*Registration, error) {
-	l := NewListener(handler)
-	handle, err := i.AddEventHandlerWithOptions(l, options)
-	if err != nil {
-		return nil, err
-	}
-	return &Registration{l, handle}, nil
-}
-
 // Remove removes the handler from its informer, and drops the events that wait. It does not wait
 // for a call in progress; see ShutdownChan.
-func (r *Registration) Remove(from Informer) error {
+func (r *Registration) Remove(from toolscache.SharedIndexInformer) error {
 	err := from.RemoveEventHandler(r.Handle)
 	r.Close()
 	return err

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,9 +106,6 @@ func (c *Copy) recognizes(w *Write) bool {
 	if !c.Foreign || c.certain() {
 		return false
 	}
-	if c.Guess.Empty() {
-		c.learnKind()
-	}
 	if known := c.learned.Load(); known != nil && known.Resource == w.Resource.Resource && sameGroup(known.Resource, known.Group, w.Resource.Group) {
 		return true
 	}
@@ -126,19 +122,6 @@ func (c *Copy) recognizes(w *Write) bool {
 }
 
 func (c *Copy) certain() bool { return c.Asked && c.Mapping.Load() != nil }
-
-func (c *Copy) learnKind() {
-	if c.learned.Load() != nil {
-		return
-	}
-	for _, name := range c.store().ListKeys() {
-		obj, _, err := c.store().GetByKey(name)
-		if u, ok := obj.(*unstructured.Unstructured); ok && err == nil {
-			c.learned.CompareAndSwap(nil, UsualPlural(u.GroupVersionKind()))
-			return
-		}
-	}
-}
 
 // Keeps reports whether the informer keeps objects of w's resource.
 func (c *Copy) Keeps(w *Write) bool { return c.Serves(w.Resource) || c.recognizes(w) }

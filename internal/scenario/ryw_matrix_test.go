@@ -413,7 +413,7 @@ func scopeEntries(add func(string, expectation, prepare)) {
 	})
 	add("an informer of the host's that is watched", waits, func(w *ownWrites) plan {
 		informer := adopt(w).Core().V1().ConfigMaps().Informer()
-		src := source.Informer[*corev1.ConfigMap](informer, handler.Self())
+		src := source.Kind(cache.Adopt[*corev1.ConfigMap](nil, informer, cache.AdoptOptions{}), handler.Self())
 		v := w.maps()
 		v.handle, v.cached = nil, func(context.Context) (map[string]string, error) {
 			var all []metav1.Object

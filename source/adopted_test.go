@@ -7,14 +7,12 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -23,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -38,14 +35,20 @@ func (s *setup) factory() (informers.SharedInformerFactory, toolscache.SharedInd
 	return f, f.Core().V1().ConfigMaps().Informer()
 }
 
-// TestInformer: client-go's informers are sources, with all that Kind guarantees of events.
-func TestInformer(t *testing.T) {
+// adopted returns a handle of an informer, without a cache.
+func adopted(events cache.EventSource) *cache.Handle[*corev1.ConfigMap] {
+	return cache.Adopt[*corev1.ConfigMap](nil, events, cache.AdoptOptions{})
+}
+
+// TestAdopted: client-go's informers are sources without a cache, with all that Kind guarantees of
+// events.
+func TestAdopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		s.put("a=1")
 		f, informer := s.factory()
-		src := source.Informer[*corev1.ConfigMap](informer, l, handler.Where(func(_, m *corev1.ConfigMap) bool { return m == nil || m.Name != "hidden" }))
-		if got := src.State().String(); got != "Informer(*v1.ConfigMap): not started" || src.Stale() == nil {
+		src := source.Kind(adopted(informer), l, handler.Where(func(_, m *corev1.ConfigMap) bool { return m == nil || m.Name != "hidden" }))
+		if got := src.State().String(); got != "Kind(ConfigMap.v1 (adopted)): syncing" || src.Stale() == nil {
 			t.Errorf("before: %s, %v", got, src.Stale())
 		}
 		if err := src.Validate(); err != nil {
@@ -53,8 +56,8 @@ func TestInformer(t *testing.T) {
 		}
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
 		synctest.Wait()
-		if got := src.State().String(); got != "Informer(*v1.ConfigMap): syncing; an informer does not report why it is not synced" || isSynced(src) {
-			t.Errorf("without a list: %s", got)
+		if isSynced(src) {
+			t.Error("synced without a list")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
@@ -74,10 +77,10 @@ func TestInformer(t *testing.T) {
 		stop()
 		s.put("b=1") // the informer goes on
 		synctest.Wait()
-		if got := l.take(); got != "" || src.State().Phase != hook.Stopped {
-			t.Errorf("after the stop: %s, %s", got, src.State())
+		if got := l.take(); got != "" {
+			t.Errorf("after the stop: %s", got)
 		}
-		other := source.Informer[*corev1.ConfigMap](informer, l)
+		other := source.Kind(adopted(informer), l)
 		stop = s.run(func(ctx context.Context) error { return other.Run(ctx, l, nil) })
 		synced(t, other)
 		cancel()
@@ -86,65 +89,16 @@ func TestInformer(t *testing.T) {
 			t.Errorf("the informer has stopped, and the source says %s", got)
 		}
 		stop()
-		if err := source.Informer[*corev1.ConfigMap](informer, l).Run(t.Context(), l, nil); err == nil || !strings.HasPrefix(err.Error(), "Informer(*v1.ConfigMap): ") {
+		if err := source.Kind(adopted(informer), l).Run(t.Context(), l, nil); err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1 (adopted)): ") {
 			t.Errorf("got %v", err)
 		}
 		s.stop()
 	})
 }
 
-// TestC6_Informer: keys wait for their writes if the informer is client-go's. The end of the source
-// removes everything that was added to the informer.
-func TestC6_Informer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, l := newSetup(t), &log{}
-		f, informer := s.factory()
-		ctx, cancel := context.WithCancel(t.Context())
-		f.StartWithContext(ctx)
-		defer f.Shutdown()
-		defer cancel()
-		src := source.Informer[*corev1.ConfigMap](informer, l)
-		declared, set := cache.Declare()
-		declare := func(src source.Source[name]) {
-			set("test", src.(interface{ Handle() cache.Declared }).Handle())
-		}
-		declare(src)
-		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
-		synced(t, src)
-		s.api.Lag(time.Second)
-		s.put("a=1")
-		stored := s.api.Object(sim.ConfigMaps, "default", "a")
-		w := consistency.Write{Host: sim.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: stored.GetUID(), ResourceVersion: stored.GetResourceVersion()}
-		woken := 0
-		wait := func() {
-			t.Helper()
-			gap, err := declared.Behind(w)
-			if gap == nil || err != nil {
-				t.Fatalf("got %v, %v", gap, err)
-			}
-			gap.Notify(func() { woken++ })
-		}
-		wait()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if gap, err := declared.Behind(w); gap != nil || err != nil || woken != 1 {
-			t.Errorf("shown, and yet: %v, %v; woken %d times", gap, err, woken)
-		}
-		w.ResourceVersion = "1000"
-		wait()
-		stop()
-		if gap, err := declared.Behind(w); gap != nil || err != nil || woken != 2 {
-			t.Errorf("the source has ended, and yet: %v, %v; woken %d times", gap, err, woken)
-		}
-		declare(source.Informer[*corev1.ConfigMap](&foreign{}, l))
-		if gap, err := declared.Behind(w); gap != nil || err != nil {
-			t.Errorf("nobody can look into it: %v, %v", gap, err)
-		}
-	})
-}
-
-// TestS1_Informer: its source, too, is ready only when its handler has seen the whole initial list.
-func TestS1_Informer(t *testing.T) {
+// TestS1_Adopted: the source of a host's informer, too, is ready only when its handler has seen the
+// whole initial list.
+func TestS1_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		s.put("a", "b", "c")
@@ -153,7 +107,7 @@ func TestS1_Informer(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		}
-		src := source.Informer[*corev1.ConfigMap](informer, l)
+		src := source.Kind(adopted(informer), l)
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
 		ctx, cancel := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
@@ -172,46 +126,50 @@ func TestS1_Informer(t *testing.T) {
 	})
 }
 
-// foreign is an informer with only the methods of EventSource. It keeps calling removed handlers.
-type foreign struct {
-	mu       sync.Mutex
+// events is an event source without a store. It keeps calling removed handlers.
+type events struct {
 	handlers []toolscache.ResourceEventHandler
 	removed  int
 	synced   done
-	added    chan struct{} // if any, is closed when there is a handler
+	stopped  bool
 }
 
 type done chan struct{}
 
-func (d done) Name() string                             { return "foreign" }
+func (d done) Name() string                             { return "events" }
 func (d done) Done() <-chan struct{}                    { return d }
-func (d done) HasSynced() bool                          { return false }
 func (d done) HasSyncedChecker() toolscache.DoneChecker { return d }
 
-func (f *foreign) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.handlers = append(f.handlers, h)
-	if f.added != nil {
-		close(f.added)
+func (d done) HasSynced() bool {
+	select {
+	case <-d:
+		return true
+	default:
+		return false
 	}
-	return f.synced, nil
 }
 
-func (f *foreign) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error {
-	f.removed++
+func (e *events) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	e.handlers = append(e.handlers, h)
+	return e.synced, nil
+}
+
+func (e *events) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error {
+	e.removed++
 	return nil
 }
 
-func (f *foreign) HasSyncedChecker() toolscache.DoneChecker { return f.synced }
+func (e *events) HasSyncedChecker() toolscache.DoneChecker { return e.synced }
 
-// TestForeignInformer: an informer of another framework is a source, too, and nothing is delivered
-// after Run has returned. Objects of another type are counted.
-func TestForeignInformer(t *testing.T) {
+func (e *events) IsStopped() bool { return e.stopped }
+
+// TestAdopted_WithoutAStore: an event source of another framework is a source, too, and nothing is
+// delivered after Run has returned. Objects of another type are counted.
+func TestAdopted_WithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
-		f := &foreign{synced: make(done)}
-		src := source.Informer[*corev1.ConfigMap](f, l)
+		f := &events{synced: make(done)}
+		src := source.Kind(adopted(f), l)
 		began := time.Now()
 		l.fail = func(e handler.Event) error {
 			if e.Key().Name == "slow" {
@@ -229,6 +187,7 @@ func TestForeignInformer(t *testing.T) {
 		h.OnUpdate(configMap("a", "1"), configMap("a", "2"))
 		h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "default/a", Obj: configMap("a", "2")})
 		h.OnAdd(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret"}}, false)
+		synctest.Wait()
 		if got := l.take(); got != "create a ->1 initial, update a 1>2, delete a 2>- stale" || isSynced(src) {
 			t.Errorf("got %s", got)
 		}
@@ -237,10 +196,14 @@ func TestForeignInformer(t *testing.T) {
 		}
 		close(f.synced)
 		synctest.Wait()
-		if !isSynced(src) {
-			t.Error("not synced")
+		if !isSynced(src) || src.State().Phase != hook.Synced {
+			t.Errorf("not synced: %s", src.State())
 		}
-		go h.OnAdd(configMap("slow"), false)
+		f.stopped = true
+		if got := src.State(); got.Phase != hook.Stopped || src.Stale() == nil {
+			t.Errorf("the event source has stopped, and the source says %s", got)
+		}
+		h.OnAdd(configMap("slow"), false)
 		synctest.Wait()
 		stop()
 		if took := time.Since(began); took != time.Minute || f.removed != 1 {
@@ -250,41 +213,41 @@ func TestForeignInformer(t *testing.T) {
 		h.OnAdd(configMap("late"), false)
 		h.OnUpdate(configMap("late"), configMap("late"))
 		h.OnDelete(configMap("late"))
+		synctest.Wait()
 		if got := l.take(); got != "" {
 			t.Errorf("after the end: %s", got)
 		}
 	})
 }
 
-// TestDroppingDoesNotAllocate: most events are dropped, where predicates are used.
-func TestDroppingDoesNotAllocate(t *testing.T) {
-	s, l := newSetup(t), &log{}
-	f := &foreign{synced: make(done), added: make(chan struct{})}
-	src := source.Informer[*corev1.ConfigMap](f, l, handler.GenerationChanged, handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }))
-	stop := s.run(func(ctx context.Context) error {
-		return src.Run(ctx, l, &hook.Source{Dropped: func(hook.SourceDropped) {}})
+// TestAdopted_WithoutAStore_Replay: there is nothing to replay or to compare, which is an error and
+// no silence.
+func TestAdopted_WithoutAStore_Replay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newSetup(t), &log{}
+		defer s.stop()
+		f := &events{synced: make(done)}
+		close(f.synced)
+		src := source.Kind(cache.Adopt[*corev1.ConfigMap](s.cache, f, cache.AdoptOptions{}), l)
+		s.start(src, l, nil)
+		synced(t, src)
+		if err := src.(source.Replaying).Replay(t.Context()); err == nil || !strings.Contains(err.Error(), "without a store") {
+			t.Errorf("Replay says %v", err)
+		}
+		wantNot(t, src, "cannot be compared with what the API server has", "SharedIndexInformer")
 	})
-	<-f.added
-	before, after := configMap("a", "1"), configMap("a", "2")
-	if n := testing.AllocsPerRun(1000, func() { f.handlers[0].OnUpdate(before, after) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if n := src.State().Dropped["where(*v1.ConfigMap)"]; n != 1001 {
-		t.Errorf("%d dropped", n)
-	}
-	stop()
 }
 
-func TestInformerValidate(t *testing.T) {
+func TestAdopted_Validate(t *testing.T) {
 	s, l := newSetup(t), &log{}
 	_, informer := s.factory()
 	var none toolscache.SharedIndexInformer
 	for want, src := range map[string]source.Source[name]{
-		"give an informer": source.Informer[*corev1.ConfigMap](none, handler.Handler[name](l)),
-		"and a handler":    source.Informer[*corev1.ConfigMap, name](informer, nil),
-		"*v1.Pod":          source.Informer[*corev1.ConfigMap](informer, handler.Map(func(context.Context, *corev1.Pod) ([]name, error) { return nil, nil })),
+		"the informer is nil": source.Kind(adopted(none), handler.Handler[name](l)),
+		"and a handler":       source.Kind[*corev1.ConfigMap, name](adopted(informer), nil),
+		"*v1.Pod":             source.Kind(adopted(informer), handler.Map(func(context.Context, *corev1.Pod) ([]name, error) { return nil, nil })),
 	} {
-		if err := src.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := src.Validate(); err == nil || strings.Count(err.Error(), want) != 1 {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

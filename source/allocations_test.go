@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// seen is a queue that counts what it sees.
+type seen struct{ n int }
+
+func (s *seen) Observe(types.NamespacedName, handler.Event) (after func()) { s.n++; return nil }
+func (s *seen) AddAll(_ []types.NamespacedName, _ workqueue.AddOptions)    {}
+
+// TestDroppingDoesNotAllocate: most events are dropped, where predicates are used. An observer sees
+// them all.
+func TestDroppingDoesNotAllocate(t *testing.T) {
+	for name, observing := range map[string]bool{"with an observer": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			q := &seen{}
+			f := newFeed[*corev1.ConfigMap]("test", handler.Self(), []handler.Predicate{
+				handler.GenerationChanged, handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }),
+			})
+			if err := f.begin(&hook.Source{Dropped: func(hook.SourceDropped) {}}); err != nil {
+				t.Fatal(err)
+			}
+			f.queue = q
+			if observing {
+				f.identity, f.observer = f.handler.(handler.Identity[types.NamespacedName]), q
+			}
+			events := f.informed(t.Context())
+			object := func(version string) *corev1.ConfigMap {
+				return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: version}}
+			}
+			before, after := object("1"), object("2")
+			if n := testing.AllocsPerRun(1000, func() { events.OnUpdate(before, after) }); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+			if want := map[bool]int{true: 1001}[observing]; q.n != want || f.drops.snapshot()["where(*v1.ConfigMap)"] != 1001 {
+				t.Errorf("%d seen, dropped %v", q.n, f.drops.snapshot())
+			}
+		})
+	}
+}

@@ -181,14 +181,15 @@ func TestGoleak(t *testing.T) {
 		if p.module != "." && !inExample {
 			continue // tools, which end with their process
 		}
-		tested, leakTested := false, false
+		code, tested, leakTested := false, false, false
 		for _, f := range p.files {
+			code = code || len(f.funcs()) > 0
 			tested = tested || f.test()
 			leakTested = leakTested || f.test() && (f.funcs()["TestMain"] != nil && len(f.calls("goleak")) > 0 ||
 				inExample && len(f.calls("goleak", "VerifyNone")) > 0) // a Ginkgo suite is one test
 		}
 		switch {
-		case !tested && !inExample && p.name() != "main":
+		case code && !tested && !inExample && p.name() != "main":
 			t.Errorf("%s has no test", p.dir)
 		case tested && !leakTested:
 			t.Errorf("%s: no test file has func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }; add it", p.dir)

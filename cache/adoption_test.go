@@ -437,7 +437,7 @@ func TestAdopt_Own(t *testing.T) {
 		if n := len(c.States()); n != 2 || other.State().Phase != hook.Syncing {
 			t.Errorf("%d informers, %s", n, other.State())
 		}
-		if other.Informer() == nil {
+		if informerOf(other) == nil {
 			t.Error("the handle does not give its informer")
 		}
 		other.Release()

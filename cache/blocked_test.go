@@ -75,7 +75,7 @@ func TestS8_ABlockedHandlerKeepsOneEventOfAnObject(t *testing.T) {
 			}
 		},
 		"a client-go handler": func(t *testing.T, _ *sim.Server, c *cache.Cache, h toolscache.ResourceEventHandler) (func() int, func() bool) {
-			r, err := cache.For[*corev1.ConfigMap](c).Informer().AddEventHandler(h)
+			r, err := informerOf(cache.For[*corev1.ConfigMap](c)).AddEventHandler(h)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -442,9 +442,9 @@ func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 			}
 		})})
 		others := []*events{{}, {}, {}}
-		_, first := h.Informer().AddEventHandler(others[0].handler())
-		_, second := h.Informer().AddEventHandlerWithResyncPeriod(others[1].handler(), 0)
-		_, third := h.Informer().AddEventHandlerWithOptions(others[2].handler(), toolscache.HandlerOptions{})
+		_, first := informerOf(h).AddEventHandler(others[0].handler())
+		_, second := informerOf(h).AddEventHandlerWithResyncPeriod(others[1].handler(), 0)
+		_, third := informerOf(h).AddEventHandlerWithOptions(others[2].handler(), toolscache.HandlerOptions{})
 		if err := errors.Join(first, second, third); err != nil {
 			t.Fatal(err)
 		}
@@ -459,7 +459,7 @@ func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 				t.Errorf("a foreign handler was told %q", told)
 			}
 		}
-		if keys := h.Informer().GetStore().ListKeys(); len(keys) != 1 {
+		if keys := informerOf(h).GetStore().ListKeys(); len(keys) != 1 {
 			t.Errorf("the store has %v", keys)
 		}
 	})

@@ -44,8 +44,8 @@
 //   - [NewIndex] and a transform decode each object when it arrives. A transform also encodes it.
 //   - Shared decodes an object again once the garbage collector has freed the last one. Two reads
 //     may return different pointers. For loops over many objects, use Decoded.
-//   - Informer and package cache/factory read the same store. It then keeps each object that they
-//     read decoded, next to its bytes.
+//   - Package cache/factory reads the same store, which then keeps each object that is read so
+//     decoded, next to its bytes.
 //   - An object that does not fit its Go type is found when it is first decoded. From then on,
 //     State names it. MetadataOnly handlers get its events, others do not.
 //
@@ -63,9 +63,9 @@
 //   - Stale returns nil: the cache is current. State and the hook name the object.
 //
 // Decoded storage delivers no event for such a state. The next event of the object has its last
-// state that did fit as the old one. The store of [Handle.Informer], and listers of package
-// cache/factory, cannot return the error: decoded, they have the last state that did fit; packed,
-// they leave the object out. Unstructured and metadata handles of the kind have the object.
+// state that did fit as the old one. Informers and listers of package cache/factory cannot return
+// the error: decoded, they have the last state that did fit; packed, they leave the object out.
+// Unstructured and metadata handles of the kind have the object.
 //
 // # Slots
 //
@@ -112,9 +112,9 @@
 // calls takes a second or more, the cache merges the events of each object that waits: updates
 // become one, from the oldest old state to the newest new one, and a name that returns is still a
 // delete and an add. At most eight events of an object wait at any time. A handler that keeps up
-// sees each event. This holds for [Handle.Subscribe], for handlers of [Handle.Informer] and package
-// cache/factory, and for subscriptions of adopted informers. It does not hold for handlers that the
-// program adds to an adopted informer itself: client-go keeps every event for them.
+// sees each event. This holds for [Handle.Subscribe], for handlers of package cache/factory, and
+// for subscriptions of adopted informers. It does not hold for handlers that the program adds to an
+// adopted informer itself: client-go keeps every event for them.
 //
 // # A restored API server
 //
@@ -142,8 +142,8 @@
 //
 // # client-go informers
 //
-// [Handle.Informer] returns a client-go SharedIndexInformer, package cache/factory a
-// SharedInformerFactory. [Adopt] makes a handle from an informer of the program:
+// Package cache/factory has the cache's informers, as a client-go SharedInformerFactory. [Adopt]
+// makes a handle from an informer of the program:
 //
 //	pods := cache.Adopt[*corev1.Pod](c, factory.Core().V1().Pods().Informer(), cache.AdoptOptions{})
 //

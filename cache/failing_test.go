@@ -372,7 +372,7 @@ func TestBrokenStreaming(t *testing.T) {
 func TestStateOfUnknownType(t *testing.T) {
 	c, _ := newCache(t, sim.NewServer())
 	h := cache.For[*unstructured.Unstructured](c)
-	if s := h.State(); s.Phase != hook.Failing || s.Err == nil || h.Informer() != nil {
+	if s := h.State(); s.Phase != hook.Failing || s.Err == nil || informerOf(h) != nil {
 		t.Errorf("got %s", s)
 	}
 	if _, err := h.Get(t.Context(), key("a")); err == nil || apierrors.IsNotFound(err) {

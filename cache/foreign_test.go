@@ -279,7 +279,7 @@ func TestC6_WatchedIsNotRead(t *testing.T) {
 		h := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
 		synced(t, h)
-		other := cache.Adopt[*corev1.ConfigMap](nil, h.Informer(), cache.AdoptOptions{})
+		other := cache.Adopt[*corev1.ConfigMap](nil, informerOf(h), cache.AdoptOptions{})
 		if _, err := h.List(declared(other).Context(t.Context()), cache.ListOptions{}); err == nil {
 			t.Error("read")
 		}

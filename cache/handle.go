@@ -17,6 +17,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/access"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
@@ -155,8 +156,8 @@ func (h *handle) ownerRef(obj Object) *metav1ac.OwnerReferenceApplyConfiguration
 		WithController(true).WithBlockOwnerDeletion(true)
 }
 
-// Validate returns the mistake in an Adopt without a cache. A cache's Validate reports those of its
-// other handles.
+// Validate returns the mistake in an Adopt without a cache. The Validate of a cache reports the
+// mistakes in all other handles.
 func (h *Handle[T]) Validate() error {
 	if h.handle.alone {
 		return h.handle.err
@@ -247,17 +248,16 @@ func (h *handle) namespaced() (bool, error) {
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// Informer returns the handle's client-go informer, for event handlers and indexes of your own. A
-// packed cache then keeps each object that they read decoded, next to its bytes. The
-// cache runs it: the result's Run methods only wait. From then on, it stops only when Cache.Run
-// ends.
+// SharedInformer returns the handle's client-go informer, for package cache/factory only. The cache
+// runs it: the result's Run methods only wait. From then on, it stops only when Cache.Run ends.
 //
 // If the scope has exactly one namespace or name, the result stays its informer even if the set
-// changes. Informer returns nil for none or several, after Release, and if the type cannot be
-// cached.
-func (h *Handle[T]) Informer() toolscache.SharedIndexInformer { return h.handle.informer() }
+// changes. It is nil for none or several, after Release, and if the type cannot be cached.
+func (h *Handle[T]) SharedInformer(access.Factory) toolscache.SharedIndexInformer {
+	return h.handle.sharedInformer()
+}
 
-func (h *handle) informer() toolscache.SharedIndexInformer {
+func (h *handle) sharedInformer() toolscache.SharedIndexInformer {
 	if h.usable() != nil {
 		return nil
 	}

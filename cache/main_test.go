@@ -20,6 +20,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/internal/access"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -117,6 +118,11 @@ func deployment(name string) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 }
 
+// informerOf returns the informer of a handle, as package cache/factory gets it.
+func informerOf[T cache.Object](h *cache.Handle[T]) toolscache.SharedIndexInformer {
+	return h.SharedInformer(access.Factory{})
+}
+
 // events records the calls of an informer's handler: "add a", "update a", "delete a", "missed a".
 type events struct {
 	mu   sync.Mutex
@@ -126,7 +132,7 @@ type events struct {
 func record[T cache.Object](t *testing.T, h *cache.Handle[T]) *events {
 	t.Helper()
 	e := &events{}
-	if _, err := h.Informer().AddEventHandler(e.handler()); err != nil {
+	if _, err := informerOf(h).AddEventHandler(e.handler()); err != nil {
 		t.Fatal(err)
 	}
 	return e

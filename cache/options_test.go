@@ -353,16 +353,16 @@ func TestInformer_OneNamespace(t *testing.T) {
 		set := cache.NewSet("a")
 		c, _ := cacheWith(t, api, cache.Options{Namespaces: set})
 		maps := cache.For[*corev1.ConfigMap](c)
-		informer, namespaces := maps.Informer(), cache.For[*corev1.Namespace](c).Informer()
+		informer, namespaces := informerOf(maps), informerOf(cache.For[*corev1.Namespace](c))
 		if informer == nil || namespaces == nil {
 			t.Fatal("there is no informer")
 		}
 		set.Add("b")
-		if maps.Informer() != nil || cache.For[*corev1.Namespace](c).Informer() == nil {
+		if informerOf(maps) != nil || informerOf(cache.For[*corev1.Namespace](c)) == nil {
 			t.Error("the informer is one of several")
 		}
 		set.Replace()
-		if maps.Informer() != nil {
+		if informerOf(maps) != nil {
 			t.Error("there is no namespace, but an informer")
 		}
 		set.Add("b")

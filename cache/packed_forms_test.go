@@ -189,7 +189,7 @@ func TestPacked_ScopeChanges(t *testing.T) {
 func TestS10_CatchUp_Packed(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		h := cache.For[*Widget](c)
-		adopted := cache.Adopt[*Widget](c, h.Informer(), cache.AdoptOptions{})
+		adopted := cache.Adopt[*Widget](c, informerOf(h), cache.AdoptOptions{})
 		s, e := subscribe(t, h)
 		defer s.Close()
 		foreign, f := subscribe(t, adopted)
@@ -224,13 +224,13 @@ func TestS10_CatchUp_Packed(t *testing.T) {
 	})
 }
 
-// TestPacked_Adopt: a handle adopted from a packed handle's Informer reads what that has, as
+// TestPacked_Adopt: a handle adopted from a packed handle's informer reads what that has, as
 // copies.
 func TestPacked_Adopt(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		api.Put(sim.ConfigMaps, configMap("a", "1"))
 		h := cache.For[*corev1.ConfigMap](c)
-		adopted := cache.Adopt[*corev1.ConfigMap](c, h.Informer(), cache.AdoptOptions{})
+		adopted := cache.Adopt[*corev1.ConfigMap](c, informerOf(h), cache.AdoptOptions{})
 		data := cache.NewIndex(adopted, "data", func(m *corev1.ConfigMap) []string { return []string{m.Data["data"]} })
 		defer start(t, c)()
 		synced(t, h)

@@ -116,7 +116,7 @@ func sameReads[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) {
 		add("indexed", list, err)
 		list, err = client.Collect(h.Owned(ctx, "of all", cache.ListOptions{}))
 		add("owned", list, err)
-		for _, o := range h.Informer().GetIndexer().List() {
+		for _, o := range informerOf(h).GetIndexer().List() {
 			add("informer", []T{o.(T)}, nil)
 		}
 		return got
@@ -166,7 +166,7 @@ func TestF1_SameEvents(t *testing.T) {
 				t.Cleanup(s.Close)
 			})
 			listen(storage.String()+" informer", func(e toolscache.ResourceEventHandler) {
-				if _, err := h.Informer().AddEventHandler(e); err != nil {
+				if _, err := informerOf(h).AddEventHandler(e); err != nil {
 					t.Fatal(err)
 				}
 			})

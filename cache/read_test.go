@@ -45,7 +45,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 				}
 				for _, h := range handles {
 					synced(t, h)
-					if h.Informer() != handles[0].Informer() {
+					if informerOf(h) != informerOf(handles[0]) {
 						t.Error("a handle has an informer of its own")
 					}
 				}

@@ -225,7 +225,7 @@ func TestScopeBad(t *testing.T) {
 			}
 		}
 		h.Release()
-		if h.Informer() != nil || h.String() != "*v1.ConfigMap" {
+		if informerOf(h) != nil || h.String() != "*v1.ConfigMap" {
 			t.Error(h)
 		}
 	}

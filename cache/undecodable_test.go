@@ -322,7 +322,7 @@ func TestS9_UndecodableOfAnotherCache(t *testing.T) {
 		api.Put(widgets, owned("even", int64(1), "red", "owner"))
 		h := cache.For[*Widget](c)
 		other := cache.New(nil, cache.Options{})
-		adopted := cache.Adopt[*Widget](other, h.Informer(), cache.AdoptOptions{Kind: widgetKind})
+		adopted := cache.Adopt[*Widget](other, informerOf(h), cache.AdoptOptions{Kind: widgetKind})
 		size := sizes(adopted)
 		defer start(t, c)()
 		defer start(t, other)()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -69,6 +71,45 @@ func widgetScheme() *runtime.Scheme {
 }
 
 var widgetKind = schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
+
+// TestFactory_CustomResource: InformerFor without a constructor returns the cache's informer of a
+// custom resource, which shares its LIST and WATCH with the handles. Another type is an error.
+func TestFactory_CustomResource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(widgets)
+		api.Put(widgets, widget("a", int64(1)))
+		c, _ := widgetCache(t, api)
+		h := cache.For[*Widget](c)
+		f := factory.New(c, nil, factory.WithDefaultResync(time.Hour))
+		informer := f.InformerFor(&Widget{}, nil)
+		if f.InformerFor(&Widget{}, nil) != informer {
+			t.Error("another informer")
+		}
+		e := &events{}
+		if _, err := informer.AddEventHandler(e.handler()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+		defer start(t, c)()
+		synced(t, h)
+		synctest.Wait()
+		if keys := informer.GetStore().ListKeys(); len(keys) != 1 || e.take() != "add a" || api.Watches() != 1 {
+			t.Errorf("the store has %v, with %d watches", keys, api.Watches())
+		}
+		time.Sleep(2 * time.Hour)
+		if got := e.take(); !strings.HasPrefix(got, "update a") {
+			t.Errorf("the resync: %q", got)
+		}
+		if f.InformerFor(&corev1.ConfigMap{}, nil) != nil {
+			t.Error("an informer of an unknown type")
+		}
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "InformerFor(*v1.ConfigMap): the cache's scheme does not know the type") {
+			t.Errorf("Validate says %v", err)
+		}
+	})
+}
 
 type broken struct{ events }
 

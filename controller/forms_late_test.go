@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
@@ -335,7 +336,7 @@ func TestC6_AdoptedForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForms(t)
 		// An informer of another cache is foreign to the one that adopts it.
-		foreign := cache.For[*corev1.ConfigMap](f.reads).Informer()
+		foreign := factory.New(f.reads, nil).Core().V1().ConfigMaps().Informer()
 		adopted := cache.Adopt[*corev1.ConfigMap](nil, foreign, cache.AdoptOptions{})
 		f.get = func(_ context.Context, key types.NamespacedName) (metav1.Object, error) {
 			obj, found, err := foreign.GetStore().GetByKey(key.String())
@@ -353,7 +354,7 @@ func TestC6_AdoptedForms(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		f := newForms(t)
-		foreign := cache.For[*corev1.ConfigMap](f.watches).Informer()
+		foreign := factory.New(f.watches, nil).Core().V1().ConfigMaps().Informer()
 		f.start(self(cache.Adopt[*corev1.ConfigMap](nil, foreign, cache.AdoptOptions{})),
 			read(f, cache.ForScope[*corev1.ConfigMap](f.reads, cache.Scope{Storage: cache.Decoded})))
 		f.lag(lag)

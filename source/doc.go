@@ -8,8 +8,8 @@
 //	source.NewChannel("orders", 100, func(ctx context.Context, o Order) …)    // events from the program
 //	source.Ticker("buckets", time.Minute, func(ctx context.Context) …)        // polls
 //
-// A controller can add and remove sources at any time. A handle of an informer that the host program
-// runs comes from cache.Adopt.
+// A controller can add and remove sources at any time. cache.Adopt makes a handle of an informer
+// that the host program runs.
 //
 // # Guarantees
 //

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
@@ -348,7 +349,7 @@ func TestPacked_Adopted(t *testing.T) {
 		s, l := newSetup(t).packMaps(cache.Scope{}), &log{}
 		defer s.stop()
 		s.put("a=1")
-		src := source.Kind(adopted(s.maps.Informer()), handler.Handler[name](plain{l}))
+		src := source.Kind(adopted(factory.New(s.cache, nil).Core().V1().ConfigMaps().Informer()), handler.Handler[name](plain{l}))
 		s.start(src, l, nil)
 		synced(t, src)
 		s.put("a=2")

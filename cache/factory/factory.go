@@ -6,6 +6,7 @@
 //
 //	informers := factory.Of(mgr)
 //	pods := informers.Core().V1().Pods().Lister()
+//	websites := informers.InformerFor(&v1alpha1.Website{}, nil) // any type of the scheme
 //
 // It is a package of its own because client-go's factory compiles 170 packages.
 //
@@ -54,6 +55,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/cache/internal/access"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
 )
@@ -88,7 +90,8 @@ func Of(owner Owner, options ...Option) informers.SharedInformerFactory {
 // not needed; otherwise a nil client is an error of the cache's Validate.
 //
 // The first call for a Go type makes its informer, and later calls return it. The accessors use the
-// cache's informers. InformerFor uses its constructor, with the resync period of the options, and
+// cache's informers, and so does InformerFor without a constructor, for all types of the cache's
+// scheme. Otherwise InformerFor uses its constructor, with the resync period of the options, and
 // the cache runs the result. Only the constructor and WithTransform decide what such an informer
 // keeps. It does not report failures. While the API server is unreachable, it may take up to a
 // minute to stop, because client-go's reflector sleeps through a stop.
@@ -119,11 +122,11 @@ type product struct {
 func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) toolscache.SharedIndexInformer {
 	return f.once(obj, func() product {
 		if newFunc == nil {
-			return f.construct(obj, nil, nil)
+			return accessors{f}.only(obj)
 		}
 		p := f.construct(obj, newFunc(f.client, f.resyncOf(reflect.TypeOf(obj))), f.transformFunc)
-		if p.handle != nil {
-			p.shared = cmp.Or(p.handle.Informer(), p.shared) // its events are bounded
+		if p.handle != nil { // whose events are bounded
+			p.shared = cmp.Or(p.handle.SharedInformer(access.Factory{}), p.shared)
 		}
 		return p
 	}).shared
@@ -136,7 +139,7 @@ func (f *factory) once(obj runtime.Object, how func() product) product {
 
 func (f *factory) construct(obj runtime.Object, shared toolscache.SharedIndexInformer, transform toolscache.TransformFunc) product {
 	if shared == nil {
-		f.cache.Reject(fmt.Errorf("InformerFor(%T): there is no constructor, or it returned no informer", obj))
+		f.cache.Reject(fmt.Errorf("InformerFor(%T): the constructor returned no informer", obj))
 		return product{}
 	}
 	if transform != nil {
@@ -179,23 +182,50 @@ func (a accessors) standard(obj runtime.Object, newFunc internalinterfaces.NewIn
 		a.cache.Reject(fmt.Errorf("InformerFactory for %T: %w", obj, err))
 		return product{shared: newFunc(nil, 0)} // it never runs
 	}
+	return a.resyncing(p, obj)
+}
+
+func (a accessors) resyncing(p product, obj runtime.Object) product {
 	if period := a.resyncOf(reflect.TypeOf(obj)); period != 0 {
 		p.shared = resynced{p.shared, period}
 	}
 	return p
 }
 
-func (a accessors) narrowed(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) (product, error) {
+// only is standard for a type without a constructor.
+func (a accessors) only(obj runtime.Object) product {
+	p, known, err := a.ofCache(obj)
+	if !known {
+		err = errors.New("the cache's scheme does not know the type and its list; add its package with AddToScheme, or give a constructor")
+	}
+	if err != nil {
+		a.cache.Reject(fmt.Errorf("InformerFor(%T): %w", obj, err))
+		return product{}
+	}
+	return a.resyncing(p, obj)
+}
+
+// ofCache returns the cache's own informer. known is false if the cache's scheme does not know the
+// type.
+func (a accessors) ofCache(obj runtime.Object) (p product, known bool, err error) {
 	s := a.cache.Scheme()
-	if kind, ok := kindIn(s, obj); ok && s.Recognizes(listKind(kind)) {
-		if _, err := a.namespaceOf(kind.GroupKind()); err != nil {
-			return product{}, err
-		}
-		h := cache.ForScope[cache.Object](a.cache, a.scope(kind)) // never released
-		if shared := h.Informer(); shared != nil {
-			return product{h, shared}, nil
-		}
-		return product{}, h.Stale()
+	kind, ok := kindIn(s, obj)
+	if !ok || !s.Recognizes(listKind(kind)) {
+		return product{}, false, nil
+	}
+	if _, err := a.namespaceOf(kind.GroupKind()); err != nil {
+		return product{}, true, err
+	}
+	h := cache.ForScope[cache.Object](a.cache, a.scope(kind)) // never released
+	if shared := h.SharedInformer(access.Factory{}); shared != nil {
+		return product{h, shared}, true, nil
+	}
+	return product{}, true, h.Stale()
+}
+
+func (a accessors) narrowed(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) (product, error) {
+	if p, known, err := a.ofCache(obj); known {
+		return p, err
 	}
 	if a.client == nil {
 		return product{}, errors.New("give factory.New a client, or the cache a Backend whose scheme knows the type")
@@ -205,7 +235,7 @@ func (a accessors) narrowed(obj runtime.Object, newFunc internalinterfaces.NewIn
 		return product{}, err
 	}
 	p := a.construct(obj, newFunc(a.client, resyncCheck), a.clientTransform())
-	p.shared = p.handle.Informer()
+	p.shared = p.handle.SharedInformer(access.Factory{})
 	return p, nil
 }
 

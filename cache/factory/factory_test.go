@@ -218,7 +218,7 @@ func TestFactory_InformerFor(t *testing.T) {
 		if f.InformerFor(&corev1.Secret{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return nil }) != nil {
 			t.Error("there is an informer that nobody made")
 		}
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "InformerFor(*v1.Secret): there is no constructor, or it returned no informer") {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "InformerFor(*v1.Secret): the constructor returned no informer") {
 			t.Errorf("Validate says %v", err)
 		}
 	})

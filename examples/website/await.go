@@ -33,14 +33,13 @@ func await[T client.Object](ctx context.Context, h *cache.Handle[T], key types.N
 		default: // a wake-up is pending
 		}
 	}
-	informer := h.Informer()
-	events, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	events, err := h.Subscribe(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: wake, UpdateFunc: func(_, _ any) { wake(nil) }, DeleteFunc: wake,
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = informer.RemoveEventHandler(events) }()
+	defer events.Close()
 	for {
 		obj, err := h.Get(ctx, key)
 		if err != nil && !apierrors.IsNotFound(err) {

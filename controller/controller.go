@@ -27,14 +27,14 @@ import (
 type Controller[K comparable] struct {
 	name       string
 	reconciler Reconciler[K]
-	given      Options // with the defaults of Default
-	givenQueue workqueue.Options[K]
-	o          Options // with all defaults and added hooks
-	queue      *workqueue.Queue[K]
-	run        string        // of each reconcile ID
-	started    chan struct{} // closed by Warm: workers may start
-	synced     chan struct{} // closed by Warm
-	began      time.Time     // zero of c.now
+	o          Options              // with the defaults of Default
+	q          workqueue.Options[K] // as given: see queueOptions
+	current    currentQueue[K]
+	queue      *workqueue.Queue[K] // nil before build
+	run        string              // of each reconcile ID
+	started    chan struct{}       // closed by Warm: workers may start
+	synced     chan struct{}       // closed by Warm
+	began      time.Time           // zero of c.now
 	repetition repetition
 	warmed     atomic.Bool
 	observers  []hook.Hooks
@@ -62,30 +62,29 @@ func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller
 // Options. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
-		name: name, reconciler: r, given: o, givenQueue: q, run: fmt.Sprintf("%08x", rand.Uint32()),
+		name: name, reconciler: r, o: o, q: q, run: fmt.Sprintf("%08x", rand.Uint32()),
 		started: make(chan struct{}), synced: make(chan struct{}), began: time.Now(),
 	}
 	c.o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
 	c.inputs.name = name
 	c.inputs.declared, c.inputs.declare = cache.Declare()
 	c.own = ownEvents[K]{declared: c.inputs.declared, records: &c.records, now: c.now}
-	err := c.newQueue()
-	c.own.queue = c.queue
+	c.keepEarly()
 	c.consistency = visibility[K]{
-		gaps:  gaps{name: name, hooks: &c.o.Hooks, logger: c.logger, declared: c.inputs.declared, stale: c.inputs.stale},
-		queue: c.queue, records: &c.records,
+		gaps:    gaps{name: name, hooks: &c.o.Hooks, logger: c.logger, declared: c.inputs.declared, stale: c.inputs.stale},
+		records: &c.records,
 	}
-	c.spins = spins[K]{own: &c.own, records: &c.records, queue: c.queue, now: c.now, log: &c.repetition}
-	c.pauses = pauses[K]{records: &c.records, queue: c.queue}
-	c.interrupts = interrupts[K]{queue: c.queue, workers: &c.workers, records: &c.records}
-	c.shards = shards[K]{queue: c.queue, place: placeOf[K](), report: c.reportUnplaced}
-	c.apply()
+	c.spins = spins[K]{own: &c.own, records: &c.records, now: c.now, log: &c.repetition}
+	c.pauses = pauses[K]{records: &c.records, queue: &c.current}
+	c.interrupts = interrupts[K]{workers: &c.workers, records: &c.records}
+	c.shards = shards[K]{queue: &c.current, place: placeOf[K](), report: c.reportUnplaced}
+	c.workers.set(o.workers())
 	c.inputs.declareLocked()
-	c.inputs.wrong = []error{err, o.validate(), checkName(name)}
+	c.inputs.wrong = []error{o.validate(), checkName(name)}
 	if argument.IsNil(r) {
 		c.inputs.complain("the reconciler is nil; pass a Reconciler to New")
 	}
-	c.divide()
+	c.apply()
 	return c
 }
 
@@ -94,8 +93,9 @@ func (c *Controller[K]) now() time.Duration { return time.Since(c.began) }
 // Name returns the controller's name.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Queue returns the queue, to add keys without a source and to look at them. With
-// Options.Partition, an add of a key that another process serves has no effect.
+// Queue returns the queue, to add keys without a source and to look at them. Adds before Warm are
+// kept: once per key, with their reasons. MinInterval counts from Warm. With Options.Partition, an
+// add of a key that another process serves has no effect.
 func (c *Controller[K]) Queue() workqueue.Adder[K] { return &c.shards }
 
 // Watch adds a source, at any time before Warm ends. Workers start when the sources added before
@@ -163,7 +163,10 @@ func checkName(name string) error {
 }
 
 // Validate returns an error with one line for each mistake in the setup, or nil.
-func (c *Controller[K]) Validate() error { return c.named(c.inputs.validate()) }
+func (c *Controller[K]) Validate() error {
+	_, err := c.queueOptions()
+	return c.named(errors.Join(err, c.inputs.validate()))
+}
 
 func (c *Controller[K]) named(err error) error {
 	if err == nil {
@@ -196,13 +199,16 @@ func (c *Controller[K]) RequiresSync() bool { return c.o.RequireKinds }
 func (c *Controller[K]) AwaitWrites(ctx context.Context) error { return c.consistency.awaitOwn(ctx) }
 
 // Pause stops new Reconciles until Resume, also in later terms. Keys still become due.
-func (c *Controller[K]) Pause() { c.queue.PauseAll() }
+func (c *Controller[K]) Pause() {
+	c.pauses.all.Store(true)
+	c.pauses.updateAll()
+}
 
 // Resume ends Pause, but not PauseKey and annotations.
 func (c *Controller[K]) Resume() {
-	if c.queue.Len().AllPaused {
+	if c.pauses.all.Swap(false) {
 		c.workers.resume(c.now())
-		c.queue.ResumeAll()
+		c.pauses.updateAll()
 	}
 }
 
@@ -219,7 +225,7 @@ func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, program, false) }
 // only the process that serves the key can requeue it.
 func (c *Controller[K]) Requeue(key K) {
 	if c.shards.accepts(key, false) {
-		c.queue.RequeueNow(key, workqueue.Reason{})
+		c.current.do(func(q *workqueue.Queue[K]) { q.RequeueNow(key, workqueue.Reason{}) })
 	}
 }
 

@@ -5,7 +5,9 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,37 +96,132 @@ func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 	})
 }
 
-// TestDefault_Exceptions: SetWorkers and workqueue.Options win, keys without a namespace have no
-// tenants, and a queue that had keys cannot change, which is an error if the defaults require it.
+// TestDefault_Exceptions: SetWorkers and workqueue.Options win, and keys without a namespace have
+// no tenants.
 func TestDefault_Exceptions(t *testing.T) {
 	make := func(o controller.Options) *controller.Controller[string] {
 		return controller.NewWithQueue("exceptions", controller.Func[string](func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, nil
 		}), o, workqueue.Options[string]{Backoff: workqueue.Exponential{Base: time.Hour}})
 	}
-	c := make(controller.Options{})
-	ok(t, c.SetWorkers(4))
-	c.Default(defaults)
-	ok(t, c.Validate())
-	if n := c.Snapshot().Workers; n != 4 {
-		t.Errorf("after SetWorkers(4) it has %d workers", n)
-	}
-	c.Queue().Add("a")
-	if k, _ := c.Queue().Lookup("a"); k.State != workqueue.Waiting || k.Tenant != "" {
-		t.Errorf("MinInterval of the defaults has not reached the queue: %+v", k)
-	}
-
-	c = make(controller.Options{})
-	c.Queue().Add("a")
-	c.Default(controller.Options{Workers: 3, NamespaceTenants: true, MaxAttempts: 5})
-	ok(t, c.Validate()) // nothing of the queue changes
-	c.Default(controller.Options{MinInterval: time.Second})
-	err := c.Validate()
-	for _, want := range []string{`controller "exceptions"`, "the queue had keys before", "set the options before the first add"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not have %q", err, want)
+	synctest.Test(t, func(t *testing.T) {
+		c := make(controller.Options{Logger: silent})
+		ok(t, c.SetWorkers(4))
+		c.Default(defaults)
+		ok(t, c.Validate())
+		if n := c.Snapshot().Workers; n != 4 {
+			t.Errorf("after SetWorkers(4) it has %d workers", n)
 		}
-	}
+		c.Queue().Add("a")
+		stop := start(t, c)
+		synctest.Wait()
+		if k, _ := c.Queue().Lookup("a"); k.State != workqueue.Waiting || k.Tenant != "" {
+			t.Errorf("MinInterval of the defaults has not reached the queue: %+v", k)
+		}
+		ok(t, stop())
+	})
+}
+
+// TestDefault_KeepsEarlierAdds: keys that are added before the defaults are delivered with them,
+// once each, with their class, delay and reasons. Pauses stay.
+func TestDefault_KeepsEarlierAdds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var seen []string
+		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
+			info, _ := controller.InfoOf(ctx)
+			var why []string
+			for _, r := range info.Reasons {
+				why = append(why, r.Event)
+			}
+			seen = append(seen, fmt.Sprintf("%s %s %s after %s", key, info.Class, strings.Join(why, "+"), time.Since(began)))
+			return controller.Result{}, nil
+		}, controller.Options{Logger: silent})
+		q := c.Queue()
+		with := func(class workqueue.Class, event string, after time.Duration) workqueue.AddOptions {
+			return workqueue.AddOptions{Class: class, After: after, Reason: workqueue.Reason{Event: event}}
+		}
+		c.Pause()
+		c.PauseKey("paused")
+		for range 3 {
+			q.AddWith("a", with(workqueue.Background, "one", 0))
+		}
+		q.AddAll([]string{"b", "a", "paused"}, with(workqueue.Background, "two", 0))
+		q.AddWith("later", with(workqueue.Interactive, "due", time.Minute))
+		q.Add("none")
+		c.Requeue("now")
+		if k, known := q.Lookup("a"); !known || len(k.Reasons) != 2 {
+			t.Errorf("before the start, the key is %+v, known: %t", k, known)
+		}
+		if s := c.Snapshot(); !s.Paused || len(s.Queue.Keys) != 6 {
+			t.Errorf("before the start, the snapshot is %+v", s)
+		}
+		c.Default(controller.Options{Classes: append(workqueue.ThreeClasses(), workqueue.ClassWeight{Class: 5, Weight: 100}), MinInterval: time.Second})
+		ok(t, c.Validate())
+		time.Sleep(30 * time.Second)
+		stop := start(t, c)
+		time.Sleep(10 * time.Second)
+		c.Resume()
+		time.Sleep(time.Minute)
+		c.ResumeKey("paused")
+		time.Sleep(time.Minute)
+		ok(t, stop())
+		want := []string{
+			"now interactive RequeueNow after 40s", "none normal Added after 40s", "a background one+two after 40s", "b background two after 40s",
+			"later interactive due after 1m0s", "paused background two after 1m40s",
+		}
+		if !slices.Equal(seen, want) {
+			t.Errorf("it reconciled\n%q, want\n%q", seen, want)
+		}
+	})
+}
+
+// TestWarm_LosesNoAdd: an add that began before the queue was built, and ends afterwards, is
+// delivered.
+func TestWarm_LosesNoAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []string
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			seen = append(seen, key)
+			return controller.Result{}, nil
+		}, controller.Options{Logger: silent})
+		var stop func() error
+		c.Add(func(early *workqueue.Queue[string]) {
+			if stop == nil {
+				stop = start(t, c)
+				synctest.Wait()
+			}
+			early.Add("a")
+		})
+		synctest.Wait()
+		if !slices.Equal(seen, []string{"a"}) {
+			t.Errorf("it reconciled %q", seen)
+		}
+		ok(t, stop())
+	})
+}
+
+// TestQuiet_WaitsForEarlyAdds: a wait that begins before the queue is built ends after the adds.
+func TestQuiet_WaitsForEarlyAdds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := newController(func(context.Context, string) (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{}, nil
+		}, controller.Options{Logger: silent})
+		c.Queue().Add("a")
+		quiet := make(chan string, 1)
+		go func() {
+			taken, err := c.Quiet(t.Context())
+			quiet <- fmt.Sprintf("%d after %s, %v", taken, time.Since(began), err)
+		}()
+		time.Sleep(5 * time.Second)
+		stop := start(t, c)
+		if got := <-quiet; got != "1 after 6s, <nil>" {
+			t.Errorf("Quiet: %s", got)
+		}
+		ok(t, stop())
+	})
 }
 
 func TestOptionsValidate(t *testing.T) {

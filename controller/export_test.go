@@ -9,7 +9,10 @@ import (
 )
 
 // TheQueue returns the queue.
-func (c *Controller[K]) TheQueue() *workqueue.Queue[K] { return c.queue }
+func (c *Controller[K]) TheQueue() *workqueue.Queue[K] { return c.current.Load() }
+
+// Add calls add as Queue's methods do.
+func (c *Controller[K]) Add(add func(*workqueue.Queue[K])) { c.current.do(add) }
 
 // Remembered returns the number of keys with a past.
 func (c *Controller[K]) Remembered() int {

@@ -85,8 +85,8 @@ type Options struct {
 	// slog.Default().
 	Logger *slog.Logger
 	// Hooks observe the Reconciles, the queue and the sources, from Warm on. A manager adds its
-	// own. For each source, the log has the first ten handler failures, then one in ten seconds. To
-	// observe the queue from New on, use workqueue.Options.Hooks. Default: none.
+	// own. For each source, the log has the first ten handler failures, then one in ten seconds.
+	// Default: none.
 	Hooks hook.Hooks
 }
 
@@ -119,21 +119,7 @@ func (o Options) validate() error {
 
 const defaultReadYourWrites = 30 * time.Second
 
-func (o Options) withDefaults() Options {
-	if o.Workers == 0 {
-		o.Workers = 1
-	}
-	if o.ReadYourWrites == 0 {
-		o.ReadYourWrites = defaultReadYourWrites
-	}
-	if o.SlowAfter == 0 {
-		o.SlowAfter = time.Minute
-	}
-	if o.Grace == 0 {
-		o.Grace = 25 * time.Second
-	}
-	return o
-}
+func (o Options) workers() int { return max(o.Workers, 1) } // Validate reports a negative number
 
 func (o Options) or(d Options) Options {
 	o.Workers, o.ReadYourWrites = cmp.Or(o.Workers, d.Workers), cmp.Or(o.ReadYourWrites, d.ReadYourWrites)

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +30,12 @@ const (
 
 type pauses[K comparable] struct {
 	records *records[K]
-	queue   *workqueue.Queue[K]
+	queue   *currentQueue[K]
+	all     atomic.Bool // see Controller.Pause
+}
+
+func (p *pauses[K]) updateAll() {
+	p.queue.follow(p.all.Load, (*workqueue.Queue[K]).PauseAll, (*workqueue.Queue[K]).ResumeAll)
 }
 
 func (p *pauses[K]) set(key K, by pauser, paused bool) {
@@ -47,20 +53,8 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 	}
 }
 
-// update calls the queue without a lock, because the queue may call user code. It repeats until the
-// state is stable, so that the last call passes the last state.
 func (p *pauses[K]) update(key K) {
-	for {
-		paused := p.has(key)
-		if paused {
-			p.queue.Pause(key)
-		} else {
-			p.queue.Resume(key)
-		}
-		if p.has(key) == paused {
-			return
-		}
-	}
+	p.queue.follow(func() bool { return p.has(key) }, func(q *workqueue.Queue[K]) { q.Pause(key) }, func(q *workqueue.Queue[K]) { q.Resume(key) })
 }
 
 // program is the pauser of PauseKey.
@@ -71,7 +65,7 @@ func (p *pauses[K]) expire(key K) {
 	if !p.records.look(key).gone {
 		return
 	}
-	if _, known := p.queue.Lookup(key); !known {
+	if _, known := p.queue.Load().Lookup(key); !known {
 		p.records.edit(key, func(r *record[K]) {
 			if r.gone { // else it was created again
 				r.level, r.gone = nil, false
@@ -159,7 +153,7 @@ func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
 		return
 	}
 	if before, _ := annotation(e.Old, RequeueAnnotation); value != before && o.shards.accepts(key, false) {
-		o.pauses.queue.RequeueNow(key, workqueue.Reason{
+		o.controller.queue.RequeueNow(key, workqueue.Reason{
 			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
 			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
 		})

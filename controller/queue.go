@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sort"
+	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -31,11 +35,95 @@ func tenantOf[K comparable]() func(key K) string {
 	return nil
 }
 
-func (c *Controller[K]) queueOptions(o Options) (workqueue.Options[K], error) {
-	q := c.givenQueue
+// currentQueue is a queue that keeps early adds until build, then the built one.
+type currentQueue[K comparable] struct {
+	atomic.Pointer[workqueue.Queue[K]]
+
+	next atomic.Pointer[workqueue.Queue[K]] // another queue while build copies the keys
+}
+
+// do calls f again if build may have missed what f changed.
+func (c *currentQueue[K]) do(f func(*workqueue.Queue[K])) {
+	q := c.Load()
+	f(q)
+	if next := c.next.Load(); next != q {
+		f(next)
+	}
+}
+
+// follow calls pause or resume, without a lock, because the queue may call user code. It repeats
+// until the state is stable, so that the last call passes the last state.
+func (c *currentQueue[K]) follow(isPaused func() bool, pause, resume func(*workqueue.Queue[K])) {
+	for {
+		paused, f := isPaused(), resume
+		if paused {
+			f = pause
+		}
+		c.do(f)
+		if isPaused() == paused {
+			return
+		}
+	}
+}
+
+// keepEarly uses defaults if the options are wrong; Validate reports the error.
+func (c *Controller[K]) keepEarly() {
+	o, err := c.queueOptions()
+	if err != nil {
+		o = workqueue.Options[K]{}
+	}
+	o.Hooks, o.Own, o.MinInterval, o.MaxWait = nil, nil, 0, 0 // they are for the built queue
+	q, _ := workqueue.New(o)                                  // cannot fail
+	c.current.Store(q)
+	c.current.next.Store(q)
+}
+
+// build makes the queue, when all options are known, and repeats the early adds.
+func (c *Controller[K]) build() error {
+	o, err := c.queueOptions()
+	if err != nil {
+		return err
+	}
+	q, _ := workqueue.New(o) // cannot fail
+	c.queue, c.own.queue, c.consistency.queue, c.spins.queue, c.interrupts.queue = q, q, q, q, q
+	c.current.next.Store(q)
+	early := c.current.Load()
+	keys := early.Snapshot().Keys
+	sort.SliceStable(keys, func(i, j int) bool { return keys[i].Since.Before(keys[j].Since) })
+	for _, k := range keys {
+		addEarly(q, k)
+	}
+	c.current.Store(q)
+	early.PauseAll() // ends Quiet
+	c.pauses.updateAll()
+	for key := range c.records.all() {
+		c.pauses.update(key)
+	}
+	return nil
+}
+
+func addEarly[K comparable](q *workqueue.Queue[K], k workqueue.KeyState[K]) {
+	how := workqueue.AddOptions{Class: k.Class}
+	switch {
+	case k.State == workqueue.Ready || k.Again:
+	case k.Due.IsZero():
+		return // it is only paused
+	default:
+		how.After = time.Until(k.Due)
+	}
+	if len(k.Reasons) == 0 {
+		k.Reasons = []workqueue.Reason{{}}
+	}
+	for _, how.Reason = range k.Reasons {
+		q.AddWith(k.Key, how)
+	}
+}
+
+func (c *Controller[K]) queueOptions() (workqueue.Options[K], error) {
+	q, o := c.q, c.o
 	of := Options{Classes: q.Classes, Backoff: q.Backoff, Limiter: q.Limiter, MinInterval: q.MinInterval, MaxWait: q.MaxWait}.or(o)
 	q.Classes, q.Backoff, q.Limiter, q.MinInterval, q.MaxWait = of.Classes, of.Backoff, of.Limiter, of.MinInterval, of.MaxWait
-	q.Name = cmp.Or(q.Name, c.name)
+	q.Name, q.Hooks = cmp.Or(q.Name, c.name), hook.Hooks{Queue: q.Hooks}.With(o.Hooks).Queue
 	if q.Classes == nil {
 		q.Classes = workqueue.ThreeClasses()
 	}
@@ -44,32 +132,18 @@ func (c *Controller[K]) queueOptions(o Options) (workqueue.Options[K], error) {
 		return c.own.is(key, delivery, r) || own != nil && own(key, delivery, r)
 	}
 	if q.Tenant == nil && o.NamespaceTenants {
-		q.Tenant = tenantOf[K]()
-		if q.Tenant == nil {
+		if q.Tenant = tenantOf[K](); q.Tenant == nil {
 			k := reflect.TypeFor[K]()
 			return q, fmt.Errorf("controller.Options.NamespaceTenants: a key of type %s has no namespace; give %s a method Tenant() string, or set workqueue.Options.Tenant", k, k)
 		}
 	}
-	return q, nil
-}
-
-// newQueue makes a queue with defaults if the options are wrong; Validate reports the error.
-func (c *Controller[K]) newQueue() error {
-	o, err := c.queueOptions(c.given)
-	if err == nil {
-		c.queue, err = workqueue.New(o)
-	}
-	if err != nil {
-		c.queue, _ = workqueue.New(workqueue.Options[K]{}) // cannot fail
-	}
-	return err
+	return q, q.Validate()
 }
 
 // Default fills the zero fields of the controller's Options from o, except Grace and Logger. It
 // adds o.Hooks to the controller's, unless they were added before. Values set by NewWithQueue and
 // SetWorkers remain. NamespaceTenants has no effect if the keys have no namespace. MinInterval and
-// MaxWait count as one field. Validate reports an error if o changes the queue although keys were
-// added before.
+// MaxWait count as one field.
 //
 // A manager calls Default with its own defaults and hooks. After Warm has begun, it has no effect.
 func (c *Controller[K]) Default(o Options) {
@@ -81,33 +155,15 @@ func (c *Controller[K]) Default(o Options) {
 		c.o.Hooks = c.o.Hooks.With(o.Hooks)
 	}
 	o.NamespaceTenants = o.NamespaceTenants && tenantOf[K]() != nil
-	before := c.given
-	c.given = c.given.or(o)
+	before := c.o.workers()
+	c.o = c.o.or(o)
+	if c.workers.now().want == before { // else SetWorkers has set it
+		c.workers.set(c.o.workers())
+	}
 	c.apply()
-	c.divide()
-	if !c.given.changesQueue(before) {
-		return
-	}
-	q, err := c.queueOptions(c.given)
-	if err == nil {
-		err = c.queue.Configure(q)
-	}
-	if err != nil {
-		c.inputs.complain("the defaults cannot be applied to its queue: " + err.Error())
-	}
-}
-
-func (o Options) changesQueue(before Options) bool {
-	return (o.Classes == nil) != (before.Classes == nil) || (o.Backoff == nil) != (before.Backoff == nil) || o.Limiter != before.Limiter ||
-		o.MinInterval != before.MinInterval || o.MaxWait != before.MaxWait || o.NamespaceTenants != before.NamespaceTenants
 }
 
 func (c *Controller[K]) apply() {
-	hooks, workers := c.o.Hooks, c.o.Workers
-	c.o = c.given.withDefaults()
-	c.o.Hooks = hooks
-	if c.workers.now().want == workers { // else SetWorkers has set it
-		c.workers.set(max(c.o.Workers, 1)) // Validate reports a negative number
-	}
-	c.consistency.bound, c.interrupts.most = c.o.ReadYourWrites, c.o.Interrupt
+	c.consistency.bound, c.interrupts.most = cmp.Or(c.o.ReadYourWrites, defaultReadYourWrites), c.o.Interrupt
+	c.divide()
 }

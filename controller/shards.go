@@ -41,13 +41,13 @@ func placeOf[K comparable]() func(K) types.NamespacedName {
 
 // divide makes Options.Partition effective.
 func (c *Controller[K]) divide() {
-	if c.given.Partition == nil || c.shards.divided() {
+	if c.o.Partition == nil || c.shards.divided() {
 		return
 	}
 	if k := reflect.TypeFor[K](); c.shards.place == nil {
 		c.inputs.complain(fmt.Sprintf("controller.Options.Partition: a key of type %s has no slot; give %s a method ShardKey() types.NamespacedName", k, k))
 	}
-	c.shards.divide(c.given.Partition)
+	c.shards.divide(c.o.Partition)
 }
 
 func (c *Controller[K]) reportUnplaced(key K, err error) {
@@ -63,7 +63,7 @@ func (c *Controller[K]) reportUnplaced(key K, err error) {
 // shards is the queue for all adds from outside. It drops keys that this controller does not serve.
 // The zero value serves all.
 type shards[K comparable] struct {
-	queue  *workqueue.Queue[K]
+	queue  *currentQueue[K]
 	place  func(K) types.NamespacedName // nil: keys have none
 	report func(key K, err error)
 	log    atomic.Pointer[slog.Logger] // set by Warm
@@ -128,14 +128,14 @@ func (s *shards[K]) accepts(key K, deleted bool) bool {
 // Add implements workqueue.Adder.
 func (s *shards[K]) Add(key K) {
 	if s.accepts(key, false) {
-		s.queue.Add(key)
+		s.queue.do(func(q *workqueue.Queue[K]) { q.Add(key) })
 	}
 }
 
 // AddWith implements workqueue.Adder.
 func (s *shards[K]) AddWith(key K, how workqueue.AddOptions) {
 	if s.accepts(key, isDeletion(how.Reason)) {
-		s.queue.AddWith(key, how)
+		s.queue.do(func(q *workqueue.Queue[K]) { q.AddWith(key, how) })
 	}
 }
 
@@ -145,11 +145,11 @@ func (s *shards[K]) AddAll(keys []K, how workqueue.AddOptions) {
 		foreign := func(key K) bool { return !s.accepts(key, isDeletion(how.Reason)) }
 		keys = slices.DeleteFunc(slices.Clone(keys), foreign)
 	}
-	s.queue.AddAll(keys, how)
+	s.queue.do(func(q *workqueue.Queue[K]) { q.AddAll(keys, how) })
 }
 
 // Lookup implements workqueue.Adder.
-func (s *shards[K]) Lookup(key K) (workqueue.KeyState[K], bool) { return s.queue.Lookup(key) }
+func (s *shards[K]) Lookup(key K) (workqueue.KeyState[K], bool) { return s.queue.Load().Lookup(key) }
 
 func isDeletion(r workqueue.Reason) bool { return r.Event == string(handler.Delete) }
 

@@ -73,7 +73,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	workers := c.workers.now()
 	s := Snapshot[K]{
 		Name: c.name, Workers: workers.want, Leading: workers.leading, Term: workers.term,
-		Progress: c.progress(), Queue: c.queue.Snapshot(), OwnEvents: c.own.skipped.Load(),
+		Progress: c.progress(), Queue: c.current.Load().Snapshot(), OwnEvents: c.own.skipped.Load(),
 	}
 	s.Paused = s.Queue.Paused
 	if d := c.shards.of.Load(); d != nil {
@@ -171,7 +171,8 @@ type Progress struct {
 func (c *Controller[K]) progress() Progress {
 	workers, now := c.workers.now(), c.now()
 	runs := workers.running()
-	p := Progress{Ready: c.queue.Len().Ready, Running: len(runs)}
+	queue := c.current.Load().Len()
+	p := Progress{Ready: queue.Ready, Running: len(runs)}
 	completed, moved := time.Duration(c.workers.completed.Load()), workers.resumed
 	if len(runs) > 0 {
 		p.Longest, p.LongestKey = now-runs[0].since, fmt.Sprint(runs[0].item.Key())
@@ -180,7 +181,7 @@ func (c *Controller[K]) progress() Progress {
 	if completed > 0 {
 		p.LastCompleted = c.began.Add(completed)
 	}
-	if p.Ready > 0 && workers.leading && !c.queue.Len().AllPaused {
+	if p.Ready > 0 && workers.leading && !queue.AllPaused {
 		p.Stalled = now - max(moved, completed)
 	}
 	return p
@@ -249,7 +250,7 @@ func (c *Controller[K]) CatchUp(ctx context.Context) error {
 // Quiet is [workqueue.Queue.Quiet] of the controller's queue. If ctx ends before, the error names
 // what is left.
 func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
-	taken, err = c.queue.Quiet(ctx)
+	c.current.do(func(q *workqueue.Queue[K]) { taken, err = q.Quiet(ctx) })
 	if err == nil {
 		return taken, nil
 	}

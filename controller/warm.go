@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		stop()
 		warmed <- err
 	}()
-	work, cancel := run.WithGrace(take, context.WithoutCancel(take), c.o.Grace)
+	work, cancel := run.WithGrace(take, context.WithoutCancel(take), cmp.Or(c.o.Grace, 25*time.Second))
 	defer cancel()
 	if term.Of(ctx) == nil {
 		c.logger(ctx).Info("leading without a term of leadership; another process may act at the same time")
@@ -90,11 +91,10 @@ func (c *Controller[K]) claim() error {
 	if c.warmed.Swap(true) {
 		return errors.New("it has run before; make a new one")
 	}
-	return nil
+	return c.build()
 }
 
 func (c *Controller[K]) warm(ctx context.Context) error {
-	c.queue.Observe(c.o.Hooks.Queue)
 	c.shards.log.Store(c.logger(ctx))
 	if hooks := c.o.Hooks.Controller; hooks.Started != nil {
 		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.workers.stats})

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (d deadlineError) Is(target error) bool {
 const returnWithin = time.Second
 
 func (o *Options) limits() (report, end time.Duration) {
-	report, end = o.SlowAfter, o.Deadline
+	report, end = cmp.Or(o.SlowAfter, time.Minute), o.Deadline
 	if end <= 0 {
 		end = math.MaxInt64
 	}

@@ -99,7 +99,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], s *slot[
 	s.run.Store(r)
 	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
-		if args, ok := c.repetition.few("expired", "", "bound", c.o.ReadYourWrites.String(), "err", past.doubts); ok {
+		if args, ok := c.repetition.few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
 			what := "reconciled before its own writes were visible in the cache"
 			if !slices.ContainsFunc(past.givenUp, func(w unseen) bool { return w.event == nil }) {
 				what = "reconciled before all its informers showed the change of an object"

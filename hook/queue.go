@@ -17,10 +17,9 @@ import "time"
 //	retries                                     Settled (QueueRetry and QueueAfter), Delayed
 //	depth, unfinished_work, longest_running     Stats of QueueOpened
 type Queue struct {
-	// Opened is called once, before all other functions, by the queue's constructor or Observe.
+	// Opened is called once, before all other functions, by the queue's constructor.
 	Opened func(QueueOpened)
-	// Closed is called once, by the first ShutDown or Drain, or by a later Observe. Stats still
-	// works then.
+	// Closed is called once, by the first ShutDown or Drain. Stats still works then.
 	Closed func(QueueClosed)
 	// Added is called when keys become ready: after an add or a delay, after the settle of a key
 	// that was added while held, and when a key is woken or resumed.

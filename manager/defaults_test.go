@@ -44,8 +44,9 @@ func TestDefaultsReachEveryController(t *testing.T) {
 		}
 		configMaps(m, "early", notes)
 		own := controller.New("own", controller.Func[types.NamespacedName](notes), controller.Options{Deadline: time.Hour})
-		m.Add(own)
+		// The defaults are not known yet.
 		own.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
+		m.Add(own)
 		stop, result := start(t, m)
 		pass(time.Minute)
 		configMaps(m, "late", notes)
@@ -66,15 +67,12 @@ func TestDefaultsThatCannotBeApplied(t *testing.T) {
 		return controller.Result{}, nil
 	})
 	for want, o := range map[string]controller.Options{
-		`controller "used": the defaults cannot be applied to its queue`:   {NamespaceTenants: true},
 		"manager.Options.Controller: Grace, Logger and Hooks must be zero": {Logger: slog.Default()},
 		"manager.Options.Controller: controller.Options.Workers: -1":       {Workers: -1},
 		"MaxWait is 1s, must be zero or at least MinInterval (1m0s)":       {MinInterval: time.Minute, MaxWait: time.Second},
 	} {
 		m := newManager(newAPI(), func(m *manager.Options) { m.Controller = o })
-		c := controller.New("used", nothing, controller.Options{})
-		c.Queue().Add(types.NamespacedName{Name: "a"})
-		m.Add(c)
+		m.Add(controller.New("any", nothing, controller.Options{}))
 		err := m.Run(t.Context())
 		if err == nil || strings.Count(err.Error(), want) != 1 {
 			t.Errorf("got %v, want %q once", err, want)

@@ -67,10 +67,9 @@ type Options struct {
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run
 	// is an error. Default: all.
 	Controllers []string
-	// Controller has defaults for all controllers: see controller.Controller.Default. Add a
-	// controller before you add keys to its queue: once it has had keys, defaults that change the
-	// queue make Run return an error. A Limiter limits all controllers together. Grace, Logger,
-	// Hooks and Partition must be zero: the manager has its own. Default: as in package controller.
+	// Controller has defaults for all controllers: see controller.Controller.Default. A Limiter
+	// limits all controllers together. Grace, Logger, Hooks and Partition must be zero: the
+	// manager has its own. Default: as in package controller.
 	Controller controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions

@@ -34,7 +34,6 @@ type Adder[K comparable] interface {
 //   - held causes one more delivery after the settle;
 //   - paused or parked is recorded, and delivers nothing until Resume or Wake.
 func (q *Queue[K]) Add(key K) {
-	q.use()
 	w := who[K]{key: key}
 	if !q.identify(&w) {
 		return
@@ -50,7 +49,6 @@ func (q *Queue[K]) Add(key K) {
 
 // AddWith is Add with options.
 func (q *Queue[K]) AddWith(key K, how AddOptions) {
-	q.use()
 	q.addTo(key, q.laneOf(how.Class), &how)
 }
 
@@ -89,7 +87,7 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *AddOptions) {
 
 func (q *Queue[K]) tellDelayed(lane uint8, how *AddOptions) {
 	if how.After > 0 {
-		tell(&q.host, "Hooks.Delayed", q.hooks.Load().Delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
+		tell(&q.host, "Hooks.Delayed", q.o.Hooks.Delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
 	}
 }
 
@@ -117,7 +115,6 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 // AddAll adds many keys under one lock. Keys that need a call of Options.Own come last, one at a
 // time.
 func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
-	q.use()
 	ws := make([]who[K], 0, len(keys))
 	for _, key := range keys {
 		w := who[K]{key: key}

@@ -195,23 +195,6 @@ func (c *core[K]) dropAtEnd(i uint32, e *entry[K], why int) {
 	c.forget(i, e)
 }
 
-func (c *core[K]) observe() {
-	if c.observed {
-		return
-	}
-	stamped := c.stamped
-	c.observed, c.stamped = true, true
-	c.all(func(i uint32, e *entry[K]) {
-		if e.state == Held || !stamped && e.state != Waiting { // since of a waiting key is known
-			e.since = c.now()
-		}
-		if e.state == Held {
-			c.heldSince += e.since
-			c.link(&c.held, i, e)
-		}
-	})
-}
-
 func (c *core[K]) take() uint32 {
 	c.promote()
 	if c.counts[Ready] == 0 || c.pausedAll {

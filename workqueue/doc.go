@@ -111,8 +111,8 @@
 //
 // # Concurrency
 //
-// All methods except Configure may be called from any goroutine. One lock guards all state. The
-// queue never holds it while it calls your functions (hooks, Tenant, Backoff and so on).
+// All methods may be called from any goroutine. One lock guards all state. The queue never holds it
+// while it calls your functions (hooks, Tenant, Backoff and so on).
 //
 // Goroutines in Get share one timer, set to the earliest due time. While none is in Get, due keys
 // become ready in the next call.

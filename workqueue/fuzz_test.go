@@ -350,6 +350,8 @@ func (tr *trial) compare() {
 			class = tr.m.classes[k.class].class
 		} else if k.coming >= 0 {
 			class = tr.m.classes[k.coming].class
+		} else if k.outside != far {
+			class = tr.m.classes[k.outClass].class
 		} else {
 			class = tr.m.classes[tr.class(Normal)].class
 		}

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,39 +80,105 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// TestObserve: hooks that are added later are called from then on, and for ready keys.
-func TestObserve(t *testing.T) {
+// TestHooks_WithoutReasons: the queue knows the times for the hooks.
+func TestHooks_WithoutReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second, added := 0, 0, map[int]int{}
-		q := newQueue(t, Options[string]{Classes: ThreeClasses(), Reasons: -1, Hooks: &hook.Queue{Taken: func(hook.QueueTaken) { first++ }}})
-		plain := newQueue(t, Options[string]{Reasons: -1})
-		for _, q := range []*Queue[string]{q, plain} {
-			q.AddAll([]string{"a", "b", "c"}, AddOptions{})
-			q.AddWith("d", AddOptions{Class: Background})
-			held := mustGet(t, q)
-			time.Sleep(time.Second)
-			var stats func() hook.QueueStats
-			q.Observe(&hook.Queue{
-				Opened:  func(e hook.QueueOpened) { stats = e.Stats },
-				Added:   func(e hook.QueueAdded) { added[e.Class] += e.Keys },
-				Taken:   func(hook.QueueTaken) { second++ },
-				Settled: func(e hook.QueueSettled) { second++ },
-			})
-			q.Observe(nil)
-			time.Sleep(time.Second)
-			mustGet(t, q)
-			if s := stats(); s.Held != 2 || s.Longest < time.Second || s.Longest > 2*time.Second {
-				t.Errorf("stats are %+v", s)
-			}
-			settled(t, held.Done())
-			if s := stats(); s.Held != 1 || s.Longest != 0 || s.Unfinished != 0 {
-				t.Errorf("stats are %+v", s)
-			}
+		var waited time.Duration
+		q := newQueue(t, Options[string]{Reasons: -1, Hooks: &hook.Queue{Taken: func(e hook.QueueTaken) { waited = e.Waited }}})
+		q.Add("a")
+		added := time.Now()
+		time.Sleep(time.Second)
+		if k, _ := q.Lookup("a"); !k.Since.Equal(added) {
+			t.Errorf("ready since %v, want %v", k.Since, added)
 		}
-		if first != 2 || second != 4 || !maps.Equal(added, map[int]int{0: 2 + 3, -1: 1}) {
-			t.Errorf("told first %d, second %d, added %v", first, second, added)
+		if item := mustGet(t, q); waited != time.Second || !item.Queued().Equal(added) {
+			t.Errorf("waited %v since %v", waited, item.Queued())
 		}
 	})
+}
+
+// TestHooks_PanicOfOpened: a panic of Opened is reported to the same hooks.
+func TestHooks_PanicOfOpened(t *testing.T) {
+	var told []string
+	q := newQueue(t, Options[string]{Hooks: &hook.Queue{
+		Opened:   func(hook.QueueOpened) { panic("no") },
+		Panicked: func(e hook.QueuePanicked) { told = append(told, e.Func) },
+	}})
+	q.Add("a")
+	if want := []string{"Hooks.Opened"}; !slices.Equal(told, want) || q.Snapshot().Panics != 1 {
+		t.Errorf("told %q of %d panics, want %q", told, q.Snapshot().Panics, want)
+	}
+}
+
+// TestHooks_APanicDoesNotHideEvents: if a hook panics, later hooks still see the event.
+func TestHooks_APanicDoesNotHideEvents(t *testing.T) {
+	var told []string
+	panics, notes := &hook.Queue{
+		Added:    func(hook.QueueAdded) { panic("no") },
+		Closed:   func(hook.QueueClosed) { panic("no") },
+		Panicked: func(hook.QueuePanicked) { panic("no") },
+	}, &hook.Queue{
+		Added:    func(hook.QueueAdded) { told = append(told, "added") },
+		Closed:   func(hook.QueueClosed) { told = append(told, "closed") },
+		Panicked: func(e hook.QueuePanicked) { told = append(told, "panic of "+e.Func) },
+	}
+	q := newQueue(t, Options[string]{Hooks: hook.Hooks{Queue: panics}.With(hook.Hooks{Queue: notes}).Queue})
+	q.Add("a")
+	q.ShutDown()
+	if want := []string{"added", "panic of Hooks.Added", "closed", "panic of Hooks.Closed"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+// TestHooks_Concurrently compares the counts of the hooks after many goroutines have added, taken
+// and settled keys. Run it with -race.
+func TestHooks_Concurrently(t *testing.T) {
+	for _, reasons := range []int{0, -1} {
+		var opened, closed, added, taken, settles atomic.Int64
+		long := func(d time.Duration) {
+			if d < 0 || d > time.Minute {
+				t.Errorf("a time is %v", d)
+			}
+		}
+		q := newQueue(t, Options[int]{Reasons: reasons, Classes: ThreeClasses(), Hooks: &hook.Queue{
+			Opened:  func(hook.QueueOpened) { opened.Add(1) },
+			Closed:  func(hook.QueueClosed) { closed.Add(1) },
+			Added:   func(e hook.QueueAdded) { added.Add(int64(e.Keys)) },
+			Taken:   func(e hook.QueueTaken) { taken.Add(1); long(e.Waited) },
+			Settled: func(e hook.QueueSettled) { settles.Add(1); long(e.Held) },
+		}})
+		var workers, others sync.WaitGroup
+		for range 4 {
+			workers.Go(func() {
+				for {
+					item, more := q.Get(ctx)
+					if !more {
+						return
+					}
+					if item.Key()%5 == 0 && item.Attempt() < 3 {
+						_, _ = item.RetryWith(nil, RetryOptions{Exactly: 1})
+					} else {
+						_ = item.Done()
+					}
+				}
+			})
+		}
+		for n := range 4 {
+			others.Go(func() {
+				for i := range 2000 {
+					q.AddWith(n*i%50, AddOptions{Class: Class(i % 3), After: time.Duration(i%2) * time.Microsecond})
+				}
+			})
+		}
+		others.Wait()
+		settled(t, q.Drain(ctx))
+		workers.Wait()
+		n := int64(q.core.deliveries)
+		if opened.Load() != 1 || closed.Load() != 1 || added.Load() != n || taken.Load() != n || settles.Load() != n {
+			t.Errorf("of %d deliveries, the hooks saw %d added, %d taken, %d settled; opened %d times, closed %d times",
+				n, added.Load(), taken.Load(), settles.Load(), opened.Load(), closed.Load())
+		}
+	}
 }
 
 // TestHooksMayUseTheQueue: hooks are not called under the lock.

@@ -23,22 +23,19 @@ var dropNames = [numDrops]string{
 
 // host calls the host's functions, never under the lock, and recovers their panics.
 type host[K comparable] struct {
-	o      Options[K]
-	hooks  atomic.Pointer[hook.Queue] // never nil; replaced under the lock
+	o      Options[K] // Hooks is not nil
 	panics atomic.Int64
 }
 
 func (h *host[K]) recovered(name string) {
-	if v := recover(); v != nil {
-		h.panicked(h.hooks.Load(), name, v)
+	v := recover()
+	if v == nil {
+		return
 	}
-}
-
-func (h *host[K]) panicked(hooks *hook.Queue, name string, v any) {
 	h.panics.Add(1)
-	if hooks.Panicked != nil {
+	if panicked := h.o.Hooks.Panicked; panicked != nil {
 		defer func() { _ = recover() }() // if this hook panics too, the count is enough
-		hooks.Panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
+		panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
 	}
 }
 
@@ -50,20 +47,16 @@ func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
 	hook(e)
 }
 
-func (h *host[K]) report(hooks *hook.Queue, n *news) {
+func (h *host[K]) report(n *news) {
 	for i, keys := range n.readied[:len(h.o.Classes)] {
-		h.reportAdded(hooks, i, keys)
+		if keys > 0 {
+			tell(h, "Hooks.Added", h.o.Hooks.Added, hook.QueueAdded{Queue: h.o.Name, Class: int(h.o.Classes[i].Class), Keys: keys})
+		}
 	}
 	for d, keys := range n.dropped {
 		if keys > 0 {
-			tell(h, "Hooks.Dropped", hooks.Dropped, hook.QueueDropped{Queue: h.o.Name, Why: dropNames[d], Keys: keys})
+			tell(h, "Hooks.Dropped", h.o.Hooks.Dropped, hook.QueueDropped{Queue: h.o.Name, Why: dropNames[d], Keys: keys})
 		}
-	}
-}
-
-func (h *host[K]) reportAdded(to *hook.Queue, class, keys int) {
-	if keys > 0 {
-		tell(h, "Hooks.Added", to.Added, hook.QueueAdded{Queue: h.o.Name, Class: int(h.o.Classes[class].Class), Keys: keys})
 	}
 }
 

@@ -197,7 +197,7 @@ func (i Item[K]) settle(v verdict, err error) error {
 
 // settleLocked also unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
-	settled := q.hooks.Load().Settled
+	settled := q.o.Hooks.Settled
 	if settled == nil {
 		q.core.settle(i, e, v)
 		q.unlock()
@@ -249,9 +249,8 @@ func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 	if !q.core.stamped {
 		item.queued = never
 	}
-	taken := q.hooks.Load().Taken
 	q.unlock()
-	if taken != nil {
+	if taken := q.o.Hooks.Taken; taken != nil {
 		tell(&q.host, "Hooks.Taken", taken, hook.QueueTaken{
 			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
 		})

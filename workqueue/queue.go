@@ -5,25 +5,21 @@ package workqueue
 
 import (
 	"cmp"
-	"fmt"
 	"hash/maphash"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Queue hands keys to workers. All methods except Configure may be called from any goroutine at any
-// time. Only Get, Drain and Quiet block. AddAll, Snapshot and ShutDown hold the queue's lock while
+// Queue hands keys to workers. All methods may be called from any goroutine at any time. Only Get,
+// Drain and Quiet block. AddAll, Snapshot and ShutDown hold the queue's lock while
 // they process all their keys; other methods process a few.
 type Queue[K comparable] struct {
 	host[K]
 	seed   maphash.Seed
 	unsure bool // may be unequal to itself, or impossible to hash
 	lanes
-	used atomic.Bool // written under the lock
 
 	mu      sync.Mutex // guards what follows
 	core    core[K]
@@ -31,8 +27,6 @@ type Queue[K comparable] struct {
 	watch   *watch        // nil while no call of Drain or Quiet waits
 	forced  chan struct{} // closed to end ShutDownWithDrain; nil if none waits
 	misused int
-
-	observers []*hook.Queue // which hooks combines, or will
 }
 
 // New returns a queue, or the error of Options.Validate.
@@ -44,86 +38,16 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	q.waiters.timer, q.waiters.armed = time.NewTimer(time.Hour), never
 	q.waiters.timer.Stop()
 	q.core.start = time.Now()
-	q.hooks.Store(&hook.Queue{})
 	q.setUp(o)
-	q.Observe(o.Hooks)
+	tell(&q.host, "Hooks.Opened", q.o.Hooks.Opened, hook.QueueOpened{Queue: o.Name, Of: q, Stats: q.stats})
 	return q, nil
 }
 
-// Configure replaces the options of a queue, except Name and Hooks. It fails and changes nothing if
-// the options are invalid (see Options.Validate), or after the first add, Pause or RequeueNow. Call
-// it before you share the queue.
-func (q *Queue[K]) Configure(o Options[K]) error {
-	o.Name, o.Hooks = q.o.Name, q.o.Hooks
-	if err := o.Validate(); err != nil {
-		return err
-	}
-	q.lock()
-	defer q.unlock()
-	if q.used.Load() {
-		return fmt.Errorf("workqueue %q: Configure: the queue had keys before; set the options before the first add", q.o.Name)
-	}
-	q.setUp(o)
-	return nil
-}
-
-// use makes Configure fail from now on. Every method that creates entries calls it first.
-func (q *Queue[K]) use() {
-	if !q.used.Load() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.used.Store(true)
-	}
-}
-
-// Observe adds hooks to Options.Hooks, once, at any time. It calls h.Opened, then h.Added for keys
-// that are ready already, and h.Closed if the queue is shut down. Times that were not recorded
-// count from the call.
-func (q *Queue[K]) Observe(h *hook.Queue) {
-	if h == nil {
-		return
-	}
-	q.lock()
-	if slices.Contains(q.observers, h) {
-		q.unlock()
-		return
-	}
-	q.observers = append(q.observers, h)
-	q.core.observe()
-	q.unlock()
-	q.tellOpened(h) // before all other events, so that none of them can be the last
-	q.lock()
-	all := *hook.Hooks{Queue: q.hooks.Load()}.With(hook.Hooks{Queue: h}).Queue
-	q.hooks.Store(&all)
-	ready := make([]int, len(q.o.Classes))
-	q.core.all(func(_ uint32, e *entry[K]) {
-		if e.state == Ready {
-			ready[e.class>>q.core.split]++
-		}
-	})
-	shut := q.core.shut
-	q.unlock()
-	for i, keys := range ready {
-		q.reportAdded(h, i, keys)
-	}
-	if shut {
-		tell(&q.host, "Hooks.Closed", h.Closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
-	}
-}
-
-func (q *Queue[K]) tellOpened(h *hook.Queue) {
-	if h.Opened == nil {
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			q.panicked(hook.Hooks{Queue: q.hooks.Load()}.With(hook.Hooks{Queue: h}).Queue, "Hooks.Opened", v)
-		}
-	}()
-	h.Opened(hook.QueueOpened{Queue: q.o.Name, Of: q, Stats: q.stats})
-}
-
 func (q *Queue[K]) setUp(o Options[K]) {
+	c := &q.core
+	if c.observed = o.Hooks != nil; !c.observed {
+		o.Hooks = &hook.Queue{}
+	}
 	if o.Backoff == nil {
 		o.Backoff = Exponential{}
 	}
@@ -131,7 +55,6 @@ func (q *Queue[K]) setUp(o Options[K]) {
 	var split uint8
 	o.Classes, split = orderOf(o.Classes)
 	q.o, q.lanes = o, newLanes(o.Classes, split)
-	c := &q.core
 	c.plain = split == 0 && o.Tenant == nil
 	c.fair = newFair(lanesOf(o.Classes, split))
 	if c.plain {
@@ -141,7 +64,7 @@ func (q *Queue[K]) setUp(o Options[K]) {
 	c.minInterval, c.maxWait = int64(o.MinInterval), int64(o.MaxWait)
 	c.notes = notes{known: map[cause]*cause{}, start: c.start, most: uint32(max(o.Reasons, 0)), off: o.Reasons < 0}
 	c.stamped = c.observed || !c.notes.off
-	c.asks, c.adds = o.Own != nil, nil
+	c.asks = o.Own != nil
 	if c.asks {
 		c.adds = map[uint32][]Reason{}
 	}
@@ -176,7 +99,6 @@ func (q *Queue[K]) lockEntry(key K) uint32 {
 
 // prepare calls the host's functions: never under the lock.
 func (q *Queue[K]) prepare(w *who[K]) bool {
-	q.use()
 	if !q.identify(w) {
 		return false
 	}
@@ -205,17 +127,15 @@ func (q *Queue[K]) unlock() {
 		come = q.comeLocked()
 	}
 	var n news
-	var hooks *hook.Queue // read under the lock: Observe counts the ready keys for later ones
 	if q.core.news.any {
 		n, q.core.news = q.core.news, news{}
-		hooks = q.hooks.Load()
 	}
 	q.mu.Unlock()
 
 	wake(wakes)
 	come.tell()
 	if n.any {
-		q.report(hooks, &n)
+		q.report(&n)
 	}
 }
 
@@ -239,7 +159,7 @@ func (q *Queue[K]) comeLocked() (come watch) {
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
 	q.unlock()
-	tell(&q.host, "Hooks.Misused", q.hooks.Load().Misused, hook.QueueMisused{Queue: q.o.Name, What: what})
+	tell(&q.host, "Hooks.Misused", q.o.Hooks.Misused, hook.QueueMisused{Queue: q.o.Name, What: what})
 }
 
 // Len is the number of keys in each state. A key that is paused and held counts as held.

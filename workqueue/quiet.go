@@ -26,10 +26,9 @@ func (q *Queue[K]) shutDown(force bool) {
 		q.forced = nil
 		defer close(forced)
 	}
-	closed := q.hooks.Load().Closed // Observe calls Closed of later hooks
 	q.unlock()
 	if first {
-		tell(&q.host, "Hooks.Closed", closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
+		tell(&q.host, "Hooks.Closed", q.o.Hooks.Closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
 	}
 }
 

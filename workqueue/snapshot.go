@@ -12,7 +12,7 @@ type KeyState[K comparable] struct {
 	Class  Class  // Normal if the key has none yet
 	Tenant string // "" without Options.Tenant
 	// Since is when the key entered its state. Without hooks it is zero for a held key, and for all
-	// keys if Options.Reasons is negative. See also Queue.Observe.
+	// keys if Options.Reasons is negative.
 	Since time.Time `json:",omitzero"`
 	// Due is when a waiting key becomes ready, or a ready or held key is added again. Zero: never.
 	Due time.Time `json:",omitzero"`
@@ -88,11 +88,14 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	if q.core.observed || q.core.stamped && e.state != Held {
 		k.Since = q.core.time(e.since)
 	}
+	x := q.core.extra(e)
 	switch {
 	case e.state == Ready || e.state == Held || e.state == Parked:
 		k.Class = q.classIn(e.class)
 	case e.coming != noClass:
 		k.Class = q.classIn(e.coming)
+	case x != nil && x.outside != never:
+		k.Class = q.classIn(x.outsideClass)
 	}
 	taken, next, later := q.core.lists(e)
 	if e.state == Held {
@@ -100,7 +103,6 @@ func (q *Queue[K]) stateLocked(e *entry[K]) KeyState[K] {
 	}
 	k.Reasons = append(append(k.Reasons, q.core.notes.copyOf(next)...), q.core.notes.copyOf(later)...)
 	k.ReasonsDropped = int(taken.dropped + next.dropped + later.dropped)
-	x := q.core.extra(e)
 	if x == nil {
 		return k
 	}

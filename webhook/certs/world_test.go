@@ -243,6 +243,8 @@ func (w *world) handshake(r *replica, leaf *tls.Certificate, s stored, t Target)
 func handshake(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), bundle []byte) error {
 	near, far := net.Pipe()
 	defer near.Close()
+	// A refusal ends so: a pipe has no buffer, and both sides may be writing.
+	_, _ = near.SetDeadline(time.Now().Add(time.Second)), far.SetDeadline(time.Now().Add(time.Second))
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle)
 	var server sync.WaitGroup

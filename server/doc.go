@@ -25,9 +25,10 @@
 // At 250 connections, a new one displaces another that is idle or waits for its client: first of
 // the client with the most, first one without a request, first an old one. A client is an IPv4
 // address or an IPv6 /64. A connection that was accepted, or had a request, within the last second
-// is displaced only by a client with fewer connections. Otherwise the new one waits, for at most
-// 10 s; 250 can wait, and a further one displaces any of these. So connections that come again and
-// again, even from the API server's own address, delay its calls but do not end them.
+// is displaced only by a client with fewer connections, and a client with more displaces none.
+// Otherwise the new one waits, for at most 10 s; 250 can wait, and a further one displaces any of
+// the client with the most. So connections that come again and again delay the API server's calls
+// but do not end them: any number from another address, and up to 500 from its own.
 //
 // # Guarantees
 //

@@ -31,7 +31,7 @@ type wait struct {
 }
 
 // admit leaves it to the caller to close displaced. If all places are taken, c waits for one. If
-// too many wait, it displaces any of them: an order would let one client keep others from waiting.
+// too many wait, one of them is displaced.
 func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,7 +43,7 @@ func (t *traffic) admit(raw net.Conn) (c, displaced *conn) {
 	}
 	if !placed {
 		if len(t.waiting) >= maxWaiting {
-			displaced = t.waiting[rand.IntN(len(t.waiting))] //nolint:gosec // no secret
+			displaced = t.crowdedLocked()
 			t.leaveLocked(displaced)
 			before = t.nextLocked(c.from) != nil
 		}
@@ -75,7 +75,8 @@ func (t *traffic) placeLocked(c *conn) (displaced *conn, ok bool) {
 
 // victimLocked returns the connection that one of a client displaces, or nil: an idle one, or one
 // whose handlers all wait for their client, if none began or returned within a second. An idle one
-// that is young is displaced only by a client with fewer connections.
+// that is young is displaced only by a client with fewer connections. A client with more displaces
+// none: its own are all young while they come again and again.
 func (t *traffic) victimLocked(by netip.Prefix) (victim *conn) {
 	of := map[netip.Prefix]int{}
 	for c := range t.open {
@@ -84,12 +85,24 @@ func (t *traffic) victimLocked(by netip.Prefix) (victim *conn) {
 	for c := range t.open {
 		recent := time.Since(c.since) < young
 		switch {
-		case c.handlers > c.waiting, recent && (c.handlers > 0 || of[c.from] <= of[by]):
+		case of[c.from] < of[by], c.handlers > c.waiting, recent && (c.handlers > 0 || of[c.from] == of[by]):
 		case victim == nil, c.before(victim, of):
 			victim = c
 		}
 	}
 	return victim
+}
+
+// crowdedLocked returns any waiting connection of the clients with the most. An order would let one
+// client keep others from waiting.
+func (t *traffic) crowdedLocked() *conn {
+	of, most := map[netip.Prefix]int{}, 0
+	for _, c := range t.waiting {
+		of[c.from]++
+		most = max(most, of[c.from])
+	}
+	crowd := slices.DeleteFunc(slices.Clone(t.waiting), func(c *conn) bool { return of[c.from] < most })
+	return crowd[rand.IntN(len(crowd))] //nolint:gosec // no secret
 }
 
 func (t *traffic) nextLocked(from netip.Prefix) *conn {

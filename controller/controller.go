@@ -213,8 +213,9 @@ func (c *Controller[K]) Resume() {
 }
 
 // PauseKey stops new Reconciles of a key, known or not, until ResumeKey, or until the object that
-// the key names is deleted (for sources with a handler.Identity). A running Reconcile finishes.
-// Events during the pause make the key due when it ends.
+// the key names is deleted (for sources with a handler.Identity). If the key names objects of
+// several kinds, the deletion of any ends the pause. A running Reconcile finishes. Events during
+// the pause make the key due when it ends.
 func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, program, true) }
 
 // ResumeKey ends PauseKey, but not a pause by [PausedAnnotation].

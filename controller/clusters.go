@@ -137,11 +137,14 @@ func (c *Controller[K]) wakeHeld(keys []K) {
 	}
 }
 
-// wakeAllHeld wakes all of them: an input is settled.
+// wakeAllHeld wakes all of them: an input is settled. After synced, Warm has done so.
 func (c *Controller[K]) wakeAllHeld() {
-	if run.Closed(c.synced) {
-		return
+	if !run.Closed(c.synced) {
+		c.wakeEachHeld()
 	}
+}
+
+func (c *Controller[K]) wakeEachHeld() {
 	for key, r := range c.records.all() {
 		if r.past != nil && r.past.held {
 			c.queue.Wake(key)

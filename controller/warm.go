@@ -121,6 +121,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	}
 	if c.inputs.awaitSettled(running) {
 		close(c.synced)
+		c.wakeEachHeld() // wakeAllHeld of the last input may have come too late
 	}
 	<-running.Done()
 	end()

@@ -137,7 +137,8 @@ func (c *Controller[K]) wakeHeld(keys []K) {
 	}
 }
 
-// wakeAllHeld wakes all of them: an input is settled. After synced, Warm has done so.
+// wakeAllHeld wakes all of them: an input is settled. After synced, no key is held: Warm wakes them
+// once more when it closes synced.
 func (c *Controller[K]) wakeAllHeld() {
 	if !run.Closed(c.synced) {
 		c.wakeEachHeld()

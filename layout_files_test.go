@@ -114,9 +114,12 @@ func moduleOf(dir string) string {
 	return dir
 }
 
-// row returns the row of mayImport for a folder. An internal package has the row of the folder that
-// it belongs to.
+// row returns the row of mayImport for a folder. An internal package without a row has the one of
+// the folder that it belongs to.
 func row(dir string) string {
+	if _, ok := mayImport[dir]; ok {
+		return dir
+	}
 	above, _, _ := strings.Cut(dir, "/internal/")
 	return above
 }

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // EventSource delivers the events of objects to handlers, as a client-go SharedIndexInformer does.

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Get reads an object into a variable of any declared kind. A kind is declared while it has a

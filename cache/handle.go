@@ -18,8 +18,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/access"
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Handle reads objects of one type and scope from the cache. Its reads return copies, which you may

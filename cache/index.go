@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 )
 
 // Index finds objects by values computed from them.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 

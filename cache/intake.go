@@ -9,7 +9,7 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 

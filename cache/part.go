@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // newPart returns what the informer keeps of its scope, or nil for everything.

@@ -13,9 +13,9 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // restoring is set while an informer has objects of an API server that was restored since. It is

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 )
 
 // Scope selects the objects of a handle, and their form in the cache. The zero value selects all

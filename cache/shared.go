@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/internal/coalesce"
+	"github.com/setpoint-dev/setpoint/cache/internal/coalesce"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )

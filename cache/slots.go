@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // Storage is how the cache stores objects between reads: a choice between memory and CPU time.

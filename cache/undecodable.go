@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 )
 
 // UndecodableError is the error of a read if objects in its selection exist, but do not fit the Go

@@ -3,7 +3,7 @@
 
 package cache
 
-import "github.com/setpoint-dev/setpoint/internal/coalesce"
+import "github.com/setpoint-dev/setpoint/cache/internal/coalesce"
 
 // Waiting returns the number of events for which the handler has not been called yet: at most one
 // for each object if the handler is in one call for a second or more.

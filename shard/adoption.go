@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
 

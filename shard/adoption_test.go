@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // By maps keys to slots. The zero value is ByKey. All members of a group must use the same one: its

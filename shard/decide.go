@@ -12,7 +12,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // planner stores the next assignments. Only the life's goroutine uses it.

@@ -122,6 +122,6 @@
 // members of another group of its program ([ProgramLabel]), but two that start together may miss
 // each other.
 //
-// P7, what a cache with slots keeps, is in package cache. The rules are in internal/slots, as pure
-// code that a simulation tests.
+// P7, what a cache with slots keeps, is in package cache. The rules are in shard/internal/slots, as
+// pure code that a simulation tests.
 package shard

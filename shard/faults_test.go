@@ -26,8 +26,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	internallease "github.com/setpoint-dev/setpoint/internal/lease"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 const (

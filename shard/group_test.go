@@ -24,9 +24,9 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // fleet is a group of replicas in one bubble, with a judge.

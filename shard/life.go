@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
 

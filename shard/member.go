@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // Annotations of a member's Lease: the version of the Lease when the member acquired it, the

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
 

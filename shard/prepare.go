@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // preparations are the slots whose objects Options.Keeper holds, or will. Without a Keeper, every

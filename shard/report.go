@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/owned"
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // reporter publishes the state of a life: as Status, in the log and to the hooks. Only the life's

@@ -20,8 +20,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/internal/transport"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // GroupLabel is the label of the Leases of a group's members, with the name of the group's Lease.

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
@@ -160,29 +158,31 @@ func (h *history) leaseLocked(o *coordinationv1.Lease) error {
 
 func (h *history) assignmentLocked(o *coordinationv1.Lease, text string) error {
 	version := number(o.ResourceVersion)
-	a, err := slots.Decode(shard.ByKey().String(), slots.Record{Version: version, Manager: slots.Manager, Text: text})
-	if errors.Is(err, slots.ErrInvalid) {
+	a, ok := readAssignment(text)
+	if !ok {
 		h.lostLocked(o.ResourceVersion)
 		return nil
 	}
-	if err != nil {
-		return err
+	r := record{version: version, members: len(a.Members), at: time.Now()}
+	for _, left := range a.Handovers {
+		r.handedOver += len(left.Written)
 	}
-	r := record{version: version, members: len(a.Members()), room: a.Room(), at: time.Now()}
 	was := h.newestLocked()
-	_, recovering := a.Recovering()
+	recovering := !a.Listed || len(a.Waiting) > 0
 	r.lost = recovering
-	for i := range r.owner {
-		s := a.Slot(slots.Slot(i))
-		if s.Owner == (slots.ID{}) || s.To != (slots.ID{}) {
+	for i, s := range a.Slots {
+		if s.Owner == nil || s.To != nil {
 			r.moving++
-			r.to[i] = h.holders[s.To.String()]
-			if s.Draining {
+			if s.To != nil {
+				r.to[i] = h.holders[a.Members[*s.To].String()]
+			}
+			if s.Ready {
 				r.to[i] += ", which is ready"
 			}
 		}
-		if s.Owner != (slots.ID{}) {
-			r.owner[i] = life{h.holders[s.Owner.String()], strconv.FormatUint(s.Owner.Term, 10)}
+		if s.Owner != nil {
+			owner := a.Members[*s.Owner]
+			r.owner[i] = life{h.holders[owner.String()], strconv.FormatUint(owner.Term, 10)}
 		} else if recovering {
 			r.owner[i] = was.owner[i]
 		}

@@ -35,14 +35,14 @@ type write struct {
 
 // record is what is stored about owners from a version on.
 type record struct {
-	version uint64
-	members int
-	moving  int  // slots that have no owner, or move to another one
-	room    int  // for handovers, in bytes
-	lost    bool // the assignment is lost, and its owners may not have noticed
-	owner   [256]life
-	to      [256]string // the member that the slot moves to, and whether it is ready
-	at      time.Time
+	version    uint64
+	members    int
+	moving     int  // slots that have no owner, or move to another one
+	handedOver int  // bytes
+	lost       bool // the assignment is lost, and its owners may not have noticed
+	owner      [256]life
+	to         [256]string // the member that the slot moves to, and whether it is ready
+	at         time.Time
 }
 
 func slotOf(site string) uint8 {
@@ -131,7 +131,7 @@ func (j *judge) owners(site string, from, to uint64) (s string) {
 	slot, was := slotOf(site), life{}
 	for i := max(0, j.at(from)); i < len(j.records) && j.records[i].version < to; i++ {
 		if is := j.records[i].owner[slot]; is != was {
-			s += fmt.Sprintf("%s (version %d, room for %d bytes) ", cmp.Or(is.by, "none"), j.records[i].version, j.records[i].room)
+			s += fmt.Sprintf("%s (version %d, %d bytes handed over) ", cmp.Or(is.by, "none"), j.records[i].version, j.records[i].handedOver)
 			was = is
 		}
 	}

@@ -13,15 +13,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Slot is a slot of the group, below Count.
-type Slot = slots.Slot
+type Slot = uint8
 
 // Count is the number of slots of every group.
-const Count = slots.Slots
+const Count = term.Slots
 
 // Slots is the table. It is safe for concurrent use.
 type Slots struct {
@@ -39,7 +38,7 @@ func New(of func(types.NamespacedName) (uint8, error)) *Slots {
 }
 
 // Slot returns the slot of a key. It fails if the user's function does.
-func (s *Slots) Slot(key types.NamespacedName) (slots.Slot, error) { return s.of(key) }
+func (s *Slots) Slot(key types.NamespacedName) (Slot, error) { return s.of(key) }
 
 // Owned returns the adoptions that have begun and not stopped, by slot, and a channel that the next
 // change closes. You own the slice.
@@ -100,7 +99,7 @@ func (s *Slots) settleLocked(a *Adoption) {
 // Adoption is the time for which this process owns a slot. Its methods are for the time after
 // Slots.Adopt, and safe for concurrent use.
 type Adoption struct {
-	Number slots.Slot
+	Number Slot
 	// Epoch tells adoptions of the slot apart.
 	Epoch uint64
 	// Term fences the requests of the slot's work.
@@ -121,7 +120,7 @@ type Adoption struct {
 func (a *Adoption) Began() time.Time { return a.began }
 
 // Slot implements term.OwnedSlot.
-func (a *Adoption) Slot() slots.Slot { return a.Number }
+func (a *Adoption) Slot() Slot { return a.Number }
 
 // Left implements term.OwnedSlot.
 func (a *Adoption) Left() *term.Handover { return a.Before }

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/listwatch"
 )
 
 // TestListerWatcher_Reports: it reports the mapping, each list and the state, and counts requests.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/slots"
+	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
 // A slot moves from one member to another one.

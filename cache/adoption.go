@@ -106,7 +106,7 @@ func adopt(c *Cache, events EventSource, t reflect.Type, o AdoptOptions) handle 
 	h.gvk, h.group = k.gvk, newGroup(c, k, Scope{}, c.newForeign)
 	if o.Scope != nil {
 		resource, _ := meta.UnsafeGuessKindToResource(k.gvk) // for messages only
-		h.group.members.Load().everything.copy.Mapping.CompareAndSwap(nil, &meta.RESTMapping{Resource: resource, GroupVersionKind: k.gvk, Scope: o.Scope})
+		h.group.members.Load().everything.view.Mapping.CompareAndSwap(nil, &meta.RESTMapping{Resource: resource, GroupVersionKind: k.gvk, Scope: o.Scope})
 	}
 	return h
 }
@@ -161,8 +161,8 @@ func (f *foreign) addIndexers() {
 func (e *environment) newForeign(k key) *informer {
 	i := &informer{key: k, env: e, foreign: !k.foreign.ours, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.shared = &shared{SharedIndexInformer: k.foreign.shared, foreign: i.foreign}
-	i.makeCopy()
-	i.copy.Foreign, i.copy.Asked = true, e.backend != nil
+	i.makeView()
+	i.view.Foreign, i.view.Asked = true, e.backend != nil
 	i.follow = i.run
 	if i.foreign {
 		i.follow, i.phase = i.attend, hook.Synced // once it is synced; see at
@@ -179,12 +179,12 @@ func (i *informer) attend(ctx context.Context) {
 			i.report(hook.Failing, err)
 		}
 		i.env.ring()
-		i.copy.Look()
+		i.view.Look()
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
 	learning.Wait()
-	i.copy.End(true)
+	i.view.End(true)
 }
 
 func (i *informer) learnMapping(ctx context.Context) {
@@ -196,9 +196,9 @@ func (i *informer) learnMapping(ctx context.Context) {
 		return
 	}
 	// The given resource is a guess, the given scope is not.
-	if given := i.copy.Mapping.Load(); given != nil {
+	if given := i.view.Mapping.Load(); given != nil {
 		m = &meta.RESTMapping{Resource: m.Resource, GroupVersionKind: m.GroupVersionKind, Scope: given.Scope}
 	}
-	i.copy.Mapping.Store(m)
+	i.view.Mapping.Store(m)
 	i.env.ring()
 }

@@ -143,7 +143,7 @@ func (c *Cache) release(i *informer) {
 	unattended := c.forget(i)
 	c.ring()
 	if unattended {
-		i.copy.End(true)
+		i.view.End(true)
 	}
 }
 
@@ -242,7 +242,7 @@ func (c *Cache) selects(r schema.GroupResource) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, i := range c.informers {
-		if k.selectsByObject() && i.copy.Serves(r) {
+		if k.selectsByObject() && i.view.Serves(r) {
 			return true
 		}
 	}

@@ -147,7 +147,7 @@ func (i *informer) compare(ctx context.Context) (unseen []consistency.Write, ser
 		i.lw.Doubt()
 		return nil, true, fmt.Sprintf("%s is at version %s, and the API server is at version %s now, which is earlier", i, known, list.ResourceVersion), nil
 	}
-	return i.copy.Compare(list, i.key.place, &consistency.Write{Resource: mapping.Resource.GroupResource()}), true, "", nil
+	return i.view.Compare(list, i.key.place, &consistency.Write{Resource: mapping.Resource.GroupResource()}), true, "", nil
 }
 
 // newest returns the newest version that the API server has shown. It is empty if that is unknown.
@@ -173,7 +173,7 @@ func (s *Subscription) shown(ctx context.Context, missing *gap, r *registration)
 	i := missing.informer
 	for {
 		changed := s.group.cache.changed()
-		v, _ := i.copy.Shows(&missing.written)
+		v, _ := i.view.Shows(&missing.written)
 		if v == consistency.Shown || s.at(i) != r { // the informer has left the scope
 			return true
 		}

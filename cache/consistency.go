@@ -22,7 +22,7 @@ func (d *declarations) Behind(w consistency.Write) (missing consistency.Gap, unk
 		if i == nil || w.Event != nil && !i.follows(&w) {
 			continue
 		}
-		switch v, why := i.copy.Shows(&w); {
+		switch v, why := i.view.Shows(&w); {
 		case w.Event != nil && v == consistency.Unclear: // a comparison of versions is all there is
 		case v == consistency.Unclear && unknowable == nil:
 			unknowable = why
@@ -46,7 +46,7 @@ func (d *declarations) Selects(r schema.GroupResource) bool {
 
 func (d *declarations) Relisted(w consistency.Write) bool {
 	for _, g := range d.groups() {
-		if i := g.keeper(&w); i != nil && (i.relisted(w.ResourceVersion) || i.copy.WasReset(&w)) {
+		if i := g.keeper(&w); i != nil && (i.relisted(w.ResourceVersion) || i.view.WasReset(&w)) {
 			return true
 		}
 	}
@@ -62,10 +62,10 @@ func (d *declarations) Missed(w consistency.Write) bool {
 		if i == nil || i.lw == nil {
 			continue
 		}
-		if _, listed := i.lw.Listed(); !listed || !i.relisted(w.ResourceVersion) && !i.copy.WasReset(&w) {
+		if _, listed := i.lw.Listed(); !listed || !i.relisted(w.ResourceVersion) && !i.view.WasReset(&w) {
 			continue
 		}
-		if stored := i.copy.Stored(&w); (stored == nil || stored.GetUID() != w.UID) && !i.copy.Excludes(&w) {
+		if stored := i.view.Stored(&w); (stored == nil || stored.GetUID() != w.UID) && !i.view.Excludes(&w) {
 			return true
 		}
 	}
@@ -78,7 +78,7 @@ func (d *declarations) Locate(writes []consistency.Write) {
 		for _, i := range g.members.Load().by {
 			if !walked[i] {
 				walked[i] = true
-				i.copy.Locate(writes)
+				i.view.Locate(writes)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
-		if i == nil || i.copy.Mapping.Load() == nil || i.env.backend == nil {
+		if i == nil || i.view.Mapping.Load() == nil || i.env.backend == nil {
 			continue // no informer, or it has not listed yet
 		}
 		at := i.key.place
@@ -122,7 +122,7 @@ func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen
 		if fate = max(fate, consistency.Open); w.Decides(lists[at]) {
 			fate = consistency.Decided
 		}
-		unseen = append(unseen, i.copy.Compare(lists[at], at, &w)...)
+		unseen = append(unseen, i.view.Compare(lists[at], at, &w)...)
 	}
 	return unseen, fate, nil
 }
@@ -171,16 +171,16 @@ func (g *gap) String() string {
 
 func (g *gap) Failing() bool { return g.informer.fails() }
 
-func (g *gap) Unread() bool { return !g.informer.hasSynced() }
+func (g *gap) Unread() bool { return !g.informer.HasSynced() }
 
-func (g *gap) Unserved() bool { return g.informer.phaseNow() == hook.Waiting }
+func (g *gap) Unserved() bool { return g.informer.Phase() == hook.Waiting }
 
 func (g *gap) Notify(f func()) (cancel func()) {
 	w := &g.written
 	if g.failing {
 		w = nil
 	}
-	return g.informer.copy.Notify(w, g.open, f)
+	return g.informer.view.Notify(w, g.open, f)
 }
 
 func (g *gap) open() bool {
@@ -190,6 +190,6 @@ func (g *gap) open() bool {
 	if g.group.keeper(&g.written) != g.informer { // the object's informer has left the scope
 		return false
 	}
-	v, _ := g.informer.copy.Shows(&g.written)
+	v, _ := g.informer.view.Shows(&g.written)
 	return v == consistency.Behind
 }

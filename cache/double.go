@@ -62,13 +62,13 @@ func (d *declarations) Event(handle any, w consistency.Write) (event consistency
 	}
 	g := h.scope()
 	i := g.memberOf(&w)
-	if i == nil || i.copy.Outside != nil && i.copy.Outside(&w) {
+	if i == nil || i.Outside(&w) {
 		return w, false
 	}
 	if w.Host, ok = d.hostOf(g); !ok {
 		return w, false
 	}
-	w.Resource = i.copy.Resource()
+	w.Resource = i.view.Resource()
 	w.Event = &consistency.Event{At: time.Now(), By: g}
 	if w.Gone {
 		known := i.lw != nil && g.key.slots == nil
@@ -131,17 +131,17 @@ func (i *informer) follows(w *consistency.Write) bool {
 		return false
 	}
 	from := by.memberOf(w)
-	if from == i || from != nil && packedIndexer(from.shared) == packedIndexer(i.shared) || i.fails() && !i.hasSynced() {
+	if from == i || from != nil && packedIndexer(from.shared) == packedIndexer(i.shared) || i.fails() && !i.HasSynced() {
 		return false
 	}
 	if from != nil && from.wentBack(w.ResourceVersion) && i.wentBack(w.ResourceVersion) {
 		return false // a blocked handler has delivered it late
 	}
-	if from == nil || w.Gone || i.copy.Labels == nil && i.copy.Fields == nil && i.copy.Outside == nil {
+	if from == nil || w.Gone || i.view.Labels == nil && i.view.Fields == nil && i.key.slots == nil {
 		return true
 	}
-	stored := from.copy.Stored(w)
-	if p, ok := stored.(*packed.Object); ok && i.copy.Fields != nil {
+	stored := from.view.Stored(w)
+	if p, ok := stored.(*packed.Object); ok && i.view.Fields != nil {
 		stored, _ = p.Shared() // its fields are needed; nil if it does not fit its type
 	}
 	if stored != nil {

@@ -114,7 +114,7 @@ func (g *group) follow() {
 	left := g.update()
 	g.cache.ring() // a goroutine may wait for a member that has left
 	for _, d := range left {
-		d.informer.copy.Look()
+		d.informer.view.Look()
 		g.cache.later(func() {
 			for _, retire := range d.retiring {
 				retire()
@@ -249,7 +249,7 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 			return nil
 		}
 		synced := waiting.synced()
-		if waiting.hasSynced() { // it waits for slots
+		if waiting.HasSynced() { // it waits for slots
 			synced = nil
 		}
 		select {
@@ -329,7 +329,7 @@ func (g *group) keeper(w *consistency.Write) *informer {
 	if i == nil {
 		i = m.keeper(w)
 	}
-	if i == nil || !i.copy.Keeps(w) {
+	if i == nil || !i.view.Keeps(w) {
 		return nil
 	}
 	if w.Host != "" {
@@ -354,7 +354,7 @@ func (m *members) keeper(w *consistency.Write) *informer {
 
 func (g *group) mapping() *meta.RESTMapping {
 	for _, i := range g.members.Load().by {
-		if m := i.copy.Mapping.Load(); m != nil {
+		if m := i.view.Mapping.Load(); m != nil {
 			return m
 		}
 	}

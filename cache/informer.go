@@ -35,10 +35,10 @@ type informer struct {
 	example Object                   // nil like lw
 	intake  intake                   // unused like lw
 	foreign bool                     // the host program starts and stops it
-	copy    consistency.Copy         // Mapping is set before it is synced
+	view    consistency.View         // Mapping is set before it is synced
 	follow  func(context.Context)    // run or attend, until its context is done
 	stopped chan struct{}            // closed by run
-	listed  atomic.Bool              // caches hasSynced
+	listed  atomic.Bool              // caches HasSynced
 	fixed   atomic.Bool              // wanted whether or not the kind is namespaced
 	walked  sizes
 
@@ -65,15 +65,15 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	target.Part, target.QuietLimit = i.newPart(), e.quietLimit
 	i.lw = listwatch.New(target, listwatch.Reports{
 		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
-		Restored: func(why *listwatch.Restored) bool { return e.restored(i, why) }, Compared: i.copy.Look,
+		Restored: func(why *listwatch.Restored) bool { return e.restored(i, why) }, Compared: i.view.Look,
 	})
 	i.shared = &shared{SharedIndexInformer: toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
 	})}
-	i.makeCopy()
-	i.copy.Place, i.copy.Labels, i.copy.Fields, i.copy.Asked = k.place, s.Labels, s.Fields, true
+	i.makeView()
+	i.view.Place, i.view.Labels, i.view.Fields, i.view.Asked = k.place, s.Labels, s.Fields, true
 	if report := e.hooks.BrokenObject; report != nil {
 		tell := func(object string, err error) { report(k.kind(), object, err) }
 		i.lw.Broken.Report, i.intake.untransformed.Report, i.intake.unreadable.Report = tell, tell, tell
@@ -86,11 +86,9 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	return i
 }
 
-func (i *informer) makeCopy() {
-	i.copy.Shared, i.copy.HasSynced, i.copy.Undecodable = i.shared, i.hasSynced, i.undecodable
-	i.copy.Doubts = i.doubts
-	i.copy.Phase, i.copy.Standing = i.phaseNow, func() string { return i.state().String() }
-	i.copy.Name, i.copy.Kind, i.copy.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(i.key.gvk)
+func (i *informer) makeView() {
+	i.view.Informer, i.view.Shared, i.view.Slots = i, i.shared, i.key.slots != nil
+	i.view.Name, i.view.Kind, i.view.Guess = i.key.kind(), i.key.gvk, *consistency.UsualPlural(i.key.gvk)
 }
 
 func (i *informer) run(ctx context.Context) {
@@ -105,7 +103,7 @@ func (i *informer) run(ctx context.Context) {
 		i.lw.Join()
 	}
 	i.set(hook.Stopped, nil)
-	i.copy.End(false) // its callbacks are joined
+	i.view.End(false) // its callbacks are joined
 	close(i.stopped)
 	i.env.ring()
 }
@@ -136,6 +134,9 @@ func (i *informer) state() hook.InformerState {
 	return s
 }
 
+// Standing describes the state for errors.
+func (i *informer) Standing() string { return i.state().String() }
+
 func (i *informer) String() string {
 	if words := i.key.String(); words != "" {
 		return i.key.kind() + " (" + words + ")"
@@ -150,8 +151,8 @@ func (i *informer) indexer() toolscache.Indexer { return packedIndexer(i.shared)
 
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
-// hasSynced is called by each read. Unlike synced, it makes no channel.
-func (i *informer) hasSynced() bool {
+// HasSynced is called by each read. Unlike synced, it makes no channel.
+func (i *informer) HasSynced() bool {
 	if i.listed.Load() { // an informer never becomes unsynced
 		return true
 	}
@@ -162,14 +163,14 @@ func (i *informer) hasSynced() bool {
 	return synced
 }
 
-func (i *informer) undecodable(name types.NamespacedName) error {
+func (i *informer) Undecodable(name types.NamespacedName) error {
 	if i.lw == nil {
 		return nil
 	}
 	return i.lw.Broken.Of(name, i.store())
 }
 
-func (i *informer) phaseNow() hook.Phase {
+func (i *informer) Phase() hook.Phase {
 	phase, _, _ := i.at()
 	return phase
 }
@@ -188,13 +189,13 @@ func (i *informer) relisted(version string) bool {
 }
 
 func (i *informer) fails() bool {
-	phase := i.phaseNow()
+	phase := i.Phase()
 	return phase == hook.Failing || phase == hook.Waiting
 }
 
 func (i *informer) listMetadata(ctx context.Context, at place) (*metav1.PartialObjectMetadataList, error) {
 	k := key{gvk: i.key.gvk, form: listwatch.Metadata, place: at}
-	return k.target(i.env.backend).ListMetadata(ctx, i.copy.Mapping.Load(), 0)
+	return k.target(i.env.backend).ListMetadata(ctx, i.view.Mapping.Load(), 0)
 }
 
 // byOwner is the index of the UIDs of all owner references. Every informer has it.
@@ -229,9 +230,9 @@ func builtInIndexers() toolscache.Indexers {
 
 // readable waits for the initial list, until that fails or ctx ends.
 func (i *informer) readable(ctx context.Context) error {
-	for !i.hasSynced() {
+	for !i.HasSynced() {
 		changed := i.env.changed()
-		switch i.phaseNow() {
+		switch i.Phase() {
 		case hook.Waiting, hook.Failing:
 			return fmt.Errorf("%w: %w", ErrNotSynced, reason(i.state()))
 		case hook.Stopped:
@@ -249,7 +250,7 @@ func (i *informer) readable(ctx context.Context) error {
 
 // fits checks a namespace against the kind's scope. one is for a read of one object.
 func (i *informer) fits(namespace string, one bool) error {
-	m := i.copy.Mapping.Load()
+	m := i.view.Mapping.Load()
 	if m == nil { // a foreign informer
 		return nil
 	}
@@ -277,7 +278,7 @@ func (i *informer) transform(obj any) (any, error) {
 // mapped records how the kind is served. It returns false if the informer is no longer wanted: its
 // groups inherited their namespaces, and now have other informers.
 func (i *informer) mapped(m *meta.RESTMapping) (wanted bool) {
-	last := i.copy.Mapping.Swap(m)
+	last := i.view.Mapping.Swap(m)
 	wanted = i.fixed.Load() || isNamespaced(m) == (i.key.place.Namespace != "")
 	if last == nil || isNamespaced(last) != isNamespaced(m) || !wanted {
 		i.env.learn(i.key.gvk, m)
@@ -289,7 +290,7 @@ func isNamespaced(m *meta.RESTMapping) bool { return m.Scope.Name() == meta.REST
 
 // learnScope corrects the mapping: while the watch goes on, a CRD may return with another scope.
 func (i *informer) learnScope(o Object) {
-	m := i.copy.Mapping.Load()
+	m := i.view.Mapping.Load()
 	if m == nil || isNamespaced(m) == (o.GetNamespace() != "") {
 		return
 	}
@@ -297,6 +298,6 @@ func (i *informer) learnScope(o Object) {
 	if other.Scope = meta.RESTScopeRoot; o.GetNamespace() != "" {
 		other.Scope = meta.RESTScopeNamespace
 	}
-	i.copy.Mapping.Store(&other)
+	i.view.Mapping.Store(&other)
 	i.env.backend.Forget(i.key.gvk)
 }

@@ -45,14 +45,13 @@ func (a arrivals) arrived(mark string) {
 	}
 	i.lw.Progress.Arrived(n)
 	i.env.ring()
-	i.copy.Look()
+	i.view.Look()
 }
 
 func (i *informer) followSlots() {
 	if i.key.slots == nil {
 		return
 	}
-	i.copy.Outside, i.copy.Joins = i.outside, i.joins
 	i.key.slots.enter(i)
 	// It fails only if the informer has stopped.
 	_, _ = i.shared.AddEventHandlerWithOptions(arrivals{informer: i}, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
@@ -65,13 +64,13 @@ func (i *informer) leaveSlots() {
 }
 
 func (i *informer) hasSlots(slots *listwatch.Slots) bool {
-	return i.hasSynced() && i.lw.Progress.Has(slots, i.lw.Progress.Stored())
+	return i.HasSynced() && i.lw.Progress.Has(slots, i.lw.Progress.Stored())
 }
 
 // hasWanted reports whether the store is synced, with the slots that are wanted now.
 func (i *informer) hasWanted() bool {
 	if i.key.slots == nil {
-		return i.hasSynced()
+		return i.HasSynced()
 	}
 	wanted, _ := i.key.slots.now()
 	return i.hasSlots(&wanted)
@@ -119,14 +118,20 @@ func (i *informer) writtenSlot(w *consistency.Write) (slot uint8, in, known bool
 	return slot, in, true
 }
 
-// outside reports whether a written object is certainly not in the wanted slots.
-func (i *informer) outside(w *consistency.Write) bool {
+// Outside reports whether a written object is certainly not in the wanted slots.
+func (i *informer) Outside(w *consistency.Write) bool {
+	if i.key.slots == nil {
+		return false
+	}
 	slot, in, known := i.writtenSlot(w)
 	return known && (!in || !i.key.slots.has(slot))
 }
 
-// joins reports whether a written object is in a wanted slot that the store does not have yet.
-func (i *informer) joins(w *consistency.Write) bool {
+// Joins reports whether a written object is in a wanted slot that the store does not have yet.
+func (i *informer) Joins(w *consistency.Write) bool {
+	if i.key.slots == nil {
+		return false
+	}
 	slot, in, known := i.writtenSlot(w)
 	if !known || !in || !i.key.slots.has(slot) {
 		return false

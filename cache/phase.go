@@ -20,7 +20,7 @@ func (i *informer) noticeSync(ctx context.Context) {
 	if i.setSynced() {
 		i.env.ring()
 		i.env.recovered() // before Look wakes keys: a key whose Reconcile has begun would run again
-		i.copy.Look()
+		i.view.Look()
 	}
 }
 
@@ -35,7 +35,7 @@ func (i *informer) setSynced() (news bool) {
 }
 
 func (i *informer) report(phase hook.Phase, err error) {
-	if phase == hook.Syncing && i.hasSynced() {
+	if phase == hook.Syncing && i.HasSynced() {
 		if r := i.restoring.Load(); r != nil { // the hook has received it, for all informers
 			i.set(hook.Failing, r.why)
 			return
@@ -56,7 +56,7 @@ func (i *informer) set(phase hook.Phase, err error) (news bool) {
 		if phase == hook.Synced {
 			i.env.recovered() // before Look, as above
 		}
-		i.copy.Look()
+		i.view.Look()
 	}
 	return news
 }
@@ -90,9 +90,9 @@ func (i *informer) at() (phase hook.Phase, since time.Time, why error) {
 	switch {
 	case i.foreign && i.shared.IsStopped():
 		phase = hook.Stopped
-	case i.foreign && !i.hasSynced():
+	case i.foreign && !i.HasSynced():
 		phase = hook.Syncing
-	case phase == hook.Syncing && i.hasSynced():
+	case phase == hook.Syncing && i.HasSynced():
 		phase = hook.Synced // noticeSync is about to set it
 	case why != nil && i.outlived.Load() != nil && !i.hasOutlived():
 		phase, why = hook.Synced, nil

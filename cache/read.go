@@ -94,7 +94,7 @@ func (h *handle) lookUp(ctx context.Context, name types.NamespacedName) (any, er
 	if err := i.awaitSlot(ctx, name); err != nil {
 		return nil, err
 	}
-	if err := i.undecodable(name); err != nil {
+	if err := i.Undecodable(name); err != nil {
 		return nil, newUndecodable(name, err)
 	}
 	obj, _, err := i.indexer().GetByKey(storeKey(name))

@@ -85,7 +85,7 @@ func (i *informer) restore(former *restoring, after time.Duration) {
 	// It fails only if the informer has stopped.
 	handle, _ := i.shared.AddEventHandlerWithOptions(r, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
 	r.handle.Store(&handle)
-	if i.hasSynced() {
+	if i.HasSynced() {
 		i.set(hook.Failing, r.why)
 	}
 	i.lw.Relist(after, newMark(r.mark, i.example, i.intake.codec))
@@ -105,7 +105,7 @@ func (r *restoring) arrived(mark string) {
 		return
 	}
 	r.end()
-	i.copy.Reset(r.at)
+	i.view.Reset(r.at)
 	i.env.relisted()
 	if i.isFailing(r.why) {
 		i.report(hook.Syncing, nil)
@@ -143,7 +143,7 @@ func (i *informer) hasOutlived() bool {
 // later list, at an earlier version.
 func (i *informer) wentBack(version string) bool {
 	back, known := older(i.shared.GetStore().LastStoreSyncResourceVersion(), version)
-	return back && known && i.copy.HasReset() && i.restoring.Load() == nil
+	return back && known && i.view.HasReset() && i.restoring.Load() == nil
 }
 
 // older reports whether version a is before b. known is false if one is not a number.
@@ -153,13 +153,13 @@ func older(a, b string) (is, known bool) {
 	return one < other, err == nil && bad == nil
 }
 
-// doubts reports whether versions may not be comparable: the API server was restored, or the answer
+// Doubts reports whether versions may not be comparable: the API server was restored, or the answer
 // of a write shows that it may have been.
-func (i *informer) doubts(w *consistency.Write) bool {
+func (i *informer) Doubts(w *consistency.Write) bool {
 	if i.restoring.Load() != nil {
 		return true
 	}
-	if i.lw == nil || w.Answered.IsZero() || i.copy.WasReset(w) {
+	if i.lw == nil || w.Answered.IsZero() || i.view.WasReset(w) {
 		return false
 	}
 	i.lw.Wrote(w.ResourceVersion, w.Answered)
@@ -167,7 +167,7 @@ func (i *informer) doubts(w *consistency.Write) bool {
 		return false
 	}
 	// The answer of a no-op has the object's version, however old.
-	if s := i.copy.Stored(w); s != nil && s.GetResourceVersion() == w.ResourceVersion || s == nil && i.copy.Excludes(w) {
+	if s := i.view.Stored(w); s != nil && s.GetResourceVersion() == w.ResourceVersion || s == nil && i.view.Excludes(w) {
 		return false
 	}
 	i.lw.Doubt()

@@ -29,7 +29,7 @@ type Event struct {
 const doubt = time.Second
 
 // judgeEvent is judge for an event of another informer.
-func (c *Copy) judgeEvent(w *Write, at string, stored object.Object) Verdict {
+func (view *View) judgeEvent(w *Write, at string, stored object.Object) Verdict {
 	switch {
 	case w.Gone && !w.Event.Missed && past(at, w.ResourceVersion): // a restore may bring it back
 		return Shown
@@ -39,9 +39,9 @@ func (c *Copy) judgeEvent(w *Write, at string, stored object.Object) Verdict {
 			return Shown
 		}
 		return Behind
-	case w.Gone && !w.Event.Leaves, past(at, w.ResourceVersion), c.Excludes(w):
+	case w.Gone && !w.Event.Leaves, past(at, w.ResourceVersion), view.Excludes(w):
 		return Shown
-	case !c.keeps(w) && time.Since(w.Event.At) >= doubt:
+	case !view.keeps(w) && time.Since(w.Event.At) >= doubt:
 		return Shown
 	default:
 		return Behind
@@ -49,21 +49,21 @@ func (c *Copy) judgeEvent(w *Write, at string, stored object.Object) Verdict {
 }
 
 // keeps reports whether the informer certainly keeps the object of an event, or has passed it soon.
-func (c *Copy) keeps(w *Write) bool {
+func (view *View) keeps(w *Write) bool {
 	switch {
-	case c.Foreign:
+	case view.Foreign:
 		return false
-	case c.Labels == nil && c.Fields == nil && c.Outside == nil:
+	case view.Labels == nil && view.Fields == nil && !view.Slots:
 		return true
 	case w.Gone || w.Object == nil:
 		return false
 	}
 	o, ok := w.Object.(object.Object)
-	if !ok || c.Fields == nil {
+	if !ok || view.Fields == nil {
 		return ok
 	}
-	f := fieldsOf{meta: o, object: o, gvk: c.Kind}
-	for _, r := range c.Fields.Requirements() {
+	f := fieldsOf{meta: o, object: o, gvk: view.Kind}
+	for _, r := range view.Fields.Requirements() {
 		if _, known := f.value(r); !known {
 			return false
 		}
@@ -72,12 +72,12 @@ func (c *Copy) keeps(w *Write) bool {
 }
 
 // Resource returns the most likely resource of the informer.
-func (c *Copy) Resource() schema.GroupResource {
-	if m := c.Mapping.Load(); m != nil {
+func (view *View) Resource() schema.GroupResource {
+	if m := view.Mapping.Load(); m != nil {
 		return m.Resource.GroupResource()
 	}
-	if known := c.learned.Load(); known != nil {
+	if known := view.learned.Load(); known != nil {
 		return *known
 	}
-	return c.Guess
+	return view.Guess
 }

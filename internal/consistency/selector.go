@@ -18,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Excludes reports whether the selectors or Outside certainly exclude a write.
-func (c *Copy) Excludes(w *Write) bool {
-	if c.Outside != nil && c.Outside(w) {
+// Excludes reports whether the selectors or the slots certainly exclude a write.
+func (view *View) Excludes(w *Write) bool {
+	if view.Informer.Outside(w) {
 		return true
 	}
-	if c.Labels == nil && c.Fields == nil {
+	if view.Labels == nil && view.Fields == nil {
 		return false
 	}
 	if w.Object == nil {
@@ -35,20 +35,20 @@ func (c *Copy) Excludes(w *Write) bool {
 	if err != nil {
 		return false
 	}
-	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != c.Kind.Kind && kind != "PartialObjectMetadata" {
+	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != view.Kind.Kind && kind != "PartialObjectMetadata" {
 		return false // a subresource, such as a Scale, has other labels
 	}
 	if w.Hashed != nil {
-		return c.excludesHashed(w, o.GetLabels())
+		return view.excludesHashed(w, o.GetLabels())
 	}
-	if c.Labels != nil && !c.Labels.Matches(labels.Set(o.GetLabels())) {
+	if view.Labels != nil && !view.Labels.Matches(labels.Set(o.GetLabels())) {
 		return true
 	}
-	if c.Fields == nil {
+	if view.Fields == nil {
 		return false
 	}
-	f := fieldsOf{meta: o, object: w.Object, gvk: c.Kind}
-	for _, r := range c.Fields.Requirements() {
+	f := fieldsOf{meta: o, object: w.Object, gvk: view.Kind}
+	for _, r := range view.Fields.Requirements() {
 		if f.fails(r) {
 			return true
 		}
@@ -121,17 +121,17 @@ func (f *fieldsOf) read() map[string]any {
 }
 
 // excludesHashed decides equality and existence of labels, metadata.namespace and metadata.name.
-func (c *Copy) excludesHashed(w *Write, o map[string]string) bool {
-	if c.Labels != nil {
-		if set, known := w.labelsFor(c.Labels, o); known && !c.Labels.Matches(set) {
+func (view *View) excludesHashed(w *Write, o map[string]string) bool {
+	if view.Labels != nil {
+		if set, known := w.labelsFor(view.Labels, o); known && !view.Labels.Matches(set) {
 			return true
 		}
 	}
-	if c.Fields == nil {
+	if view.Fields == nil {
 		return false
 	}
-	for _, r := range c.Fields.Requirements() {
-		if equal, known := w.fieldIs(r, c.Place, c.Fields); known && equal == (r.Operator == selection.NotEquals) {
+	for _, r := range view.Fields.Requirements() {
+		if equal, known := w.fieldIs(r, view.Place, view.Fields); known && equal == (r.Operator == selection.NotEquals) {
 			return true
 		}
 	}

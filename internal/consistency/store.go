@@ -34,13 +34,13 @@ func (w *Write) Decides(list *metav1.PartialObjectMetadataList) bool {
 
 // Compare compares a list of a place with the store. It returns the writes that explain the
 // differences and that the store does not show.
-func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
+func (view *View) Compare(list *metav1.PartialObjectMetadataList, at types.NamespacedName, w *Write) (unseen []Write) {
 	items := map[types.UID]*metav1.PartialObjectMetadata{}
 	for n := range list.Items {
 		items[list.Items[n].UID] = &list.Items[n]
 	}
 	stored := map[types.UID]object.Object{}
-	for _, o := range c.storedAt(at) {
+	for _, o := range view.storedAt(at) {
 		stored[o.GetUID()] = o
 		// A stored object that the list lacks is deleted, unless it is newer than the list.
 		if items[o.GetUID()] == nil && !past(o.GetResourceVersion(), list.ResourceVersion) {
@@ -58,22 +58,22 @@ func (c *Copy) Compare(list *metav1.PartialObjectMetadataList, at types.Namespac
 		}
 	}
 	return slices.DeleteFunc(unseen, func(o Write) bool {
-		v, _ := c.Shows(&o)
+		v, _ := view.Shows(&o)
 		return v == Shown
 	})
 }
 
-func (c *Copy) storedAt(at types.NamespacedName) []object.Object {
+func (view *View) storedAt(at types.NamespacedName) []object.Object {
 	var some []any
 	switch {
 	case at.Name != "":
-		if o := c.Stored(&Write{Namespace: at.Namespace, Name: at.Name}); o != nil {
+		if o := view.Stored(&Write{Namespace: at.Namespace, Name: at.Name}); o != nil {
 			some = []any{o}
 		}
 	case at.Namespace != "":
-		some, _ = c.Shared.GetIndexer().ByIndex(toolscache.NamespaceIndex, at.Namespace)
+		some, _ = view.Shared.GetIndexer().ByIndex(toolscache.NamespaceIndex, at.Namespace)
 	default:
-		some = c.store().List()
+		some = view.store().List()
 	}
 	all := make([]object.Object, 0, len(some))
 	for _, obj := range some {
@@ -86,14 +86,14 @@ func (c *Copy) storedAt(at types.NamespacedName) []object.Object {
 
 // Locate records the stored object of each hashed write. It hashes the names in the store once,
 // unless all writes are shown already.
-func (c *Copy) Locate(writes []Write) {
-	at := c.version()
+func (view *View) Locate(writes []Write) {
+	at := view.version()
 	wanted := map[Hasher]map[string][]*Write{}
 	for n := range writes {
 		w := &writes[n]
 		switch {
 		case w.Hashed == nil || w.found != (types.NamespacedName{}):
-		case !c.Serves(w.Resource) && (!c.Foreign || c.certain()):
+		case !view.Serves(w.Resource) && (!view.Foreign || view.certain()):
 		case !w.Gone && !w.Marked && past(at, w.ResourceVersion): // shown
 		default:
 			if wanted[w.Hashed] == nil {
@@ -105,7 +105,7 @@ func (c *Copy) Locate(writes []Write) {
 	if len(wanted) == 0 {
 		return
 	}
-	for _, key := range c.store().ListKeys() {
+	for _, key := range view.store().ListKeys() {
 		for hasher, by := range wanted {
 			for _, w := range by[hasher.Hash("name", key)] {
 				w.found = nameOf(key)

@@ -21,21 +21,21 @@ const (
 )
 
 // Shows reports whether the informer shows a write. For Unclear, the error is the reason.
-func (c *Copy) Shows(w *Write) (Verdict, error) {
+func (view *View) Shows(w *Write) (Verdict, error) {
 	// No read is answered before the first list is complete.
-	synced := c.HasSynced() && (c.Joins == nil || !c.Joins(w)) && (c.Doubts == nil || !c.Doubts(w))
-	at := c.version()
+	synced := view.Informer.HasSynced() && !view.Informer.Joins(w) && !view.Informer.Doubts(w)
+	at := view.version()
 	if synced && !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
 		return Shown, nil
 	}
-	v, why := c.judge(w, at)
-	if c.WasReset(w) {
+	v, why := view.judge(w, at)
+	if view.WasReset(w) {
 		v, why = Shown, nil
 	}
 	if v == Shown && synced {
 		return Shown, nil
 	}
-	switch c.Phase() {
+	switch view.Informer.Phase() {
 	case hook.Synced, hook.Syncing:
 		if v == Shown {
 			v = Behind
@@ -44,29 +44,29 @@ func (c *Copy) Shows(w *Write) (Verdict, error) {
 	case hook.Failing, hook.Waiting:
 		return Behind, nil // even what is unclear now may be clear after the relist
 	default:
-		return Unclear, fmt.Errorf("%s does not run and cannot show the write of %s: %s", c.Name, w.String(), c.Standing())
+		return Unclear, fmt.Errorf("%s does not run and cannot show the write of %s: %s", view.Name, w.String(), view.Informer.Standing())
 	}
 }
 
 // judge is Shows for a synced informer that follows the API server.
-func (c *Copy) judge(w *Write, at string) (Verdict, error) {
+func (view *View) judge(w *Write, at string) (Verdict, error) {
 	for _, version := range [...]string{at, w.ResourceVersion} {
 		if version != "" && !number(version) {
-			return c.judgeByName(w, version)
+			return view.judgeByName(w, version)
 		}
 	}
-	stored := c.Stored(w)
+	stored := view.Stored(w)
 	if w.Event != nil {
-		return c.judgeEvent(w, at, stored), nil
+		return view.judgeEvent(w, at, stored), nil
 	}
 	if w.Gone || w.Marked {
-		return c.judgeEnd(w, at, stored)
+		return view.judgeEnd(w, at, stored)
 	}
 	switch {
 	case w.ResourceVersion == "":
 		reason := cmp.Or(w.Unknown, "its version is not known")
-		return Unclear, fmt.Errorf("unclear whether %s shows the write of %s: %s", c.Name, w.String(), reason)
-	case stored == nil && c.Excludes(w):
+		return Unclear, fmt.Errorf("unclear whether %s shows the write of %s: %s", view.Name, w.String(), reason)
+	case stored == nil && view.Excludes(w):
 		return Shown, nil
 	case stored == nil:
 		return Behind, nil
@@ -77,25 +77,25 @@ func (c *Copy) judge(w *Write, at string) (Verdict, error) {
 	}
 }
 
-func (c *Copy) judgeEnd(w *Write, at string, stored object.Object) (Verdict, error) {
+func (view *View) judgeEnd(w *Write, at string, stored object.Object) (Verdict, error) {
 	switch {
 	case stored != nil && w.is(stored):
 		if w.Marked && stored.GetDeletionTimestamp() != nil {
 			return Shown, nil
 		}
-		if err := c.Undecodable(w.At()); w.Marked && err != nil {
-			return Unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", c.Name, w.String(), err)
+		if err := view.Informer.Undecodable(w.At()); w.Marked && err != nil {
+			return Unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", view.Name, w.String(), err)
 		}
 		return Behind, nil
-	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), c.Excludes(w):
+	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), view.Excludes(w):
 		return Shown, nil
 	default:
 		return Behind, nil // it may not have arrived yet
 	}
 }
 
-func (c *Copy) judgeByName(w *Write, version string) (Verdict, error) {
-	stored := c.Stored(w)
+func (view *View) judgeByName(w *Write, version string) (Verdict, error) {
+	stored := view.Stored(w)
 	there := stored != nil && w.is(stored)
 	switch {
 	case !w.Gone && !w.Marked && there && stored.GetResourceVersion() == w.ResourceVersion:
@@ -105,5 +105,5 @@ func (c *Copy) judgeByName(w *Write, version string) (Verdict, error) {
 	case (w.Gone || w.Marked) && w.ResourceVersion == "" && !there:
 		return Shown, nil
 	}
-	return Unclear, fmt.Errorf("unclear whether %s shows the write of %s: the version %q is not a number", c.Name, w.String(), version)
+	return Unclear, fmt.Errorf("unclear whether %s shows the write of %s: the version %q is not a number", view.Name, w.String(), version)
 }

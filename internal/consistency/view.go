@@ -26,18 +26,32 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// Copy is the local copy of an informer. Set the exported fields before its first use. Its methods
-// are safe for concurrent use.
-type Copy struct {
+// Informer describes the informer of a View. Package cache implements it. All methods are safe for
+// concurrent use.
+type Informer interface {
+	// HasSynced reports whether the initial list is complete.
+	HasSynced() bool
+	Phase() hook.Phase
+	// Standing describes the informer's state for errors.
+	Standing() string
+	// Undecodable returns why an object cannot be decoded, or nil.
+	Undecodable(name types.NamespacedName) error
+	// Outside reports whether the object of a write is certainly not in the informer's slots.
+	Outside(w *Write) bool
+	// Joins reports whether the object of a write is in a slot that the informer keeps, but does
+	// not have yet.
+	Joins(w *Write) bool
+	// Doubts reports whether the versions of the API server, of the store and of a write may not be
+	// comparable.
+	Doubts(w *Write) bool
+}
+
+// View is the cached state of one informer. Set the exported fields before its first use. Its
+// methods are safe for concurrent use.
+type View struct {
+	Informer Informer
 	// Shared is client-go's informer.
 	Shared toolscache.SharedIndexInformer
-	// HasSynced reports whether the initial list is complete.
-	HasSynced func() bool
-	// Phase returns the informer's phase, and Standing describes its state for errors.
-	Phase    func() hook.Phase
-	Standing func() string
-	// Undecodable returns why an object cannot be decoded, or nil.
-	Undecodable func(name types.NamespacedName) error
 	// Name names the kind in errors.
 	Name string
 	// Kind is the kind of the objects. Place, Labels and Fields narrow it as the informer's scope
@@ -46,12 +60,8 @@ type Copy struct {
 	Place  types.NamespacedName
 	Labels labels.Selector
 	Fields fields.Selector
-	// Outside reports whether the informer certainly does not keep the object of a write, Joins
-	// whether it keeps the object but does not have it yet. Default: neither.
-	Outside, Joins func(w *Write) bool
-	// Doubts reports whether the versions of the API server, of the store and of a write may not be
-	// comparable. Default: they are.
-	Doubts func(w *Write) bool
+	// Slots is set if the informer keeps only some slots.
+	Slots bool
 	// Foreign is set if the informer's list options are unknown, Asked if an API server is asked
 	// how the kind is served.
 	Foreign, Asked bool
@@ -68,31 +78,31 @@ type Copy struct {
 // Reset records that the store has a list that was made after a time, at which the API server was
 // restored: it shows all writes that were answered before, and all events that were delivered
 // before, whatever their versions.
-func (c *Copy) Reset(at time.Time) {
-	c.reset.Store(&at)
-	c.Look()
+func (view *View) Reset(at time.Time) {
+	view.reset.Store(&at)
+	view.Look()
 }
 
 // HasReset reports whether Reset was called.
-func (c *Copy) HasReset() bool { return c.reset.Load() != nil }
+func (view *View) HasReset() bool { return view.reset.Load() != nil }
 
 // WasReset reports whether a write was answered, or an event delivered, before a Reset, so its
 // version means nothing.
-func (c *Copy) WasReset(w *Write) bool {
-	known, at := w.Answered, c.reset.Load()
+func (view *View) WasReset(w *Write) bool {
+	known, at := w.Answered, view.reset.Load()
 	if w.Event != nil {
 		known = w.Event.At
 	}
 	return at != nil && !known.IsZero() && !known.After(*at)
 }
 
-func (c *Copy) store() toolscache.Store { return c.Shared.GetStore() }
+func (view *View) store() toolscache.Store { return view.Shared.GetStore() }
 
-func (c *Copy) version() string { return c.store().LastStoreSyncResourceVersion() }
+func (view *View) version() string { return view.store().LastStoreSyncResourceVersion() }
 
 // Stored returns the object with the name of a write, or nil.
-func (c *Copy) Stored(w *Write) object.Object {
-	obj, found, err := c.store().GetByKey(storeKey(w.At()))
+func (view *View) Stored(w *Write) object.Object {
+	obj, found, err := view.store().GetByKey(storeKey(w.At()))
 	if err != nil || !found {
 		return nil
 	}
@@ -102,37 +112,37 @@ func (c *Copy) Stored(w *Write) object.Object {
 
 // recognizes reports whether a foreign informer without a mapping keeps the resource of a write:
 // its store has the written object, by UID, or the resource was learned before.
-func (c *Copy) recognizes(w *Write) bool {
-	if !c.Foreign || c.certain() {
+func (view *View) recognizes(w *Write) bool {
+	if !view.Foreign || view.certain() {
 		return false
 	}
-	if known := c.learned.Load(); known != nil && known.Resource == w.Resource.Resource && sameGroup(known.Resource, known.Group, w.Resource.Group) {
+	if known := view.learned.Load(); known != nil && known.Resource == w.Resource.Resource && sameGroup(known.Resource, known.Group, w.Resource.Group) {
 		return true
 	}
 	if w.UID == "" {
 		return false
 	}
-	stored := c.Stored(w)
+	stored := view.Stored(w)
 	if stored == nil || !w.is(stored) {
 		return false
 	}
 	r := w.Resource
-	c.learned.Store(&r)
+	view.learned.Store(&r)
 	return true
 }
 
-func (c *Copy) certain() bool { return c.Asked && c.Mapping.Load() != nil }
+func (view *View) certain() bool { return view.Asked && view.Mapping.Load() != nil }
 
 // Keeps reports whether the informer keeps objects of w's resource.
-func (c *Copy) Keeps(w *Write) bool { return c.Serves(w.Resource) || c.recognizes(w) }
+func (view *View) Keeps(w *Write) bool { return view.Serves(w.Resource) || view.recognizes(w) }
 
 // Serves reports whether the informer is for a resource, in any version and form. Without a mapping
 // it compares with Guess.
-func (c *Copy) Serves(r schema.GroupResource) bool {
-	if m := c.Mapping.Load(); m != nil {
+func (view *View) Serves(r schema.GroupResource) bool {
+	if m := view.Mapping.Load(); m != nil {
 		return m.Resource.Resource == r.Resource && sameGroup(r.Resource, m.Resource.Group, r.Group)
 	}
-	return c.Guess.Resource == r.Resource && (c.Kind.Version == "" || sameGroup(r.Resource, c.Guess.Group, r.Group))
+	return view.Guess.Resource == r.Resource && (view.Kind.Version == "" || sameGroup(r.Resource, view.Guess.Group, r.Group))
 }
 
 // sameGroup reports whether two groups are the same for a resource. Events are served in two
@@ -171,27 +181,27 @@ type waiters struct {
 // End. Unless w is nil, it also calls open after each event of w's object, and when the store
 // reaches w's version. f may run before Notify returns. cancel ends the wait; f may still be
 // running then.
-func (c *Copy) Notify(w *Write, open func() bool, f func()) (cancel func()) {
+func (view *View) Notify(w *Write, open func() bool, f func()) (cancel func()) {
 	one := &waiter{write: w, open: open, f: f}
-	if c.add(one) {
-		c.waiters.call(one) // it may have been shown before it was added
+	if view.add(one) {
+		view.waiters.call(one) // it may have been shown before it was added
 	} else {
 		f()
 	}
-	return func() { c.waiters.remove(one) }
+	return func() { view.waiters.remove(one) }
 }
 
 // Look checks all waiters. Call it when the informer's state or scope has changed.
-func (c *Copy) Look() {
-	for _, one := range c.waiters.all() {
-		c.waiters.call(one)
+func (view *View) Look() {
+	for _, one := range view.waiters.all() {
+		view.waiters.call(one)
 	}
 }
 
 // End calls all waiters and removes the event handler. With join, it waits for a running callback;
 // a callback must not call it.
-func (c *Copy) End(join bool) {
-	w := &c.waiters
+func (view *View) End(join bool) {
+	w := &view.waiters
 	w.mu.Lock()
 	handle := w.handle
 	w.handle, w.ended = nil, true
@@ -199,9 +209,9 @@ func (c *Copy) End(join bool) {
 	switch { // both fail only if the informer has stopped
 	case handle == nil:
 	case join:
-		_ = toolscache.ShutDownEventHandler(c.Shared, handle)
+		_ = toolscache.ShutDownEventHandler(view.Shared, handle)
 	default:
-		_ = c.Shared.RemoveEventHandler(handle)
+		_ = view.Shared.RemoveEventHandler(handle)
 	}
 	for _, one := range w.all() {
 		if w.remove(one) {
@@ -218,11 +228,11 @@ func (one *waiter) at() (name types.NamespacedName) {
 }
 
 // add returns false if the waiter needs events and no more will come.
-func (c *Copy) add(one *waiter) bool {
-	w, at := &c.waiters, one.at()
+func (view *View) add(one *waiter) bool {
+	w, at := &view.waiters, one.at()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if one.write != nil && !c.listenLocked() {
+	if one.write != nil && !view.listenLocked() {
 		return false
 	}
 	if w.named == nil {
@@ -240,13 +250,13 @@ func (c *Copy) add(one *waiter) bool {
 }
 
 // listenLocked returns false if no more events will come.
-func (c *Copy) listenLocked() bool {
-	w := &c.waiters
+func (view *View) listenLocked() bool {
+	w := &view.waiters
 	if w.ended || w.handle != nil {
 		return !w.ended
 	}
-	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: c.event, UpdateFunc: func(_, obj any) { c.event(obj) }, DeleteFunc: c.event}
-	handle, err := c.Shared.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: view.event, UpdateFunc: func(_, obj any) { view.event(obj) }, DeleteFunc: view.event}
+	handle, err := view.Shared.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
 	w.handle, w.ended = handle, err != nil // the informer has stopped
 	return !w.ended
 }
@@ -305,16 +315,16 @@ func (w *waiters) all() []*waiter {
 	return all
 }
 
-func (c *Copy) event(obj any) {
-	if c.waiters.n.Load() == 0 {
+func (view *View) event(obj any) {
+	if view.waiters.n.Load() == 0 {
 		return
 	}
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = missed.Obj
 	}
 	o, _ := obj.(object.Object)
-	for _, one := range c.waiters.concerned(o, c.version()) {
-		c.waiters.call(one)
+	for _, one := range view.waiters.concerned(o, view.version()) {
+		view.waiters.call(one)
 	}
 }
 

@@ -30,8 +30,22 @@ type informer struct {
 	phase  hook.Phase
 }
 
-// newCopy returns a synced copy with these ConfigMaps at version 5.
-func newCopy(t *testing.T, names ...string) (*consistency.Copy, *informer) {
+func (i *informer) HasSynced() bool { return i.synced }
+
+func (i *informer) Phase() hook.Phase { return i.phase }
+
+func (i *informer) Standing() string { return string(i.phase) }
+
+func (*informer) Undecodable(types.NamespacedName) error { return nil }
+
+func (*informer) Outside(*consistency.Write) bool { return false }
+
+func (*informer) Joins(*consistency.Write) bool { return false }
+
+func (*informer) Doubts(*consistency.Write) bool { return false }
+
+// newView returns a synced view with these ConfigMaps at version 5.
+func newView(t *testing.T, names ...string) (*consistency.View, *informer) {
 	t.Helper()
 	i := &informer{synced: true, phase: hook.Synced}
 	i.shared = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
@@ -42,9 +56,8 @@ func newCopy(t *testing.T, names ...string) (*consistency.Copy, *informer) {
 		}
 	}
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	return &consistency.Copy{
-		Shared: i.shared, HasSynced: func() bool { return i.synced }, Phase: func() hook.Phase { return i.phase },
-		Standing: func() string { return string(i.phase) }, Undecodable: func(types.NamespacedName) error { return nil },
+	return &consistency.View{
+		Informer: i, Shared: i.shared,
 		Name: "ConfigMap.v1", Kind: kind, Guess: *consistency.UsualPlural(kind),
 	}, i
 }
@@ -53,8 +66,8 @@ func of(name, version string) consistency.Write {
 	return consistency.Write{Resource: configMaps, Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: version}
 }
 
-// TestCopy_Shows: while the informer follows the API server, the store alone decides.
-func TestCopy_Shows(t *testing.T) {
+// TestView_Shows: while the informer follows the API server, the store alone decides.
+func TestView_Shows(t *testing.T) {
 	gone := func(name, version string) consistency.Write {
 		w := of(name, version)
 		w.Gone = true
@@ -73,12 +86,12 @@ func TestCopy_Shows(t *testing.T) {
 		"no version":       {of("b", ""), consistency.Unclear},
 		"no number":        {of("b", "x"), consistency.Unclear},
 	} {
-		copied, i := newCopy(t, "a")
-		if got, why := copied.Shows(&c.w); got != c.want || (got == consistency.Unclear) != (why != nil) {
+		view, i := newView(t, "a")
+		if got, why := view.Shows(&c.w); got != c.want || (got == consistency.Unclear) != (why != nil) {
 			t.Errorf("%s: got %d, %v; want %d", what, got, why, c.want)
 		}
 		i.synced, i.phase = false, hook.Failing
-		if got, _ := copied.Shows(&c.w); got != consistency.Behind {
+		if got, _ := view.Shows(&c.w); got != consistency.Behind {
 			t.Errorf("%s: it fails, and shows %d", what, got)
 		}
 	}
@@ -88,68 +101,68 @@ func TestCopy_Shows(t *testing.T) {
 // API server was restored to before it. The list of the restored server shows all there is.
 func TestC6_AnEventBeforeARestore(t *testing.T) {
 	for _, gone := range []bool{true, false} {
-		copied, i := newCopy(t, "a")
+		view, i := newView(t, "a")
 		w := of("a", "6")
 		now := time.Now()
 		w.Gone, w.Event = gone, &consistency.Event{At: now, By: "another"}
-		if got, _ := copied.Shows(&w); got != consistency.Behind {
+		if got, _ := view.Shows(&w); got != consistency.Behind {
 			t.Errorf("gone %t: before the restore it shows %d", gone, got)
 		}
-		copied.Reset(now.Add(-time.Second))
-		if got, _ := copied.Shows(&w); got != consistency.Behind {
+		view.Reset(now.Add(-time.Second))
+		if got, _ := view.Shows(&w); got != consistency.Behind {
 			t.Errorf("gone %t: for a later event it shows %d", gone, got)
 		}
-		copied.Reset(now)
-		if got, _ := copied.Shows(&w); got != consistency.Shown {
+		view.Reset(now)
+		if got, _ := view.Shows(&w); got != consistency.Shown {
 			t.Errorf("gone %t: after the restore it shows %d", gone, got)
 		}
 		// An old event may come after the restore was found.
-		copied.Reset(now.Add(-time.Second))
+		view.Reset(now.Add(-time.Second))
 		if err := i.shared.GetStore().Replace(i.shared.GetStore().List(), "7"); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := copied.Shows(&w); got != consistency.Shown {
+		if got, _ := view.Shows(&w); got != consistency.Shown {
 			t.Errorf("gone %t: at a later version it shows %d", gone, got)
 		}
 	}
 }
 
-// TestCopy_Excludes: a write that the selectors exclude is shown if the object is absent.
-func TestCopy_Excludes(t *testing.T) {
-	copied, _ := newCopy(t)
-	copied.Labels = labels.SelectorFromSet(labels.Set{"app": "a"})
+// TestView_Excludes: a write that the selectors exclude is shown if the object is absent.
+func TestView_Excludes(t *testing.T) {
+	view, _ := newView(t)
+	view.Labels = labels.SelectorFromSet(labels.Set{"app": "a"})
 	w := of("b", "6")
 	for app, want := range map[string]consistency.Verdict{"a": consistency.Behind, "b": consistency.Shown} {
 		w.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}}}
-		if got, _ := copied.Shows(&w); got != want {
+		if got, _ := view.Shows(&w); got != want {
 			t.Errorf("app=%s: got %d", app, got)
 		}
 	}
 }
 
-// TestCopy_Notify: a waiter is called once, when the answer changes or at the end.
-func TestCopy_Notify(t *testing.T) {
-	copied, i := newCopy(t)
+// TestView_Notify: a waiter is called once, when the answer changes or at the end.
+func TestView_Notify(t *testing.T) {
+	view, i := newView(t)
 	w := of("a", "5")
 	calls := 0
-	open := func() bool { v, _ := copied.Shows(&w); return v == consistency.Behind }
-	copied.Notify(&w, open, func() { calls++ })
-	cancel := copied.Notify(&w, open, func() { t.Error("it was cancelled") })
+	open := func() bool { v, _ := view.Shows(&w); return v == consistency.Behind }
+	view.Notify(&w, open, func() { calls++ })
+	cancel := view.Notify(&w, open, func() { t.Error("it was cancelled") })
 	cancel()
-	copied.Look()
+	view.Look()
 	if calls != 0 {
 		t.Error("called too early")
 	}
 	if err := i.shared.GetStore().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: "5"}}); err != nil {
 		t.Fatal(err)
 	}
-	copied.Look()
-	copied.Look()
-	copied.End(true)
+	view.Look()
+	view.Look()
+	view.End(true)
 	if calls != 1 {
 		t.Errorf("called %d times", calls)
 	}
-	copied.Notify(&w, func() bool { return true }, func() { calls++ })
+	view.Notify(&w, func() bool { return true }, func() { calls++ })
 	if calls != 2 {
 		t.Error("nothing comes after the end")
 	}

@@ -111,7 +111,7 @@ func ourValidator() (http.Handler, error) {
 		return nil, err
 	}
 	hooks := webhook.New(webhook.Options{Name: "bench", Scheme: scheme.Scheme, Service: types.NamespacedName{Namespace: "bench", Name: "bench"}})
-	webhook.Validate(hooks, webhook.Validator[*appsv1.Deployment]{
+	webhook.AddValidator(hooks, webhook.Validator[*appsv1.Deployment]{
 		Create: func(_ context.Context, d *appsv1.Deployment) error { return validDeployment(d) },
 	}, webhook.Registration{})
 	return hooks.Handler(m.Hooks().Webhook), hooks.Validate()

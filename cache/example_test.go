@@ -79,7 +79,7 @@ func Example() {
 	_, err = maps.Get(ctx, types.NamespacedName{Namespace: "shop", Name: "cart"})
 	fmt.Println(err, apierrors.IsNotFound(err))
 
-	web, err := maps.List(ctx, cache.ListOptions{Namespace: "shop", Selector: labels.SelectorFromSet(labels.Set{"tier": "web"})})
+	web, err := maps.List(ctx, cache.ListOptions{Namespace: "shop", Labels: labels.SelectorFromSet(labels.Set{"tier": "web"})})
 	fmt.Println(sorted(web), err)
 
 	all := 0

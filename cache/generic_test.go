@@ -82,7 +82,7 @@ func TestGeneric_Forms(t *testing.T) {
 			for want, o := range map[string]cache.ListOptions{
 				"ConfigMap default/a, ConfigMap other/b": {},
 				"ConfigMap other/b":                      {Namespace: "other"},
-				"ConfigMap default/a":                    {Selector: labels.SelectorFromSet(labels.Set{"name": "a"})},
+				"ConfigMap default/a":                    {Labels: labels.SelectorFromSet(labels.Set{"name": "a"})},
 				"":                                       {Namespace: "none"},
 			} {
 				if err := c.List(t.Context(), list, o); err != nil {

@@ -110,7 +110,7 @@ func sameReads[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) {
 			shared, err := h.Shared().Get(ctx, key(o.GetName()))
 			add("shared", []T{shared}, err)
 		}
-		list, err = h.List(ctx, cache.ListOptions{Namespace: "default", Selector: labels.SelectorFromSet(labels.Set{"even": "true"})})
+		list, err = h.List(ctx, cache.ListOptions{Namespace: "default", Labels: labels.SelectorFromSet(labels.Set{"even": "true"})})
 		add("selected", list, err)
 		list, err = even.List(ctx, "true", cache.ListOptions{})
 		add("indexed", list, err)

@@ -118,8 +118,8 @@ func (h *handle) notFound(name types.NamespacedName) error {
 type ListOptions struct {
 	// Namespace to list. Default: all.
 	Namespace string
-	// Selector selects by labels. Default: all.
-	Selector labels.Selector
+	// Labels selects by labels. Default: all.
+	Labels labels.Selector
 	// Limit is the maximum number of objects. Which ones are returned is not defined. It must not
 	// be negative. Default 0: no limit.
 	Limit int
@@ -294,21 +294,21 @@ func (h *handle) find(ctx context.Context, o ListOptions, s selection) (found, e
 }
 
 func (o ListOptions) matches(obj any) bool {
-	if o.Namespace == "" && (o.Selector == nil || o.Selector.Empty()) {
+	if o.Namespace == "" && (o.Labels == nil || o.Labels.Empty()) {
 		return true
 	}
 	m, ok := obj.(Object)
 	switch {
 	case !ok || o.Namespace != "" && m.GetNamespace() != o.Namespace:
 		return false
-	case o.Selector == nil:
+	case o.Labels == nil:
 		return true
 	}
 	if p, ok := obj.(*packed.Object); ok {
 		set, ok := p.Labels()
-		return !ok || o.Selector.Matches(labels.Set(set)) // if not ok, it cannot be decoded
+		return !ok || o.Labels.Matches(labels.Set(set)) // if not ok, it cannot be decoded
 	}
-	return o.Selector.Matches(labels.Set(m.GetLabels()))
+	return o.Labels.Matches(labels.Set(m.GetLabels()))
 }
 
 // give returns an object that is stored, or else a copy; unpack has already made one of a packed

@@ -205,7 +205,7 @@ func TestReads(t *testing.T) {
 		if got := list(cache.ListOptions{Namespace: "default"}); got != "default/a=a default/b=b" {
 			t.Errorf("one namespace: %s", got)
 		}
-		if got := list(cache.ListOptions{Namespace: "default", Selector: labels.SelectorFromSet(labels.Set{"name": "b"})}); got != "default/b=b" {
+		if got := list(cache.ListOptions{Namespace: "default", Labels: labels.SelectorFromSet(labels.Set{"name": "b"})}); got != "default/b=b" {
 			t.Errorf("selected: %s", got)
 		}
 		if m, err := maps.Get(ctx, key("a")); err != nil || m.Data["data"] != "a" || m.Labels["name"] != "a" {

@@ -128,7 +128,7 @@ func (m *leftovers) err() error {
 // mayMatch reports whether o may select an object that cannot be decoded.
 func (o ListOptions) mayMatch(m *listwatch.Misfit) bool {
 	return (o.Namespace == "" || m.Namespace == o.Namespace || m.Name == "") &&
-		(o.Selector == nil || m.AnyLabels || o.Selector.Matches(labels.Set(m.Labels)))
+		(o.Labels == nil || m.AnyLabels || o.Labels.Matches(labels.Set(m.Labels)))
 }
 
 // mayKeep reports whether an object that cannot be decoded may be in a slot of the scope.

@@ -163,7 +163,7 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 				if got := leftOut(err); !slices.Equal(got, bad) || !slices.Equal(namesOf(list), good) || (err == nil) != (len(bad) == 0) {
 					t.Errorf("%s: got %q, %v; want %q, and %q left out", name, namesOf(list), err, good, bad)
 				}
-				for _, o := range []cache.ListOptions{{Namespace: "far"}, {Selector: blue}} {
+				for _, o := range []cache.ListOptions{{Namespace: "far"}, {Labels: blue}} {
 					if list, err := read(t, o); err != nil || len(list) != 1 {
 						t.Errorf("%s of another selection: got %q, %v", name, namesOf(list), err)
 					}
@@ -304,7 +304,7 @@ func TestS9_UnreadableMetadata(t *testing.T) {
 					synced(t, h)
 					red := labels.SelectorFromSet(labels.Set{"color": "red"})
 					for reader, read := range all {
-						if list, err := read(t, cache.ListOptions{Namespace: "default", Selector: red}); len(list) > 0 || len(leftOut(err)) != 1 {
+						if list, err := read(t, cache.ListOptions{Namespace: "default", Labels: red}); len(list) > 0 || len(leftOut(err)) != 1 {
 							t.Errorf("%s: got %q, %v", reader, namesOf(list), err)
 						}
 					}

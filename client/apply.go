@@ -180,7 +180,7 @@ func checkLive[T Object](t target, c call, key types.NamespacedName) error {
 	if _, ok := c.already.(T); !ok {
 		return fmt.Errorf("%s: client.UnlessAlready was given a %T, not a %T", t.doing(applying, key), c.already, *new(T))
 	}
-	if is := ObjectKey(c.already); is != key {
+	if is := ObjectKeyFromObject(c.already); is != key {
 		return fmt.Errorf("%s: client.UnlessAlready was given another object, %s", t.doing(applying, key), is)
 	}
 	return nil
@@ -258,7 +258,7 @@ func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
 		return
 	}
 	s := hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: t.subresource}
-	if l := ledger.Of(ctx); l != nil {
+	if l := ledger.FromContext(ctx); l != nil {
 		s.Controller = l.Origin().Controller
 	}
 	t.client.hooks.Skipped(s)

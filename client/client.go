@@ -40,12 +40,12 @@ type Options struct {
 	DryRun bool
 	// Hooks are called for requests. Default: none.
 	Hooks *hook.Client
-	// Strict refuses requests that may write if their context has neither a term of leadership
+	// RequireTerm refuses requests that may write if their context has neither a term of leadership
 	// (term.With) nor term.Without. Default: they are sent, and counted by [hook.Client].Unfenced.
 	// client-go's event recorders fail with a strict client, because they use a context of their
-	// own; package events works. A Client made from the Config of another inherits its Strict, and
-	// Hooks that it does not set itself.
-	Strict bool
+	// own; package events works. A Client made from the Config of another inherits its RequireTerm,
+	// and Hooks that it does not set itself.
+	RequireTerm bool
 }
 
 // Validate returns an error that names a wrong field, or nil.
@@ -125,7 +125,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	}
 	o.setDefaults()
 	codecs := serializer.NewCodecFactory(o.Scheme)
-	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hooks: *o.Hooks, Strict: o.Strict}); err != nil {
+	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hooks: *o.Hooks, RequireTerm: o.RequireTerm}); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
 	httpClient, err := rest.HTTPClientFor(cfg)

@@ -74,7 +74,7 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 		if err != nil {
 			return *new(T), err
 		}
-		if stored, err = w.Patch(ctx, ObjectKey(before), d.patchType, data, options...); err != nil {
+		if stored, err = w.Patch(ctx, ObjectKeyFromObject(before), d.patchType, data, options...); err != nil {
 			return *new(T), explainUID(before, err)
 		}
 	}
@@ -85,7 +85,7 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 	if err != nil {
 		return *new(T), err
 	}
-	if stored, err = patchStatus(ctx, w, ObjectKey(before), d.patchType, data, options); err != nil {
+	if stored, err = patchStatus(ctx, w, ObjectKeyFromObject(before), d.patchType, data, options); err != nil {
 		return *new(T), explainUID(before, err)
 	}
 	return stored, nil
@@ -101,7 +101,7 @@ func explainUID[T Object](before T, err error) error {
 	if !slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }) {
 		return err
 	}
-	return replaced(schema.GroupKind{Group: d.Group, Kind: d.Kind}, ObjectKey(before), fmt.Errorf("its UID is no longer %s", before.GetUID()))
+	return replaced(schema.GroupKind{Group: d.Group, Kind: d.Kind}, ObjectKeyFromObject(before), fmt.Errorf("its UID is no longer %s", before.GetUID()))
 }
 
 func isOptimisticLock(o Option) bool { return o.name == optimisticLock }
@@ -133,7 +133,7 @@ func describe[T Object](obj T) string {
 	if formOf[T]() == typed || kind == "" {
 		kind = reflect.TypeOf(obj).Elem().Name()
 	}
-	return kind + " " + strings.TrimPrefix(ObjectKey(obj).String(), "/")
+	return kind + " " + strings.TrimPrefix(ObjectKeyFromObject(obj).String(), "/")
 }
 
 type difference struct {

@@ -40,7 +40,7 @@
 //
 //   - records requests in the ledger of their context, see package ledger.
 //   - refuses a request whose context has a term of leadership that is no longer trusted, see
-//     package term. With [Options].Strict it also refuses writes without a term.
+//     package term. With [Options].RequireTerm it also refuses writes without a term.
 //   - appends " controller/<name>" to the configured user agent if the ledger names a controller.
 //     Other user agents stay as they are.
 //   - follows redirects only for reads (GET and HEAD) to the same scheme, host and port. Other

@@ -178,12 +178,12 @@ func (s *site) paint(ctx context.Context, color string) error {
 type loud[T client.Object] struct{ client.ReadWriter[T] }
 
 func (w loud[T]) Create(ctx context.Context, obj T, options ...client.Option) (T, error) {
-	fmt.Println("create", client.ObjectKey(obj))
+	fmt.Println("create", client.ObjectKeyFromObject(obj))
 	return w.ReadWriter.Create(ctx, obj, options...)
 }
 
 func (w loud[T]) Update(ctx context.Context, obj T, options ...client.Option) (T, error) {
-	fmt.Println("update", client.ObjectKey(obj))
+	fmt.Println("update", client.ObjectKeyFromObject(obj))
 	return w.ReadWriter.Update(ctx, obj, options...)
 }
 

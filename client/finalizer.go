@@ -30,7 +30,7 @@ func (h *Handle[T]) EnsureFinalizer(ctx context.Context, obj T, finalizer string
 			return has, nil
 		}
 		if live.GetDeletionTimestamp() != nil {
-			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.target.gvk.Kind, ObjectKey(live))
+			return nil, fmt.Errorf("add the finalizer %s to %s %s: the object is being deleted, and takes no new finalizers", finalizer, h.target.gvk.Kind, ObjectKeyFromObject(live))
 		}
 		return append(slices.Clone(has), finalizer), nil
 	})
@@ -60,7 +60,7 @@ func (h *Handle[T]) finalizers(ctx context.Context, what verb, obj T, finalizer 
 	if err := h.target.check(what, obj); err != nil {
 		return *new(T), err
 	}
-	key, uid := ObjectKey(obj), obj.GetUID()
+	key, uid := ObjectKeyFromObject(obj), obj.GetUID()
 	if problems := validation.IsQualifiedName(finalizer); len(problems) > 0 || !strings.Contains(finalizer, "/") {
 		return *new(T), fmt.Errorf("%s: the finalizer is %q; give a domain and a name, such as example.com/cleanup", h.target.doing(what, key), finalizer)
 	}

@@ -127,7 +127,7 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if err := t.check(v, obj); err != nil {
 		return *new(T), err
 	}
-	key := ObjectKey(obj)
+	key := ObjectKeyFromObject(obj)
 	if v == creating && key.Name == "" {
 		key.Name = obj.GetGenerateName()
 	}
@@ -224,12 +224,12 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 			return deleted, errors.Join(append(failed, fmt.Errorf("prune %s: %w", h.target.gvk.Kind, context.Cause(ctx)))...)
 		}
 		exactly := append([]Option{}, options...)
-		err := h.Delete(ctx, ObjectKey(obj), append(exactly, Preconditions(obj.GetUID(), ""))...)
+		err := h.Delete(ctx, ObjectKeyFromObject(obj), append(exactly, Preconditions(obj.GetUID(), ""))...)
 		switch {
 		case err == nil:
 			deleted = append(deleted, obj)
 		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-			failed = append(failed, fmt.Errorf("prune %s %s: %w", h.target.gvk.Kind, ObjectKey(obj), err))
+			failed = append(failed, fmt.Errorf("prune %s %s: %w", h.target.gvk.Kind, ObjectKeyFromObject(obj), err))
 		}
 	}
 	return deleted, errors.Join(failed...)

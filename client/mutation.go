@@ -81,7 +81,7 @@ func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options
 	if err != nil {
 		return *new(T), err
 	}
-	return patchStatus(ctx, w, ObjectKey(stored), d.patchType, data, options)
+	return patchStatus(ctx, w, ObjectKeyFromObject(stored), d.patchType, data, options)
 }
 
 const conflictTries = 5
@@ -109,7 +109,7 @@ func (m *mutation[T]) run(ctx context.Context, obj T) (T, Result, error) {
 	}
 	for try := 1; ; try++ {
 		if from.GetResourceVersion() == "" {
-			live, err := m.writer.GetLive(ctx, ObjectKey(obj))
+			live, err := m.writer.GetLive(ctx, ObjectKeyFromObject(obj))
 			if err == nil {
 				from = live
 			} else if !apierrors.IsNotFound(err) {
@@ -154,7 +154,7 @@ func (m *mutation[T]) step(from T) (T, Result, error) {
 	if err := m.mutate(after); err != nil {
 		return *new(T), Unchanged, &mutateError{err}
 	}
-	if was, is := ObjectKey(from), ObjectKey(after); was != is {
+	if was, is := ObjectKeyFromObject(from), ObjectKeyFromObject(after); was != is {
 		return *new(T), Unchanged, &mutateError{fmt.Errorf("%s %s: mutate changed the name to %s; write another object with another call", m.name, describe(from), is)}
 	}
 	keepIdentity(from, after)

@@ -311,7 +311,7 @@ func TestCreateOrUpdate_Unstructured(t *testing.T) {
 func TestIgnore(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	if key := client.ObjectKey(configMap("a")); key != name("default", "a") {
+	if key := client.ObjectKeyFromObject(configMap("a")); key != name("default", "a") {
 		t.Errorf("the key is %s", key)
 	}
 	missing := second(maps.GetLive(ctx, name("default", "a")))
@@ -345,7 +345,7 @@ func TestPatchFrom_KeepsWhatOthersAdded(t *testing.T) {
 			t.Errorf("finalizer %d: %v", i, err)
 		}
 		if i == 0 {
-			if read, err = policies.GetLive(ctx, client.ObjectKey(read)); err != nil {
+			if read, err = policies.GetLive(ctx, client.ObjectKeyFromObject(read)); err != nil {
 				t.Fatal(err)
 			}
 		}

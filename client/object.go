@@ -20,8 +20,8 @@ func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // T is a pointer type, seen by kindOf
 }
 
-// ObjectKey returns the namespace and name of an object.
-func ObjectKey(obj metav1.Object) types.NamespacedName {
+// ObjectKeyFromObject returns the namespace and name of an object.
+func ObjectKeyFromObject(obj metav1.Object) types.NamespacedName {
 	return object.Key(obj)
 }
 

@@ -66,7 +66,7 @@ func (s *Subresource[S]) Create(ctx context.Context, key types.NamespacedName, o
 func (s *Subresource[S]) Update(ctx context.Context, obj S, options ...Option) (S, error) {
 	var key types.NamespacedName
 	if !argument.IsNil(obj) {
-		key = ObjectKey(obj)
+		key = ObjectKeyFromObject(obj)
 	}
 	return s.write(ctx, updating, key, obj, options)
 }
@@ -79,7 +79,7 @@ func (s *Subresource[S]) write(ctx context.Context, v verb, key types.Namespaced
 	if argument.IsNil(obj) {
 		return *new(S), fmt.Errorf("%s: the object is nil", s.target.doing(v, key))
 	}
-	if is := ObjectKey(obj); is.Name != "" && is.Name != key.Name || is.Namespace != "" && is.Namespace != key.Namespace {
+	if is := ObjectKeyFromObject(obj); is.Name != "" && is.Name != key.Name || is.Namespace != "" && is.Namespace != key.Namespace {
 		return *new(S), fmt.Errorf("%s: the object is called %s", s.target.doing(v, key), is)
 	}
 	if _, err := s.kind(ctx); err != nil {

@@ -80,7 +80,7 @@ func (t target) check(v verb, obj Object) error {
 		return fmt.Errorf("%s: the object is nil", t.doing(v, types.NamespacedName{}))
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() && gvk != t.gvk {
-		return fmt.Errorf("%s: the object is a %s, but the handle is for %s", t.doing(v, ObjectKey(obj)), said(gvk), said(t.gvk))
+		return fmt.Errorf("%s: the object is a %s, but the handle is for %s", t.doing(v, ObjectKeyFromObject(obj)), said(gvk), said(t.gvk))
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ func TestMaxAttempts_InterruptionsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		var attempts []int
-		m := newMoving(t, controller.Options{MaxAttempts: 3, Interrupt: 5}, func(m *moving, ctx context.Context) error {
-			info, _ := controller.InfoOf(ctx)
+		m := newMoving(t, controller.Options{MaxAttempts: 3, MaxInterrupts: 5}, func(m *moving, ctx context.Context) error {
+			info, _ := controller.InfoFromContext(ctx)
 			attempts = append(attempts, info.Attempt)
 			if n++; n == 2 {
 				return minute(m, ctx)
@@ -47,7 +47,7 @@ func TestMaxAttempts_StaleDoesNotCount(t *testing.T) {
 		src := newSource("late", "a")
 		src.hold, src.trouble = make(chan struct{}), errors.New("the API is not served")
 		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
-			info, _ := controller.InfoOf(ctx)
+			info, _ := controller.InfoFromContext(ctx)
 			if attempts = append(attempts, info.Attempt); len(attempts) == 2 {
 				return controller.Result{}, controller.Stale(ctx)
 			}

@@ -16,7 +16,7 @@ import (
 // bench compares.
 func BenchmarkNoop(b *testing.B) {
 	for name, o := range map[string]controller.Options{
-		"plain": {}, "deadline": {Deadline: time.Hour}, "interrupt": {Interrupt: 1},
+		"plain": {}, "deadline": {Deadline: time.Hour}, "interrupt": {MaxInterrupts: 1},
 	} {
 		b.Run(name, func(b *testing.B) {
 			o.Logger = silent

@@ -93,7 +93,7 @@ func newControlChurn(t *testing.T, seed uint64) *controlChurn {
 	}
 	c.owners, c.secrets = cache.For[*appsv1.Deployment](all), cache.For[*corev1.Secret](all)
 	c.ours = cache.ForScope[*corev1.Secret](all, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"ours": "yes"})})
-	o := controller.Options{Workers: 1 + c.random.IntN(4), Logger: slog.New(slog.DiscardHandler), Interrupt: c.random.IntN(3)}
+	o := controller.Options{Workers: 1 + c.random.IntN(4), Logger: slog.New(slog.DiscardHandler), MaxInterrupts: c.random.IntN(3)}
 	if c.random.IntN(2) == 0 {
 		o.Deadline = time.Second
 	}

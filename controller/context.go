@@ -95,7 +95,7 @@ func (r *running[K]) requests() *ledger.Ledger {
 func (r *running[K]) newLedger() *ledger.Ledger {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
-	o.Prove = r.of.controller.o.Interrupt > 0 || r.past != nil && r.past.prove
+	o.Prove = r.of.controller.o.MaxInterrupts > 0 || r.past != nil && r.past.prove
 	return ledger.New(o)
 }
 
@@ -118,7 +118,7 @@ func (r *running[K]) wrote() *ledger.Ledger {
 func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
 
 func (o *Options) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
-	if o.Deadline == 0 && o.Interrupt == 0 {
+	if o.Deadline == 0 && o.MaxInterrupts == 0 {
 		return work, func(error) {}
 	}
 	ctx, cancel := context.WithCancelCause(work)

@@ -406,7 +406,7 @@ func TestC11_AnnotationsOfOthers(t *testing.T) {
 // TestObservingDoesNotAllocate: most objects have no annotations.
 func TestObservingDoesNotAllocate(t *testing.T) {
 	queue := make(chan source.Queue[string], 1)
-	c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{Interrupt: 1})
+	c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{MaxInterrupts: 1})
 	src := newSource("keys")
 	src.queue = queue
 	c.Watch(src)

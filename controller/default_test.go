@@ -24,7 +24,7 @@ import (
 
 // defaults has a value in each field of Options that Default fills.
 var defaults = controller.Options{
-	Workers: 7, ReadYourWrites: time.Minute, Deadline: time.Hour, SlowAfter: time.Hour, Interrupt: 2, IgnoreAnnotations: true, RequireKinds: true, NamespaceTenants: true,
+	Workers: 7, ReadYourWrites: time.Minute, Deadline: time.Hour, SlowAfter: time.Hour, MaxInterrupts: 2, IgnoreAnnotations: true, RequireKinds: true, NamespaceTenants: true,
 	Classes: []workqueue.ClassWeight{{Class: 5, Weight: 1}}, Backoff: workqueue.Exponential{Base: time.Minute}, Limiter: rate.NewLimiter(1, 1),
 	MinInterval: time.Second, MaxWait: time.Minute, MaxAttempts: 9,
 }
@@ -54,7 +54,7 @@ func TestDefault_FillsEveryZeroField(t *testing.T) {
 		}
 	}
 	if kept := given.Or(defaults); kept.Workers != given.Workers || kept.MinInterval != given.MinInterval || kept.MaxAttempts != given.MaxAttempts ||
-		kept.Deadline != given.Deadline || kept.ReadYourWrites != given.ReadYourWrites || kept.SlowAfter != given.SlowAfter || kept.Interrupt != given.Interrupt {
+		kept.Deadline != given.Deadline || kept.ReadYourWrites != given.ReadYourWrites || kept.SlowAfter != given.SlowAfter || kept.MaxInterrupts != given.MaxInterrupts {
 		t.Errorf("%+v became %+v", given, kept)
 	}
 	if o := (controller.Options{MinInterval: time.Hour}).Or(defaults); o.MaxWait != 0 {
@@ -70,7 +70,7 @@ func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var infos []controller.Info
 		c := controller.New("filled", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-			info, _ := controller.InfoOf(ctx)
+			info, _ := controller.InfoFromContext(ctx)
 			infos = append(infos, info)
 			return controller.Result{}, errFlaky
 		}), controller.Options{Logger: silent})
@@ -129,7 +129,7 @@ func TestDefault_KeepsEarlierAdds(t *testing.T) {
 		began := time.Now()
 		var seen []string
 		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
-			info, _ := controller.InfoOf(ctx)
+			info, _ := controller.InfoFromContext(ctx)
 			var why []string
 			for _, r := range info.Reasons {
 				why = append(why, r.Event)

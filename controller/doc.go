@@ -199,10 +199,10 @@
 //     ([EventRetryConflict] and others), or the queue's own ([workqueue.EventAfter]).
 //   - C11: A key paused by the program or by an annotation is not reconciled until neither pauses
 //     it. Then it is due for everything that it missed.
-//   - C12: With [Options].Interrupt, another client's change of the object's generation cancels the
-//     Reconcile: at once, or within a second while a write of the key to the object is under way.
-//     This is no failure. The option limits the number in a row. A key's own change cancels its
-//     Reconcile only if its answer is lost or takes a second, and the request does not show the
+//   - C12: With [Options].MaxInterrupts, another client's change of the object's generation cancels
+//     the Reconcile: at once, or within a second while a write of the key to the object is under
+//     way. This is no failure. The option limits the number in a row. A key's own change cancels
+//     its Reconcile only if its answer is lost or takes a second, and the request does not show the
 //     whole change, for example because the API server adds defaults.
 //   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are
 //     never delayed.

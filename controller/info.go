@@ -32,10 +32,10 @@ type Info struct {
 	ReasonsDropped int
 }
 
-// InfoOf describes the Reconcile whose context ctx is or derives from. ok is false for other
-// contexts, for example in unit tests. It copies the reasons under the queue's lock: call it once
-// in a Reconcile, or in a hook.
-func InfoOf(ctx context.Context) (info Info, ok bool) {
+// InfoFromContext describes the Reconcile whose context ctx is or derives from. ok is false for
+// other contexts, for example in unit tests. It copies the reasons under the queue's lock: call it
+// once in a Reconcile, or in a hook.
+func InfoFromContext(ctx context.Context) (info Info, ok bool) {
 	of, ok := ctx.Value(infoKey{}).(interface{ info() Info })
 	if !ok {
 		return Info{}, false

@@ -27,7 +27,7 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 		var c *controller.Controller[clusterKey]
 		ctx, cancel := context.WithCancel(t.Context())
 		of := func(ctx context.Context) controller.Info {
-			info, ok := controller.InfoOf(ctx)
+			info, ok := controller.InfoFromContext(ctx)
 			if !ok {
 				t.Error("the context has no Info")
 			}
@@ -72,7 +72,7 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 			t.Errorf("the log has no %s\n%s", want, out.String())
 		}
 	})
-	if info, ok := controller.InfoOf(t.Context()); ok || info.Key != nil {
+	if info, ok := controller.InfoFromContext(t.Context()); ok || info.Key != nil {
 		t.Errorf("another context has the Info %+v", info)
 	}
 }
@@ -98,7 +98,7 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 					in = ctx.Value(span{})
-					if _, ok := controller.InfoOf(ctx); !ok {
+					if _, ok := controller.InfoFromContext(ctx); !ok {
 						t.Error("the Reconcile's context has no Info")
 					}
 					cancel()
@@ -131,7 +131,7 @@ func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
 		hooks.GaveUp = func(g hook.GaveUp) { gave = append(gave, g) }
 		var attempts []int
 		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
-			info, _ := controller.InfoOf(ctx)
+			info, _ := controller.InfoFromContext(ctx)
 			attempts = append(attempts, info.Attempt)
 			if len(attempts) == 6 {
 				panic("the last one")

@@ -20,21 +20,21 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Interruption is the cause of a Reconcile's context that ended because the key's object changed.
-// See [Options].Interrupt.
-type Interruption struct {
+// InterruptedError is the cause of a Reconcile's context that ended because the key's object
+// changed. See [Options].MaxInterrupts.
+type InterruptedError struct {
 	Object          string // namespace and name
 	Generation      int64  // after the change
 	ResourceVersion string // after the change
 }
 
 // Error names the object, its generation and its version.
-func (i *Interruption) Error() string {
+func (i *InterruptedError) Error() string {
 	return fmt.Sprintf("%s changed to generation %d, at version %s", i.Object, i.Generation, i.ResourceVersion)
 }
 
 // Unwrap returns context.Canceled.
-func (i *Interruption) Unwrap() error { return context.Canceled }
+func (i *InterruptedError) Unwrap() error { return context.Canceled }
 
 type interrupts[K comparable] struct {
 	most    int // limit in a row; 0 disables
@@ -70,7 +70,7 @@ func (i *interrupts[K]) judge(r *running[K], c *changed, patient bool) {
 		r.doubts.lookAgain(answerWithin, func() { i.judge(r, c, false) })
 	default:
 		o := c.event.New
-		r.cancel(&Interruption{Object: c.event.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion()})
+		r.cancel(&InterruptedError{Object: c.event.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion()})
 	}
 }
 

@@ -114,7 +114,7 @@ func TestC12_Interrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var causes []error
 		// The predicate does not hide the changes.
-		m := newMoving(t, controller.Options{Interrupt: 2}, func(m *moving, ctx context.Context) error {
+		m := newMoving(t, controller.Options{MaxInterrupts: 2}, func(m *moving, ctx context.Context) error {
 			err := minute(m, ctx)
 			causes = append(causes, context.Cause(ctx))
 			return err
@@ -130,7 +130,7 @@ func TestC12_Interrupt(t *testing.T) {
 		}
 		m.want(t, "[interrupted interrupted success]",
 			`["1: default/a changed to generation 2, at version 3" "1: default/a changed to generation 3, at version 4" "1: <nil>"]`)
-		var i *controller.Interruption
+		var i *controller.InterruptedError
 		if len(causes) != 3 || !errors.As(causes[0], &i) || i.Object != "default/a" || i.Generation != 2 || i.ResourceVersion != "3" || !errors.Is(causes[0], context.Canceled) {
 			t.Errorf("the causes are %#v", causes)
 		}
@@ -140,7 +140,7 @@ func TestC12_Interrupt(t *testing.T) {
 // TestC12_CountsAnew: a finished Reconcile resets the count.
 func TestC12_CountsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
+		m := newMoving(t, controller.Options{MaxInterrupts: 1}, minute)
 		for n := range int32(2) {
 			time.Sleep(10 * time.Second)
 			m.replicas(10 + n)
@@ -168,7 +168,7 @@ func TestC12_Off(t *testing.T) {
 // TestC12_OnlyForTheGeneration: other changes and pauses let it finish.
 func TestC12_OnlyForTheGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMoving(t, controller.Options{Interrupt: 1}, minute)
+		m := newMoving(t, controller.Options{MaxInterrupts: 1}, minute)
 		time.Sleep(10 * time.Second)
 		m.deploy.Status.Replicas = 1
 		m.deploy.Labels = map[string]string{"x": "y"}
@@ -193,7 +193,7 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // the answer comes before the event
 		first := true
-		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+		m := newMoving(t, controller.Options{MaxInterrupts: 5}, func(m *moving, ctx context.Context) error {
 			if first {
 				first = false
 				m.api.Lag(time.Second)
@@ -205,7 +205,7 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // the event comes before the answer
 		first := true
-		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+		m := newMoving(t, controller.Options{MaxInterrupts: 5}, func(m *moving, ctx context.Context) error {
 			if first {
 				first = false
 				m.api.Intercept(func(r *sim.Request) (*http.Response, error) {
@@ -225,7 +225,7 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // another client's write after it interrupts
 		first := true
-		m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+		m := newMoving(t, controller.Options{MaxInterrupts: 5}, func(m *moving, ctx context.Context) error {
 			if first {
 				first = false
 				ok(t, update(m, ctx, 7))
@@ -271,7 +271,7 @@ func TestC12_WhileOwnWritesHaveNoAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var changed, ended time.Time
 				first := true
-				m := newMoving(t, controller.Options{Interrupt: 5}, func(m *moving, ctx context.Context) error {
+				m := newMoving(t, controller.Options{MaxInterrupts: 5}, func(m *moving, ctx context.Context) error {
 					if !first {
 						err := minute(m, ctx)
 						if ended.IsZero() && err != nil {
@@ -361,7 +361,7 @@ func TestC12_AChildWithTheSameName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var causes []error
-				m := newMoving(t, controller.Options{Interrupt: 2}, func(m *moving, ctx context.Context) error {
+				m := newMoving(t, controller.Options{MaxInterrupts: 2}, func(m *moving, ctx context.Context) error {
 					time.Sleep(time.Second)
 					var all sync.WaitGroup
 					defer all.Wait()
@@ -387,7 +387,7 @@ func TestC12_AChildWithTheSameName(t *testing.T) {
 				ok(t, client.For[*appsv1.Deployment](m.client).Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"}))
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				if len(causes) != 1 || !errors.As(causes[0], new(*controller.Interruption)) {
+				if len(causes) != 1 || !errors.As(causes[0], new(*controller.InterruptedError)) {
 					t.Errorf("the causes are %v", causes)
 				}
 			})
@@ -399,7 +399,7 @@ func TestC12_AChildWithTheSameName(t *testing.T) {
 func TestC12_NotByTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
-		m := newMoving(t, controller.Options{Interrupt: 5, ReadYourWrites: -1}, func(m *moving, ctx context.Context) error {
+		m := newMoving(t, controller.Options{MaxInterrupts: 5, ReadYourWrites: -1}, func(m *moving, ctx context.Context) error {
 			if first {
 				first = false
 				m.api.Lag(time.Second)
@@ -419,7 +419,7 @@ func TestC12_NotByTheLastWrite(t *testing.T) {
 // TestC12_AndDeadline: the first of both is the cause.
 func TestC12_AndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMoving(t, controller.Options{Interrupt: 1, Deadline: 30 * time.Second, SlowAfter: -1}, minute)
+		m := newMoving(t, controller.Options{MaxInterrupts: 1, Deadline: 30 * time.Second, SlowAfter: -1}, minute)
 		time.Sleep(10 * time.Second)
 		m.replicas(2)
 		time.Sleep(31 * time.Second)

@@ -282,7 +282,7 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out log
 				api := sim.NewServer(sim.Secrets)
-				cl, err := client.New(api.Config(), client.Options{Strict: true})
+				cl, err := client.New(api.Config(), client.Options{RequireTerm: true})
 				ok(t, err)
 				leading := term.New(term.Token{}, time.Now(), time.Minute)
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {

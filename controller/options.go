@@ -33,11 +33,11 @@ type Options struct {
 	// Reconcile that exceeds its Deadline is reported, too. The log has the first ten reports, then
 	// one in ten seconds. Hooks.Slow gets all. Negative: no report. Default: 1 minute.
 	SlowAfter time.Duration
-	// Interrupt cancels a running Reconcile when another client changes the generation of its key's
-	// object, and reconciles the key again. The cause of the context is an *[Interruption]. The
-	// value limits how often in a row this happens to a key. Default: 0, the Reconcile continues,
-	// and the key is reconciled once more.
-	Interrupt int
+	// MaxInterrupts is how often in a row a key's running Reconcile is cancelled because another
+	// client changed the generation of its object. The key is reconciled again. The cause of the
+	// context is an *[InterruptedError]. Default: 0, the Reconcile continues, and the key is
+	// reconciled once more.
+	MaxInterrupts int
 	// IgnoreAnnotations disables PausedAnnotation and RequeueAnnotation. Set it if users who may
 	// change an object must not pause its reconciliation: a paused object keeps its finalizers.
 	// Default: false.
@@ -106,7 +106,7 @@ func (o Options) validate() error {
 	}{
 		{"Workers", o.Workers, o.Workers < 0},
 		{"Deadline", o.Deadline, o.Deadline < 0},
-		{"Interrupt", o.Interrupt, o.Interrupt < 0},
+		{"MaxInterrupts", o.MaxInterrupts, o.MaxInterrupts < 0},
 		{"MaxAttempts", o.MaxAttempts, o.MaxAttempts < 0},
 		{"Grace", o.Grace, o.Grace < 0},
 	} {
@@ -124,7 +124,7 @@ func (o Options) workers() int { return max(o.Workers, 1) } // Validate reports 
 func (o Options) or(d Options) Options {
 	o.Workers, o.ReadYourWrites = cmp.Or(o.Workers, d.Workers), cmp.Or(o.ReadYourWrites, d.ReadYourWrites)
 	o.Deadline, o.SlowAfter = cmp.Or(o.Deadline, d.Deadline), cmp.Or(o.SlowAfter, d.SlowAfter)
-	o.Interrupt, o.MaxAttempts = cmp.Or(o.Interrupt, d.Interrupt), cmp.Or(o.MaxAttempts, d.MaxAttempts)
+	o.MaxInterrupts, o.MaxAttempts = cmp.Or(o.MaxInterrupts, d.MaxInterrupts), cmp.Or(o.MaxAttempts, d.MaxAttempts)
 	o.IgnoreAnnotations = o.IgnoreAnnotations || d.IgnoreAnnotations
 	o.NamespaceTenants, o.RequireKinds = o.NamespaceTenants || d.NamespaceTenants, o.RequireKinds || d.RequireKinds
 	if o.Classes == nil {

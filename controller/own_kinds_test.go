@@ -273,7 +273,7 @@ func TestC12_StatusWritesHideNothing(t *testing.T) {
 	for _, verb := range []string{"PatchStatus, merge", "ApplyStatus"} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFailing(t, controller.Options{Interrupt: 3}, func(f *failing, ctx context.Context) error {
+				f := newFailing(t, controller.Options{MaxInterrupts: 3}, func(f *failing, ctx context.Context) error {
 					if f.calls.n() == 1 {
 						f.correct(5)
 						ok(t, unlocked[verb](ctx, f.deploys, f.key, 1))

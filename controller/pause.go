@@ -35,7 +35,7 @@ type pauses[K comparable] struct {
 }
 
 func (p *pauses[K]) updateAll() {
-	p.queue.follow(p.all.Load, (*workqueue.Queue[K]).PauseAll, (*workqueue.Queue[K]).ResumeAll)
+	p.queue.follow(p.all.Load, (*workqueue.Queue[K]).Pause, (*workqueue.Queue[K]).Resume)
 }
 
 func (p *pauses[K]) set(key K, by pauser, paused bool) {
@@ -54,7 +54,7 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 }
 
 func (p *pauses[K]) update(key K) {
-	p.queue.follow(func() bool { return p.has(key) }, func(q *workqueue.Queue[K]) { q.Pause(key) }, func(q *workqueue.Queue[K]) { q.Resume(key) })
+	p.queue.follow(func() bool { return p.has(key) }, func(q *workqueue.Queue[K]) { q.PauseKey(key) }, func(q *workqueue.Queue[K]) { q.ResumeKey(key) })
 }
 
 // program is the pauser of PauseKey.

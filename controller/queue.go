@@ -94,7 +94,7 @@ func (c *Controller[K]) build() error {
 		addEarly(q, k)
 	}
 	c.current.Store(q)
-	early.PauseAll() // ends Quiet
+	early.Pause() // ends Quiet
 	c.pauses.updateAll()
 	for key := range c.records.all() {
 		c.pauses.update(key)
@@ -164,6 +164,6 @@ func (c *Controller[K]) Default(o Options) {
 }
 
 func (c *Controller[K]) apply() {
-	c.consistency.bound, c.interrupts.most = cmp.Or(c.o.ReadYourWrites, defaultReadYourWrites), c.o.Interrupt
+	c.consistency.bound, c.interrupts.most = cmp.Or(c.o.ReadYourWrites, defaultReadYourWrites), c.o.MaxInterrupts
 	c.divide()
 }

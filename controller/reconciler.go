@@ -24,9 +24,9 @@ import (
 // Reconciler brings the actual state closer to the state that the object of a key asks for. It gets
 // only the key, and reads the object itself. Workers call it concurrently for different keys.
 //
-// ctx carries a logger ([Logger]) and a description ([InfoOf]). It ends when the work is no longer
-// wanted; context.Cause returns the reason. Writes that begin after Reconcile has returned are
-// refused.
+// ctx carries a logger ([Logger]) and a description ([InfoFromContext]). It ends when the work is
+// no longer wanted; context.Cause returns the reason. Writes that begin after Reconcile has
+// returned are refused.
 type Reconciler[K comparable] interface {
 	Reconcile(ctx context.Context, key K) (Result, error)
 }
@@ -213,6 +213,6 @@ func consistsOf(err error, such func(error) bool) bool {
 // isFenced reports whether err means that the Reconcile's term is no longer trusted. The context
 // ends a little later, or continues if the Lease is renewed after all.
 func isFenced(ctx context.Context, err error) bool {
-	leading := term.Of(ctx)
+	leading := term.FromContext(ctx)
 	return leading != nil && errors.Is(err, term.ErrFenced) && leading.Trusted() != nil
 }

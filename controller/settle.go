@@ -81,8 +81,8 @@ func (r *running[K]) judge(result Result, err error) ending {
 func (t *lead[K]) settle(r *running[K], end ending) {
 	c := t.controller
 	p := t.leave(r, end)
-	if c.o.Interrupt > 0 {
-		movedOn := errors.As(context.Cause(r), new(*Interruption))
+	if c.o.MaxInterrupts > 0 {
+		movedOn := errors.As(context.Cause(r), new(*InterruptedError))
 		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, movedOn)
 	}
 	item := r.item
@@ -137,7 +137,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 		if _, left := wrote.LeftOut(); left > 0 {
 			p.lost = fmt.Errorf("%d of its writes: more than a ledger keeps", left)
 		}
-		if c.o.Interrupt > 0 {
+		if c.o.MaxInterrupts > 0 {
 			p.wrote = wrote.Writes()
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // awaitLeader waits for the writes of the previous term, if that was released.
 func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
-	leading := term.Of(work)
+	leading := term.FromContext(work)
 	if leading == nil {
 		return true
 	}

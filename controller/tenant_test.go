@@ -123,7 +123,7 @@ func TestOptions_QueueFields(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			c := controller.NewWithQueue("fields", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
 				at = append(at, time.Since(began).String())
-				if info, _ := controller.InfoOf(ctx); info.Class != 5 {
+				if info, _ := controller.InfoFromContext(ctx); info.Class != 5 {
 					t.Errorf("class %s", info.Class)
 				}
 				if len(at) == 3 {
@@ -146,7 +146,7 @@ func TestResult_ClassOfTheNextReconcile(t *testing.T) {
 		var classes []workqueue.Class
 		ctx, cancel := context.WithCancel(t.Context())
 		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
-			info, _ := controller.InfoOf(ctx)
+			info, _ := controller.InfoFromContext(ctx)
 			classes = append(classes, info.Class)
 			switch len(classes) {
 			case 1:

@@ -47,7 +47,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	}
 	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &ledger.Ledger{}}
 	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.reportLate}
-	if leading := term.Of(work); leading != nil {
+	if leading := term.FromContext(work); leading != nil {
 		t.origin.Term = leading.Token().String()
 	}
 	stale := func() error {
@@ -79,7 +79,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	}()
 	work, cancel := run.WithGrace(take, context.WithoutCancel(take), cmp.Or(c.o.Grace, 25*time.Second))
 	defer cancel()
-	if term.Of(ctx) == nil {
+	if term.FromContext(ctx) == nil {
 		c.logger(ctx).Info("leading without a term of leadership; another process may act at the same time")
 	}
 	err := c.Lead(take, work)

@@ -13,5 +13,5 @@
 //	mux.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles()))
 //
 // The state contains object names and error texts: serve it only to operators. A manager serves the
-// profiles itself: see manager.Options.Pprof.
+// profiles itself: see manager.Options.PprofAddress.
 package debug

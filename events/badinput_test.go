@@ -28,8 +28,9 @@ type unknown struct{ corev1.ConfigMap }
 func TestEvent_InvalidArguments(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	for says, c := range map[string]struct {
-		obj                  object.Object
-		kind, reason, action string
+		obj            object.Object
+		kind           events.Type
+		reason, action string
 	}{
 		"the object is nil":      {(*corev1.ConfigMap)(nil), events.Normal, "Created", "Create"},
 		"the object has no name": {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}, events.Normal, "Created", "Create"},
@@ -43,7 +44,7 @@ func TestEvent_InvalidArguments(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
 				for range 3 {
-					d.Event(d.ctx, c.obj, c.kind, c.reason, c.action, "note")
+					d.Eventf(d.ctx, c.obj, c.kind, c.reason, c.action, "note")
 				}
 				d.close()
 				d.wantLog(1, `level=WARN msg="an event is dropped"`)
@@ -151,7 +152,7 @@ func TestSend_RetryAfter(t *testing.T) {
 func TestNote_IsCut(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 1025), strings.Repeat("ä", 600), strings.Repeat("€", 400), strings.Repeat("x\xff", 800), "x" + strings.Repeat("\U0001F680", 300)} {
 		bubble(t, func(t *testing.T, d *desk) {
-			d.Event(d.ctx, configMap("a"), events.Normal, "Created", "Create", text)
+			d.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "Create", text)
 			d.close()
 			got := d.list()[0].Note
 			if len(got) > 1024 || len(got) < 1020 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
@@ -163,7 +164,7 @@ func TestNote_IsCut(t *testing.T) {
 		})
 	}
 	bubble(t, func(t *testing.T, d *desk) {
-		d.Event(d.ctx, configMap("a"), events.Normal, "Created", "Create", strings.Repeat("x", 1024))
+		d.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "Create", strings.Repeat("x", 1024))
 		d.close()
 		if got := d.list()[0].Note; got != strings.Repeat("x", 1024) {
 			t.Errorf("a note that fits is cut: %q", got)
@@ -180,7 +181,7 @@ func TestName_IsAQualifiedName(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T, d *desk) {
 			r := events.New(d.client, events.Options{Name: name, Instance: strings.Repeat("ä", 100)})
-			r.Event(d.ctx, configMap("a"), events.Normal, "Created", "Create", "created")
+			r.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "Create", "created")
 			if err := r.Flush(d.ctx); err != nil {
 				t.Error(err)
 			}
@@ -213,8 +214,8 @@ func TestKind_IsThatOfTheObject(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 		obj.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-		d.Event(d.ctx, obj, events.Normal, "Scaled", "Scale", "scaled")
-		d.Event(d.ctx, &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}, events.Normal, "Scaled", "Scale", "scaled")
+		d.Eventf(d.ctx, obj, events.Normal, "Scaled", "Scale", "scaled")
+		d.Eventf(d.ctx, &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}, events.Normal, "Scaled", "Scale", "scaled")
 		d.close()
 		kinds := map[string]string{}
 		for _, e := range d.list() {

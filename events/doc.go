@@ -5,9 +5,9 @@
 // events.k8s.io/v1.
 //
 //	rec := mgr.Recorder() // once, at wiring time
-//	rec.Event(ctx, obj, events.Normal, "Created", "CreateConfigMap", "created ConfigMap %s", name)
+//	rec.Eventf(ctx, obj, events.Normal, "Created", "CreateConfigMap", "created ConfigMap %s", name)
 //
-// Event returns at once, without a request or an error. The operator needs the right to create and
+// Eventf returns at once, without a request or an error. The operator needs the right to create and
 // patch events:
 //
 //	// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -34,7 +34,7 @@ func ExampleRecorder() {
 	rec := events.New(c, events.Options{Name: "website-operator"})
 	site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "site"}}
 	for range 2 {
-		rec.Event(ctx, site, events.Warning, "Unreachable", "CheckSite", "%s does not answer", "https://shop.test")
+		rec.Eventf(ctx, site, events.Warning, "Unreachable", "CheckSite", "%s does not answer", "https://shop.test")
 	}
 	if err := rec.Flush(ctx); err != nil { // Run sends without it
 		fmt.Println(err)

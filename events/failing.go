@@ -103,7 +103,7 @@ func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error
 	obj, readErr := f.read(reading, key)
 	switch {
 	case readErr == nil:
-		f.to.Event(ctx, obj, Warning, ReasonFailing, "Reconcile", "%d Reconciles in a row have failed, for %s; the last error: %v", failures, f.after, err)
+		f.to.Eventf(ctx, obj, Warning, ReasonFailing, "Reconcile", "%d Reconciles in a row have failed, for %s; the last error: %v", failures, f.after, err)
 	case !apierrors.IsNotFound(readErr):
 		controller.Logger(ctx).Warn("no event about the failing object, because it cannot be read", "err", readErr)
 	}
@@ -117,7 +117,7 @@ func (f *failing) count(ctx context.Context, key types.NamespacedName, err error
 	found, _ := f.rows.Load(key)
 	r, _ := found.(*row)
 	// The key may have been given up before.
-	if info, ok := controller.InfoOf(ctx); r == nil || ok && info.Attempt == 1 {
+	if info, ok := controller.InfoFromContext(ctx); r == nil || ok && info.Attempt == 1 {
 		r = &row{since: time.Now()}
 		f.rows.Store(key, r)
 	}

@@ -80,7 +80,7 @@ func TestFailing_OneEvent(t *testing.T) {
 		}
 		e := found[0]
 		want := fmt.Sprintf("%d Reconciles in a row have failed, for 10m0s; the last error: attempt %d failed", last, last)
-		if e.Note != want || e.Type != events.Warning || e.Reason != events.ReasonFailing || e.Series != nil || e.Regarding.Name != "a" || e.Regarding.UID == "" {
+		if e.Note != want || e.Type != string(events.Warning) || e.Reason != events.ReasonFailing || e.Series != nil || e.Regarding.Name != "a" || e.Regarding.UID == "" {
 			t.Errorf("the Event is %+v, want %q", e, want)
 		}
 		if at := e.EventTime.Sub(began); at < 10*time.Minute || at > 11*time.Minute {

@@ -59,7 +59,7 @@ func newDesk(t *testing.T) *desk {
 	d.line = &lossy{RoundTripper: d.api}
 	d.ctx = logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&d.log, nil)))
 	var err error
-	if d.client, err = client.New(&rest.Config{Host: sim.Host, Transport: d.line, QPS: -1}, client.Options{Strict: true}); err != nil {
+	if d.client, err = client.New(&rest.Config{Host: sim.Host, Transport: d.line, QPS: -1}, client.Options{RequireTerm: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.client.Close)
@@ -114,7 +114,7 @@ func (d *desk) close() {
 
 // fail records an event about obj.
 func (d *desk) fail(obj metav1.Object, note string) {
-	d.Event(d.ctx, obj.(*corev1.ConfigMap), events.Warning, "Failed", "Apply", "%s", note)
+	d.Eventf(d.ctx, obj.(*corev1.ConfigMap), events.Warning, "Failed", "Apply", "%s", note)
 }
 
 // list returns all Events.

@@ -48,15 +48,15 @@ func TestOptionsNamespace_OfClusterScopedObjects(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
 				d.in(namespace)
 				for range 2 { // the second event of a series is a patch
-					d.Event(d.ctx, node(), events.Normal, "Drained", "Drain", "drained")
-					d.Event(d.ctx, in("shop"), events.Normal, "Created", "Create", "created")
+					d.Eventf(d.ctx, node(), events.Normal, "Drained", "Drain", "drained")
+					d.Eventf(d.ctx, in("shop"), events.Normal, "Created", "Create", "created")
 					if err := d.Flush(d.ctx); err != nil {
 						t.Error(err)
 					}
 				}
 				d.close()
 				d.restart()
-				d.Event(d.ctx, node(), events.Normal, "Drained", "Drain", "drained")
+				d.Eventf(d.ctx, node(), events.Normal, "Drained", "Drain", "drained")
 				d.close()
 				want := map[string]corev1.ObjectReference{
 					namespace: {APIVersion: "v1", Kind: "Node", Namespace: regarding, Name: "n", UID: "uid-of-n"},
@@ -94,7 +94,7 @@ func TestForbidden_OneLineForEachNamespace(t *testing.T) {
 					return r.FailWith(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden})
 				})
 				for _, obj := range objects {
-					d.Event(d.ctx, obj, events.Normal, "Created", "Create", "created")
+					d.Eventf(d.ctx, obj, events.Normal, "Created", "Create", "created")
 					if err := d.Flush(d.ctx); err != nil {
 						t.Error(err)
 					}
@@ -134,7 +134,7 @@ func TestOptionsNamespace_IsGone(t *testing.T) {
 			})
 		})
 		for _, obj := range []object.Object{in("shop"), node(), node()} {
-			d.Event(d.ctx, obj, events.Normal, "Created", "Create", "created")
+			d.Eventf(d.ctx, obj, events.Normal, "Created", "Create", "created")
 			if err := d.Flush(d.ctx); err != nil {
 				t.Error(err)
 			}
@@ -231,7 +231,7 @@ func record(t *testing.T, as, admin *rest.Config, namespace string, want, lines 
 	for range 2 { // the second event of a series is a patch
 		objects := []object.Object{of, in("ops"), in("shop")}
 		for _, obj := range objects {
-			m.Recorder().Event(ctx, obj, events.Normal, "Created", "Create", "created")
+			m.Recorder().Eventf(ctx, obj, events.Normal, "Created", "Create", "created")
 		}
 		for n := 0; n < len(objects); {
 			n += <-done

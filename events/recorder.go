@@ -30,10 +30,13 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
+// Type is the type of an event.
+type Type string
+
 // The types of an event.
 const (
-	Normal  = corev1.EventTypeNormal
-	Warning = corev1.EventTypeWarning
+	Normal  = Type(corev1.EventTypeNormal)
+	Warning = Type(corev1.EventTypeWarning)
 )
 
 // Options configures New.
@@ -98,10 +101,10 @@ func New(c *client.Client, o Options) *Recorder {
 	return r
 }
 
-// Event records that something happened to an object. It returns at once. The object may be gone,
+// Eventf records that something happened to an object. It returns at once. The object may be gone,
 // but it must have a name and a kind that the client's scheme knows.
 //
-//   - eventType is Normal or Warning.
+//   - t is Normal or Warning.
 //   - reason is a short word in CamelCase that programs can compare, such as Created.
 //   - action is what the controller did or tried, such as CreateConfigMap. Default: the reason.
 //   - note is the text for people, formatted with args as by fmt.Sprintf. Without args it is taken
@@ -110,11 +113,11 @@ func New(c *client.Client, o Options) *Recorder {
 // reason and action have at most 128 bytes. Invalid arguments are logged once for each kind and
 // reason, and reported as dropped. In a Reconcile, pass its context: the event is then sent under
 // its term, before the Lease is released, or after that if events cannot be written.
-func (r *Recorder) Event(ctx context.Context, obj object.Object, eventType, reason, action, note string, args ...any) {
+func (r *Recorder) Eventf(ctx context.Context, obj object.Object, t Type, reason, action, note string, args ...any) {
 	if action == "" {
 		action = reason
 	}
-	k, version, err := r.key(ctx, obj, eventType, reason, action)
+	k, version, err := r.key(ctx, obj, t, reason, action)
 	if err != nil {
 		r.mistaken(ctx, k, err)
 		return
@@ -152,8 +155,8 @@ func (r *Recorder) record(k key, c call) (why string, wake bool) {
 	return "", !joined
 }
 
-func (r *Recorder) key(ctx context.Context, obj object.Object, eventType, reason, action string) (k key, version string, err error) {
-	k = key{eventType: eventType, reason: reason, action: action, term: term.Of(ctx)}
+func (r *Recorder) key(ctx context.Context, obj object.Object, t Type, reason, action string) (k key, version string, err error) {
+	k = key{eventType: t, reason: reason, action: action, term: term.FromContext(ctx)}
 	if argument.IsNil(obj) {
 		return k, "", fmt.Errorf("the object is nil")
 	}
@@ -164,8 +167,8 @@ func (r *Recorder) key(ctx context.Context, obj object.Object, eventType, reason
 		return k, "", fmt.Errorf("the kind of a %T is unknown; add it to the scheme of the client: %w", obj, err)
 	case k.name == "":
 		return k, "", fmt.Errorf("the object has no name; record the event after it is created")
-	case eventType != Normal && eventType != Warning:
-		return k, "", fmt.Errorf("the type is %q; use events.Normal or events.Warning", eventType)
+	case t != Normal && t != Warning:
+		return k, "", fmt.Errorf("the type is %q; use events.Normal or events.Warning", t)
 	case !valid(reason):
 		return k, "", fmt.Errorf("the reason is %q; use a short word in CamelCase, of at most %d bytes", cut(reason, maxNote), maxWord)
 	case !valid(action):
@@ -200,6 +203,6 @@ func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
 
 func (r *Recorder) dropped(k key, why string, calls int) {
 	if r.hooks.Dropped != nil {
-		r.hooks.Dropped(hook.EventDropped{Kind: k.kind, Type: k.eventType, Reason: k.reason, Why: why, Events: calls})
+		r.hooks.Dropped(hook.EventDropped{Kind: k.kind, Type: string(k.eventType), Reason: k.reason, Why: why, Events: calls})
 	}
 }

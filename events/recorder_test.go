@@ -32,7 +32,7 @@ func TestEvent_IsStored(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		stop := d.run()
 		began := time.Now()
-		d.Event(d.ctx, configMap("a"), events.Normal, "Created", "CreatePage", "created %d%%", 100)
+		d.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "CreatePage", "created %d%%", 100)
 		pass(time.Minute)
 		stop()
 		all := d.list()
@@ -55,7 +55,7 @@ func TestEvent_IsStored(t *testing.T) {
 func TestEvent_ClusterScopedObject(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		gadget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "system:g"}}}
-		d.Event(d.ctx, gadget, events.Normal, "Created", "", "100%")
+		d.Eventf(d.ctx, gadget, events.Normal, "Created", "", "100%")
 		d.close()
 		e := d.list()[0]
 		if e.Namespace != "default" || e.Regarding.Namespace != "" || e.Regarding.APIVersion != "example.com/v1" || e.Action != "Created" || e.Note != "100%" || !strings.HasPrefix(e.Name, "event.") {
@@ -115,7 +115,7 @@ func TestN1_ANewReasonIsShownAtOnce(t *testing.T) {
 			pass(time.Millisecond)
 		}
 		before := d.requests()
-		d.Event(d.ctx, configMap("a"), events.Normal, "Recovered", "Apply", "all is well")
+		d.Eventf(d.ctx, configMap("a"), events.Normal, "Recovered", "Apply", "all is well")
 		pass(time.Millisecond)
 		if n := d.requests() - before; n != 1 {
 			t.Errorf("%d requests", n)
@@ -168,10 +168,10 @@ func TestSeries_ByTypeReasonActionAndObject(t *testing.T) {
 		again.UID = "created again"
 		for range 2 {
 			for _, obj := range []object.Object{configMap("a"), configMap("b"), again, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}} {
-				d.Event(d.ctx, obj, events.Warning, "Failed", "Apply", "x")
-				d.Event(d.ctx, obj, events.Normal, "Failed", "Apply", "x")
-				d.Event(d.ctx, obj, events.Warning, "Late", "Apply", "x")
-				d.Event(d.ctx, obj, events.Warning, "Failed", "Delete", "x")
+				d.Eventf(d.ctx, obj, events.Warning, "Failed", "Apply", "x")
+				d.Eventf(d.ctx, obj, events.Normal, "Failed", "Apply", "x")
+				d.Eventf(d.ctx, obj, events.Warning, "Late", "Apply", "x")
+				d.Eventf(d.ctx, obj, events.Warning, "Failed", "Delete", "x")
 			}
 		}
 		d.close()
@@ -253,7 +253,7 @@ func TestN2_TwoReplicasAtOnce(t *testing.T) {
 		one := d.Recorder
 		d.restart()
 		for _, r := range []*events.Recorder{one, d.Recorder, one, d.Recorder, d.Recorder, one} {
-			r.Event(d.ctx, configMap("a"), events.Normal, "Created", "Create", "created")
+			r.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "Create", "created")
 			if err := r.Flush(d.ctx); err != nil {
 				t.Error(err)
 			}
@@ -364,8 +364,8 @@ func TestN3_FlushOfATerm(t *testing.T) {
 		leading := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
 		defer leading.End(nil)
 		inTerm := term.With(d.ctx, leading)
-		d.Event(inTerm, configMap("a"), events.Normal, "Created", "Create", "in a term")
-		d.Event(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
+		d.Eventf(inTerm, configMap("a"), events.Normal, "Created", "Create", "in a term")
+		d.Eventf(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
 		if err := d.Flush(inTerm); err != nil {
 			t.Error(err)
 		}
@@ -387,15 +387,15 @@ func TestN4_AnEventOfALostTermIsDropped(t *testing.T) {
 		inTerm := term.With(d.ctx, leading)
 		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		stop := d.run()
-		d.Event(inTerm, configMap("a"), events.Normal, "Created", "Create", "tried")
+		d.Eventf(inTerm, configMap("a"), events.Normal, "Created", "Create", "tried")
 		pass(time.Second)
 		stop()
-		d.Event(inTerm, configMap("b"), events.Normal, "Created", "Create", "not tried")
+		d.Eventf(inTerm, configMap("b"), events.Normal, "Created", "Create", "not tried")
 		d.api.Intercept(nil)
 		pass(time.Minute)
 		next := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
 		defer next.End(nil)
-		d.Event(term.With(d.ctx, next), configMap("a"), events.Normal, "Created", "Create", "of the next term")
+		d.Eventf(term.With(d.ctx, next), configMap("a"), events.Normal, "Created", "Create", "of the next term")
 		d.close()
 		d.wantDropped("the term of leadership is lost", 2)
 		if all := d.list(); len(all) != 1 || all[0].Note != "of the next term" || count(&all[0]) != 1 {
@@ -441,7 +441,7 @@ func TestN5_EventDoesNotWait(t *testing.T) {
 		d.fail(obj, "broken")
 		pass(time.Second)
 		began, requests := time.Now(), d.requests()
-		if n := testing.AllocsPerRun(1000, func() { d.Event(d.ctx, obj, events.Warning, "Failed", "Apply", "broken") }); n > 0 {
+		if n := testing.AllocsPerRun(1000, func() { d.Eventf(d.ctx, obj, events.Warning, "Failed", "Apply", "broken") }); n > 0 {
 			t.Errorf("%v allocations without arguments", n)
 		}
 		if n := testing.AllocsPerRun(1000, func() { d.fail(obj, "broken") }); n > 3 {
@@ -469,6 +469,6 @@ func BenchmarkEvent(b *testing.B) {
 	r, obj := events.New(c, events.Options{Name: "website-operator"}), configMap("a")
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Event(b.Context(), obj, events.Warning, "Failed", "Apply", "failed: %v", errors.ErrUnsupported)
+		r.Eventf(b.Context(), obj, events.Warning, "Failed", "Apply", "failed: %v", errors.ErrUnsupported)
 	}
 }

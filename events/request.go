@@ -102,12 +102,12 @@ func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, w
 	switch {
 	case err == nil:
 		if r.hooks.Sent != nil {
-			r.hooks.Sent(hook.EventSent{Kind: s.kind, Type: s.eventType, Reason: s.reason, Events: b.calls})
+			r.hooks.Sent(hook.EventSent{Kind: s.kind, Type: string(s.eventType), Reason: s.reason, Events: b.calls})
 		}
 		return
 	case errors.Is(err, errLostTerm): // no request was made
 	case r.hooks.Failed != nil:
-		r.hooks.Failed(hook.EventFailed{Kind: s.kind, Type: s.eventType, Reason: s.reason, Err: err})
+		r.hooks.Failed(hook.EventFailed{Kind: s.kind, Type: string(s.eventType), Reason: s.reason, Err: err})
 	}
 	if why == "" {
 		return
@@ -260,7 +260,7 @@ func (r *Recorder) event(s *series) *eventsv1.Event {
 	}
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: eventName(r.name, &s.key, b.note)},
-		EventTime:  metav1.NewMicroTime(b.first), Type: s.eventType, Reason: s.reason, Action: s.action, Note: b.note,
+		EventTime:  metav1.NewMicroTime(b.first), Type: string(s.eventType), Reason: s.reason, Action: s.action, Note: b.note,
 		ReportingController: r.name, ReportingInstance: cmp.Or(r.instance, "unknown"),
 		Regarding: corev1.ObjectReference{
 			APIVersion: apiVersion(s.group, b.version), Kind: s.kind, Namespace: namespace, Name: s.name, UID: s.uid,

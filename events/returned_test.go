@@ -49,7 +49,7 @@ func TestN2_EventsOfATermThatIsOver(t *testing.T) {
 				}
 				d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 				stop := d.run()
-				d.Event(under, configMap("a"), events.Normal, "Created", "Create", "in time")
+				d.Eventf(under, configMap("a"), events.Normal, "Created", "Create", "in time")
 				pass(time.Second)
 				stop()
 				test.end(whole, part)
@@ -65,7 +65,7 @@ func TestN2_EventsOfATermThatIsOver(t *testing.T) {
 				}
 				d.restart()
 				clear(d.dropped)
-				d.Event(under, configMap("b"), events.Normal, "Created", "Create", "too late")
+				d.Eventf(under, configMap("b"), events.Normal, "Created", "Create", "too late")
 				d.close()
 				d.wantDropped(test.late, 1)
 			})
@@ -82,8 +82,8 @@ func TestN3_FlushOfATermSendsItsParts(t *testing.T) {
 		defer whole.End(nil)
 		part := whole.Part("slot 1")
 		defer part.End(nil)
-		d.Event(term.With(d.ctx, part), configMap("a"), events.Normal, "Created", "Create", "in a slot")
-		d.Event(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
+		d.Eventf(term.With(d.ctx, part), configMap("a"), events.Normal, "Created", "Create", "in a slot")
+		d.Eventf(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
 		if err := d.Flush(term.With(d.ctx, whole)); err != nil {
 			t.Error(err)
 		}
@@ -101,7 +101,7 @@ func TestN2_ARequestThatWaitsAtTheEndOfItsTerm(t *testing.T) {
 		defer leading.End(nil)
 		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		stop := d.run()
-		d.Event(term.With(d.ctx, leading), configMap("a"), events.Normal, "Created", "Create", "waits")
+		d.Eventf(term.With(d.ctx, leading), configMap("a"), events.Normal, "Created", "Create", "waits")
 		pass(time.Second)
 		leading.End(term.ErrReturned)
 		pass(0)

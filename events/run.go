@@ -72,7 +72,7 @@ func (r *Recorder) next(f *flush) (s *series, wait time.Duration) {
 // of leadership, it sends only events of that term and its parts. It retries failed requests until
 // ctx is done, and then returns an error with the number of events that still wait.
 func (r *Recorder) Flush(ctx context.Context) error {
-	return r.flush(ctx, &flush{term: term.Of(ctx)})
+	return r.flush(ctx, &flush{term: term.FromContext(ctx)})
 }
 
 // Close sends the waiting events until ctx is done, and drops the rest. Later events are dropped,

@@ -37,7 +37,8 @@ type regarding struct {
 type key struct {
 	regarding
 
-	eventType, reason, action string
+	eventType      Type
+	reason, action string
 
 	term *term.Term // or nil
 }

@@ -62,7 +62,7 @@ func reporter(name string) string {
 // eventName is the same after a restart and on every replica.
 func eventName(reporter string, k *key, note string) string {
 	hash := sha256.New()
-	for _, part := range []string{reporter, k.group, k.kind, k.namespace, k.name, string(k.uid), k.eventType, k.reason, k.action, note} {
+	for _, part := range []string{reporter, k.group, k.kind, k.namespace, k.name, string(k.uid), string(k.eventType), k.reason, k.action, note} {
 		hash.Write([]byte(part))
 		hash.Write([]byte{0})
 	}

@@ -53,7 +53,7 @@ type Client struct {
 	// a write when the answer was read, or when the request failed.
 	Requested func(APIRequest)
 	// Unfenced is called before each request that may write and has no term of leadership in its
-	// context, except after term.Without. Err is set if the client is Strict and refuses the
+	// context, except after term.Without. Err is set if the client requires a term and refuses the
 	// request. Without leader election it is called for every request that may write.
 	Unfenced func(APIRequest)
 	// Unattributed is called before each request that may write and has no ledger in its context,

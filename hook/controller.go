@@ -123,7 +123,7 @@ type Controller struct {
 	TookOver func(Takeover)
 	// Reconciling is called before each Reconcile with its context, and returns the context that
 	// the Reconcile gets: one derived from ctx, for example with a tracing span, or nil for ctx.
-	// controller.InfoOf(ctx) describes the Reconcile.
+	// controller.InfoFromContext(ctx) describes the Reconcile.
 	Reconciling func(ctx context.Context, controller string) context.Context
 	// Reconciled is called after each Reconcile, with the context that the Reconcile got. The
 	// worker still holds the key. A request with ctx is refused as too late.

@@ -111,7 +111,7 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		a := staying(t, sim.NewServer(sim.Leases), func(o *leaderelection.Options) {
-			o.Grace = 5 * time.Second
+			o.StuckAfter = 5 * time.Second
 			o.Hooks = &hook.LeaderElection{Renewed: func(hook.LeaseRenewal) { <-free }}
 		})
 		stop, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })

@@ -27,7 +27,7 @@
 //	12 s     the term is lost: work is cancelled          RetryPeriod + RenewDeadline
 //	13.5 s   the trust ends: the fence refuses requests   halfway to LeaseDuration
 //	15 s     another process may lead                     LeaseDuration
-//	32 s     Check fails if work still runs               Grace after the loss
+//	32 s     Check fails if work still runs               StuckAfter after the loss
 //
 // A term is also lost when a renewal finds that the Lease was deleted, created again or written by
 // another process. A renewal whose answer was lost costs one Get, not the term.
@@ -46,7 +46,7 @@
 //
 //	5 s      Trouble and the log report the request     half of RenewDeadline, from when it was sent
 //	12 s     the term is lost, as after any failure     RetryPeriod + RenewDeadline
-//	25 s     Check fails, if no request has returned    Grace after the timeout
+//	25 s     Check fails, if no request has returned    StuckAfter after the timeout
 //
 // At most three requests may be overdue; until one returns, the elector makes no further one. Then
 // it campaigns within a RetryPeriod and a fifth, without a restart. A late answer never begins or
@@ -91,7 +91,7 @@
 //   - L5: A timer reports a lost term in time, whatever a request or a hook does. The loss does not
 //     end the process if lead returns before the Lease expires. Otherwise Run returns an error, and
 //     the process should exit. With [Options].Stay, Run waits instead. In both cases
-//     [Elector.Check] fails Grace after the loss.
+//     [Elector.Check] fails StuckAfter after the loss.
 //   - L6: A takeover after a release takes one watch event and one write. After a crash it takes
 //     LeaseDuration from the last renewal, and up to a twentieth of RetryPeriod at random. The
 //     leader makes one request per RetryPeriod, and a standby none while it watches. With

@@ -142,11 +142,11 @@ func (e *Elector) Identity() string { return e.o.Identity }
 // Name returns the name of the Check, such as "leader-election-operator".
 func (e *Elector) Name() string { return "leader-election-" + e.o.Lease }
 
-// Check returns an error if this process must be replaced: work still runs [Options].Grace after
-// its term was lost, or a request for the Lease has ignored the end of its context for that long,
-// and no other request has returned meanwhile. Check makes no request and ignores its argument,
-// which may be nil. With Name and Check, the Elector is a healthz.HealthChecker of
+// Check returns an error if this process must be replaced: work still runs [Options].StuckAfter
+// after its term was lost, or a request for the Lease has ignored the end of its context for that
+// long, and no other request has returned meanwhile. Check makes no request and ignores its
+// argument, which may be nil. With Name and Check, the Elector is a healthz.HealthChecker of
 // k8s.io/apiserver. Check is safe for concurrent use.
 func (e *Elector) Check(*http.Request) error {
-	return cmp.Or(e.current.Load().check(), e.calls.Stuck(e.o.Grace))
+	return cmp.Or(e.current.Load().check(), e.calls.Stuck(e.o.StuckAfter))
 }

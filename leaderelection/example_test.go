@@ -22,7 +22,7 @@ import (
 type lamps struct{}
 
 func (lamps) Lead(take, work context.Context) error {
-	fmt.Println("leads as", term.Of(work).Token().Holder)
+	fmt.Println("leads as", term.FromContext(work).Token().Holder)
 	<-take.Done()
 	return nil
 }

@@ -26,7 +26,7 @@ import (
 // fenced returns a handle whose client refuses requests without a term.
 func fenced(t *testing.T, api *sim.Server) *client.Handle[*coordinationv1.Lease] {
 	t.Helper()
-	c, err := client.New(api.Config(), client.Options{Strict: true})
+	c, err := client.New(api.Config(), client.Options{RequireTerm: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 		a, h := newReplica(t, api, "a"), fenced(t, api)
 		var tokens []term.Token
 		stop, result := a.start(t, func(take, work context.Context) error {
-			leading := term.Of(work)
-			if leading == nil || term.Of(take) != leading {
+			leading := term.FromContext(work)
+			if leading == nil || term.FromContext(take) != leading {
 				t.Fatal("what leads has no term, or two")
 			}
 			l := lease(t, api)
@@ -97,7 +97,7 @@ func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 		a, h := newReplica(t, api, "a"), fenced(t, api)
 		stop, result := a.start(t, func(_, work context.Context) error {
 			context.AfterFunc(work, func() {
-				if err := term.Of(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+				if err := term.FromContext(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
 					t.Errorf("when the work ends, its term says %v", err)
 				}
 			})
@@ -131,7 +131,7 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 		pass(seconds(5.5))
 		released := 0
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
-			if l := lease(t, api); isLease(r, "update") && term.Of(left).Trusted() != nil && *l.Spec.HolderIdentity == "a" {
+			if l := lease(t, api); isLease(r, "update") && term.FromContext(left).Trusted() != nil && *l.Spec.HolderIdentity == "a" {
 				released++
 			}
 			return nil, nil
@@ -163,7 +163,7 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 		stop, result := a.start(t, func(take, work context.Context) error {
 			for range 5 { // the first is the acquisition
 				written := lease(t, api).Spec.RenewTime.Time
-				if got := term.Of(work).Until().Sub(written).Round(time.Second / 10); got > seconds(13.5) {
+				if got := term.FromContext(work).Until().Sub(written).Round(time.Second / 10); got > seconds(13.5) {
 					t.Errorf("the term is trusted until %s after the Lease was written", got)
 				}
 				time.Sleep(seconds(4.7))
@@ -183,7 +183,7 @@ func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		cfg := api.Config()
 		cfg.Transport = &replica{api: api}
-		c, err := client.New(cfg, client.Options{Strict: true})
+		c, err := client.New(cfg, client.Options{RequireTerm: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 		ok(t, e.Run(ctx, func(take, work context.Context) error {
 			led = true
 			time.Sleep(time.Minute)
-			if leading := term.Of(work); leading == nil || strings.HasPrefix(leading.Token().String(), "other") || leading.Trusted() != nil {
+			if leading := term.FromContext(work); leading == nil || strings.HasPrefix(leading.Token().String(), "other") || leading.Trusted() != nil {
 				t.Errorf("the work has the term %v", leading)
 			}
 			stop()

@@ -73,7 +73,7 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 					<-take.Done()
 					if lost.IsZero() {
 						lost = time.Now()
-						if err := term.Of(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
+						if err := term.FromContext(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
 							t.Errorf("when the work ends, its term says %v", err)
 						}
 					}

@@ -36,7 +36,7 @@ type ObserveOptions struct {
 	// Default: 2 s.
 	RetryPeriod time.Duration
 	// Default: 20 s.
-	Grace time.Duration
+	StuckAfter time.Duration
 	// Hooks observes the terms. Its Campaigning, TookOver, Cold and Trouble are not called.
 	// Default: none.
 	Hooks *hook.LeaderElection
@@ -44,7 +44,7 @@ type ObserveOptions struct {
 
 func (o ObserveOptions) options() Options {
 	return Options{
-		Lease: "host", Namespace: "host", Identity: "host", Grace: o.Grace, Hooks: o.Hooks,
+		Lease: "host", Namespace: "host", Identity: "host", StuckAfter: o.StuckAfter, Hooks: o.Hooks,
 		LeaseDuration: cmp.Or(o.LeaseDuration, 15*time.Second),
 		RenewDeadline: cmp.Or(o.RenewDeadline, 10*time.Second),
 		RetryPeriod:   cmp.Or(o.RetryPeriod, 2*time.Second),
@@ -152,7 +152,7 @@ func (o *Observed) Name() string { return "leader-election-" + o.o.Lease }
 
 // Check is like [Elector.Check].
 func (o *Observed) Check(*http.Request) error {
-	return cmp.Or(o.current.Load().check(), o.calls.Stuck(o.o.Grace))
+	return cmp.Or(o.current.Load().check(), o.calls.Stuck(o.o.StuckAfter))
 }
 
 // Lead calls lead in the current term: see [term.Lead]. Call it from OnStartedLeading with its

@@ -27,7 +27,7 @@ func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 					if n := len(terms); n > 0 && terms[n-1].Trusted() == nil {
 						t.Error("it leads in a second term while it trusts the first")
 					}
-					terms = append(terms, term.Of(work))
+					terms = append(terms, term.FromContext(work))
 					<-take.Done()
 					if len(terms) == 1 {
 						time.Sleep(seconds(hang))

@@ -139,9 +139,9 @@ func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 		h.line.Store(&slow)
 		var leading *term.Term
 		stop, ended := h.start(t, func(take, work context.Context) error {
-			leading = term.Of(work)
+			leading = term.FromContext(work)
 			h.mu.Lock()
-			if leading.Token() != h.token || term.Of(take) != leading || h.token.Lease == "" {
+			if leading.Token() != h.token || term.FromContext(take) != leading || h.token.Lease == "" {
 				t.Errorf("the token is %+v, want %+v", leading.Token(), h.token)
 			}
 			h.mu.Unlock()
@@ -283,9 +283,9 @@ func TestObserve_TheTermIsLost(t *testing.T) {
 			if !errors.Is(context.Cause(work), leaderelection.ErrLost) {
 				t.Errorf("the cause is %v", context.Cause(work))
 			}
-			ok(t, term.Of(work).Trusted())
+			ok(t, term.FromContext(work).Trusted())
 			time.Sleep(seconds(1.5))
-			fenced = term.Of(work).Trusted()
+			fenced = term.FromContext(work).Trusted()
 			return nil
 		}
 		give, ended := h.start(t, lead)
@@ -338,7 +338,7 @@ func TestObserve_TheTermEndsAtOnce(t *testing.T) {
 				var fenced error
 				stop, ended := h.start(t, func(_, work context.Context) error {
 					<-work.Done()
-					lost, fenced = time.Now(), term.Of(work).Trusted()
+					lost, fenced = time.Now(), term.FromContext(work).Trusted()
 					return nil
 				})
 				pass(seconds(5.5))
@@ -394,7 +394,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		inherited := make(chan string, 1)
 		writes := func(name string) term.Lead {
 			return func(take, work context.Context) error {
-				inherited <- names(term.Of(work).Inherited())
+				inherited <- names(term.FromContext(work).Inherited())
 				all.write(work, name)
 				<-take.Done()
 				return nil
@@ -512,7 +512,7 @@ func TestObserve_BadInput(t *testing.T) {
 		"the client of the Leases is nil":                   {lock: lock},
 		"leaderelection.ObserveOptions.LeaseDuration: 1.5s": {lock, lock.Client, leaderelection.ObserveOptions{LeaseDuration: 1500 * time.Millisecond}},
 		"leaderelection.ObserveOptions.RenewDeadline: 20s, must be positive and shorter than": {lock, lock.Client, leaderelection.ObserveOptions{RenewDeadline: 20 * time.Second}},
-		"leaderelection.ObserveOptions.Grace: -1s":                                            {lock, lock.Client, leaderelection.ObserveOptions{Grace: -time.Second}},
+		"leaderelection.ObserveOptions.StuckAfter: -1s":                                            {lock, lock.Client, leaderelection.ObserveOptions{StuckAfter: -time.Second}},
 	} {
 		if o, err := leaderelection.Observe(c.lock, c.client, c.o); o != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

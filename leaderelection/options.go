@@ -55,12 +55,12 @@ type Options struct {
 	// RenewDeadline.
 	RetryPeriod time.Duration
 	// Stay makes Run wait, without a campaign, if the work of a lost term still runs when the Lease
-	// expires. Check then fails a liveness probe after Grace. Default: Run returns an error, and
-	// the process should exit.
+	// expires. Check then fails a liveness probe after StuckAfter. Default: Run returns an error,
+	// and the process should exit.
 	Stay bool
-	// Grace is how long the work of a lost term may go on before Check fails. Default: 20 s, as in
-	// kube-controller-manager.
-	Grace time.Duration
+	// StuckAfter is how long the work of a lost term may go on before Check fails. Default: 20 s,
+	// as in kube-controller-manager.
+	StuckAfter time.Duration
 	// Labels are set on the Lease when the elector acquires or renews it. Other labels stay.
 	// Default: none.
 	Labels map[string]string
@@ -93,7 +93,7 @@ func (o Options) withDefaults() Options {
 	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
 	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.LeaseDuration*2/3)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.RenewDeadline/5)
-	o.Grace = cmp.Or(o.Grace, 20*time.Second)
+	o.StuckAfter = cmp.Or(o.StuckAfter, 20*time.Second)
 	o.Labels = maps.Clone(o.Labels)
 	o.Hooks = hook.Hooks{LeaderElection: silent()}.With(hook.Hooks{LeaderElection: o.Hooks}).LeaderElection
 	return o
@@ -188,8 +188,8 @@ func (o Options) validateTimes() error {
 	case o.RenewDeadline+o.RetryPeriod >= o.LeaseDuration:
 		wrong("RenewDeadline: %s, must be, with RetryPeriod (%s) on top, shorter than LeaseDuration (%s)", o.RenewDeadline, o.RetryPeriod, o.LeaseDuration)
 	}
-	if o.Grace < 0 {
-		wrong("Grace: %s, must not be negative", o.Grace)
+	if o.StuckAfter < 0 {
+		wrong("StuckAfter: %s, must not be negative", o.StuckAfter)
 	}
 	return errors.Join(errs...)
 }

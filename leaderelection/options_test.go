@@ -44,7 +44,7 @@ func TestOptions(t *testing.T) {
 		"renew > lease": {o: with(func(o *leaderelection.Options) { o.RenewDeadline = 15 * time.Second }), want: []string{"Options.RenewDeadline: 15s, must be positive and shorter than LeaseDuration (15s)"}},
 		"retry":         {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 8 * time.Second }), want: []string{"Options.RetryPeriod: 8s, must be positive and, with a quarter on top, shorter than RenewDeadline (10s)"}},
 		"both":          {o: with(func(o *leaderelection.Options) { o.RetryPeriod = 6 * time.Second }), want: []string{"Options.RenewDeadline: 10s, must be, with RetryPeriod (6s) on top, shorter than LeaseDuration (15s)"}},
-		"grace":         {o: with(func(o *leaderelection.Options) { o.Grace = -time.Second }), want: []string{"Options.Grace: -1s, must not be negative"}},
+		"stuckAfter":    {o: with(func(o *leaderelection.Options) { o.StuckAfter = -time.Second }), want: []string{"Options.StuckAfter: -1s, must not be negative"}},
 		"name":          {o: with(func(o *leaderelection.Options) { o.Lease = "Web_Site" }), want: []string{`Options.Lease: "Web_Site" is not a valid name; use`}},
 		"dots":          {o: with(func(o *leaderelection.Options) { o.Lease = "operator.example.com" })},
 		"namespace":     {o: with(func(o *leaderelection.Options) { o.Namespace = "a.b" }), want: []string{`Options.Namespace: "a.b" is not a valid name; use`}},

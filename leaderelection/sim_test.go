@@ -243,7 +243,7 @@ func (m *member) name() string {
 // lead leads until it is stopped or the term is lost.
 func (m *member) lead(take, work context.Context) error {
 	m.arena.mu.Lock()
-	m.arena.terms[m.number] = term.Of(work)
+	m.arena.terms[m.number] = term.FromContext(work)
 	m.arena.mu.Unlock()
 	<-take.Done()
 	return nil

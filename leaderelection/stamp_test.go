@@ -63,7 +63,7 @@ func (h *heirs) lead(identity string, do func(work context.Context)) (inherited 
 	h.t.Helper()
 	a := newReplica(h.t, h.api, identity)
 	_, result := a.start(h.t, func(_, work context.Context) error {
-		inherited = term.Of(work).Inherited()
+		inherited = term.FromContext(work).Inherited()
 		if text := lease(h.t, h.api).Annotations[leaderelection.WrittenAnnotation]; text != "" {
 			h.t.Errorf("while %s leads, the Lease has the annotation %s", identity, text)
 		}

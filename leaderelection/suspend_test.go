@@ -113,7 +113,7 @@ func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
 		stop, ended := h.start(t, func(_, work context.Context) error {
 			<-work.Done()
 			time.Sleep(seconds(19))
-			return term.Of(work).Trusted()
+			return term.FromContext(work).Trusted()
 		})
 		pass(seconds(5.5))
 		jump(time.Hour)

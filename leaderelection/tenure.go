@@ -257,7 +257,7 @@ func (t *tenure) check() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	since := t.now().mono - t.trust.lostAt.mono // a machine that slept is given the time
-	if t.trust.state != isLost || len(t.leads) == 0 || since <= t.o.Grace {
+	if t.trust.state != isLost || len(t.leads) == 0 || since <= t.o.StuckAfter {
 		return nil
 	}
 	return fmt.Errorf("the Lease %s was lost %s ago, and the work under it has not stopped: this process must be replaced", t.name, since.Round(time.Second))

@@ -145,8 +145,8 @@ func With(ctx context.Context, l *Ledger) context.Context {
 // keeps the term of leadership.
 func Without(ctx context.Context) context.Context { return With(ctx, nil) }
 
-// Of returns the context's ledger, or nil.
-func Of(ctx context.Context) *Ledger {
+// FromContext returns the context's ledger, or nil.
+func FromContext(ctx context.Context) *Ledger {
 	l, _ := ctx.Value(ContextKey{}).(*Ledger)
 	return l
 }

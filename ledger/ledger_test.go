@@ -69,7 +69,7 @@ func TestContext(t *testing.T) {
 		"with one":   {ctx, l, true},
 		"on purpose": {ledger.Without(ctx), nil, true},
 	} {
-		if got := ledger.Of(c.ctx); got != c.want || (c.ctx.Value(ledger.ContextKey{}) != nil) != c.decided {
+		if got := ledger.FromContext(c.ctx); got != c.want || (c.ctx.Value(ledger.ContextKey{}) != nil) != c.decided {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

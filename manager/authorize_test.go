@@ -130,7 +130,7 @@ func (v *reviewer) set(f func()) {
 func guarded(v *reviewer, change func(*manager.Options)) http.Handler {
 	m := newManager(v, func(o *manager.Options) {
 		elected(o)
-		o.Strict = true // reviews have no term
+		o.RequireTerm = true // reviews have no term
 		o.Server = &serverOptions{}
 		if change != nil {
 			change(o)

@@ -15,7 +15,7 @@ import (
 )
 
 // Cluster is a further cluster of a process, with a client and a cache of its own.
-// [Manager.Cluster] makes one. All methods are safe for concurrent use.
+// [Manager.AddCluster] makes one. All methods are safe for concurrent use.
 //
 // A controller may watch, read and write several clusters:
 //

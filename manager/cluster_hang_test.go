@@ -80,7 +80,7 @@ func TestS9_AClusterThatDoesNotAnswer(t *testing.T) {
 				})
 				m := newManager(api, c.set)
 				var d diary
-				both(m, m.Cluster("west", at("http://west.test", west)), &d, controller.Options{Workers: 1})
+				both(m, m.AddCluster("west", at("http://west.test", west)), &d, controller.Options{Workers: 1})
 				stop, result := start(t, m)
 				pass(20 * time.Second)
 				d.want(t, c.want)
@@ -104,7 +104,7 @@ func TestM3_AClusterThatDoesNotAnswer(t *testing.T) {
 		west.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		m, c := healthy(t, api, elected)
 		began := time.Now()
-		newCopier(m, m.Cluster("west", at("http://west.test", west)))
+		newCopier(m, m.AddCluster("west", at("http://west.test", west)))
 		var d diary
 		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
 			d.note("%s", time.Since(began).Truncate(time.Second))

@@ -73,9 +73,9 @@ func TestM7_IdleOverSeveralClusters(t *testing.T) {
 		put(api, "a")
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.Strict = true
+			o.RequireTerm = true
 		})
-		r, _ := newCopier(m, m.Cluster("west", at("http://west.test", west)))
+		r, _ := newCopier(m, m.AddCluster("west", at("http://west.test", west)))
 		stop, result := start(t, m)
 		began := time.Now()
 		ok(t, m.Idle(t.Context()))
@@ -104,10 +104,10 @@ func TestM1_RunJoinsAllClusters(t *testing.T) {
 		dead.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		m := newManager(newAPI(), nil)
 		configs := []*rest.Config{at("http://west.test", west), at("http://dead.test", dead)}
-		newCopier(m, m.Cluster("west", configs[0]))
+		newCopier(m, m.AddCluster("west", configs[0]))
 		stop, result := start(t, m)
 		pass(time.Second)
-		cache.For[*corev1.Secret](m.Cluster("dead", configs[1]).Cache()) // while it runs
+		cache.For[*corev1.Secret](m.AddCluster("dead", configs[1]).Cache()) // while it runs
 		pass(time.Second)
 		if west.Watches() == 0 {
 			t.Error("nothing is watched in west")
@@ -135,7 +135,7 @@ func TestM3_AClusterThatCannotBeReached(t *testing.T) {
 		west.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		var out lines
 		m, c := healthy(t, api, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
-		newCopier(m, m.Cluster("west", at("http://west.test", west)))
+		newCopier(m, m.AddCluster("west", at("http://west.test", west)))
 		var d diary
 		configMaps(m, "website", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 			d.note("%s", key.Name)
@@ -171,7 +171,7 @@ func TestM6_RemoveCluster(t *testing.T) {
 		m := newManager(api, nil)
 		stop, result := start(t, m)
 		pass(time.Second)
-		cluster := m.Cluster("west", at("http://west.test", west))
+		cluster := m.AddCluster("west", at("http://west.test", west))
 		r, c := newCopier(m, cluster)
 		ok(t, m.Idle(t.Context()))
 		want := func(err error, text string) {
@@ -195,7 +195,7 @@ func TestM6_RemoveCluster(t *testing.T) {
 		want(m.RemoveCluster(t.Context(), cluster), `no cluster "west" was added`)
 		want(m.RemoveCluster(t.Context(), nil), "the cluster is nil")
 
-		again := m.Cluster("west", at("http://west.test", west))
+		again := m.AddCluster("west", at("http://west.test", west))
 		r, _ = newCopier(m, again)
 		ok(t, m.Idle(t.Context()))
 		r.diary.want(t, "a: copied true")
@@ -220,7 +220,7 @@ func TestM6_ClusterKeys(t *testing.T) {
 		apis, clusters := map[string]*sim.Server{}, map[string]*manager.Cluster{}
 		for _, name := range []string{"east", "west"} {
 			apis[name] = newAPI()
-			clusters[name] = m.Cluster(name, at("http://"+name+".test", apis[name]))
+			clusters[name] = m.AddCluster(name, at("http://"+name+".test", apis[name]))
 			sources[name] = source.Kind(cache.For[*corev1.ConfigMap](clusters[name].Cache()), handler.InCluster(name, handler.Self()))
 			c.Watch(sources[name])
 			put(apis[name], "a")
@@ -247,13 +247,13 @@ func TestM6_ClusterKeys(t *testing.T) {
 // TestCluster_Mistakes: each is one sentence.
 func TestCluster_Mistakes(t *testing.T) {
 	m := newManager(newAPI(), nil)
-	m.Cluster("", at("http://west.test", newAPI()))
-	m.Cluster("west", nil)
-	m.Cluster("east", at("http://east.test", newAPI()))
-	m.Cluster("east", at("http://east.test", newAPI()))
-	m.Cluster("a\nb", at("http://east.test", newAPI()))
-	m.Cluster("north", &rest.Config{Host: "http://north:port"})
-	south := m.Cluster("south", at("http://south.test", newAPI()))
+	m.AddCluster("", at("http://west.test", newAPI()))
+	m.AddCluster("west", nil)
+	m.AddCluster("east", at("http://east.test", newAPI()))
+	m.AddCluster("east", at("http://east.test", newAPI()))
+	m.AddCluster("a\nb", at("http://east.test", newAPI()))
+	m.AddCluster("north", &rest.Config{Host: "http://north:port"})
+	south := m.AddCluster("south", at("http://south.test", newAPI()))
 	cache.For[*unknown](south.Cache())
 	err := m.Run(t.Context())
 	for _, want := range []string{
@@ -282,7 +282,7 @@ func TestCluster_Metrics(t *testing.T) {
 		put(west, "b")
 		m := newManager(api, func(o *manager.Options) { o.Metrics = counted })
 		cache.For[*corev1.ConfigMap](m.Cache())
-		cache.For[*corev1.ConfigMap](m.Cluster("west", at("http://west.test", west)).Cache())
+		cache.For[*corev1.ConfigMap](m.AddCluster("west", at("http://west.test", west)).Cache())
 		stop, result := start(t, m)
 		pass(time.Minute)
 		families, err := registry.Gather()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/term"
@@ -87,7 +88,7 @@ func (h *host) Keeper(of term.Partition) term.Keeper {
 // Event implements term.Host.
 func (h *host) Event(l *coordinationv1.Lease, eventType, reason, note string) {
 	ctx := logr.NewContextWithSlogLogger(context.Background(), h.manager.report.logger())
-	h.manager.roster.recorder.Event(ctx, l, eventType, reason, "", note)
+	h.manager.roster.recorder.Eventf(ctx, l, events.Type(eventType), reason, "", note)
 }
 
 // electorOf returns an error for a Coordinator that does not keep its promises.

@@ -97,8 +97,8 @@ func TestCoordinator_Nil(t *testing.T) {
 	var group *shard.Options
 	for _, c := range []manager.Coordinator{elect, group} {
 		m := newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = c })
-		m.Lease(c)
-		m.Lease(nil)
+		m.AddLease(c)
+		m.AddLease(nil)
 		wantParts(t, m.Run(t.Context()),
 			"manager.Options.LeaderElection: it is nil; use leaderelection.Options or shard.Options",
 			"Lease: its Coordinator: it is nil; use leaderelection.Options or shard.Options")
@@ -160,7 +160,7 @@ func TestCoordinator_OfClientGo(t *testing.T) {
 		m := newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = &clientGo{} })
 		tokens := make(chan term.Token, 1)
 		m.AddLeaderOnly("job", func(ctx context.Context) error {
-			tokens <- term.Of(ctx).Token()
+			tokens <- term.FromContext(ctx).Token()
 			<-ctx.Done()
 			return nil
 		})

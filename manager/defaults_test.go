@@ -26,7 +26,7 @@ func TestDefaultsReachEveryController(t *testing.T) {
 		api := newAPI()
 		put(api, "a")
 		m := newManager(api, func(o *manager.Options) {
-			o.Controller = controller.Options{
+			o.ControllerDefaults = controller.Options{
 				NamespaceTenants: true, MaxAttempts: 7, Deadline: time.Minute, Classes: []workqueue.ClassWeight{{Class: 5, Weight: 1}},
 			}
 		})
@@ -36,7 +36,7 @@ func TestDefaultsReachEveryController(t *testing.T) {
 		notes := func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			info, _ := controller.InfoOf(ctx)
+			info, _ := controller.InfoFromContext(ctx)
 			seen[info.Controller] = info
 			at, _ := ctx.Deadline()
 			deadlines[info.Controller] = time.Until(at)
@@ -67,11 +67,11 @@ func TestDefaultsThatCannotBeApplied(t *testing.T) {
 		return controller.Result{}, nil
 	})
 	for want, o := range map[string]controller.Options{
-		"manager.Options.Controller: Grace, Logger and Hooks must be zero": {Logger: slog.Default()},
-		"manager.Options.Controller: controller.Options.Workers: -1":       {Workers: -1},
-		"MaxWait is 1s, must be zero or at least MinInterval (1m0s)":       {MinInterval: time.Minute, MaxWait: time.Second},
+		"manager.Options.ControllerDefaults: Grace, Logger and Hooks must be zero": {Logger: slog.Default()},
+		"manager.Options.ControllerDefaults: controller.Options.Workers: -1":       {Workers: -1},
+		"MaxWait is 1s, must be zero or at least MinInterval (1m0s)":               {MinInterval: time.Minute, MaxWait: time.Second},
 	} {
-		m := newManager(newAPI(), func(m *manager.Options) { m.Controller = o })
+		m := newManager(newAPI(), func(m *manager.Options) { m.ControllerDefaults = o })
 		m.Add(controller.New("any", nothing, controller.Options{}))
 		err := m.Run(t.Context())
 		if err == nil || strings.Count(err.Error(), want) != 1 {

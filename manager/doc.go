@@ -16,7 +16,7 @@
 //
 // Run starts these stages from top to bottom and stops them from bottom to top:
 //
-//	servers      Health, Server, MetricsServer and Pprof of Options listen and answer
+//	servers      Health, Server, MetricsServer and PprofAddress of Options listen and answer
 //	events       the recorder of Kubernetes events sends
 //	cache        informers list and watch, of all clusters
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
@@ -32,7 +32,7 @@
 //
 // If one function fails, all stages stop. If a term is lost, only the controllers' Lead and the
 // functions under its Lease stop, and start again in the next term. A process may have several
-// Leases: see [Manager.Lease].
+// Leases: see [Manager.AddLease].
 //
 // # Shards
 //
@@ -40,7 +40,7 @@
 // divides the keys: see package shard. The stage leader then runs on each member. At a stop, a
 // member finishes its running Reconciles and gives up its slots; another member continues with
 // them. Then it leaves the group. The grace time counts from the stop. A controller of another
-// [Manager.Lease], or of AddControllerEverywhere, keeps all keys.
+// [Manager.AddLease], or of AddControllerEverywhere, keeps all keys.
 //
 // # Readiness
 //
@@ -53,7 +53,7 @@
 //
 // # Several clusters
 //
-// [Manager.Cluster] adds a further cluster, with a client and a cache of its own. Controllers
+// [Manager.AddCluster] adds a further cluster, with a client and a cache of its own. Controllers
 // watch, read and write all clusters in the same way. The Lease of Options.LeaderElection decides
 // about all of them, and may be in any cluster: see leaderelection.Options.Config.
 //

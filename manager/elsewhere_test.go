@@ -43,7 +43,7 @@ func TestLease_InAnotherCluster(t *testing.T) {
 		hosts := map[string]bool{}
 		m, c := healthy(t, api, func(o *manager.Options) {
 			elected(o)
-			o.Strict = true
+			o.RequireTerm = true
 			leaseIn(o).Config = at("http://leases.test", elsewhere)
 			o.Hooks.Client = &hook.Client{Answered: func(a hook.APIAnswer) {
 				mu.Lock()
@@ -53,7 +53,7 @@ func TestLease_InAnotherCluster(t *testing.T) {
 		})
 		tokens := make(chan term.Token, 1)
 		configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			tokens <- term.Of(ctx).Token()
+			tokens <- term.FromContext(ctx).Token()
 			_, err := client.For[*corev1.Secret](m.Client()).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 			return controller.Result{}, err
 		})
@@ -88,7 +88,7 @@ func TestLease_InAClusterThatIsMisconfigured(t *testing.T) {
 		elected(o)
 		leaseIn(o).Config = &rest.Config{Host: "http://leases.test:port"}
 	})
-	m.Lease(leaderelection.Options{Lease: "backups", Namespace: "default", Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}}})
+	m.AddLease(leaderelection.Options{Lease: "backups", Namespace: "default", Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}}})
 	err := m.Run(t.Context())
 	for _, want := range []string{
 		`the Lease "operator": leaderelection.Options.Config: `, `the Lease "backups": leaderelection.Options.Config: `,

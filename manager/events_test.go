@@ -32,12 +32,12 @@ func recording(m *manager.Manager, stop <-chan func()) {
 	configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		for range 60 { // more than the limit for one object
-			m.Recorder().Event(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
+			m.Recorder().Eventf(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
 			time.Sleep(time.Second)
 		}
 		(<-stop)()
-		m.Recorder().Event(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
-		m.Recorder().Event(ctx, obj, events.Normal, "Interrupted", "Apply", "the last words")
+		m.Recorder().Eventf(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
+		m.Recorder().Eventf(ctx, obj, events.Normal, "Interrupted", "Apply", "the last words")
 		return controller.Result{}, nil
 	})
 }
@@ -76,14 +76,14 @@ func TestN3_EventsComeBeforeTheRelease(t *testing.T) {
 		put(api, "a")
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.Strict = true
+			o.RequireTerm = true
 		})
 		stop := make(chan func(), 1)
 		recording(m, stop)
 		m.AddEverywhere("janitor", func(ctx context.Context) error {
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
 			for range 50 { // more than the limit for one object
-				m.Recorder().Event(ctx, obj, events.Normal, "Cleaned", "", "cleaned up")
+				m.Recorder().Eventf(ctx, obj, events.Normal, "Cleaned", "", "cleaned up")
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -173,7 +173,7 @@ func TestRecorder_NamesTheReplica(t *testing.T) {
 		m := newManager(api, elected)
 		m.AddLeaderOnly("once", func(ctx context.Context) error {
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
-			m.Recorder().Event(ctx, obj, events.Normal, "Leading", "", "by %s", holder(api))
+			m.Recorder().Eventf(ctx, obj, events.Normal, "Leading", "", "by %s", holder(api))
 			<-ctx.Done()
 			return nil
 		})

@@ -49,13 +49,13 @@ func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 		var out lines
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.Strict = true
+			o.RequireTerm = true
 			o.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		})
 		var d diary
 		everywhere(m, "node", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 			_, err := client.For[*corev1.Secret](m.Client()).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
-			d.note("%s: %v, term %v", key.Name, err, term.Of(ctx))
+			d.note("%s: %v, term %v", key.Name, err, term.FromContext(ctx))
 			return controller.Result{}, nil
 		})
 		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {

@@ -45,7 +45,7 @@ func Example_leaderElection() {
 		mgr.Add(sites)
 		mgr.AddLeaderOnly("announce", announce) // in each term; for every replica: AddEverywhere
 
-		second := mgr.Lease(leaderelection.Options{Lease: "website-operator-billing"})
+		second := mgr.AddLease(leaderelection.Options{Lease: "website-operator-billing"})
 		second.Add(billing)
 		return mgr.Run(ctx)
 	}

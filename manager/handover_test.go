@@ -51,7 +51,7 @@ type replicas struct {
 func (r *replicas) start(name string, over http.RoundTripper) (stop func(), result func() error) {
 	m := newManager(over, func(o *manager.Options) {
 		elected(o)
-		o.Strict = true
+		o.RequireTerm = true
 		leaseIn(o).Identity = name
 		o.Hooks.Events = &hook.Events{Dropped: func(e hook.EventDropped) {
 			r.mu.Lock()
@@ -64,16 +64,16 @@ func (r *replicas) start(name string, over http.RoundTripper) (stop func(), resu
 		r.began[name] = time.Now()
 		r.mu.Unlock()
 		obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		m.Recorder().Event(ctx, obj, events.Normal, "Leads", "", "the first words")
+		m.Recorder().Eventf(ctx, obj, events.Normal, "Leads", "", "the first words")
 		for range r.repeats {
 			if ctx.Err() != nil {
 				break
 			}
-			m.Recorder().Event(ctx, obj, events.Normal, "Stops", "", "the last words")
+			m.Recorder().Eventf(ctx, obj, events.Normal, "Stops", "", "the last words")
 			time.Sleep(time.Second)
 		}
 		<-ctx.Done()
-		m.Recorder().Event(ctx, obj, events.Normal, "Stops", "", "the last words")
+		m.Recorder().Eventf(ctx, obj, events.Normal, "Stops", "", "the last words")
 		return nil
 	})
 	return start(r.t, m)

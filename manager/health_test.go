@@ -267,7 +267,7 @@ func TestAStandbyIsReady(t *testing.T) {
 		pass(time.Second)
 		m, c := healthy(t, api, elected)
 		m.Add(newFake("website", &diary{}))
-		m.Lease(leaderelection.Options{Lease: "other", Namespace: "default"})
+		m.AddLease(leaderelection.Options{Lease: "other", Namespace: "default"})
 		stop, result := start(t, m)
 		pass(time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")

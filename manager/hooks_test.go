@@ -56,7 +56,7 @@ func TestHooksReachEverything(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Minute)
 		configMaps(m, "late", nothing)
-		m.Lease(leaderelection.Options{Lease: "second", Namespace: "default"}).AddLeaderOnly("f", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		m.AddLease(leaderelection.Options{Lease: "second", Namespace: "default"}).AddLeaderOnly("f", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		pass(time.Minute)
 		stop()
 		ok(t, result())

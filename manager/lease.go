@@ -14,7 +14,7 @@ import (
 )
 
 // Lease is one Lease of a process, with the controllers and functions that run while the process
-// holds it. [Manager.Lease] makes one. Terms of several Leases begin and end independently. All
+// holds it. [Manager.AddLease] makes one. Terms of several Leases begin and end independently. All
 // methods are safe for concurrent use.
 type Lease struct {
 	*group

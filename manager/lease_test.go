@@ -153,7 +153,7 @@ func TestL8_ByLease(t *testing.T) {
 		m := newManager(api, elected)
 		never := newFake("never", &diary{})
 		never.synced = make(chan struct{})
-		m.Lease(leaseOf("backups")).Add(never)
+		m.AddLease(leaseOf("backups")).Add(never)
 		m.Add(newFake("warm", &diary{}))
 		stop, result := start(t, m)
 		pass(time.Minute)
@@ -171,7 +171,7 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 		api, d := newAPI(), &diary{}
 		m := newManager(api, elected)
 		m.AddLeaderOnly("main", d.until("main", 0))
-		backups := m.Lease(leaseOf("backups"))
+		backups := m.AddLease(leaseOf("backups"))
 		backups.AddLeaderOnly("backup", d.until("backup", 0))
 		stop, result := start(t, m)
 		pass(time.Minute)
@@ -213,7 +213,7 @@ func TestLease_NobodyCampaignsForNothing(t *testing.T) {
 			elected(o)
 			o.Controllers = []string{"*", "-backups"}
 		})
-		backups := m.Lease(leaseOf("backups"))
+		backups := m.AddLease(leaseOf("backups"))
 		backups.Add(newFake("backups", &diary{}))
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
@@ -239,7 +239,7 @@ func TestLease_WhileItRuns(t *testing.T) {
 		m := newManager(api, nil)
 		stop, result := start(t, m)
 		pass(time.Second)
-		l := m.Lease(leaseOf("late"))
+		l := m.AddLease(leaseOf("late"))
 		c := newFake("website", d)
 		l.Add(c)
 		pass(time.Minute)
@@ -258,13 +258,13 @@ func TestLease_WhileItRuns(t *testing.T) {
 func TestM4_TwoOfOneLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), elected)
-		m.Lease(leaseOf("operator"))
+		m.AddLease(leaseOf("operator"))
 		wantParts(t, m.Run(t.Context()), `the process already campaigns for a Lease "operator"; use unique names`)
 		m = newManager(newAPI(), elected)
-		m.Lease(leaderelection.Options{Namespace: "default"}).Add(newFake("website", &diary{}))
+		m.AddLease(leaderelection.Options{Namespace: "default"}).Add(newFake("website", &diary{}))
 		wantParts(t, m.Run(t.Context()), `Lease: leaderelection.Options.Lease: name the Lease`)
 		m = newManager(newAPI(), elected)
-		m.Lease(leaderelection.Options{Lease: "operator", Namespace: "other"})
+		m.AddLease(leaderelection.Options{Lease: "operator", Namespace: "other"})
 		wantParts(t, m.Run(t.Context()), `already campaigns for a Lease "operator"`)
 	})
 }
@@ -330,7 +330,7 @@ func TestL5_WhatTheFenceRefusesIsNoFailure(t *testing.T) {
 		put(api, "front")
 		m := newManager(api, elected)
 		m.AddLeaderOnly("write", func(ctx context.Context) error {
-			term.Of(ctx).End(errors.New("nothing has been renewed for an hour"))
+			term.FromContext(ctx).End(errors.New("nothing has been renewed for an hour"))
 			return client.For[*corev1.ConfigMap](m.Client()).Delete(ctx, types.NamespacedName{Namespace: "default", Name: "front"})
 		})
 		stop, result := start(t, m)

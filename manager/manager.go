@@ -110,7 +110,7 @@ func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
 		cfg.UserAgent = m.o.Name + " " + rest.DefaultKubernetesUserAgent()
 	}
 	return client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, Strict: m.o.Strict,
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, RequireTerm: m.o.RequireTerm,
 	})
 }
 
@@ -141,18 +141,18 @@ func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error
 // is for work on a replica's own resources, such as files or connections. Otherwise the rules of
 // Add apply.
 //
-// Its Reconciles have no term of leadership (term.Without), so the fence and Options.Strict let
-// their writes pass. Several replicas write at the same time: give their writes a resourceVersion,
-// or make them equal.
+// Its Reconciles have no term of leadership (term.Without), so the fence and Options.RequireTerm
+// let their writes pass. Several replicas write at the same time: give their writes a
+// resourceVersion, or make them equal.
 func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 
-// Lease makes the process campaign for a further Lease, before or during Run. Different replicas
+// AddLease makes the process campaign for a further Lease, before or during Run. Different replicas
 // may hold the Leases. The campaign begins when the Lease has a controller or function, and its
 // controllers are warm.
 //
 // Identity defaults to the Identity of the process's first Lease. Run returns an error for invalid
 // options, and for a name that another Lease has, even in another namespace.
-func (m *Manager) Lease(c Coordinator) *Lease {
+func (m *Manager) AddLease(c Coordinator) *Lease {
 	if err := validateCoordinator("its Coordinator", c); err != nil {
 		m.report.failed(fmt.Errorf("Lease: %w", err))
 		return &Lease{group: newGroup(m.roster)}
@@ -162,11 +162,11 @@ func (m *Manager) Lease(c Coordinator) *Lease {
 	return l
 }
 
-// Cluster makes the process use a further cluster, before or during Run. Its client has the
-// manager's Scheme, FieldOwner, Strict and Hooks. Its cache has the manager's Options.Cache, and
-// starts and stops with the manager's. The name must be unique. Run returns an error for an invalid
-// name or cfg.
-func (m *Manager) Cluster(name string, cfg *rest.Config) *Cluster {
+// AddCluster makes the process use a further cluster, before or during Run. Its client has the
+// manager's Scheme, FieldOwner, RequireTerm and Hooks. Its cache has the manager's Options.Cache,
+// and starts and stops with the manager's. The name must be unique. Run returns an error for an
+// invalid name or cfg.
+func (m *Manager) AddCluster(name string, cfg *rest.Config) *Cluster {
 	c := &Cluster{name: name}
 	err := m.dial(c, cfg)
 	hooks := hook.Hooks{Cache: cacheHooks(m.report, name)}.With(hook.Hooks{Cache: m.clusters.hooks})

@@ -142,7 +142,7 @@ func TestMetrics_ARemovedClusterIsForgotten(t *testing.T) {
 		m := newManager(newAPI(), func(o *manager.Options) { o.Metrics = newMetrics(t, r) })
 		east := rest.CopyConfig(config(newAPI()))
 		east.Host = "https://east.test"
-		c := m.Cluster("east", east)
+		c := m.AddCluster("east", east)
 		maps := cache.For[*corev1.ConfigMap](c.Cache())
 		cache.For[*corev1.ConfigMap](m.Cache())
 		stop, result := start(t, m)
@@ -194,9 +194,11 @@ func TestMetrics_Mistakes(t *testing.T) {
 			want: `Handle: Options.Metrics has the path of "GET /metrics"; use another one, or set Options.MetricsServer`},
 		"both on 8443": {options: func(o *manager.Options) { o.Server, o.MetricsServer = &serverOptions{}, &serverOptions{} },
 			want: "manager.Options.Server and .MetricsServer have the same port, :8443 and :8443; give each one of its own"},
-		"pprof on 8080": {options: func(o *manager.Options) { o.MetricsServer, o.Pprof = &serverOptions{Plain: true}, "localhost:8080" },
-			want: "manager.Options.MetricsServer and .Pprof have the same port, :8080 and localhost:8080; give each one of its own"},
-		"pprof on no port": {options: func(o *manager.Options) { o.Pprof = "6060" }, want: "manager.Options.Pprof: cannot listen on 6060: "},
+		"pprof on 8080": {options: func(o *manager.Options) {
+			o.MetricsServer, o.PprofAddress = &serverOptions{Plain: true}, "localhost:8080"
+		},
+			want: "manager.Options.MetricsServer and .PprofAddress have the same port, :8080 and localhost:8080; give each one of its own"},
+		"pprof on no port": {options: func(o *manager.Options) { o.PprofAddress = "6060" }, want: "manager.Options.PprofAddress: cannot listen on 6060: "},
 		"certificate": {options: func(o *manager.Options) { o.MetricsServer = &serverOptions{CertFile: "x"} },
 			want: "manager.Options.MetricsServer: server.Options: one of CertFile and KeyFile is set; set both or none"},
 	} {
@@ -226,13 +228,13 @@ func TestPortInUse_NamesOptionAndAddress(t *testing.T) {
 		"Health":        func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: taken} },
 		"Server":        func(o *manager.Options) { o.Server = &serverOptions{Address: taken} },
 		"MetricsServer": func(o *manager.Options) { o.MetricsServer = &serverOptions{Address: taken} },
-		"Pprof":         func(o *manager.Options) { o.Pprof = taken },
+		"PprofAddress":  func(o *manager.Options) { o.PprofAddress = taken },
 	} {
 		t.Run(field, func(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) {
 				o.Metrics = newMetrics(t, prometheus.NewRegistry())
 				o.Health, o.Server = &manager.HealthOptions{Listener: newWire()}, &serverOptions{Listener: newWire()}
-				o.MetricsServer, o.Pprof = &serverOptions{Listener: newWire()}, "localhost:0"
+				o.MetricsServer, o.PprofAddress = &serverOptions{Listener: newWire()}, "localhost:0"
 				take(o)
 			})
 			err := m.Run(t.Context())
@@ -250,7 +252,7 @@ func TestM3_AProfileHoldsNoStop(t *testing.T) {
 	ok(t, err)
 	address := l.Addr().String()
 	ok(t, l.Close())
-	m := newManager(newAPI(), func(o *manager.Options) { o.Pprof, o.Grace = address, time.Hour })
+	m := newManager(newAPI(), func(o *manager.Options) { o.PprofAddress, o.Grace = address, time.Hour })
 	served := make(chan struct{})
 	m.AddEverywhere("wait", func(context.Context) error { close(served); return nil })
 	stop, result := start(t, m)

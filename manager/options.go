@@ -51,11 +51,11 @@ type Options struct {
 	// informers, requests, Leases and events. Metrics adds hooks of its own. Independently, the
 	// manager logs informers that wait, fail or recover, restored API servers, and writes without
 	// the context of their Reconcile. With LeaderElection it also logs writes without a term, once
-	// for each resource, unless Strict refuses them. Default: none.
+	// for each resource, unless RequireTerm refuses them. Default: none.
 	Hooks hook.Hooks
-	// Strict refuses writes whose context has no term of leadership: see client.Options.Strict. It
-	// requires LeaderElection. Default: false.
-	Strict bool
+	// RequireTerm refuses writes whose context has no term of leadership: see
+	// client.Options.RequireTerm. It requires LeaderElection. Default: false.
+	RequireTerm bool
 	// LeaderElection decides which replica works. With *leaderelection.Options one leads at a time.
 	// With *shard.Options all replicas work: each reconciles its part of the keys of the
 	// controllers of Add, and AddLeaderOnly is an error; see Lease. If slots are unserved for more
@@ -67,10 +67,10 @@ type Options struct {
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run
 	// is an error. Default: all.
 	Controllers []string
-	// Controller has defaults for all controllers: see controller.Controller.Default. A Limiter
-	// limits all controllers together. Grace, Logger, Hooks and Partition must be zero: the
+	// ControllerDefaults has defaults for all controllers: see controller.Controller.Default. A
+	// Limiter limits all controllers together. Grace, Logger, Hooks and Partition must be zero: the
 	// manager has its own. Default: as in package controller.
-	Controller controller.Options
+	ControllerDefaults controller.Options
 	// Health serves /livez and /readyz for the kubelet. Default: nil.
 	Health *HealthOptions
 	// Server serves the handlers added with Handle, with TLS: metrics, webhooks, a dashboard. Its
@@ -87,10 +87,10 @@ type Options struct {
 	// Webhooks answers admission and conversion requests, on a TLS server of its own: see
 	// webhook.New. It answers on standbys, too, and before caches are synced. Default: nil.
 	Webhooks Webhooks
-	// Pprof is an address such as localhost:6060 for a plain HTTP server with the profiles of
-	// debug.Profiles under /debug/pprof/, without authorization. A stop ends a CPU profile early.
-	// Default: none.
-	Pprof string
+	// PprofAddress is an address such as localhost:6060 for a plain HTTP server with the profiles
+	// of debug.Profiles under /debug/pprof/, without authorization. A stop ends a CPU profile
+	// early. Default: none.
+	PprofAddress string
 	// Grace is how long running Reconciles, and the functions and handlers added to the manager,
 	// may continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
 	// pod.
@@ -162,13 +162,13 @@ type HealthOptions struct {
 func validateDefaults(o controller.Options) error {
 	var wrong []error
 	if o.Grace != 0 || o.Logger != nil || o.Hooks != (hook.Hooks{}) {
-		wrong = append(wrong, errors.New("manager.Options.Controller: Grace, Logger and Hooks must be zero; set the manager's own Grace, Logger and Hooks"))
+		wrong = append(wrong, errors.New("manager.Options.ControllerDefaults: Grace, Logger and Hooks must be zero; set the manager's own Grace, Logger and Hooks"))
 	}
 	if o.Partition != nil {
-		wrong = append(wrong, errors.New("manager.Options.Controller: Partition must be nil; set the manager's LeaderElection, or the Partition of a controller"))
+		wrong = append(wrong, errors.New("manager.Options.ControllerDefaults: Partition must be nil; set the manager's LeaderElection, or the Partition of a controller"))
 	}
 	if err := o.Validate(); err != nil {
-		wrong = append(wrong, fmt.Errorf("manager.Options.Controller: %w", err))
+		wrong = append(wrong, fmt.Errorf("manager.Options.ControllerDefaults: %w", err))
 	}
 	return errors.Join(wrong...)
 }
@@ -188,10 +188,10 @@ func (o Options) Validate() error {
 	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must not be negative", o.Grace))
 	}
-	if o.Strict && o.LeaderElection == nil {
-		wrong = append(wrong, errors.New("manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused"))
+	if o.RequireTerm && o.LeaderElection == nil {
+		wrong = append(wrong, errors.New("manager.Options.RequireTerm: without LeaderElection there are no terms, and every write would be refused"))
 	}
-	wrong = append(wrong, validateDefaults(o.Controller), validateList(o.Controllers), o.validateServers())
+	wrong = append(wrong, validateDefaults(o.ControllerDefaults), validateList(o.Controllers), o.validateServers())
 	if o.LeaderElection != nil {
 		wrong = append(wrong, validateCoordinator("manager.Options.LeaderElection", o.LeaderElection))
 	}
@@ -269,8 +269,8 @@ func (o *Options) listeners() (all []listener) {
 	if o.Webhooks != nil && !argument.IsNil(o.Webhooks) {
 		add("Webhooks", "webhook server", ":9443", o.Webhooks.Server())
 	}
-	if o.Pprof != "" {
-		add("Pprof", "pprof server", "", server.Options{Plain: true, Address: o.Pprof})
+	if o.PprofAddress != "" {
+		add("PprofAddress", "pprof server", "", server.Options{Plain: true, Address: o.PprofAddress})
 	}
 	return all
 }

@@ -113,12 +113,12 @@ func reserved(name string) bool {
 // can still serve its webhooks.
 func certificates(main, metrics *server.Server) (err error) {
 	if main != nil {
-		err = main.Certificate()
+		err = main.CheckCertificate()
 	}
 	if metrics == nil || err != nil && !errors.As(err, new(server.Remark)) {
 		return err
 	}
-	if of := metrics.Certificate(); of != nil {
+	if of := metrics.CheckCertificate(); of != nil {
 		err = server.Remark(strings.TrimPrefix(fmt.Sprintf("%v; %s: %v", err, metrics, of), "<nil>; "))
 	}
 	return err

@@ -195,7 +195,7 @@ func call(ctx context.Context, name string, f func(context.Context) error) (err 
 		return nil
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
 		return nil // the end of its context
-	case errors.Is(err, term.ErrFenced) && term.Of(ctx) != nil && term.Of(ctx).Trusted() != nil:
+	case errors.Is(err, term.ErrFenced) && term.FromContext(ctx) != nil && term.FromContext(ctx).Trusted() != nil:
 		return nil // the fence reported the loss of the term before the context ended
 	default:
 		return fmt.Errorf("%s: %w", name, err)

@@ -83,7 +83,7 @@ func (r *roster) add(c Controller, under *group) {
 	if !added.enabled {
 		return
 	}
-	defaults := r.o.Controller
+	defaults := r.o.ControllerDefaults
 	if defaults.Validate() != nil { // Run reports it, once
 		defaults = controller.Options{}
 	}

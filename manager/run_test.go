@@ -85,8 +85,8 @@ func TestM4_ANameIsOneLine(t *testing.T) {
 }
 
 func TestM4_StrictNeedsTerms(t *testing.T) {
-	m := manager.New(&rest.Config{}, manager.Options{Name: "test", Strict: true})
-	const want = `the manager "test" cannot run: manager.Options.Strict: without LeaderElection there are no terms, and every write would be refused`
+	m := manager.New(&rest.Config{}, manager.Options{Name: "test", RequireTerm: true})
+	const want = `the manager "test" cannot run: manager.Options.RequireTerm: without LeaderElection there are no terms, and every write would be refused`
 	if err := m.Run(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("Run says %v", err)
 	}

@@ -89,7 +89,7 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 	}
 	for _, s := range m.servers {
 		in.run(s.String(), nil, func(ctx context.Context) error {
-			if s.field == "Pprof" {
+			if s.field == "PprofAddress" {
 				return s.Serve(ctx, ctx)
 			}
 			work, cancel := run.WithGrace(stopping, context.WithoutCancel(ctx), m.o.Grace)
@@ -126,7 +126,7 @@ func (m *Manager) makeServers() {
 		switch l.field {
 		case "Server":
 			m.server = s
-		case "Pprof":
+		case "PprofAddress":
 			m.report.failed(s.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles())))
 		case "Webhooks":
 			m.report.failed(s.Handle("/", m.o.Webhooks.Handler(m.o.Hooks.Webhook)))

@@ -67,7 +67,7 @@ func (g *fakeGroup) MarshalJSON() ([]byte, error) { return []byte("{}"), nil }
 // TestShards_HaveNoLeader: only on a Lease of its own a function runs once.
 func TestShards_HaveNoLeader(t *testing.T) {
 	m := newManager(newAPI(), sharded)
-	m.Lease(leaseOf("janitor")).AddLeaderOnly("janitor", (&diary{}).until("janitor", 0))
+	m.AddLease(leaseOf("janitor")).AddLeaderOnly("janitor", (&diary{}).until("janitor", 0))
 	m.AddLeaderOnly("sweeper", (&diary{}).until("sweeper", 0))
 	const want = `the manager "test" cannot run: AddLeaderOnly: "sweeper" has no leader to run on, because ` +
 		`all replicas of a group are active; make a Lease of its own with Manager.Lease and add it there, or use AddEverywhere`
@@ -137,7 +137,7 @@ func TestShards_DivideTheControllersOfAdd(t *testing.T) {
 	with := func(name string) *defaulted { return &defaulted{fakeController: newFake(name, &diary{})} }
 	divided, alone, everywhere := with("divided"), with("alone"), with("everywhere")
 	m.Add(divided)
-	m.Lease(leaseOf("alone")).Add(alone)
+	m.AddLease(leaseOf("alone")).Add(alone)
 	m.AddControllerEverywhere(everywhere)
 	if divided.partition == nil || alone.partition != nil || everywhere.partition != nil {
 		t.Errorf("the groups are %v, %v and %v", divided.partition, alone.partition, everywhere.partition)
@@ -145,8 +145,8 @@ func TestShards_DivideTheControllersOfAdd(t *testing.T) {
 }
 
 func TestShards_AreNoDefaultOfControllers(t *testing.T) {
-	err := manager.Options{Name: "test", Controller: controller.Options{Partition: &shard.Group{}}}.Validate()
-	wantParts(t, err, "manager.Options.Controller: Partition must be nil; set the manager's LeaderElection")
+	err := manager.Options{Name: "test", ControllerDefaults: controller.Options{Partition: &shard.Group{}}}.Validate()
+	wantParts(t, err, "manager.Options.ControllerDefaults: Partition must be nil; set the manager's LeaderElection")
 }
 
 // TestShards_TheLogHasMembers: no line is about one leader.

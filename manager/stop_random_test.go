@@ -97,7 +97,7 @@ func newTangle(t *testing.T, seed uint64) *tangle {
 	}
 	leases := []*manager.Lease{nil, nil}
 	if x.r.IntN(3) == 0 {
-		leases = append(leases, x.manager.Lease(leaderelection.Options{Lease: "another", Namespace: "default"}))
+		leases = append(leases, x.manager.AddLease(leaderelection.Options{Lease: "another", Namespace: "default"}))
 	}
 	for i := range x.r.IntN(4) {
 		c := x.controller(fmt.Sprint("c", i))

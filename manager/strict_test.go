@@ -28,7 +28,7 @@ func TestLog_AStrictRefusalIsLoggedOnce(t *testing.T) {
 		var out lines
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.Logger, o.Strict = slog.New(slog.NewTextHandler(&out, nil)), true
+			o.Logger, o.RequireTerm = slog.New(slog.NewTextHandler(&out, nil)), true
 		})
 		configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
 			_, err := client.For[*corev1.ConfigMap](m.Client()).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})

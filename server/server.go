@@ -123,10 +123,10 @@ func (s *Server) String() string {
 	return fmt.Sprintf("the %s on %s", s.o.Name, s.traffic.Addr())
 }
 
-// Certificate returns an error when the certificate in use has expired, and a [Remark] when newer
-// files are broken. Call it after Open. It returns nil for plain HTTP and for
+// CheckCertificate returns an error when the certificate in use has expired, and a [Remark] when
+// newer files are broken. Call it after Open. It returns nil for plain HTTP and for
 // Options.GetCertificate.
-func (s *Server) Certificate() error {
+func (s *Server) CheckCertificate() error {
 	if s.certificate == nil {
 		return nil
 	}

@@ -81,7 +81,7 @@ func TestServe_WithoutAManager(t *testing.T) {
 			if err := result(); err != nil {
 				t.Error(err)
 			}
-			if err := s.Certificate(); err != nil {
+			if err := s.CheckCertificate(); err != nil {
 				t.Error(err)
 			}
 			if got := s.String(); got != "the page server on "+address(s) {

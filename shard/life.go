@@ -32,7 +32,7 @@ type life struct {
 }
 
 func newLife(p *process, work context.Context) (*life, error) {
-	t := term.Of(work)
+	t := term.FromContext(work)
 	version, err := parseVersion(t.Token().ResourceVersion)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func TestWrite_InALostTerm(t *testing.T) {
 					leading.End(lost)
 					return r.Fail(http.StatusConflict, "the object has changed")
 				})
-				c, err := client.New(api.Config(), client.Options{Scheme: newScheme(), FieldOwner: "test", Strict: true})
+				c, err := client.New(api.Config(), client.Options{Scheme: newScheme(), FieldOwner: "test", RequireTerm: true})
 				if err != nil {
 					t.Fatal(err)
 				}

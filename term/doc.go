@@ -4,9 +4,9 @@
 // Package term holds one term of leadership: its fencing token, the time for which it is trusted,
 // and the fence for its requests.
 //
-//	t := term.Of(ctx)        // in a Reconcile: its term, nil without leader election
-//	t.Token().Holder         // the identity of this replica
-//	ctx = term.Without(ctx)  // for a write that any replica may make
+//	t := term.FromContext(ctx) // in a Reconcile: its term, nil without leader election
+//	t.Token().Holder           // the identity of this replica; "" without leader election
+//	ctx = term.Without(ctx)    // for a write that any replica may make
 //
 // Package leaderelection makes the [Term] of each term of leadership and adds it to the contexts of
 // the work. The transport of every client.Client reads it.
@@ -22,8 +22,8 @@
 //   - a request on the wire goes on.
 //
 // A refused request fails with a *[FencedError]. Requests that may write and have no term are
-// counted (hook.Client.Unfenced), or refused by a Strict client. [Without] marks requests that any
-// replica may make.
+// counted (hook.Client.Unfenced), or refused by a client that requires one. [Without] marks
+// requests that any replica may make.
 //
 // A term costs a request about 1 µs and 11 allocations (go test -bench Term ./internal/transport).
 // A write with a ledger costs 0.1 µs more, or 0.3 µs if each is of another object (-bench Trail

@@ -19,17 +19,17 @@ func Example() {
 	token := term.Token{Lease: "f3b1", ResourceVersion: "41", Holder: "pod-a"}
 	t := term.New(token, time.Now(), 13*time.Second)
 	ctx := term.With(context.Background(), t)
-	fmt.Println("leading as", term.Of(ctx).Token().Holder, "under", term.Of(ctx).Token())
+	fmt.Println("leading as", term.FromContext(ctx).Token().Holder, "under", term.FromContext(ctx).Token())
 
 	t.End(errors.New("the lease is lost"))
-	fmt.Println(term.Of(ctx).Trusted())
+	fmt.Println(term.FromContext(ctx).Trusted())
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, "https://kubernetes.default.svc/api/v1/nodes", nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	_, err = term.Of(req.Context()).RoundTrip(http.DefaultTransport, req, true)
+	_, err = term.FromContext(req.Context()).RoundTrip(http.DefaultTransport, req, true)
 	fmt.Println("refused:", errors.Is(err, term.ErrFenced))
 	// Output:
 	// leading as pod-a under f3b1@41

@@ -101,27 +101,20 @@ func (f *fence) End(cause error) {
 	f.refuseLocked(f.ended)
 }
 
-// Trusted returns nil while the term is trusted, else the reason. Either clock ends the trust,
-// because the monotonic clock may stand still while a machine sleeps, and the wall clock may be set
-// back.
-func (f *fence) Trusted() error {
+func (f *fence) trusted() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.refusalLocked()
 }
 
-// Until returns when the trust will be over, unless extended or ended before.
-func (f *fence) Until() time.Time {
+func (f *fence) until() time.Time {
 	if f.whole != nil {
-		return f.whole.Until()
+		return f.whole.until()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.start.Add(f.trust.limit)
 }
-
-// Done returns a channel that End closes. It stays open when the trust runs out.
-func (f *fence) Done() <-chan struct{} { return f.done }
 
 var errNotRenewed = errors.New("the Lease was not renewed in time")
 
@@ -130,7 +123,7 @@ func (f *fence) refusalLocked() error {
 		return f.ended
 	}
 	if f.whole != nil {
-		return f.whole.Trusted()
+		return f.whole.trusted()
 	}
 	now := time.Now()
 	mono, wall := now.Sub(f.start), now.Round(0).Sub(f.start.Round(0))

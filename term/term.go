@@ -30,6 +30,9 @@ func (t Token) String() string { return string(t.Lease) + "@" + t.ResourceVersio
 // Term is one term of leadership. It is trusted for some time after the last successful renewal of
 // its Lease was sent. Requests with its context ([With]) pass the fence only while it is trusted.
 // The elector makes, extends and ends it. It is safe for concurrent use.
+//
+// Token, Trusted, Until and Done also take a nil *Term, which a context without leader election
+// has: its Token is empty, it is trusted, and it never ends.
 type Term struct {
 	fence
 
@@ -69,7 +72,38 @@ func (t *Term) Part(name string) *Term {
 }
 
 // Token returns New's token.
-func (t *Term) Token() Token { return t.token }
+func (t *Term) Token() Token {
+	if t == nil {
+		return Token{}
+	}
+	return t.token
+}
+
+// Trusted returns nil while the term is trusted, else the reason. Either clock ends the trust,
+// because the monotonic clock may stand still while a machine sleeps, and the wall clock may be set
+// back.
+func (t *Term) Trusted() error {
+	if t == nil {
+		return nil
+	}
+	return t.fence.trusted()
+}
+
+// Until returns when the trust will be over, unless extended or ended before.
+func (t *Term) Until() time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.fence.until()
+}
+
+// Done returns a channel that End closes. It stays open when the trust runs out.
+func (t *Term) Done() <-chan struct{} {
+	if t == nil {
+		return nil
+	}
+	return t.fence.done
+}
 
 // handedOn is how long a term passes on inherited writes. By then every informer shows them, or
 // never will.
@@ -126,13 +160,13 @@ func With(ctx context.Context, t *Term) context.Context {
 }
 
 // Without returns a context without a term, for requests that any replica may make. They do not
-// count as unfenced, and a Strict client allows them.
+// count as unfenced, and a client with RequireTerm allows them.
 func Without(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, (*Term)(nil))
 }
 
-// Of returns the context's term, or nil.
-func Of(ctx context.Context) *Term {
+// FromContext returns the context's term, or nil, which answers as [Term] says.
+func FromContext(ctx context.Context) *Term {
 	t, _ := ctx.Value(contextKey{}).(*Term)
 	return t
 }

@@ -140,7 +140,7 @@ func TestOf(t *testing.T) {
 		"nil changes nothing": {With(ctx, nil), leading, true},
 		"nil is not said":     {With(context.Background(), nil), nil, false},
 	} {
-		if got, said := Of(c.ctx), Decided(c.ctx); got != c.leading || said != c.said {
+		if got, said := FromContext(c.ctx), Decided(c.ctx); got != c.leading || said != c.said {
 			t.Errorf("%s: %v, %t", what, got, said)
 		}
 	}

@@ -40,7 +40,7 @@ func TestValidate_CallsTheFunctionOfTheOperation(t *testing.T) {
 		}
 	}
 	w := newHooks()
-	webhook.Validate(w, webhook.Validator[*Thing]{
+	webhook.AddValidator(w, webhook.Validator[*Thing]{
 		Create: note("create"), Delete: note("delete"),
 		Update: func(_ context.Context, old, o *Thing) error {
 			called = append(called, fmt.Sprint("update ", old.Spec.Size, " ", o.Spec.Size))
@@ -63,7 +63,7 @@ func TestValidate_CallsTheFunctionOfTheOperation(t *testing.T) {
 
 func TestValidate_NilFunctionsAllow(t *testing.T) {
 	w := newHooks()
-	webhook.Validate(w, webhook.Validator[*Thing]{Delete: func(context.Context, *Thing) error { return errors.New("no") }}, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Delete: func(context.Context, *Thing) error { return errors.New("no") }}, webhook.Registration{})
 	h := handlerOf(t, w)
 	for _, r := range []*admissionv1.AdmissionRequest{request(admissionv1.Create, thing, ""), request(admissionv1.Update, thing, thing)} {
 		if !ask(t, h, validatePath, r).Allowed {
@@ -96,7 +96,7 @@ func TestValidate_ErrorsBecomeStatuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHooks()
-			webhook.Validate(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return c.err }}, webhook.Registration{})
+			webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return c.err }}, webhook.Registration{})
 			got := ask(t, handlerOf(t, w), validatePath, request(admissionv1.Create, thing, ""))
 			if got.Allowed || got.Result.Status != metav1.StatusFailure || got.Result.Code != c.code || got.Result.Reason != c.reason || got.Result.Message != c.message {
 				t.Errorf("%v %v", got.Allowed, got.Result)
@@ -110,7 +110,7 @@ func TestValidate_ErrorsBecomeStatuses(t *testing.T) {
 
 func TestDefault_OnlyForNewAndChangedObjects(t *testing.T) {
 	w := newHooks()
-	webhook.Default(w, func(_ context.Context, o *Thing) error {
+	webhook.AddDefaulter(w, func(_ context.Context, o *Thing) error {
 		o.Spec.Size = 9
 		if o.Spec.Name == "bad" {
 			return errors.New("bad")
@@ -142,7 +142,7 @@ func TestDefault_KeepsTheKindOfAReplacedObject(t *testing.T) {
 
 func TestAnObjectThatDoesNotFitIsRejectedWithASentence(t *testing.T) {
 	w := newHooks()
-	webhook.Validate(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
 	h := handlerOf(t, w)
 	other := request(admissionv1.Create, thing, "")
 	other.Kind.Version = "v2"
@@ -162,7 +162,7 @@ func TestAnObjectThatDoesNotFitIsRejectedWithASentence(t *testing.T) {
 
 func TestFieldNamesAreCaseSensitive(t *testing.T) {
 	w := newHooks()
-	webhook.Validate(w, webhook.Validator[*Thing]{Create: func(_ context.Context, o *Thing) error {
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(_ context.Context, o *Thing) error {
 		return fmt.Errorf("size %d", o.Spec.Size)
 	}}, webhook.Registration{})
 	if got := ask(t, handlerOf(t, w), validatePath, request(admissionv1.Create, `{"spec":{"SIZE":7}}`, "")); got.Result.Message != "size 0" {
@@ -181,10 +181,10 @@ func TestHandlers_AnswerAsTheyLike(t *testing.T) {
 	shared := &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(`[]`), Warnings: make([]string, 0, 8)}
 	w := newHooks()
 	w.Mutating(func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		if RequestOf := webhook.RequestOf(ctx); RequestOf != r {
-			t.Error("RequestOf returns another request")
+		if RequestFromContext := webhook.RequestFromContext(ctx); RequestFromContext != r {
+			t.Error("RequestFromContext returns another request")
 		}
-		webhook.Warn(ctx, "use %s", "tea")
+		webhook.Warnf(ctx, "use %s", "tea")
 		return shared, nil
 	}, registration("patch.test.example.com"))
 	w.Validating(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
@@ -211,8 +211,8 @@ func TestHandlers_AnswerAsTheyLike(t *testing.T) {
 }
 
 func TestOutsideOfACallThereIsNoRequest(t *testing.T) {
-	webhook.Warn(t.Context(), "nothing happens")
-	if r := webhook.RequestOf(t.Context()); r != nil {
+	webhook.Warnf(t.Context(), "nothing happens")
+	if r := webhook.RequestFromContext(t.Context()); r != nil {
 		t.Error(r)
 	}
 }
@@ -226,21 +226,23 @@ func TestMistakesAreNamed(t *testing.T) {
 		add  func(w *webhook.Webhooks)
 		want string
 	}{
-		{func(w *webhook.Webhooks) { webhook.Default[*Thing](w, nil, webhook.Registration{}) }, "webhook.Default: the function is nil"},
-		{func(w *webhook.Webhooks) { webhook.Validate(w, webhook.Validator[*Thing]{}, webhook.Registration{}) }, "webhook.Validate: the Validator has no function; set Create, Update or Delete"},
+		{func(w *webhook.Webhooks) { webhook.AddDefaulter[*Thing](w, nil, webhook.Registration{}) }, "webhook.AddDefaulter: the function is nil"},
+		{func(w *webhook.Webhooks) {
+			webhook.AddValidator(w, webhook.Validator[*Thing]{}, webhook.Registration{})
+		}, "webhook.AddValidator: the Validator has no function; set Create, Update or Delete"},
 		{
 			func(w *webhook.Webhooks) {
-				webhook.Default(w, func(context.Context, *unstructured.Unstructured) error { return nil }, webhook.Registration{})
+				webhook.AddDefaulter(w, func(context.Context, *unstructured.Unstructured) error { return nil }, webhook.Registration{})
 			},
-			"webhook.Default: Options.Scheme does not have the type *unstructured.Unstructured; add it to the scheme, or use Mutating or Validating for objects without a Go type",
+			"webhook.AddDefaulter: Options.Scheme does not have the type *unstructured.Unstructured; add it to the scheme, or use Mutating or Validating for objects without a Go type",
 		},
 		{
 			func(w *webhook.Webhooks) {
 				for range 2 {
-					webhook.Validate(w, webhook.Validator[*Thing]{Create: create}, webhook.Registration{})
+					webhook.AddValidator(w, webhook.Validator[*Thing]{Create: create}, webhook.Registration{})
 				}
 			},
-			`webhook.Validate: two webhooks are named "validate.things.test.example.com"; set Registration.Name to a name of its own`,
+			`webhook.AddValidator: two webhooks are named "validate.things.test.example.com"; set Registration.Name to a name of its own`,
 		},
 		{func(w *webhook.Webhooks) { w.Mutating(nil, registration("a.b.c")) }, "webhook.Mutating: the handler is nil"},
 		{func(w *webhook.Webhooks) { w.Validating(raw, webhook.Registration{}) }, "webhook.Validating: Registration.Name is empty; set a name of at least three parts, such as bindings.web.example.com"},
@@ -253,7 +255,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		}
 	}
 	w := webhook.New(webhook.Options{})
-	webhook.Default(w, create, webhook.Registration{})
+	webhook.AddDefaulter(w, create, webhook.Registration{})
 	if err := w.Validate(); err == nil || !strings.Contains(err.Error(), "webhook.Options.Scheme: it is nil; set the scheme that has the types of the webhooks") {
 		t.Error(err)
 	}
@@ -261,7 +263,7 @@ func TestMistakesAreNamed(t *testing.T) {
 
 func TestBodies_AreRefusedWithASentence(t *testing.T) {
 	w := newHooks()
-	webhook.Validate(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
 	h := handlerOf(t, w)
 	good := string(reviewOf(t, request(admissionv1.Create, thing, "")))
 	const prefix = "webhook validate.things.test.example.com: "
@@ -309,7 +311,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func TestBodies_HaveBoundedMemory(t *testing.T) {
 	w := newHooks()
-	webhook.Validate(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
 	h := handlerOf(t, w)
 	body := &endless{}
 	if got := send(h, "", validatePath, "", body); got.Code != 413 || !strings.Contains(got.Body.String(), "the body has more than 7340032 bytes, the limit") {
@@ -334,8 +336,8 @@ func TestBodies_HaveBoundedMemory(t *testing.T) {
 // TestHooks_AnUnknownOperation is rejected: it may change an object, and no function has seen it.
 func TestHooks_AnUnknownOperation(t *testing.T) {
 	w := newHooks()
-	webhook.Default(w, func(context.Context, *Thing) error { return nil }, webhook.Registration{})
-	webhook.Validate(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
+	webhook.AddDefaulter(w, func(context.Context, *Thing) error { return nil }, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(context.Context, *Thing) error { return nil }}, webhook.Registration{})
 	h := handlerOf(t, w)
 	for _, url := range []string{defaultPath, validatePath} {
 		for op, allowed := range map[admissionv1.Operation]bool{"": false, "PATCH": false, "create": false, admissionv1.Connect: true, admissionv1.Delete: true} {

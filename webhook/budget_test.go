@@ -61,7 +61,7 @@ func (o *operator) anonymous(t *testing.T, announced int, body []byte, unread <-
 func TestA6_SlowClientsAreCutOffForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOperator(t, newAPI())
-		webhook.Convert(o.hooks, fromBeta, toBeta)
+		webhook.AddConversion(o.hooks, fromBeta, toBeta)
 		o.start(t)
 		slow := make(chan string, 10)
 		for range cap(slow) {
@@ -95,7 +95,7 @@ func TestA6_SlowClientsAreCutOffForOthers(t *testing.T) {
 func TestA6_ClientsThatDoNotReadAreCutOffForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOperator(t, newAPI())
-		webhook.Convert(o.hooks, fromBeta, toBeta)
+		webhook.AddConversion(o.hooks, fromBeta, toBeta)
 		o.start(t)
 		var slow sync.WaitGroup
 		unread := make(chan struct{})
@@ -155,8 +155,8 @@ func TestA6_AWaitEndsBeforeTheTimeout(t *testing.T) {
 func TestA6_ObjectsThatNeedMuchMemoryAreRefused(t *testing.T) {
 	w := newHooks()
 	allow := func(context.Context, *Thing) error { return nil }
-	webhook.Validate(w, webhook.Validator[*Thing]{Create: allow}, webhook.Registration{})
-	webhook.Default(w, allow, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: allow}, webhook.Registration{})
+	webhook.AddDefaulter(w, allow, webhook.Registration{})
 	h := handlerOf(t, w)
 	review := reviewOf(t, request(admissionv1.Create, `{"spec":{"named":[`+strings.Repeat("{},", 600_000)+`{}]}}`, ""))
 	for _, path := range []string{validatePath, defaultPath} {

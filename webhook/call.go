@@ -38,19 +38,19 @@ func (c *call) warned() []string {
 	return slices.Clone(c.warnings)
 }
 
-// RequestOf returns the admission request of a function's context: its user, operation, dry run
-// and objects. It returns nil for other contexts. Do not change the request.
-func RequestOf(ctx context.Context) *admissionv1.AdmissionRequest {
+// RequestFromContext returns the admission request of a function's context: its user, operation,
+// dry run and objects. It returns nil for other contexts. Do not change the request.
+func RequestFromContext(ctx context.Context) *admissionv1.AdmissionRequest {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c.request
 	}
 	return nil
 }
 
-// Warn adds a warning to the answer of a function's context, for allowed and rejected requests.
+// Warnf adds a warning to the answer of a function's context, for allowed and rejected requests.
 // kubectl prints it. The API server cuts warnings off after 256 characters, and after 4096 in
 // total. For other contexts, and after the function has returned, Warn does nothing.
-func Warn(ctx context.Context, format string, args ...any) {
+func Warnf(ctx context.Context, format string, args ...any) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
 		return

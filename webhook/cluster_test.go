@@ -92,10 +92,10 @@ func install(t *testing.T, c kubernetes.Interface, address string, ca []byte) {
 
 // validateMap rejects, warns, panics or hangs as the data asks for.
 func validateMap(ctx context.Context, o *corev1.ConfigMap) error {
-	r := webhook.RequestOf(ctx)
+	r := webhook.RequestFromContext(ctx)
 	switch o.Data["ask"] {
 	case "warn":
-		webhook.Warn(ctx, "%s by %s is old, dry run: %t", r.Name, r.UserInfo.Username, *r.DryRun)
+		webhook.Warnf(ctx, "%s by %s is old, dry run: %t", r.Name, r.UserInfo.Username, *r.DryRun)
 	case "reject":
 		return field.ErrorList{field.Invalid(field.NewPath("data", "ask"), "reject", "must be kind"), field.Required(field.NewPath("data", "more"), "")}.ToAggregate()
 	case "forbid":
@@ -123,11 +123,11 @@ func clusterHooks(t *testing.T) (hooks *webhook.Webhooks, address string, ca []b
 	dir, ca := certDir(t)
 	address = l.Addr().String()
 	hooks = webhook.New(webhook.Options{Name: "test", Scheme: scheme.Scheme, URL: "https://" + address, Server: server.Options{Listener: l, CertDir: dir}})
-	webhook.Default(hooks, func(_ context.Context, o *corev1.ConfigMap) error {
+	webhook.AddDefaulter(hooks, func(_ context.Context, o *corev1.ConfigMap) error {
 		o.Data["defaulted"] = "yes"
 		return nil
 	}, webhook.Registration{})
-	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{
+	webhook.AddValidator(hooks, webhook.Validator[*corev1.ConfigMap]{
 		Create: validateMap, Update: func(ctx context.Context, _, o *corev1.ConfigMap) error { return validateMap(ctx, o) },
 		Delete: func(_ context.Context, o *corev1.ConfigMap) error {
 			if o.Data["keep"] == "yes" {
@@ -274,8 +274,8 @@ func reinstall(t *testing.T, cfg *rest.Config, direct kubernetes.Interface, name
 		Certificates: certs.Options{Skew: 10 * time.Millisecond, Propagation: 10 * time.Millisecond},
 	})
 	tests := webhook.Registration{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"test": "webhook"}}}
-	webhook.Default(hooks, func(context.Context, *corev1.ConfigMap) error { return nil }, tests)
-	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{Create: func(context.Context, *corev1.ConfigMap) error { return errors.New(name) }}, tests)
+	webhook.AddDefaulter(hooks, func(context.Context, *corev1.ConfigMap) error { return nil }, tests)
+	webhook.AddValidator(hooks, webhook.Validator[*corev1.ConfigMap]{Create: func(context.Context, *corev1.ConfigMap) error { return errors.New(name) }}, tests)
 	m := manager.New(cfg, manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
 	running, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)

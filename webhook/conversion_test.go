@@ -120,7 +120,7 @@ func TestConversion_EndsWithItsClient(t *testing.T) {
 	defer cancel(nil)
 	calls := 0
 	w := hooks()
-	webhook.Convert(w, func(*ShopAlpha, *Shop) error {
+	webhook.AddConversion(w, func(*ShopAlpha, *Shop) error {
 		calls++
 		cancel(errors.New("the client has left"))
 		return nil

@@ -22,10 +22,11 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// Convert adds version S of a kind with functions that convert it to version H and back. H is the
-// hub, the same for all versions of a kind. Two other versions convert to each other through it.
+// AddConversion adds version S of a kind with functions that convert it to version H and back. H is
+// the hub, the same for all versions of a kind. Two other versions convert to each other through
+// it.
 //
-//	webhook.Convert(hooks,
+//	webhook.AddConversion(hooks,
 //		func(from *v1alpha1.Website, to *v1.Website) error { to.Spec.Replicas = from.Spec.Size; return nil },
 //		func(from *v1.Website, to *v1alpha1.Website) error { to.Spec.Size = from.Spec.Replicas; return nil })
 //
@@ -40,7 +41,7 @@ import (
 //
 // Validate returns the mistakes: a type that the scheme does not have, two hubs of a kind, a
 // version that was added twice.
-func Convert[S, H client.Object](w *Webhooks, toHub func(from S, to H) error, fromHub func(from H, to S) error) {
+func AddConversion[S, H client.Object](w *Webhooks, toHub func(from S, to H) error, fromHub func(from H, to S) error) {
 	w.add(fmt.Sprintf("Convert[%s, %s]", reflect.TypeFor[S](), reflect.TypeFor[H]()), func() error {
 		from, err := convertible[S](w.o.Scheme)
 		if err != nil {
@@ -199,7 +200,7 @@ func (o original) doing(apiVersion string) string {
 func (w *Webhooks) convert(ctx context.Context, o original, to schema.GroupVersion) ([]byte, error) {
 	h, ok := w.hub(o.kind.GroupKind())
 	if !ok {
-		return nil, fmt.Errorf("no conversion has the kind %s; add its versions with webhook.Convert", o.kind.GroupKind())
+		return nil, fmt.Errorf("no conversion has the kind %s; add its versions with webhook.AddConversion", o.kind.GroupKind())
 	}
 	if o.kind.Group != to.Group {
 		return nil, errors.New("the group differs; a conversion changes only the version")
@@ -244,7 +245,7 @@ type step struct {
 func (h hub) path(from, to string) (steps []step, err error) {
 	for _, version := range []string{from, to} {
 		if _, ok := h.spokes[version]; !ok && version != h.version {
-			return nil, fmt.Errorf("version %s is unknown, there are %s as hub and %q; add it with webhook.Convert",
+			return nil, fmt.Errorf("version %s is unknown, there are %s as hub and %q; add it with webhook.AddConversion",
 				version, h.version, slices.Sorted(maps.Keys(h.spokes)))
 		}
 	}

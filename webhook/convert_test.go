@@ -70,7 +70,7 @@ func TestA5_AFunctionCannotChangeMetadata(t *testing.T) {
 		},
 	} {
 		w := hooks()
-		webhook.Convert(w, func(from *ShopAlpha, to *Shop) error { change(to); from.Name = "changed"; return nil }, toAlpha)
+		webhook.AddConversion(w, func(from *ShopAlpha, to *Shop) error { change(to); from.Name = "changed"; return nil }, toAlpha)
 		got := converted(t, w, alpha, "v1")["metadata"]
 		if want := decoded(t, []byte(alpha))["metadata"]; !reflect.DeepEqual(got, want) {
 			t.Errorf("a function that %s: the metadata became\n%v, not\n%v", name, got, want)
@@ -107,11 +107,11 @@ func TestConvert_ErrorsNameTheObject(t *testing.T) {
 		"a panic": {shop("v1alpha1", `,"spec":{"address":"panic"}`), group + "/v1",
 			`webhook: convert Shop "mall/a" from shops.example.com/v1alpha1 to shops.example.com/v1: the function has panicked; the log of the operator has its stack`},
 		"an unknown version": {shop("v2", ""), group + "/v1",
-			`webhook: convert Shop "mall/a" from shops.example.com/v2 to shops.example.com/v1: version v2 is unknown, there are v1 as hub and ["v1alpha1" "v1beta1"]; add it with webhook.Convert`},
+			`webhook: convert Shop "mall/a" from shops.example.com/v2 to shops.example.com/v1: version v2 is unknown, there are v1 as hub and ["v1alpha1" "v1beta1"]; add it with webhook.AddConversion`},
 		"an unknown wanted version": {shop("v1", ""), group + "/v2",
-			`webhook: convert Shop "mall/a" from shops.example.com/v1 to shops.example.com/v2: version v2 is unknown, there are v1 as hub and ["v1alpha1" "v1beta1"]; add it with webhook.Convert`},
+			`webhook: convert Shop "mall/a" from shops.example.com/v1 to shops.example.com/v2: version v2 is unknown, there are v1 as hub and ["v1alpha1" "v1beta1"]; add it with webhook.AddConversion`},
 		"an unknown kind": {`{"apiVersion":"shops.example.com/v1","kind":"Mall","metadata":{"name":"m"}}`, group + "/v1beta1",
-			`webhook: convert Mall "m" from shops.example.com/v1 to shops.example.com/v1beta1: no conversion has the kind Mall.shops.example.com; add its versions with webhook.Convert`},
+			`webhook: convert Mall "m" from shops.example.com/v1 to shops.example.com/v1beta1: no conversion has the kind Mall.shops.example.com; add its versions with webhook.AddConversion`},
 		"another group": {shop("v1", ""), "other.example.com/v1beta1",
 			`webhook: convert Shop "mall/a" from shops.example.com/v1 to other.example.com/v1beta1: the group differs; a conversion changes only the version`},
 		"no version": {shop("v1", ""), "a/b/c",
@@ -130,20 +130,20 @@ func TestConvert_ErrorsNameTheObject(t *testing.T) {
 
 func TestConvert_MistakesAreNamed(t *testing.T) {
 	for want, add := range map[string]func(*webhook.Webhooks){
-		"webhook.Convert[*webhook_test.ShopBeta, *webhook_test.ShopAlpha]: the hub of Shop.shops.example.com is v1 already; give all versions of a kind the same hub": func(w *webhook.Webhooks) {
-			webhook.Convert(w, func(*ShopBeta, *ShopAlpha) error { return nil }, func(*ShopAlpha, *ShopBeta) error { return nil })
+		"webhook.AddConversion[*webhook_test.ShopBeta, *webhook_test.ShopAlpha]: the hub of Shop.shops.example.com is v1 already; give all versions of a kind the same hub": func(w *webhook.Webhooks) {
+			webhook.AddConversion(w, func(*ShopBeta, *ShopAlpha) error { return nil }, func(*ShopAlpha, *ShopBeta) error { return nil })
 		},
-		"version v1alpha1 has been added before; add each version once": func(w *webhook.Webhooks) { webhook.Convert(w, fromAlpha, toAlpha) },
+		"version v1alpha1 has been added before; add each version once": func(w *webhook.Webhooks) { webhook.AddConversion(w, fromAlpha, toAlpha) },
 		"Options.Scheme does not have the type *v1.Pod": func(w *webhook.Webhooks) {
-			webhook.Convert(w, func(*corev1.Pod, *Shop) error { return nil }, func(*Shop, *corev1.Pod) error { return nil })
+			webhook.AddConversion(w, func(*corev1.Pod, *Shop) error { return nil }, func(*Shop, *corev1.Pod) error { return nil })
 		},
 		"both are version v1; the hub needs no conversion": func(w *webhook.Webhooks) {
-			webhook.Convert(w, func(*Shop, *Shop) error { return nil }, func(*Shop, *Shop) error { return nil })
+			webhook.AddConversion(w, func(*Shop, *Shop) error { return nil }, func(*Shop, *Shop) error { return nil })
 		},
-		"a function is nil; give one for each direction": func(w *webhook.Webhooks) { webhook.Convert(w, fromBeta, nil) },
+		"a function is nil; give one for each direction": func(w *webhook.Webhooks) { webhook.AddConversion(w, fromBeta, nil) },
 	} {
 		w := hooks()
-		webhook.Convert(w, fromAlpha, toAlpha)
+		webhook.AddConversion(w, fromAlpha, toAlpha)
 		add(w)
 		if err := w.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, not %s", err, want)

@@ -15,16 +15,16 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// Default adds a mutating webhook for new and changed objects of one kind. The function set changes
-// obj, which it owns, or rejects the request with an error. The answer is a JSON patch with the
-// changes, so fields that the Go type does not have stay as they are.
+// AddDefaulter adds a mutating webhook for new and changed objects of one kind. The function set
+// changes obj, which it owns, or rejects the request with an error. The answer is a JSON patch with
+// the changes, so fields that the Go type does not have stay as they are.
 //
 // An unchanged element of a list keeps such fields, even if it moves. A changed element keeps them
 // if its name, key, type, id or index is the same.
 //
 // By default, the API server does not call the webhook for subresources such as status. Mistakes
 // are errors of the manager's Run.
-func Default[T client.Object](w *Webhooks, set func(ctx context.Context, obj T) error, r Registration) {
+func AddDefaulter[T client.Object](w *Webhooks, set func(ctx context.Context, obj T) error, r Registration) {
 	w.add("Default", func() error {
 		k, err := kindOf[T](w.o.Scheme)
 		if err != nil {

@@ -6,9 +6,9 @@
 //
 //	hooks := webhook.New(webhook.Options{Name: "website-operator", Scheme: scheme,
 //		Service: types.NamespacedName{Namespace: "website-system", Name: "website-webhook"}})
-//	webhook.Default(hooks, setDefaults, webhook.Registration{})
-//	webhook.Validate(hooks, webhook.Validator[*v1.Website]{Create: validate}, webhook.Registration{})
-//	webhook.Convert(hooks, fromAlpha, toAlpha)
+//	webhook.AddDefaulter(hooks, setDefaults, webhook.Registration{})
+//	webhook.AddValidator(hooks, webhook.Validator[*v1.Website]{Create: validate}, webhook.Registration{})
+//	webhook.AddConversion(hooks, fromAlpha, toAlpha)
 //	mgr := manager.New(cfg, manager.Options{Name: "website-operator", Webhooks: hooks})
 //
 // Webhooks may be added until the manager runs, so their functions can read its cache. The server
@@ -16,9 +16,10 @@
 //
 // # Admission
 //
-// Default and Validate take functions of one kind. Mutating and Validating take functions for
-// everything else: several kinds, subresources such as pods/binding, CONNECT. RequestOf returns the
-// request with its user, operation and dry run. Warn adds a warning to the answer.
+// AddDefaulter and AddValidator take functions of one kind. Mutating and Validating take functions
+// for everything else: several kinds, subresources such as pods/binding, CONNECT.
+// RequestFromContext returns the request with its user, operation and dry run. Warn adds a warning
+// to the answer.
 //
 // An error of a function rejects the request:
 //

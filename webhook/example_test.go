@@ -22,13 +22,13 @@ func Example() {
 		Name: "website-operator", Scheme: scheme.Scheme,
 		Service: types.NamespacedName{Namespace: "website-system", Name: "website-webhook"},
 	})
-	webhook.Default(hooks, func(_ context.Context, m *corev1.ConfigMap) error {
+	webhook.AddDefaulter(hooks, func(_ context.Context, m *corev1.ConfigMap) error {
 		if m.Data == nil {
 			m.Data = map[string]string{"page": "<h1>Hello</h1>"}
 		}
 		return nil
 	}, webhook.Registration{})
-	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{
+	webhook.AddValidator(hooks, webhook.Validator[*corev1.ConfigMap]{
 		Create: func(_ context.Context, m *corev1.ConfigMap) error {
 			if m.Data["page"] == "" {
 				return errors.New("the page is empty")

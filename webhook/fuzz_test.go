@@ -17,12 +17,12 @@ import (
 // FuzzAdmission posts bodies to a defaulter and a validator. Each gets one answer without a panic.
 func FuzzAdmission(f *testing.F) {
 	w := newHooks()
-	webhook.Default(w, func(_ context.Context, o *Thing) error {
+	webhook.AddDefaulter(w, func(_ context.Context, o *Thing) error {
 		o.Spec.Leaves = append(o.Spec.Leaves[:len(o.Spec.Leaves)/2:len(o.Spec.Leaves)/2], Leaf{Left: "new"})
 		o.Spec.Size++
 		return nil
 	}, webhook.Registration{})
-	webhook.Validate(w, webhook.Validator[*Thing]{
+	webhook.AddValidator(w, webhook.Validator[*Thing]{
 		Create: func(context.Context, *Thing) error { return nil }, Update: func(context.Context, *Thing, *Thing) error { return nil },
 		Delete: func(context.Context, *Thing) error { return nil },
 	}, webhook.Registration{})

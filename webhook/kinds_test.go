@@ -90,8 +90,8 @@ func hooks() *webhook.Webhooks {
 // converting returns webhooks that convert shops. Address "panic" panics.
 func converting() *webhook.Webhooks {
 	w := hooks()
-	webhook.Convert(w, fromAlpha, toAlpha)
-	webhook.Convert(w, fromBeta, toBeta)
+	webhook.AddConversion(w, fromAlpha, toAlpha)
+	webhook.AddConversion(w, fromBeta, toBeta)
 	return w
 }
 

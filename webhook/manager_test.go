@@ -196,7 +196,7 @@ func newAPI() *sim.Server { return sim.NewServer(sim.ConfigMaps, sim.Secrets, si
 
 // validating adds a validator of new Things.
 func (o *operator) validating(create func(context.Context, *Thing) error) {
-	webhook.Validate(o.hooks, webhook.Validator[*Thing]{Create: create}, webhook.Registration{})
+	webhook.AddValidator(o.hooks, webhook.Validator[*Thing]{Create: create}, webhook.Registration{})
 }
 
 func TestA3_AFunctionThatIgnoresItsContextStillGetsAnAnswer(t *testing.T) {
@@ -455,7 +455,7 @@ func TestAWebhookThatIsAddedTooLateStopsTheManager(t *testing.T) {
 		<-o.Ready()
 		o.validating(func(context.Context, *Thing) error { return nil })
 		err := <-o.ended
-		if err == nil || !strings.Contains(err.Error(), "webhook.Validate: the manager runs already, and the API server may not know the webhook; add webhooks before Run") {
+		if err == nil || !strings.Contains(err.Error(), "webhook.AddValidator: the manager runs already, and the API server may not know the webhook; add webhooks before Run") {
 			t.Error(err)
 		}
 	})
@@ -491,7 +491,7 @@ func TestHooks_SeeEachRequestOnce(t *testing.T) {
 	w := newHooks()
 	var received []hook.WebhookRequest
 	var answered []hook.WebhookAnswer
-	webhook.Validate(w, webhook.Validator[*Thing]{Create: func(_ context.Context, o *Thing) error {
+	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(_ context.Context, o *Thing) error {
 		switch o.Spec.Size {
 		case 1:
 			return nil

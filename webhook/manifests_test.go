@@ -146,8 +146,8 @@ spec:
 // registered has a webhook of each type, a conversion and a policy.
 func registered() *webhook.Webhooks {
 	w := converting()
-	webhook.Default(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{})
-	webhook.Validate(w, webhook.Validator[*Shop]{Delete: func(context.Context, *Shop) error { return nil }}, webhook.Registration{
+	webhook.AddDefaulter(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Shop]{Delete: func(context.Context, *Shop) error { return nil }}, webhook.Registration{
 		FailurePolicy: admissionregistrationv1.Ignore, MatchPolicy: admissionregistrationv1.Exact, Timeout: 3 * time.Second, SideEffects: true,
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"shops": "yes"}},
 	})
@@ -170,8 +170,8 @@ func TestWriteYAML_HasSafeDefaultsAndIsTheSameEachTime(t *testing.T) {
 
 func TestManifests_WithAURL(t *testing.T) {
 	w := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), URL: "https://localhost:9443/"})
-	webhook.Convert(w, fromAlpha, toAlpha)
-	webhook.Default(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{})
+	webhook.AddConversion(w, fromAlpha, toAlpha)
+	webhook.AddDefaulter(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{})
 	text := yamlOf(t, w)
 	for _, want := range []string{"url: https://localhost:9443/convert\n", "url: https://localhost:9443/default.shops.shops.example.com\n", "namespaceSelector: {}\n"} {
 		if !strings.Contains(text, want) {

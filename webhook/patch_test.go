@@ -165,7 +165,7 @@ func encode(t *testing.T, v any) string {
 func defaulted(t *testing.T, raw []byte, set func(*Thing)) (patched []byte, want string) {
 	t.Helper()
 	w := newHooks()
-	webhook.Default(w, func(_ context.Context, o *Thing) error {
+	webhook.AddDefaulter(w, func(_ context.Context, o *Thing) error {
 		set(o)
 		want = encode(t, o)
 		return nil

@@ -212,7 +212,7 @@ func (r *registration) compare(ctx context.Context, live *unstructured.Unstructu
 func (r *registration) report(ctx context.Context, live *unstructured.Unstructured, what string) {
 	r.say(fmt.Errorf("%s; it is being restored", what))
 	logging.Of(ctx).Warn("a webhook registration was changed and is restored", "object", target(r.want), "change", what)
-	r.rec.Event(ctx, live, events.Warning, "RegistrationRestored", "RestoreRegistration", "%s; the operator restores it", what)
+	r.rec.Eventf(ctx, live, events.Warning, "RegistrationRestored", "RestoreRegistration", "%s; the operator restores it", what)
 	r.wait(ctx)
 }
 

@@ -50,7 +50,7 @@ func (w *world) register(names ...string) (hooks *webhook.Webhooks, stop func())
 		Server: noCertificates,
 	})
 	for _, name := range names {
-		webhook.Default(hooks, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name})
+		webhook.AddDefaulter(hooks, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name})
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ctx = logr.NewContextWithSlogLogger(ctx, slog.New(w.to))
@@ -104,7 +104,7 @@ func inWorld(t *testing.T, do func(w *world)) {
 			t.Fatal(err)
 		}
 		cfg := sim.New(t, known)
-		c, err := client.New(cfg, client.Options{Scheme: known, Strict: true})
+		c, err := client.New(cfg, client.Options{Scheme: known, RequireTerm: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestRegister_AFailureIsNamedAndRetriedSlowly(t *testing.T) {
 		var patches atomic.Int32
 		cfg := rest.CopyConfig(w.cfg)
 		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return refusing{to, &patches} })
-		c, err := client.New(cfg, client.Options{Scheme: w.c.Scheme(), Strict: true})
+		c, err := client.New(cfg, client.Options{Scheme: w.c.Scheme(), RequireTerm: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestRegister_AMissingCRDIsNamed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		t := w.t
 		hooks := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "a", Name: "b"}, Register: true, Server: noCertificates})
-		webhook.Convert(hooks, fromAlpha, toAlpha)
+		webhook.AddConversion(hooks, fromAlpha, toAlpha)
 		if err := hooks.Check(t.Context()); err == nil || err.Error() != "CustomResourceDefinition shops.shops.example.com is not applied yet" {
 			t.Errorf("before Run: %v", err)
 		}

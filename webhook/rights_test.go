@@ -179,15 +179,15 @@ func websites(register bool, names ...string) *webhook.Webhooks {
 		Certificates: certs.Options{Secret: types.NamespacedName{Namespace: "website-system", Name: "website-webhook-ca"}},
 	})
 	for _, name := range names {
-		webhook.Default(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name + ".web.example.com"})
+		webhook.AddDefaulter(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name + ".web.example.com"})
 	}
 	return w
 }
 
 // everything adds a validator, a conversion and policies.
 func everything(w *webhook.Webhooks) *webhook.Webhooks {
-	webhook.Validate(w, webhook.Validator[*Shop]{Create: func(context.Context, *Shop) error { return nil }}, webhook.Registration{})
-	webhook.Convert(w, fromAlpha, toAlpha)
+	webhook.AddValidator(w, webhook.Validator[*Shop]{Create: func(context.Context, *Shop) error { return nil }}, webhook.Registration{})
+	webhook.AddConversion(w, fromAlpha, toAlpha)
 	w.Policy(websitePolicies("object.metadata.name != 'forbidden'")...)
 	return w
 }
@@ -342,7 +342,7 @@ func testDocumentedRights(c *realCluster) {
 // testRightsOfCerts: without Register, the deployment applies the manifests.
 func testRightsOfCerts(c *realCluster) {
 	hooks := websites(false, "default.websites")
-	webhook.Convert(hooks, fromAlpha, toAlpha)
+	webhook.AddConversion(hooks, fromAlpha, toAlpha)
 	objects, err := hooks.Manifests()
 	if err != nil {
 		c.t.Fatal(err)

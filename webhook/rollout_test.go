@@ -98,8 +98,8 @@ func realServerWith(t *testing.T, crd string) (context.Context, *client.Client) 
 func installConversion(ctx context.Context, t *testing.T, c *client.Client, url string, ca []byte) {
 	t.Helper()
 	w := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), URL: url})
-	webhook.Convert(w, fromAlpha, toAlpha)
-	webhook.Convert(w, fromBeta, toBeta)
+	webhook.AddConversion(w, fromAlpha, toAlpha)
+	webhook.AddConversion(w, fromBeta, toBeta)
 	objects, err := w.Manifests()
 	if err != nil {
 		t.Fatal(err)

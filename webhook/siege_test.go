@@ -88,9 +88,9 @@ func operate() int {
 		Name: "fleet-operator", Scheme: scheme, Service: types.NamespacedName{Namespace: "fleet-system", Name: "fleet"},
 		Server: server.Options{Listener: l, CertDir: os.Getenv(besieged)},
 	})
-	webhook.Convert(hooks, func(from *FleetBeta, to *Fleet) error { to.Spec = from.Spec; return nil },
+	webhook.AddConversion(hooks, func(from *FleetBeta, to *Fleet) error { to.Spec = from.Spec; return nil },
 		func(from *Fleet, to *FleetBeta) error { to.Spec = from.Spec; return nil })
-	webhook.Default(hooks, func(_ context.Context, f *Fleet) error { f.Spec.Page = "new" + f.Spec.Page; return nil }, webhook.Registration{})
+	webhook.AddDefaulter(hooks, func(_ context.Context, f *Fleet) error { f.Spec.Page = "new" + f.Spec.Page; return nil }, webhook.Registration{})
 	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{
 		Name: "fleet-operator", Webhooks: hooks, Grace: grace, Logger: slog.New(slog.DiscardHandler),
 	})

@@ -27,9 +27,9 @@ type Validator[T client.Object] struct {
 	Delete func(ctx context.Context, obj T) error
 }
 
-// Validate adds a validating webhook for the objects of one kind. By default, the API server does
-// not call it for subresources such as status. Mistakes are errors of the manager's Run.
-func Validate[T client.Object](w *Webhooks, v Validator[T], r Registration) {
+// AddValidator adds a validating webhook for the objects of one kind. By default, the API server
+// does not call it for subresources such as status. Mistakes are errors of the manager's Run.
+func AddValidator[T client.Object](w *Webhooks, v Validator[T], r Registration) {
 	w.add("Validate", func() error {
 		k, err := kindOf[T](w.o.Scheme)
 		if err != nil {

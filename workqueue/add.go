@@ -156,9 +156,9 @@ func (q *Queue[K]) Wake(key K) bool {
 	return q.core.wake(&w)
 }
 
-// Pause holds back a key, known or not, until Resume. Adds and due times are recorded. A held key
-// stays with its worker. After ShutDown, Pause has no effect.
-func (q *Queue[K]) Pause(key K) {
+// PauseKey holds back a key, known or not, until ResumeKey. Adds and due times are recorded. A held
+// key stays with its worker. After ShutDown, PauseKey has no effect.
+func (q *Queue[K]) PauseKey(key K) {
 	if w := (who[K]{key: key}); q.prepare(&w) {
 		q.lock()
 		defer q.unlock()
@@ -166,9 +166,9 @@ func (q *Queue[K]) Pause(key K) {
 	}
 }
 
-// Resume ends a Pause. The key is ready if it was ready before, or was added or became due during
-// the pause.
-func (q *Queue[K]) Resume(key K) {
+// ResumeKey ends a PauseKey. The key is ready if it was ready before, or was added or became due
+// during the pause.
+func (q *Queue[K]) ResumeKey(key K) {
 	if w := (who[K]{key: key}); q.identify(&w) {
 		q.lock()
 		defer q.unlock()
@@ -176,12 +176,12 @@ func (q *Queue[K]) Resume(key K) {
 	}
 }
 
-// PauseAll stops all deliveries until ResumeAll: Get waits. Keys still become ready, and Len counts
-// them. ShutDown drops them. After ShutDown, PauseAll has no effect.
-func (q *Queue[K]) PauseAll() { q.pauseAll(true) }
+// Pause stops all deliveries until Resume: Get waits. Keys still become ready, and Len counts
+// them. ShutDown drops them. After ShutDown, Pause has no effect.
+func (q *Queue[K]) Pause() { q.pauseAll(true) }
 
-// ResumeAll ends PauseAll, but not Pause. After ShutDown, it has no effect.
-func (q *Queue[K]) ResumeAll() { q.pauseAll(false) }
+// Resume ends Pause, but not PauseKey. After ShutDown, it has no effect.
+func (q *Queue[K]) Resume() { q.pauseAll(false) }
 
 func (q *Queue[K]) pauseAll(to bool) {
 	q.lock()

@@ -154,10 +154,10 @@ func (tr *trial) run() {
 		case 15:
 			tr.same("Wake", tr.q.Wake(key), tr.m.wake(key))
 		case 16:
-			tr.q.Pause(key)
+			tr.q.PauseKey(key)
 			tr.m.pause(key)
 		case 17:
-			tr.q.Resume(key)
+			tr.q.ResumeKey(key)
 			tr.m.resume(key)
 		case 18:
 			tr.pauseAll(arg)
@@ -276,9 +276,9 @@ func (tr *trial) settle(what, arg int, class Class) {
 
 func (tr *trial) pauseAll(arg int) {
 	if arg&1 != 0 {
-		tr.q.PauseAll()
+		tr.q.Pause()
 	} else {
-		tr.q.ResumeAll()
+		tr.q.Resume()
 	}
 	if !tr.m.shut {
 		tr.m.pausedAll = arg&1 != 0

@@ -303,7 +303,7 @@ func TestW8_ShutDownAndDrain(t *testing.T) {
 		}
 		held := mustGet(t, q)
 		settled(t, mustGet(t, q).Park("waits", 0))
-		q.Pause("paused")
+		q.PauseKey("paused")
 		q.AddWith("waiting", AddOptions{After: time.Hour})
 		q.Add("held")
 		wantLen(t, q, Len{Ready: 1, Waiting: 1, Held: 1, Parked: 1, Paused: 1})

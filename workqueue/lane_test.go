@@ -31,8 +31,8 @@ func TestW5_AKeyKeepsItsClass(t *testing.T) {
 		}},
 		{"Release", func(_ *Queue[string], i Item[string]) error { return i.Release() }},
 		{"Pause and Resume", func(q *Queue[string], i Item[string]) error {
-			q.Pause("a")
-			defer q.Resume("a")
+			q.PauseKey("a")
+			defer q.ResumeKey("a")
 			return i.After(time.Minute)
 		}},
 		{"AddRateLimited", func(q *Queue[string], _ Item[string]) error {

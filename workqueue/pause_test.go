@@ -28,37 +28,37 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 		reasons string // of the next delivery
 	}{
 		{"paused while parked: resuming does not wake it", nil, park,
-			func(q *Queue[string]) { q.Pause("a") }, "parked, to be paused", "parked", "[add ParkExpired]"},
+			func(q *Queue[string]) { q.PauseKey("a") }, "parked, to be paused", "parked", "[add ParkExpired]"},
 		{"woken while parked and paused", nil, park,
-			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, "paused, owed", "ready", "[add Woken]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.Wake("a") }, "paused, owed", "ready", "[add Woken]"},
 		{"requeued while parked and paused", nil, park,
-			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a", Reason{}) }, "paused, owed", "ready", "[add RequeueNow]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.RequeueNow("a", Reason{}) }, "paused, owed", "ready", "[add RequeueNow]"},
 		{"expired while parked and paused", nil, park,
-			func(q *Queue[string]) { q.Pause("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[add ParkExpired]"},
+			func(q *Queue[string]) { q.PauseKey("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[add ParkExpired]"},
 		{"added while parked and paused", nil, park,
-			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", AddOptions{Reason: Reason{Event: "more"}}) }, "parked, to be paused", "parked", "[add more ParkExpired]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.AddWith("a", AddOptions{Reason: Reason{Event: "more"}}) }, "parked, to be paused", "parked", "[add more ParkExpired]"},
 		{"resumed, then woken", nil, park,
-			func(q *Queue[string]) { q.Pause("a"); q.Resume("a"); q.Wake("a") }, "ready", "ready", "[add Woken]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.ResumeKey("a"); q.Wake("a") }, "ready", "ready", "[add Woken]"},
 		{"paused while held, then parked",
-			func(q *Queue[string]) { q.Pause("a") }, park, nil, "parked, to be paused", "parked", "[add ParkExpired]"},
+			func(q *Queue[string]) { q.PauseKey("a") }, park, nil, "parked, to be paused", "parked", "[add ParkExpired]"},
 		{"paused and woken while held, then parked",
-			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, park, nil, "paused, owed", "ready", "[add Woken]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.Wake("a") }, park, nil, "paused, owed", "ready", "[add Woken]"},
 		{"paused and requeued while held, then parked",
-			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a", Reason{}) }, park, nil, "paused, owed", "ready", "[add RequeueNow Woken]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.RequeueNow("a", Reason{}) }, park, nil, "paused, owed", "ready", "[add RequeueNow Woken]"},
 		{"paused while held, then released",
-			func(q *Queue[string]) { q.Pause("a") }, func(t *testing.T, i Item[string]) { settled(t, i.Release()) }, nil, "paused, owed", "ready", "[add]"},
+			func(q *Queue[string]) { q.PauseKey("a") }, func(t *testing.T, i Item[string]) { settled(t, i.Release()) }, nil, "paused, owed", "ready", "[add]"},
 		{"paused while held, then done",
-			func(q *Queue[string]) { q.Pause("a") }, func(t *testing.T, i Item[string]) { settled(t, i.Done()) }, nil, "paused", "unknown", ""},
+			func(q *Queue[string]) { q.PauseKey("a") }, func(t *testing.T, i Item[string]) { settled(t, i.Done()) }, nil, "paused", "unknown", ""},
 		{"paused while held, then retried",
-			func(q *Queue[string]) { q.Pause("a") }, retry, nil, "paused", "waiting", "[Conflict]"},
+			func(q *Queue[string]) { q.PauseKey("a") }, retry, nil, "paused", "waiting", "[Conflict]"},
 		{"due while paused in backoff", nil, retry,
-			func(q *Queue[string]) { q.Pause("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[Conflict]"},
+			func(q *Queue[string]) { q.PauseKey("a"); time.Sleep(time.Minute) }, "paused, owed", "ready", "[Conflict]"},
 		{"woken while paused in backoff", nil, retry,
-			func(q *Queue[string]) { q.Pause("a"); q.Wake("a") }, "paused", "waiting", "[Conflict]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.Wake("a") }, "paused", "waiting", "[Conflict]"},
 		{"requeued while paused in backoff", nil, retry,
-			func(q *Queue[string]) { q.Pause("a"); q.RequeueNow("a", Reason{}) }, "paused, owed", "ready", "[RequeueNow]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.RequeueNow("a", Reason{}) }, "paused, owed", "ready", "[RequeueNow]"},
 		{"added while paused in backoff", nil, retry,
-			func(q *Queue[string]) { q.Pause("a"); q.AddWith("a", AddOptions{Reason: Reason{Event: "more"}}) }, "paused, owed", "ready", "[more]"},
+			func(q *Queue[string]) { q.PauseKey("a"); q.AddWith("a", AddOptions{Reason: Reason{Event: "more"}}) }, "paused, owed", "ready", "[more]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 				if got := stands(q); got != test.paused {
 					t.Fatalf("paused: %s, want %s", got, test.paused)
 				}
-				q.Resume("a")
+				q.ResumeKey("a")
 				if got := stands(q); got != test.resumed {
 					t.Fatalf("resumed: %s, want %s", got, test.resumed)
 				}
@@ -118,14 +118,14 @@ func TestOwn_WhilePaused(t *testing.T) {
 	q.Add("a")
 	_, err := mustGet(t, q).Retry(nil)
 	settled(t, err)
-	q.Pause("a")
+	q.PauseKey("a")
 	q.AddWith("a", AddOptions{Reason: Reason{Event: "own"}})
-	q.Resume("a")
+	q.ResumeKey("a")
 	wantLen(t, q, Len{Waiting: 1})
-	q.Pause("a")
+	q.PauseKey("a")
 	q.AddWith("a", AddOptions{Reason: Reason{Event: "other"}})
 	q.AddWith("a", AddOptions{Reason: Reason{Event: "own"}})
-	q.Resume("a")
+	q.ResumeKey("a")
 	if k, _ := q.Lookup("a"); k.State != Ready || fmt.Sprint(events(k.Reasons)) != "[other own]" {
 		t.Errorf("the key is %+v", k)
 	}

@@ -165,7 +165,7 @@ func (q *Queue[K]) misusedLocked(what string) {
 // Len is the number of keys in each state. A key that is paused and held counts as held.
 type Len struct {
 	Ready, Waiting, Held, Parked, Paused int
-	// AllPaused reports that PauseAll is in effect.
+	// AllPaused reports that Pause is in effect.
 	AllPaused bool
 }
 

@@ -73,7 +73,7 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 //   - is ready, held or parked;
 //   - waits for MinInterval, or for a backoff of at most a second, such as after a conflict.
 //
-// Other waiting keys and paused keys do not count. During PauseAll, only held keys count.
+// Other waiting keys and paused keys do not count. During Pause, only held keys count.
 //
 // Quiet returns the number of deliveries until that moment. If ctx ends first, the error counts the
 // keys in progress and names up to five per state.

@@ -92,11 +92,11 @@ func TestW12_Quiet(t *testing.T) {
 		},
 		"paused": {
 			{"added", func(q *Queue[string], _ *Item[string]) { q.Add("a") }, false},
-			{"paused", func(q *Queue[string], _ *Item[string]) { q.Pause("a") }, true},
-			{"resumed", func(q *Queue[string], _ *Item[string]) { q.Resume("a") }, false},
-			{"all paused", func(q *Queue[string], _ *Item[string]) { q.PauseAll() }, true},
-			{"all resumed", func(q *Queue[string], _ *Item[string]) { q.ResumeAll() }, false},
-			{"all paused while it is held", func(q *Queue[string], h *Item[string]) { *h = take(q); q.PauseAll() }, false},
+			{"paused", func(q *Queue[string], _ *Item[string]) { q.PauseKey("a") }, true},
+			{"resumed", func(q *Queue[string], _ *Item[string]) { q.ResumeKey("a") }, false},
+			{"all paused", func(q *Queue[string], _ *Item[string]) { q.Pause() }, true},
+			{"all resumed", func(q *Queue[string], _ *Item[string]) { q.Resume() }, false},
+			{"all paused while it is held", func(q *Queue[string], h *Item[string]) { *h = take(q); q.Pause() }, false},
 			{"and settled", func(_ *Queue[string], h *Item[string]) { _ = h.Release() }, true},
 		},
 		"shut down": {

@@ -34,7 +34,7 @@ type Snapshot[K comparable] struct {
 	Name string    // of Options
 	At   time.Time // when the copy was made
 	Len  Len
-	// Paused: PauseAll is in effect. ShutDown: ShutDown or Drain was called.
+	// Paused: Pause is in effect. ShutDown: ShutDown or Drain was called.
 	Paused, ShutDown bool
 	// Dropped counts dropped keys and adds by cause (see hook.QueueDropped).
 	Dropped map[string]int

@@ -83,14 +83,14 @@ func TestPause(t *testing.T) {
 		q.Add("ready")
 		q.AddWith("waiting", AddOptions{After: time.Second})
 		for _, key := range []string{"ready", "waiting", "unknown"} {
-			q.Pause(key)
+			q.PauseKey(key)
 		}
 		wantLen(t, q, Len{Paused: 3})
 		time.Sleep(time.Minute)
 		q.Add("unknown")
 		wantLen(t, q, Len{Paused: 3})
 		for _, key := range []string{"unknown", "ready", "waiting", "never seen"} {
-			q.Resume(key)
+			q.ResumeKey(key)
 		}
 		if got := order(t, q); !slices.Equal(got, []string{"unknown", "ready", "waiting"}) {
 			t.Errorf("order is %v", got)
@@ -98,20 +98,20 @@ func TestPause(t *testing.T) {
 
 		q.Add("held")
 		item := mustGet(t, q)
-		q.Pause("held")
+		q.PauseKey("held")
 		wantLen(t, q, Len{Held: 1})
 		settled(t, item.After(time.Hour))
 		wantLen(t, q, Len{Paused: 1})
-		q.Resume("held")
+		q.ResumeKey("held")
 		wantLen(t, q, Len{Waiting: 1}) // its timer goes on
 
-		q.Pause("idle")
-		q.Resume("idle")
+		q.PauseKey("idle")
+		q.ResumeKey("idle")
 		wantLen(t, q, Len{Waiting: 1})
 	})
 }
 
-func TestPauseAll(t *testing.T) {
+func TestPause_AllKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[string]{})
 		got := make(chan string, 3)
@@ -122,9 +122,9 @@ func TestPauseAll(t *testing.T) {
 			}()
 		}
 		if q.Len().AllPaused {
-			t.Error("paused before PauseAll")
+			t.Error("paused before Pause")
 		}
-		q.PauseAll()
+		q.Pause()
 		q.AddAll([]string{"a", "b"}, AddOptions{})
 		q.AddWith("c", AddOptions{After: time.Second})
 		time.Sleep(time.Minute)
@@ -133,17 +133,17 @@ func TestPauseAll(t *testing.T) {
 		if _, ok := tryGet(q); ok || len(got) != 0 || !q.Snapshot().Paused || !q.Len().AllPaused {
 			t.Errorf("%d deliveries while all is paused", len(got))
 		}
-		q.ResumeAll()
+		q.Resume()
 		synctest.Wait()
 		wantLen(t, q, Len{Held: 3})
 
-		q.PauseAll()
+		q.Pause()
 		q.Add("d")
 		q.Add("a")
 		q.ShutDown() // d is never taken
 		wantLen(t, q, Len{Held: 3})
-		q.ResumeAll()
-		q.Pause("a")
+		q.Resume()
+		q.PauseKey("a")
 		for range 3 {
 			key := <-got
 			q.Interface().Done(key)
@@ -183,10 +183,10 @@ func TestRequeueNow(t *testing.T) {
 		q.Add("debounced")
 		wantLen(t, q, Len{Waiting: 1})
 		settled(t, now("debounced").Done())
-		q.Pause("paused")
+		q.PauseKey("paused")
 		q.RequeueNow("paused", Reason{})
 		wantLen(t, q, Len{Paused: 1})
-		q.Resume("paused")
+		q.ResumeKey("paused")
 		settled(t, mustGet(t, q).Done())
 		wantLen(t, q, Len{})
 	})

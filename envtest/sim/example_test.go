@@ -26,7 +26,7 @@ func ExampleNew() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.For[*corev1.ConfigMap](c).GetLive(t.Context(), client.ObjectKey(page)); err != nil {
+		if _, err := client.For[*corev1.ConfigMap](c).GetLive(t.Context(), client.ObjectKeyFromObject(page)); err != nil {
 			t.Error(err)
 		}
 	}

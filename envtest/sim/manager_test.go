@@ -52,7 +52,7 @@ func (k *keeper) Reconcile(ctx context.Context, key types.NamespacedName) (contr
 // replica is an operator with leader election.
 func replica(cfg *rest.Config, id string) *manager.Manager {
 	mgr := manager.New(cfg, manager.Options{
-		Name: "keeper", Logger: slog.New(slog.DiscardHandler), Strict: true,
+		Name: "keeper", Logger: slog.New(slog.DiscardHandler), RequireTerm: true,
 		LeaderElection: &leaderelection.Options{Namespace: "default", Lease: "keeper", Identity: id, LeaseDuration: time.Minute},
 	})
 	k := &keeper{

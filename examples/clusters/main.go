@@ -59,8 +59,8 @@ func main() {
 
 func operator(from, to *rest.Config, l leaderelection.Options) *manager.Manager {
 	l.Lease = "mirror"
-	mgr := manager.New(from, manager.Options{Name: "mirror", LeaderElection: &l, Strict: true})
-	west := mgr.Cluster("west", to)
+	mgr := manager.New(from, manager.Options{Name: "mirror", LeaderElection: &l, RequireTerm: true})
+	west := mgr.AddCluster("west", to)
 	scope := cache.Scope{Labels: wanted.AsSelector()}
 	r := &reconciler{
 		originals: cache.ForScope[*corev1.ConfigMap](mgr.Cache(), scope),

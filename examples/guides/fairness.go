@@ -34,8 +34,8 @@ func byNamespace(r controller.Reconciler[types.NamespacedName]) *controller.Cont
 // withDefaults makes a manager with defaults for all its controllers.
 func withDefaults(cfg *rest.Config) *manager.Manager {
 	return manager.New(cfg, manager.Options{
-		Name:       "website",
-		Controller: controller.Options{NamespaceTenants: true, Workers: 4},
+		Name:               "website",
+		ControllerDefaults: controller.Options{NamespaceTenants: true, Workers: 4},
 	})
 }
 

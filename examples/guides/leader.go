@@ -28,7 +28,7 @@ func twoLeases(cfg *rest.Config, sites, billing manager.Controller, announce fun
 	mgr.Add(sites)                          // reconciles on the leader
 	mgr.AddLeaderOnly("announce", announce) // runs once in each term
 
-	second := mgr.Lease(leaderelection.Options{Lease: "website-operator-billing"})
+	second := mgr.AddLease(leaderelection.Options{Lease: "website-operator-billing"})
 	second.Add(billing)
 	return mgr
 }
@@ -54,7 +54,7 @@ func ownElector(ctx context.Context, lock *resourcelock.LeaseLock, config client
 // namingTheWriter writes the holder of the Lease into an annotation, for a policy.
 func namingTheWriter(ctx context.Context, c *client.Client, key types.NamespacedName) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": map[string]string{"setpoint.dev/holder": term.Of(ctx).Token().Holder}},
+		"metadata": map[string]any{"annotations": map[string]string{"setpoint.dev/holder": term.FromContext(ctx).Token().Holder}},
 		"data":     map[string]string{"color": "teal"},
 	})
 	if err != nil {

@@ -96,11 +96,11 @@ func (r *moving) list(ctx context.Context, service *corev1.Service) error {
 		return owner.Of(r.services, service).SetController(m) // SetControllerReference
 	})
 	if err != nil {
-		r.events.Event(ctx, service, events.Warning, "ListFailed", "WriteConfigMap", "cannot write the ConfigMap: %v", err)
+		r.events.Eventf(ctx, service, events.Warning, "ListFailed", "WriteConfigMap", "cannot write the ConfigMap: %v", err)
 		return err
 	}
 	if result != client.Unchanged {
-		r.events.Event(ctx, service, events.Normal, "Listed", "WriteConfigMap", "the ConfigMap is %s", result)
+		r.events.Eventf(ctx, service, events.Normal, "Listed", "WriteConfigMap", "the ConfigMap is %s", result)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func urgent(c *controller.Controller[types.NamespacedName], key types.Namespaced
 
 // severalClusters is a controller of multicluster-runtime: its keys have the cluster.
 func severalClusters(mgr *manager.Manager, cfg *rest.Config, r controller.Reconciler[handler.ClusterKey]) {
-	west := mgr.Cluster("west", cfg)
+	west := mgr.AddCluster("west", cfg)
 	c := controller.NewWithQueue("everywhere", r, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
 	c.Watch(source.Kind(cache.For[*corev1.Service](mgr.Cache()), handler.InCluster("east", handler.Self())))
 	c.Watch(source.Kind(cache.For[*corev1.Service](west.Cache()), handler.InCluster("west", handler.Self())))

@@ -34,7 +34,7 @@ func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName],
 		Metrics:       m,                 // observes the manager and all that it runs
 		MetricsServer: &server.Options{}, // TLS on :8443, for users who may get /metrics
 
-		Pprof: "localhost:6060",
+		PprofAddress: "localhost:6060",
 	})
 	c := controller.New("website", r, controller.Options{})
 	mgr.Add(c)

@@ -41,7 +41,7 @@ func replica(cfg *rest.Config, namespace string, r controller.Reconciler[types.N
 	c.Watch(source.Kind(secrets, handler.Map(usersOf)))
 	mgr.Add(c)
 
-	once := mgr.Lease(leaderelection.Options{Lease: "website-operator-report", Namespace: namespace})
+	once := mgr.AddLease(leaderelection.Options{Lease: "website-operator-report", Namespace: namespace})
 	once.AddLeaderOnly("report", report) // on one replica
 	return mgr
 }

@@ -74,7 +74,7 @@ func newPolicy(scheme *runtime.Scheme) *webhook.Webhooks {
 		}
 		return nil
 	}
-	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{
+	webhook.AddValidator(hooks, webhook.Validator[*corev1.ConfigMap]{
 		Create: check,
 		Update: func(ctx context.Context, _, m *corev1.ConfigMap) error { return check(ctx, m) },
 	}, webhook.Registration{})
@@ -141,7 +141,7 @@ type validator interface {
 
 // moveValidator uses the methods of a validator of controller-runtime.
 func moveValidator(hooks *webhook.Webhooks, v validator) {
-	webhook.Validate(hooks, webhook.Validator[*corev1.ConfigMap]{
+	webhook.AddValidator(hooks, webhook.Validator[*corev1.ConfigMap]{
 		Create: func(ctx context.Context, m *corev1.ConfigMap) error { return warned(ctx)(v.ValidateCreate(ctx, m)) },
 		Update: func(ctx context.Context, old, m *corev1.ConfigMap) error {
 			return warned(ctx)(v.ValidateUpdate(ctx, old, m))
@@ -153,7 +153,7 @@ func moveValidator(hooks *webhook.Webhooks, v validator) {
 func warned(ctx context.Context) func(warnings []string, err error) error {
 	return func(warnings []string, err error) error {
 		for _, w := range warnings {
-			webhook.Warn(ctx, "%s", w)
+			webhook.Warnf(ctx, "%s", w)
 		}
 		return err
 	}

@@ -75,7 +75,7 @@ func statusPatches(ctx context.Context, c *client.Client, key types.NamespacedNa
 // scale is SubResource("scale").
 func scale(ctx context.Context, c *client.Client, d *appsv1.Deployment, replicas int32) error {
 	scales := client.SubresourceOf[*autoscalingv1.Scale](client.For[*appsv1.Deployment](c), "scale")
-	s, err := scales.Get(ctx, client.ObjectKey(d)) // client.ObjectKeyFromObject(d)
+	s, err := scales.Get(ctx, client.ObjectKeyFromObject(d)) // client.ObjectKeyFromObject(d)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -152,6 +152,6 @@ type loud struct {
 
 // Update implements client.Writer.
 func (l loud) Update(ctx context.Context, m *corev1.ConfigMap, options ...client.Option) (*corev1.ConfigMap, error) {
-	slog.InfoContext(ctx, "updating", "key", client.ObjectKey(m))
+	slog.InfoContext(ctx, "updating", "key", client.ObjectKeyFromObject(m))
 	return l.ReadWriter.Update(ctx, m, options...)
 }

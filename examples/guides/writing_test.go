@@ -40,7 +40,7 @@ func TestWriting_RunsEachWriteOfTheMovingTable(t *testing.T) {
 	if d, err = mergeFrom(ctx, c, d, 4); err != nil || *d.Spec.Replicas != 4 || d.Status.Replicas != 4 {
 		t.Errorf("%v, %v", d, err)
 	}
-	if err := statusPatches(ctx, c, client.ObjectKey(d)); err != nil {
+	if err := statusPatches(ctx, c, client.ObjectKeyFromObject(d)); err != nil {
 		t.Error(err)
 	}
 	if err := scale(ctx, c, d, 5); err != nil {
@@ -49,7 +49,7 @@ func TestWriting_RunsEachWriteOfTheMovingTable(t *testing.T) {
 	if err := applyUnforced(ctx, c, appsac.Deployment("web", "default").WithSpec(appsac.DeploymentSpec().WithReplicas(1))); err != nil {
 		t.Error(err)
 	}
-	if d, err = deployments.GetLive(ctx, client.ObjectKey(d)); err != nil || *d.Spec.Replicas != 5 || d.Status.Replicas != 3 {
+	if d, err = deployments.GetLive(ctx, client.ObjectKeyFromObject(d)); err != nil || *d.Spec.Replicas != 5 || d.Status.Replicas != 3 {
 		t.Errorf("%v, %v", d, err)
 	}
 	d.Spec.Replicas = new(int32(9))
@@ -61,7 +61,7 @@ func TestWriting_RunsEachWriteOfTheMovingTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	_, err = client.For[*appsv1.Deployment](s).Patch(ctx, client.ObjectKey(d), types.MergePatchType, []byte(`{"spec":{"replicaz":1}}`))
+	_, err = client.For[*appsv1.Deployment](s).Patch(ctx, client.ObjectKeyFromObject(d), types.MergePatchType, []byte(`{"spec":{"replicaz":1}}`))
 	if !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
 		t.Error(err)
 	}
@@ -84,7 +84,7 @@ func TestWriting_RunsEachWriteOfTheMovingTable(t *testing.T) {
 	if kept, err := maps.GetLive(ctx, key); err != nil || kept.Data["color"] != "blue" {
 		t.Errorf("%v, %v", kept, err)
 	}
-	if _, err := maps.GetLive(ctx, client.ObjectKey(old)); !apierrors.IsNotFound(err) {
+	if _, err := maps.GetLive(ctx, client.ObjectKeyFromObject(old)); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
 }

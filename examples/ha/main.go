@@ -65,7 +65,7 @@ func main() {
 // immediately.
 func operator(cfg *rest.Config, o manager.Options) *manager.Manager {
 	o.Name = lease
-	o.Strict = true            // unfenced writes, without a Reconcile's context, fail
+	o.RequireTerm = true       // unfenced writes, without a Reconcile's context, fail
 	o.Grace = 20 * time.Second // for running Reconciles; less than terminationGracePeriodSeconds
 	mgr := manager.New(cfg, o)
 	r := &reconciler{

@@ -53,7 +53,7 @@ func operator(cfg *rest.Config, namespace string, o controller.Options) *manager
 	})
 	mgr.Add(counter(mgr, namespace, "entries", o, func(data map[string]string) int { return len(data) }))
 
-	second := mgr.Lease(leaderelection.Options{Lease: "count-bytes", Namespace: namespace})
+	second := mgr.AddLease(leaderelection.Options{Lease: "count-bytes", Namespace: namespace})
 	second.Add(counter(mgr, namespace, "bytes", o, func(data map[string]string) (n int) {
 		for key, value := range data {
 			n += len(key) + len(value)

@@ -97,7 +97,7 @@ func (o *orders) options(log *slog.Logger) manager.Options {
 		Hooks: &hook.LeaderElection{Lost: func(string) { fmt.Println(isLost) }},
 	}
 	m := manager.Options{
-		Logger: log, Grace: 5 * time.Second, Controller: controller.Options{Workers: o.Workers},
+		Logger: log, Grace: 5 * time.Second, ControllerDefaults: controller.Options{Workers: o.Workers},
 		LeaderElection: lease,
 		Hooks: hook.Hooks{Client: &hook.Client{Requested: func(r hook.APIRequest) {
 			if errors.Is(r.Err, term.ErrFenced) {

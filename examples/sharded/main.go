@@ -66,7 +66,7 @@ var (
 
 // operator returns one replica. Every replica watches all objects, so that a key can move fast.
 func operator(cfg *rest.Config, o manager.Options) *manager.Manager {
-	o.Name, o.Strict = name, true // writes without the term of their slot fail
+	o.Name, o.RequireTerm = name, true // writes without the term of their slot fail
 	mgr := manager.New(cfg, o)
 	r := &reconciler{
 		sites:  cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Labels: site.AsSelector()}),
@@ -110,7 +110,7 @@ func (r *reconciler) apply(ctx context.Context, site *corev1.ConfigMap, name str
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	leads := term.Of(ctx).Token()
+	leads := term.FromContext(ctx).Token()
 	data := map[string]string{"text": site.Data["text"], "by": leads.Holder, "term": leads.ResourceVersion}
 	if err == nil {
 		data["saw"] = was.ResourceVersion

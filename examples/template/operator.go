@@ -101,7 +101,7 @@ func (r *reconciler) apply(ctx context.Context, obj *v1alpha1.Greeting) error {
 		return err
 	}
 	if current == nil || applied.ResourceVersion != current.ResourceVersion {
-		r.events.Event(ctx, obj, events.Normal, "Applied", "ApplyConfigMap", "applied the ConfigMap %s", key)
+		r.events.Eventf(ctx, obj, events.Normal, "Applied", "ApplyConfigMap", "applied the ConfigMap %s", key)
 	}
 	return nil
 }

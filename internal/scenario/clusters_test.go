@@ -69,12 +69,12 @@ func (w *world) pairs(ctx context.Context, west string) *pairs {
 		requiring: &requiring{readyz: "http://" + l.Addr().String() + "/readyz"},
 	}
 	p.manager = manager.New(cluster.Config(), manager.Options{
-		Name: "pairs", Logger: slog.New(slog.DiscardHandler), Health: &manager.HealthOptions{Listener: l}, Strict: true,
+		Name: "pairs", Logger: slog.New(slog.DiscardHandler), Health: &manager.HealthOptions{Listener: l}, RequireTerm: true,
 		LeaderElection: &leaderelection.Options{Lease: "pairs", Namespace: w.namespace},
 	})
 	through, err := w.proxy.Config()
 	Expect(err).NotTo(HaveOccurred())
-	p.west = p.manager.Cluster("west", through)
+	p.west = p.manager.AddCluster("west", through)
 	p.control = controller.NewWithQueue("pairs", p, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
 	add := func(name, namespace string, c *cache.Cache, writes *client.Client) {
 		scope := cache.Scope{Namespaces: cache.NewSet(namespace)}

@@ -114,7 +114,7 @@ var _ = Describe("Events", func() {
 		sent := make(chan struct{}, 100)
 		watched := hook.Hooks{Events: w.hooks()}.With(hook.Hooks{Events: &hook.Events{Sent: func(hook.EventSent) { sent <- struct{}{} }}})
 		m := manager.New(w.client.Config(), manager.Options{
-			Name: "Scenario operator", Strict: true, Logger: slog.New(slog.DiscardHandler), Hooks: watched,
+			Name: "Scenario operator", RequireTerm: true, Logger: slog.New(slog.DiscardHandler), Hooks: watched,
 			LeaderElection: &leaderelection.Options{Lease: "events", Namespace: w.namespace},
 		})
 		run, stop := context.WithCancel(ctx)
@@ -126,7 +126,7 @@ var _ = Describe("Events", func() {
 				}
 				now := obj.DeepCopy()
 				now.ResourceVersion = strconv.Itoa(i)
-				m.Recorder().Event(ctx, now, events.Warning, "ApplyFailed", "Apply", "attempt %d failed", i/10)
+				m.Recorder().Eventf(ctx, now, events.Warning, "ApplyFailed", "Apply", "attempt %d failed", i/10)
 				if i%100 == 0 && i < 2000 {
 					<-sent // until the limit is reached
 				}
@@ -189,9 +189,9 @@ var _ = Describe("Events", func() {
 			w.record(ctx, w.client, func(ctx context.Context, r *events.Recorder) {
 				w.proxy.Add(fault.Rule{Match: fault.Match{Groups: []string{eventsv1.GroupName}}, Times: 1, Lose: true})
 				for range 3 {
-					r.Event(ctx, obj, events.Normal, "Restarted", "Restart", "restarted")
+					r.Eventf(ctx, obj, events.Normal, "Restarted", "Restart", "restarted")
 					Expect(r.Flush(ctx)).To(Succeed())
-					r.Event(ctx, obj, events.Normal, "Restarted", "Restart", "another text")
+					r.Eventf(ctx, obj, events.Normal, "Restarted", "Restart", "another text")
 					Expect(r.Flush(ctx)).To(Succeed())
 				}
 			})
@@ -213,11 +213,11 @@ var _ = Describe("Events", func() {
 		long, gone := w.create(ctx, strings.Repeat("x", 253)), w.create(ctx, "gone")
 		Expect(w.direct.CoreV1().ConfigMaps(w.namespace).Delete(ctx, gone.Name, metav1.DeleteOptions{})).To(Succeed())
 		w.record(ctx, w.client, func(ctx context.Context, r *events.Recorder) {
-			r.Event(ctx, role, events.Normal, strings.Repeat("R", 128), strings.Repeat("A", 128), "of a cluster-scoped object")
-			r.Event(ctx, long, events.Warning, "Failed", "", "%s", strings.Repeat("€", 1000))
-			r.Event(ctx, long, events.Warning, "Empty", "", "")
-			r.Event(ctx, gone, events.Normal, "Deleted", "Delete", "deleted \xff")
-			r.Event(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "no-uid"}}, events.Normal, "Deleted", "Delete", "deleted")
+			r.Eventf(ctx, role, events.Normal, strings.Repeat("R", 128), strings.Repeat("A", 128), "of a cluster-scoped object")
+			r.Eventf(ctx, long, events.Warning, "Failed", "", "%s", strings.Repeat("€", 1000))
+			r.Eventf(ctx, long, events.Warning, "Empty", "", "")
+			r.Eventf(ctx, gone, events.Normal, "Deleted", "Delete", "deleted \xff")
+			r.Eventf(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "no-uid"}}, events.Normal, "Deleted", "Delete", "deleted")
 		})
 		Expect(w.dropped).To(BeEmpty())
 		for obj, want := range map[runtime.Object]int{role: 1, long: 2, gone: 1} {
@@ -237,7 +237,7 @@ var _ = Describe("Events", func() {
 			w.record(ctx, newClient(cfg), func(ctx context.Context, r *events.Recorder) {
 				for _, name := range []string{"a", "b"} {
 					obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-					r.Event(ctx, obj, events.Normal, "Created", "Create", "created")
+					r.Eventf(ctx, obj, events.Normal, "Created", "Create", "created")
 				}
 			})
 		}
@@ -256,7 +256,7 @@ var _ = Describe("Events", func() {
 		w.record(ctx, w.client, func(ctx context.Context, r *events.Recorder) {
 			for _, namespace := range []string{held.Name, "missing"} {
 				obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}
-				r.Event(ctx, obj, events.Normal, "Created", "Create", "created")
+				r.Eventf(ctx, obj, events.Normal, "Created", "Create", "created")
 			}
 		})
 		Expect(w.dropped).To(Equal(map[string]int{"the namespace is gone or terminating": 2}))

@@ -25,9 +25,9 @@ import (
 
 // Options configures Wrap.
 type Options struct {
-	Codecs serializer.CodecFactory // decode written objects for a ledger
-	Hooks  hook.Client
-	Strict bool // refuse requests that may write and have no term
+	Codecs      serializer.CodecFactory // decode written objects for a ledger
+	Hooks       hook.Client
+	RequireTerm bool // refuse requests that may write and have no term
 }
 
 type exchange struct {

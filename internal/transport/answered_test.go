@@ -33,7 +33,7 @@ func TestEachRequestIsReported(t *testing.T) {
 			return ok(`{}`).RoundTrip(r)
 		})
 		first, err := client.New(&rest.Config{Host: "http://server:8080/behind", Transport: slow}, client.Options{
-			Strict: true,
+			RequireTerm: true,
 			Hooks: &hook.Client{Answered: func(a hook.APIAnswer) {
 				told = append(told, fmt.Sprint(a.Method, " ", a.Host, " ", a.Watch, " ", a.Status, " ", a.Took, " ", a.Err != nil))
 			}},

@@ -334,7 +334,7 @@ func TestL2_WithoutATerm(t *testing.T) {
 			var events []hook.APIRequest
 			rt := roundTripper(func(r *http.Request) (*http.Response, error) { arrived++; return ok(plain).RoundTrip(r) })
 			f, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt}, client.Options{
-				Strict: strict, Hooks: &hook.Client{Unfenced: func(r hook.APIRequest) { events = append(events, r) }},
+				RequireTerm: strict, Hooks: &hook.Client{Unfenced: func(r hook.APIRequest) { events = append(events, r) }},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -358,7 +358,7 @@ func TestL2_WithoutATerm(t *testing.T) {
 
 // TestStrictSaysWhatToDo, also without hooks.
 func TestStrictSaysWhatToDo(t *testing.T) {
-	f := newClient(t, sim.NewServer(), client.Options{Strict: true})
+	f := newClient(t, sim.NewServer(), client.Options{RequireTerm: true})
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, sim.Host+pods+"/p", nil)
 	_, err := f.HTTPClient().Do(req)
 	if err == nil || !strings.Contains(err.Error(), "term.Without") || !strings.Contains(err.Error(), "delete pods ns/p") {
@@ -454,7 +454,7 @@ func (nothing) Close() error { return nil }
 
 // TestL2_StrictIsInherited: what is made from the configuration of a strict Client is strict, too.
 func TestL2_StrictIsInherited(t *testing.T) {
-	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: ok(plain)}, client.Options{Strict: true})
+	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: ok(plain)}, client.Options{RequireTerm: true})
 	if err != nil {
 		t.Fatal(err)
 	}

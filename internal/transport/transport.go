@@ -95,7 +95,7 @@ func (t *roundTripper) over(base http.RoundTripper, connections *connection.Set)
 // uses its connections.
 func (t *roundTripper) inherit(o Options, connections *connection.Set) {
 	t.over(t.base, connections)
-	t.Strict = t.Strict || o.Strict
+	t.RequireTerm = t.RequireTerm || o.RequireTerm
 	if t.Hooks.Answered == nil {
 		t.Hooks.Answered = o.Hooks.Answered
 	}
@@ -135,11 +135,11 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	l := ledger.Of(ctx)
+	l := ledger.FromContext(ctx)
 	request, precondition := t.server.read(req)
 	if l == nil {
-		onPurpose := term.Decided(ctx) && term.Of(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
-		refused := t.Strict && !term.Decided(ctx)
+		onPurpose := term.Decided(ctx) && term.FromContext(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
+		refused := t.RequireTerm && !term.Decided(ctx)
 		if !onPurpose && !refused && t.Hooks.Unattributed != nil && request.Stores() {
 			event := eventOf(&request, "", "")
 			event.UserAgent = req.UserAgent()
@@ -148,7 +148,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		resp, _, err := t.send(req, &request, "")
 		return resp, err
 	}
-	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.Of(ctx), precondition: precondition}
+	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.FromContext(ctx), precondition: precondition}
 	if err := l.Begin(&e.entry, request); err != nil {
 		closeBody(req)
 		return nil, err
@@ -174,7 +174,7 @@ var errNoTerm = errors.New("its context has no term of leadership; derive the co
 
 // send sends a request if it passes the fence. unsent reports that certainly nothing was sent.
 func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller string) (resp *http.Response, unsent bool, err error) {
-	if under := term.Of(req.Context()); under != nil {
+	if under := term.FromContext(req.Context()); under != nil {
 		resp, err = under.RoundTrip(t.base, req, t.traced)
 	} else if err = t.unfenced(req, r, controller); err != nil {
 		closeBody(req)
@@ -199,11 +199,11 @@ func closeBody(req *http.Request) {
 
 // unfenced refuses or reports a request that may write and has no term.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
-	if term.Decided(req.Context()) || !t.Strict && t.Hooks.Unfenced == nil || !r.Stores() {
+	if term.Decided(req.Context()) || !t.RequireTerm && t.Hooks.Unfenced == nil || !r.Stores() {
 		return nil
 	}
 	event := eventOf(r, controller, "")
-	if t.Strict {
+	if t.RequireTerm {
 		event.Err = &term.FencedError{Controller: controller, Request: *r, Err: errNoTerm}
 	}
 	if t.Hooks.Unfenced != nil {

@@ -31,9 +31,9 @@ func (r *reporter) problem(ctx context.Context, what string, object client.Objec
 	r.event(ctx, object, events.Warning, reason, text)
 }
 
-func (r *reporter) event(ctx context.Context, object client.Object, eventType, reason, text string) {
+func (r *reporter) event(ctx context.Context, object client.Object, t events.Type, reason, text string) {
 	if r.recorder != nil && object != nil {
-		r.recorder.Event(ctx, object, eventType, reason, "", text)
+		r.recorder.Eventf(ctx, object, t, reason, "", text)
 	}
 }
 

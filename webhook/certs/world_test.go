@@ -166,7 +166,7 @@ func (w *world) recent(t Target) []stored {
 func (w *world) server() *sim.Server { return sim.Of(w.cfg) }
 
 func (w *world) newClient() *client.Client {
-	c, err := client.New(w.cfg, client.Options{Strict: true, FieldOwner: "the-tool"})
+	c, err := client.New(w.cfg, client.Options{RequireTerm: true, FieldOwner: "the-tool"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

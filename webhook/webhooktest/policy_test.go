@@ -99,7 +99,7 @@ func validate(_ context.Context, s *Site) error {
 // validating returns webhooks that validate sites, with policies.
 func validating(policies ...client.Object) *webhook.Webhooks {
 	w := hooks(nil, nil)
-	webhook.Validate(w, webhook.Validator[*Site]{
+	webhook.AddValidator(w, webhook.Validator[*Site]{
 		Create: validate,
 		Update: func(ctx context.Context, old, s *Site) error {
 			if old.Spec.Cache != nil && s.Spec.Cache == nil {
@@ -115,7 +115,7 @@ func validating(policies ...client.Object) *webhook.Webhooks {
 // defaulting returns webhooks that set the number of replicas, with policies.
 func defaulting(policies ...client.Object) *webhook.Webhooks {
 	w := hooks(nil, nil)
-	webhook.Default(w, func(_ context.Context, s *Site) error {
+	webhook.AddDefaulter(w, func(_ context.Context, s *Site) error {
 		if s.Spec.Replicas == 0 {
 			s.Spec.Replicas = 3
 		}
@@ -143,7 +143,7 @@ const (
 // allowing returns webhooks that allow everything, with policies.
 func allowing(policies ...client.Object) *webhook.Webhooks {
 	w := hooks(nil, nil)
-	webhook.Validate(w, webhook.Validator[*Site]{Create: func(context.Context, *Site) error { return nil }}, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Site]{Create: func(context.Context, *Site) error { return nil }}, webhook.Registration{})
 	w.Policy(policies...)
 	return w
 }

@@ -50,7 +50,7 @@ func RoundTrip(t testing.TB, hooks *webhook.Webhooks, o Options) {
 	}
 	all := hooks.Conversions()
 	if len(all) == 0 {
-		t.Errorf("the webhooks have no conversion; add one with webhook.Convert")
+		t.Errorf("the webhooks have no conversion; add one with webhook.AddConversion")
 	}
 	o.Seed, o.Objects = cmp.Or(o.Seed, rand.Int63()), cmp.Or(o.Objects, 200) //nolint:gosec // for tests
 	for _, c := range all {

@@ -67,7 +67,7 @@ func hooks(toHub func(*OldSite, *Site) error, fromHub func(*Site, *OldSite) erro
 	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "web.example.com", Version: "v1alpha1", Kind: "Site"}, &OldSite{})
 	w := webhook.New(webhook.Options{Name: "sites", Scheme: scheme, Service: types.NamespacedName{Namespace: "a", Name: "b"}})
 	if toHub != nil {
-		webhook.Convert(w, toHub, fromHub)
+		webhook.AddConversion(w, toHub, fromHub)
 	}
 	return w
 }
@@ -148,7 +148,7 @@ func TestA5_RoundTripNamesLostFields(t *testing.T) {
 			func(*OldSite, *Site) error { return fmt.Errorf("no luck") }, fromHub,
 			[]string{"webhook: convert Site ", " from web.example.com/v1alpha1 to web.example.com/v1: no luck"},
 		},
-		"no conversion": {nil, nil, []string{"the webhooks have no conversion; add one with webhook.Convert"}},
+		"no conversion": {nil, nil, []string{"the webhooks have no conversion; add one with webhook.AddConversion"}},
 	} {
 		f := &failures{TB: t}
 		webhooktest.RoundTrip(f, hooks(test.toHub, test.fromHub), webhooktest.Options{Seed: 7})

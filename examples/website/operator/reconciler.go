@@ -88,7 +88,7 @@ func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Hand
 		return *new(T), fmt.Errorf("applying the %s %s/%s: %w", kind, site.Namespace, name, err)
 	}
 	if !exists || applied.GetResourceVersion() != current.GetResourceVersion() {
-		r.events.Event(ctx, site, events.Normal, "Applied", "Apply"+kind, "applied the %s %s", kind, name)
+		r.events.Eventf(ctx, site, events.Normal, "Applied", "Apply"+kind, "applied the %s %s", kind, name)
 	}
 	return applied, nil
 }

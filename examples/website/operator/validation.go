@@ -31,7 +31,7 @@ func validateChange(ctx context.Context, old, site *v1.Website) error {
 		wrong = append(wrong, field.Forbidden(field.NewPath("spec", "page", "content"), "a page must not have scripts"))
 	}
 	if replicas(site) == 0 && replicas(old) != 0 {
-		webhook.Warn(ctx, "the site is down until spec.replicas is at least 1")
+		webhook.Warnf(ctx, "the site is down until spec.replicas is at least 1")
 	}
 	return wrong.ToAggregate()
 }

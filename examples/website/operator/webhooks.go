@@ -22,8 +22,8 @@ func Webhooks(o webhook.Options) (*webhook.Webhooks, error) {
 	o.Name = cmp.Or(o.Name, Name)
 	o.Service = cmp.Or(o.Service, types.NamespacedName{Namespace: "website-system", Name: "website-operator-webhook"})
 	hooks := webhook.New(o)
-	webhook.Default(hooks, setDefaults, webhook.Registration{})
-	webhook.Validate(hooks, webhook.Validator[*v1.Website]{Create: validateNew, Update: validateChange}, webhook.Registration{})
-	webhook.Convert(hooks, fromV1alpha1, toV1alpha1)
+	webhook.AddDefaulter(hooks, setDefaults, webhook.Registration{})
+	webhook.AddValidator(hooks, webhook.Validator[*v1.Website]{Create: validateNew, Update: validateChange}, webhook.Registration{})
+	webhook.AddConversion(hooks, fromV1alpha1, toV1alpha1)
 	return hooks, nil
 }

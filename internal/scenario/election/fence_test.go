@@ -61,7 +61,7 @@ func newWriter(ctx context.Context, cfg *rest.Config, namespace, identity string
 
 // patch writes the object without a version, as an apply does.
 func (w *writer) patch(ctx context.Context, key types.NamespacedName, by string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"data":{"by":%q}}`, holderAnnotation, term.Of(ctx).Token().Holder, by)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"data":{"by":%q}}`, holderAnnotation, term.FromContext(ctx).Token().Holder, by)
 	_, err := w.maps.Patch(ctx, key, types.MergePatchType, []byte(patch))
 	return err
 }
@@ -85,7 +85,7 @@ func lateWrite(ctx context.Context, user, namespace string, write func(context.C
 	var m *corev1.ConfigMap
 	Eventually(ctx, func() (err error) { // a policy needs a moment to know who leads
 		m, err = a.maps.Create(work, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Annotations: map[string]string{holderAnnotation: term.Of(work).Token().Holder},
+			Namespace: key.Namespace, Name: key.Name, Annotations: map[string]string{holderAnnotation: term.FromContext(work).Token().Holder},
 		}})
 		return err
 	}).Should(Succeed())
@@ -99,7 +99,7 @@ func lateWrite(ctx context.Context, user, namespace string, write func(context.C
 	var theirs context.Context
 	Eventually(ctx, b.work).Should(Receive(&theirs))
 	Expect(work.Err()).To(HaveOccurred())
-	Expect(term.Of(work).Trusted()).NotTo(Succeed())
+	Expect(term.FromContext(work).Trusted()).NotTo(Succeed())
 	Eventually(ctx, late).Should(Receive(HaveOccurred())) // a does not wait for the answer
 	Expect(a.patch(context.WithoutCancel(work), key, "a, too late")).To(MatchError(term.ErrFenced))
 	// From now on the policy knows.

@@ -120,8 +120,8 @@ func (h hosted) campaign(ctx context.Context, leads func()) {
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				led <- h.Lead(ctx, func(take, work context.Context) error {
-					if err := term.Of(work).Trusted(); err != nil || term.Of(work).Token().Lease == "" {
-						return fmt.Errorf("the term %s: %w", term.Of(work).Token(), err)
+					if err := term.FromContext(work).Trusted(); err != nil || term.FromContext(work).Token().Lease == "" {
+						return fmt.Errorf("the term %s: %w", term.FromContext(work).Token(), err)
 					}
 					leads()
 					<-take.Done()

@@ -137,7 +137,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 
 // request labels the requests of a context, and removes its term if Unfenced.
 func (o *orders) request(ctx context.Context, sort string) (context.Context, string) {
-	token := term.Of(ctx).Token().ResourceVersion
+	token := term.FromContext(ctx).Token().ResourceVersion
 	if o.Unfenced {
 		ctx = term.Without(ctx)
 	}

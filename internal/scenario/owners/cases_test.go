@@ -92,14 +92,14 @@ func testLists(t *testing.T, cfg *rest.Config) {
 		want, _ := seen.DeepCopyObject().(*Parcel)
 		add(want, "a")
 		add(want, "b")
-		live, err := h.GetLive(ctx, client.ObjectKey(seen))
+		live, err := h.GetLive(ctx, client.ObjectKeyFromObject(seen))
 		ok(t, err)
 		if got := fmt.Sprint(live.Finalizers, live.OwnerReferences, live.Spec, live.Status); got != fmt.Sprint(want.Finalizers, want.OwnerReferences, want.Spec, want.Status) {
 			t.Errorf("%s: got %s", field, got)
 		}
-		u, err := untyped.GetLive(ctx, client.ObjectKey(seen))
+		u, err := untyped.GetLive(ctx, client.ObjectKeyFromObject(seen))
 		ok(t, err)
-		m, err := metadata.GetLive(ctx, client.ObjectKey(seen))
+		m, err := metadata.GetLive(ctx, client.ObjectKeyFromObject(seen))
 		ok(t, err)
 		_, err = h.EnsureFinalizer(ctx, live, "c.example.com/f")
 		ok(t, err)
@@ -149,7 +149,7 @@ func testLastElement(t *testing.T, cfg *rest.Config) {
 	parcels := client.For[*Parcel](c)
 	p, err := parcels.Create(ctx, &Parcel{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "last-", Labels: map[string]string{"a": "1"}}})
 	ok(t, err)
-	_, err = parcels.Patch(ctx, client.ObjectKey(p), types.MergePatchType, []byte(`{"metadata":{"labels":{"b":"1"}}}`))
+	_, err = parcels.Patch(ctx, client.ObjectKeyFromObject(p), types.MergePatchType, []byte(`{"metadata":{"labels":{"b":"1"}}}`))
 	ok(t, err)
 	bare, _ := p.DeepCopyObject().(*Parcel)
 	bare.Labels = nil
@@ -171,8 +171,8 @@ func testGlobalScheme(t *testing.T, cfg *rest.Config) {
 	after.Spec.Values = map[string]string{"a": "1"}
 	_, err = client.PatchFrom(ctx, h, seen, after)
 	ok(t, err)
-	_, err = h.Patch(ctx, client.ObjectKey(seen), types.StrategicMergePatchType, []byte("{}"))
-	if want := "patch Parcel " + client.ObjectKey(seen).String() + ": "; !apierrors.IsUnsupportedMediaType(err) || !strings.HasPrefix(err.Error(), want) {
+	_, err = h.Patch(ctx, client.ObjectKeyFromObject(seen), types.StrategicMergePatchType, []byte("{}"))
+	if want := "patch Parcel " + client.ObjectKeyFromObject(seen).String() + ": "; !apierrors.IsUnsupportedMediaType(err) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -195,11 +195,11 @@ func testDeleted(t *testing.T, cfg *rest.Config) {
 		t.Errorf("the second apply was sent: %v", err)
 	}
 	seen.Labels = map[string]string{"stale": "1"}
-	ok(t, h.Delete(ctx, client.ObjectKey(m)))
+	ok(t, h.Delete(ctx, client.ObjectKeyFromObject(m)))
 	if _, err := apply(); !apierrors.IsConflict(err) {
 		t.Errorf("after a deletion the error is %v", err)
 	}
-	if _, err := h.GetLive(ctx, client.ObjectKey(m)); !apierrors.IsNotFound(err) {
+	if _, err := h.GetLive(ctx, client.ObjectKeyFromObject(m)); !apierrors.IsNotFound(err) {
 		t.Errorf("it is back: %v", err)
 	}
 	_, err = h.Create(ctx, m)
@@ -217,7 +217,7 @@ func testUpgrade(t *testing.T, cfg *rest.Config) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "moved-"}, Data: map[string]string{"kept": "1", "gone": "1", "later": "1"},
 	})
 	ok(t, err)
-	key := client.ObjectKey(m)
+	key := client.ObjectKeyFromObject(m)
 	_, err = h.Patch(ctx, key, types.MergePatchType, []byte(`{"data":{"other":"1"}}`), client.FieldOwner("person"))
 	ok(t, err)
 	upgraded, err := h.UpgradeManagedFields(ctx, key)

@@ -57,10 +57,10 @@ func Setpoint(ctx context.Context, r Replica, o certs.Options, out io.Writer) er
 		Name: Name, Scheme: scheme, Service: types.NamespacedName{Namespace: r.Namespace, Name: Service}, ServicePort: r.Port,
 		Server: server.Options{Listener: l}, Certificates: o, Register: true,
 	})
-	webhook.Validate(hooks, webhook.Validator[*Lamp]{
+	webhook.AddValidator(hooks, webhook.Validator[*Lamp]{
 		Create: validate, Update: func(ctx context.Context, _, l *Lamp) error { return validate(ctx, l) },
 	}, webhook.Registration{Name: Name, Timeout: longestCall})
-	webhook.Convert(hooks, fromAlpha, toAlpha)
+	webhook.AddConversion(hooks, fromAlpha, toAlpha)
 	m := manager.New(cfg, manager.Options{
 		Name: "lamps", Scheme: scheme, Webhooks: closing{hooks}, Health: &manager.HealthOptions{Listener: health},
 	})

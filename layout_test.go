@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"internal/argument":    {},
 	"internal/builtin":     {},
 	"internal/connection":  {},
-	"internal/consistency": {"hook", "internal/object"},
+	"internal/consistency": {"hook", "internal/object", "internal/run"},
 	"internal/lease":       {},
 	"internal/owned":       {"term"},
 	"internal/stamp":       {"ledger", "term"},

@@ -177,11 +177,11 @@ func (s *Subscription) shown(ctx context.Context, missing *gap, r *registration)
 		if v == consistency.Shown || s.at(i) != r { // the informer has left the scope
 			return true
 		}
-		var closed chan struct{} // an unclear write waits only for the informer's state
+		var closed consistency.Signal // an unclear write waits only for the informer's state
 		cancel := func() {}
 		if v == consistency.Behind {
-			closed = make(chan struct{})
-			cancel = missing.Notify(func() { close(closed) })
+			closed = make(consistency.Signal, 1)
+			cancel = missing.Notify(closed)
 		}
 		select {
 		case <-closed:

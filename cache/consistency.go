@@ -175,15 +175,22 @@ func (g *gap) Unread() bool { return !g.informer.HasSynced() }
 
 func (g *gap) Unserved() bool { return g.informer.Phase() == hook.Waiting }
 
-func (g *gap) Notify(f func()) (cancel func()) {
+func (g *gap) Notify(to consistency.Waker) (cancel func()) {
 	w := &g.written
 	if g.failing {
 		w = nil
 	}
-	return g.informer.view.Notify(w, g.open, f)
+	return g.informer.view.Notify(w, &waiter{gap: g, Waker: to})
 }
 
-func (g *gap) open() bool {
+// waiter waits for the end of a gap.
+type waiter struct {
+	consistency.Waker
+	gap *gap
+}
+
+func (w *waiter) Open() bool {
+	g := w.gap
 	if g.failing {
 		return g.group.has(g.informer) && g.informer.fails()
 	}

@@ -88,6 +88,11 @@ type waiting struct {
 	cancel func()
 }
 
+// wake is a Waker.
+type wake func()
+
+func (w wake) Wake() { w() }
+
 func notify(t *testing.T, d consistency.Declarations, w consistency.Write) *waiting {
 	t.Helper()
 	gap, err := d.Behind(w)
@@ -95,7 +100,7 @@ func notify(t *testing.T, d consistency.Declarations, w consistency.Write) *wait
 		t.Fatalf("there is nothing to wait for: %v", err)
 	}
 	n := &waiting{t: t}
-	n.cancel = gap.Notify(func() { n.calls.Add(1) })
+	n.cancel = gap.Notify(wake(func() { n.calls.Add(1) }))
 	return n
 }
 

@@ -6,12 +6,12 @@ package cache
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Declare returns the declarations of a controller, which declare nothing at first, and the
@@ -106,7 +106,7 @@ func (d *declarations) attach() {
 	}
 	for _, g := range d.groups() {
 		d.caches.Store(g.cache, nil)
-		g.cache.users.Store(d, u)
+		g.cache.users.Store(d, *u)
 	}
 }
 
@@ -125,19 +125,22 @@ func (g *group) readByReconcile() error {
 		return nil
 	}
 	var err error
-	var stack string
-	g.cache.users.Range(func(who, user any) bool {
-		d, u := who.(*declarations), user.(*consistency.User) //nolint:forcetypeassert // the only type
-		if stack == "" {
-			buf := make([]byte, 32<<10) // the goroutine's creator comes last
-			stack = string(buf[:runtime.Stack(buf, false)])
-		}
-		key, ok := u.Reconciles(stack)
-		if !ok {
+	var looked *run.Goroutines
+	g.cache.users.Range(func(_, user any) bool {
+		on := user.(consistency.User).Goroutines() //nolint:forcetypeassert // the only type
+		if on == looked {
 			return true
 		}
-		if err = d.missing(g); err != nil {
-			err = fmt.Errorf("%w; the Reconcile of %s read it with a context that is not its own", err, key)
+		looked = on
+		own := on.Working()
+		if own == nil {
+			return true
+		}
+		if d, ok := own.Value(declarationsKey{}).(*declarations); ok {
+			err = d.missing(g)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w; the %s read it with a context that is not its own", err, own)
 		}
 		return false
 	})

@@ -27,7 +27,7 @@ type environment struct {
 	hooks      hook.Cache
 	all        func() []*informer
 	strings    sharedStrings
-	users      sync.Map // from *declarations to *consistency.User, see Attach
+	users      sync.Map // from *declarations to consistency.User, see Attach
 	groups     sync.Map // from *group to its learn, until it ends
 
 	mu   sync.Mutex // guards the field below, the states of the informers, and Cache's fields
@@ -47,13 +47,13 @@ func (e *environment) ring() {
 	e.news.Open()
 }
 
-func (e *environment) relisted() { e.tell(func(u *consistency.User) { u.Relisted() }) }
+func (e *environment) relisted() { e.tell(consistency.User.Relisted) }
 
-func (e *environment) recovered() { e.tell(func(u *consistency.User) { u.Recovered() }) }
+func (e *environment) recovered() { e.tell(consistency.User.Recovered) }
 
-func (e *environment) tell(f func(*consistency.User)) {
+func (e *environment) tell(f func(consistency.User)) {
 	e.users.Range(func(_, u any) bool {
-		f(u.(*consistency.User)) //nolint:forcetypeassert // users has no other types
+		f(u.(consistency.User)) //nolint:forcetypeassert // users has no other types
 		return true
 	})
 }

@@ -42,9 +42,9 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 			t.Fatalf("got %v, although the informer fails", gap)
 		}
 		var recovered, calls, cancelled atomic.Int32
-		defer d.Attach(consistency.User{Recovered: func() { recovered.Add(1) }})()
-		defer gap.Notify(func() { calls.Add(recovered.Load()) })()
-		gap.Notify(func() { cancelled.Add(1) })()
+		defer d.Attach(&user{recovered: &recovered})()
+		defer gap.Notify(wake(func() { calls.Add(recovered.Load()) }))()
+		gap.Notify(wake(func() { cancelled.Add(1) }))()
 		time.Sleep(time.Minute)
 		if calls.Load() > 0 {
 			t.Error("it was called while the informer fails")
@@ -114,3 +114,13 @@ func TestC6_Resolve(t *testing.T) {
 		}
 	})
 }
+
+// user counts recoveries.
+type user struct {
+	consistency.User
+	recovered *atomic.Int32
+}
+
+func (*user) Relisted() {}
+
+func (u *user) Recovered() { u.recovered.Add(1) }

@@ -175,7 +175,7 @@ func TestC6_Trouble(t *testing.T) {
 				cancelled.called(0, "cancelled")
 				expect(t, d, w, x.want, name)
 				late := &waiting{t: t}
-				stale.Notify(func() { late.calls.Add(1) })()
+				stale.Notify(wake(func() { late.calls.Add(1) }))()
 				late.called(1, "who comes late")
 				if x.want == "shown" {
 					elsewhere.called(0, "the informer goes on for others")
@@ -242,7 +242,7 @@ func TestC6_NothingIsKept(t *testing.T) {
 		wait := func(w consistency.Write) (of weak.Pointer[[64]byte], cancel func()) {
 			gap, _ := d.Behind(w)
 			kept := new([64]byte)
-			return weak.Make(kept), gap.Notify(func() { kept[0]++ })
+			return weak.Make(kept), gap.Notify(wake(func() { kept[0]++ }))
 		}
 		called, _ := wait(w)
 		cancelled, cancel := wait(never)
@@ -302,10 +302,10 @@ func await(t *testing.T, d consistency.Declarations, w consistency.Write, cancel
 		}
 		woken := make(chan struct{})
 		if cancels { // during the wait
-			defer gap.Notify(func() {})()
-			gap.Notify(func() {})()
+			defer gap.Notify(wake(func() {}))()
+			gap.Notify(wake(func() {}))()
 		}
-		cancel := gap.Notify(func() { close(woken) })
+		cancel := gap.Notify(wake(func() { close(woken) }))
 		<-woken
 		cancel()
 	}

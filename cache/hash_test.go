@@ -157,7 +157,7 @@ func TestL9_HashedObjectsAreLocated(t *testing.T) {
 			at := located(d, hashedOf(w, nil))
 			expect(t, d, at, "gap", what)
 			if gap, _ := d.Behind(at); gap != nil {
-				gap.Notify(func() { woken++ })
+				gap.Notify(wake(func() { woken++ }))
 				if named := strings.Contains(gap.String(), "default/"+what); named != (what != "made") {
 					t.Errorf("%s: %s", what, gap)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -30,7 +31,27 @@ type visibility[K comparable] struct {
 
 	queue   *workqueue.Queue[K]
 	records *records[K]
+
+	goroutines *run.Goroutines // set by Warm
 }
+
+// parkedKey wakes a key when its gap has closed.
+type parkedKey[K comparable] struct {
+	queue *workqueue.Queue[K]
+	key   K
+}
+
+func (p *parkedKey[K]) Wake() { p.queue.Wake(p.key) }
+
+// heldEvent adds a key when an informer shows the event of another one.
+type heldEvent[K comparable] struct {
+	parkedKey[K]
+	how workqueue.AddOptions
+}
+
+func (h *heldEvent[K]) Wake() { h.queue.AddWith(h.key, h.how) }
+
+func (k *visibility[K]) Goroutines() *run.Goroutines { return k.goroutines }
 
 // putOff parks a key while the caches lack its last Reconcile's writes, or, after Stale, while
 // anything is stale. Otherwise p.doubts describes what the next Reconcile may not see.
@@ -64,7 +85,7 @@ func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *p
 
 func (k *visibility[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
 	p.missing = reason.String()
-	p.unnotify = reason.Notify(func() { k.queue.Wake(item.Key()) })
+	p.unnotify = reason.Notify(&parkedKey[K]{k.queue, item.Key()})
 	pause := min(left, time.Second<<min(p.checks, 10))
 	if _, silent := reason.(textGap); silent { // it never notifies
 		pause = min(left, time.Second)
@@ -173,7 +194,8 @@ func (k *visibility[K]) parkStale(item workqueue.Item[K], p *past) {
 	k.park(item, p, reason, k.waitAtMost())
 }
 
-func (k *visibility[K]) relisted() {
+// Relisted looks for objects that are missing after a relist.
+func (k *visibility[K]) Relisted() {
 	for key, r := range k.records.all() {
 		if r.past != nil && k.missed(r.past) {
 			k.addMissed(key)
@@ -185,9 +207,9 @@ func (k *visibility[K]) addMissed(key K) {
 	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
 }
 
-// recovered makes keys due that failed before an informer recovered. They may have failed before
+// Recovered makes keys due that failed before an informer recovered. They may have failed before
 // the informer did, in the same outage.
-func (k *visibility[K]) recovered() {
+func (k *visibility[K]) Recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {
 		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {

@@ -115,7 +115,7 @@ func (r *running[K]) wrote() *ledger.Ledger {
 }
 
 // String names the Reconcile in the text of derived contexts.
-func (r *running[K]) String() string { return fmt.Sprintf("reconcile of %v", r.item.Key()) }
+func (r *running[K]) String() string { return fmt.Sprintf("Reconcile of %v", r.item.Key()) }
 
 func (o *Options) cancellable(work context.Context) (context.Context, context.CancelCauseFunc) {
 	if o.Deadline == 0 && o.MaxInterrupts == 0 {

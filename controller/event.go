@@ -123,8 +123,7 @@ func (k *visibility[K]) requeueWhenSeen(key K, p *past) {
 			continue
 		}
 		if missing, _ := k.gapOf(w); missing != nil {
-			how := w.event.how
-			p.unnotify = missing.Notify(func() { k.queue.AddWith(key, how) })
+			p.unnotify = missing.Notify(&heldEvent[K]{parkedKey[K]{k.queue, key}, w.event.how})
 			return
 		}
 	}

@@ -24,11 +24,11 @@ type gap = consistency.Gap
 
 type textGap string
 
-func (g textGap) String() string     { return string(g) }
-func (textGap) Notify(func()) func() { return func() {} }
-func (textGap) Failing() bool        { return false }
-func (textGap) Unread() bool         { return false }
-func (textGap) Unserved() bool       { return false }
+func (g textGap) String() string                { return string(g) }
+func (textGap) Notify(consistency.Waker) func() { return func() {} }
+func (textGap) Failing() bool                   { return false }
+func (textGap) Unread() bool                    { return false }
+func (textGap) Unserved() bool                  { return false }
 
 // inherited are writes that Lead waits for. After the wait, a past with givenUp replaces the first
 // one.

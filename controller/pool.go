@@ -5,10 +5,8 @@ package controller
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,10 +34,18 @@ type slot[K comparable] struct {
 	retire  context.CancelFunc
 	retired bool // surplus
 
-	goroutine string                     // prefix of its stack, set before any run
+	goroutine string                     // its name in stacks, set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 
 	reported, ended *running[K] // last reported as slow, last over its deadline
+}
+
+// Working returns the context of the Reconcile in progress, or nil.
+func (s *slot[K]) Working() context.Context {
+	if r := s.run.Load(); r != nil {
+		return r
+	}
+	return nil
 }
 
 func (w *workers[K]) now() crew[K] {
@@ -103,10 +109,6 @@ func (w *workers[K]) work(s *slot[K], next func() bool) {
 		s.retire()
 		w.left(s, exited)
 	}()
-	var buf [64]byte
-	// It begins like "goroutine 17 [running]:".
-	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
-	s.goroutine = head
 	for next() {
 	}
 	exited = false

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/source"
@@ -214,21 +213,6 @@ func (c *Controller[K]) Alive(limit time.Duration) func() error {
 		}
 		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
 	}
-}
-
-// Reconciles returns the key whose Reconcile runs on the goroutine of a stack, or started that
-// goroutine. The stack is in the form of runtime.Stack.
-func (c *Controller[K]) Reconciles(stack string) (key string, ok bool) {
-	for _, s := range c.workers.now().slots {
-		r := s.run.Load()
-		if r == nil { // then goroutine may not be set yet
-			continue
-		}
-		if strings.HasPrefix(stack, s.goroutine) || strings.Contains(stack, " in "+strings.TrimSpace(s.goroutine)+"\n") {
-			return fmt.Sprint(r.item.Key()), true
-		}
-	}
-	return "", false
 }
 
 // Unsynced describes each source and Readable that is not synced.

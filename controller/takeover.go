@@ -83,8 +83,8 @@ func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writ
 			return false, doubts, true
 		}
 		to.show(last.String())
-		shown := make(chan struct{}, 1)
-		unnotify := last.Notify(func() { shown <- struct{}{} }) // called once
+		shown := make(consistency.Signal, 1)
+		unnotify := last.Notify(shown)
 		goOn := true
 		select {
 		case <-shown:

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
@@ -109,7 +108,8 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
 		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
 	}
-	defer c.inputs.declared.Attach(consistency.User{Relisted: c.consistency.relisted, Recovered: c.consistency.recovered, Reconciles: c.Reconciles})()
+	c.consistency.goroutines = run.GoroutinesOf(ctx)
+	defer c.inputs.declared.Attach(&c.consistency)()
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}

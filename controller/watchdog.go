@@ -124,7 +124,8 @@ func (t *lead[K]) reportStuck(cause error) {
 	}
 }
 
-func cutStack(stacks, head string) string {
+func cutStack(stacks, goroutine string) string {
+	head := goroutine + " "
 	_, stack, ok := strings.Cut("\n\n"+stacks, "\n\n"+head)
 	if !ok {
 		return fmt.Sprintf("not found in %d MiB of all goroutines' stacks", run.MostStacks>>20)

@@ -235,16 +235,16 @@ func TestC9_NoDeadlineUnlessAskedFor(t *testing.T) {
 func TestCutStack(t *testing.T) {
 	long := "goroutine 12 [sleep]:\n" + strings.Repeat("f()\n", 10000)
 	stacks := "goroutine 1 [running]:\nmain()\n\n" + long + "\ngoroutine 123 [sleep]:\ng()\n"
-	if got := controller.CutStack(stacks, "goroutine 1 "); got != "goroutine 1 [running]:\nmain()" {
+	if got := controller.CutStack(stacks, "goroutine 1"); got != "goroutine 1 [running]:\nmain()" {
 		t.Errorf("the first: %q", got)
 	}
-	if got := controller.CutStack(stacks, "goroutine 123 "); got != "goroutine 123 [sleep]:\ng()" {
+	if got := controller.CutStack(stacks, "goroutine 123"); got != "goroutine 123 [sleep]:\ng()" {
 		t.Errorf("the last: %q", got)
 	}
-	if got := controller.CutStack(stacks, "goroutine 12 "); len(got) > 17<<10 || !strings.HasPrefix(got, "goroutine 12 [sleep]:\nf()\n") || !strings.HasSuffix(got, "left out") {
+	if got := controller.CutStack(stacks, "goroutine 12"); len(got) > 17<<10 || !strings.HasPrefix(got, "goroutine 12 [sleep]:\nf()\n") || !strings.HasSuffix(got, "left out") {
 		t.Errorf("a long one: %d bytes", len(got))
 	}
-	if got := controller.CutStack(stacks, "goroutine 2 "); !strings.HasPrefix(got, "not found") {
+	if got := controller.CutStack(stacks, "goroutine 2"); !strings.HasPrefix(got, "not found") {
 		t.Errorf("one that is not there: %q", got)
 	}
 }

@@ -33,6 +33,9 @@ func (t *lead[K]) employ(take, work context.Context) error {
 		ctx, retire := context.WithCancel(take)
 		s := &slot[K]{retire: retire}
 		all.Go(func() {
+			name, leave := c.consistency.goroutines.Enter(s)
+			defer leave()
+			s.goroutine = name
 			c.workers.work(s, func() bool { return t.processNextItem(ctx, work, s) })
 		})
 		return s

@@ -40,7 +40,6 @@ type Controller interface {
 	Running() []string
 	// Alive is for /livez.
 	Alive(limit time.Duration) func() error
-	Reconciles(stack string) (key string, ok bool)
 	// CatchUp is for Manager.Idle.
 	CatchUp(ctx context.Context) error
 	// Quiet is for Manager.Idle.

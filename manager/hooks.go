@@ -4,14 +4,15 @@
 package manager
 
 import (
+	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 )
@@ -100,7 +101,7 @@ func clientHooks(roster *roster) *hook.Client {
 	return hooks
 }
 
-// unattributed sees only the goroutine of a Reconcile and those it started.
+// unattributed sees only the goroutine of a Reconcile and those that it started.
 func unattributed(roster *roster) func(hook.APIRequest) {
 	type what struct {
 		controller, verb string
@@ -108,20 +109,16 @@ func unattributed(roster *roster) func(hook.APIRequest) {
 	}
 	var logged sync.Map // of what; bounded by the resources that the program writes
 	return func(r hook.APIRequest) {
-		buf := make([]byte, 32<<10) // large enough for the last line, which names the creator
-		stack := string(buf[:runtime.Stack(buf, false)])
-		for _, c := range roster.current() {
-			key, ok := c.Reconciles(stack)
-			if !ok {
-				continue
-			}
-			resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-			if _, before := logged.LoadOrStore(what{c.Name(), r.Verb, resource}, true); !before {
-				roster.report.logger().Warn("a Reconcile writes with a context that is not its own, so the next one may not see the write; "+
-					"use the Reconcile's context, or ledger.Without(ctx) if that is intended",
-					"controller", c.Name(), "key", key, "verb", r.Verb, "resource", resource.String(), "userAgent", r.UserAgent)
-			}
+		own := roster.goroutines.Working()
+		if own == nil {
 			return
+		}
+		of, _ := controller.InfoFromContext(own)
+		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
+		if _, before := logged.LoadOrStore(what{of.Controller, r.Verb, resource}, true); !before {
+			roster.report.logger().Warn("a Reconcile writes with a context that is not its own, so the next one may not see the write; "+
+				"use the Reconcile's context, or ledger.Without(ctx) if that is intended",
+				"controller", of.Controller, "key", fmt.Sprint(of.Key), "verb", r.Verb, "resource", resource.String(), "userAgent", r.UserAgent)
 		}
 	}
 }

@@ -155,13 +155,12 @@ func (f *fakeController) Lead(take, work context.Context) error {
 	return f.diary.until("lead "+f.name, 0)(take)
 }
 
-func (f *fakeController) RequiresSync() bool                      { return f.required }
-func (f *fakeController) Unsynced() []string                      { return nil }
-func (f *fakeController) Running() []string                       { return nil }
-func (f *fakeController) Alive(time.Duration) func() error        { return func() error { return nil } }
-func (f *fakeController) Reconciles(string) (key string, ok bool) { return "", false }
-func (f *fakeController) CatchUp(context.Context) error           { return nil }
-func (f *fakeController) Failing() []controller.FailedKey         { return nil }
+func (f *fakeController) RequiresSync() bool               { return f.required }
+func (f *fakeController) Unsynced() []string               { return nil }
+func (f *fakeController) Running() []string                { return nil }
+func (f *fakeController) Alive(time.Duration) func() error { return func() error { return nil } }
+func (f *fakeController) CatchUp(context.Context) error    { return nil }
+func (f *fakeController) Failing() []controller.FailedKey  { return nil }
 
 func (f *fakeController) Quiet(context.Context) (taken uint64, err error) { return 0, nil }
 func (f *fakeController) Default(controller.Options)                      {}

@@ -26,6 +26,8 @@ type roster struct {
 	recorder *events.Recorder
 	ready    chan struct{}
 
+	goroutines run.Goroutines // the workers of all controllers
+
 	mu          sync.Mutex // guards what follows, and fields that name it
 	ran         bool       // Run has begun
 	had         bool       // a controller was added

@@ -31,7 +31,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	limit := time.Now().Add(moment)
 	defer func() { m.disconnect(limit) }() //nolint:contextcheck // ctx is done then
-	ctx = logr.NewContextWithSlogLogger(ctx, m.report.logger())
+	ctx = m.roster.goroutines.With(logr.NewContextWithSlogLogger(ctx, m.report.logger()))
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }
 	servers, events, caches, everywhere, leader := stage(), stage(), stage(), stage(), stage()

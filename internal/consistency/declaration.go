@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Declarations are the handles that can be read in a context. A controller declares the handles
@@ -23,7 +25,7 @@ type Declarations interface {
 	// Context returns a context in which only declared handles can be read.
 	Context(ctx context.Context) context.Context
 	// Attach registers u with the caches of all handles that are declared, now or later, until
-	// detach is called. Call detach once; a function of u may still be running then.
+	// detach is called. Call detach once; a method of u may still be running then.
 	Attach(u User) (detach func())
 	// Behind reports which declared informer does not show a write yet. It returns nil and nil if
 	// all informers that keep the object show the write, which is cheap, or if none keeps it.
@@ -100,16 +102,16 @@ const (
 	Decided
 )
 
-// User connects a running controller with its caches.
-type User struct {
+// User is a running controller, for its caches. Package controller implements it.
+type User interface {
 	// Relisted is called after an informer has listed everything again, perhaps before its store
 	// has the list. It must not block, nor must Recovered.
-	Relisted func()
+	Relisted()
 	// Recovered is called when an informer begins to follow the API server, also after a failure.
-	Recovered func()
-	// Reconciles returns the key of the Reconcile to which a stack of runtime.Stack belongs, also
-	// if the Reconcile only started the goroutine.
-	Reconciles func(stack string) (key string, ok bool)
+	Recovered()
+	// Goroutines returns where the controller's workers are registered. The controllers of a
+	// manager share one.
+	Goroutines() *run.Goroutines
 }
 
 // Gap is an informer that does not show a write yet, or that fails. All methods may be called from
@@ -123,12 +125,24 @@ type Gap interface {
 	Unread() bool
 	// Unserved reports whether the informer shows nothing before its kind is served again.
 	Unserved() bool
-	// Notify calls f when the gap has closed or cannot close any more; call Behind again then. It
-	// calls f at most once, without locks, perhaps before Notify returns. f must not block. Changes
-	// without an event, such as bookmarks, do not call f, so also call Behind from time to time.
-	// cancel ends the notification; f may still be running then.
+	// Notify wakes w when the gap has closed or cannot close any more; call Behind again then. It
+	// calls Wake at most once, without locks, perhaps before Notify returns. Changes without an
+	// event, such as bookmarks, do not wake w, so also call Behind from time to time. cancel ends
+	// the notification; Wake may still be running then.
 	//
 	// The first Notify for a write adds an event handler to the informer, for as long as it is
 	// declared.
-	Notify(f func()) (cancel func())
+	Notify(w Waker) (cancel func())
 }
+
+// Waker is what waits for the end of a Gap. Package controller implements it for keys.
+type Waker interface {
+	// Wake must not block.
+	Wake()
+}
+
+// Signal is a Waker for one waiting goroutine. Make it with the capacity 1.
+type Signal chan struct{}
+
+// Wake sends on the channel. A second call would block.
+func (s Signal) Wake() { s <- struct{}{} }

@@ -159,10 +159,16 @@ func UsualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
 	return &r
 }
 
+// Waiter is a Waker that knows what it waits for. Package cache implements it.
+type Waiter interface {
+	Waker
+	// Open reports whether the wait is still needed.
+	Open() bool
+}
+
 type waiter struct {
-	write *Write      // nil to wait for the informer's state only
-	open  func() bool // reports whether the wait is still needed
-	f     func()
+	Waiter
+	write *Write // nil to wait for the informer's state only
 }
 
 // waiters are the waiters of one informer. The first one adds an event handler, whose calls are
@@ -177,16 +183,16 @@ type waiters struct {
 	ahead  []*waiter // sorted by version; not reached by the store
 }
 
-// Notify calls f once, without locks, as soon as open returns false. It calls open at each Look and
-// End. Unless w is nil, it also calls open after each event of w's object, and when the store
-// reaches w's version. f may run before Notify returns. cancel ends the wait; f may still be
+// Notify calls Wake once, without locks, as soon as Open returns false. It calls Open at each Look
+// and End. Unless w is nil, it also calls Open after each event of w's object, and when the store
+// reaches w's version. Wake may run before Notify returns. cancel ends the wait; Wake may still be
 // running then.
-func (view *View) Notify(w *Write, open func() bool, f func()) (cancel func()) {
-	one := &waiter{write: w, open: open, f: f}
+func (view *View) Notify(w *Write, to Waiter) (cancel func()) {
+	one := &waiter{Waiter: to, write: w}
 	if view.add(one) {
 		view.waiters.call(one) // it may have been shown before it was added
 	} else {
-		f()
+		to.Wake()
 	}
 	return func() { view.waiters.remove(one) }
 }
@@ -215,7 +221,7 @@ func (view *View) End(join bool) {
 	}
 	for _, one := range w.all() {
 		if w.remove(one) {
-			one.f()
+			one.Wake()
 		}
 	}
 }
@@ -295,8 +301,8 @@ func (w *waiters) remove(one *waiter) bool {
 }
 
 func (w *waiters) call(one *waiter) {
-	if !one.open() && w.remove(one) {
-		one.f()
+	if !one.Open() && w.remove(one) {
+		one.Wake()
 	}
 }
 

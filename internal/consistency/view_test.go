@@ -140,14 +140,23 @@ func TestView_Excludes(t *testing.T) {
 	}
 }
 
+type waiter struct {
+	open func() bool
+	wake func()
+}
+
+func (w *waiter) Open() bool { return w.open() }
+
+func (w *waiter) Wake() { w.wake() }
+
 // TestView_Notify: a waiter is called once, when the answer changes or at the end.
 func TestView_Notify(t *testing.T) {
 	view, i := newView(t)
 	w := of("a", "5")
 	calls := 0
 	open := func() bool { v, _ := view.Shows(&w); return v == consistency.Behind }
-	view.Notify(&w, open, func() { calls++ })
-	cancel := view.Notify(&w, open, func() { t.Error("it was cancelled") })
+	view.Notify(&w, &waiter{open, func() { calls++ }})
+	cancel := view.Notify(&w, &waiter{open, func() { t.Error("it was cancelled") }})
 	cancel()
 	view.Look()
 	if calls != 0 {
@@ -162,7 +171,7 @@ func TestView_Notify(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("called %d times", calls)
 	}
-	view.Notify(&w, func() bool { return true }, func() { calls++ })
+	view.Notify(&w, &waiter{func() bool { return true }, func() { calls++ }})
 	if calls != 2 {
 		t.Error("nothing comes after the end")
 	}

@@ -176,7 +176,7 @@ func (i *informer) attend(ctx context.Context) {
 	select {
 	case <-i.synced():
 		if err := i.key.foreign.misfit(); err != nil {
-			i.report(hook.Failing, err)
+			i.Report(hook.Failing, err)
 		}
 		i.env.ring()
 		i.view.Look()

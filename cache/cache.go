@@ -206,11 +206,11 @@ func (c *Cache) Scheme() *runtime.Scheme {
 // States returns the state of each informer, in no particular order. It walks over all objects to
 // count them, and estimates their size from a sample.
 func (c *Cache) States() []hook.InformerState {
-	return c.states(func(i *informer) (int, int64) { return size(i.store()) })
+	return c.states(func(i *informer) (int, int64) { return size(i.Store()) })
 }
 
 func (c *Cache) counted() []hook.InformerState {
-	return c.states(func(i *informer) (int, int64) { return i.walked.recent(i.store(), i.key.packed) })
+	return c.states(func(i *informer) (int, int64) { return i.walked.recent(i.Store(), i.key.packed) })
 }
 
 func (c *Cache) states(size func(*informer) (int, int64)) []hook.InformerState {

@@ -197,7 +197,7 @@ func (s *Subscription) shown(ctx context.Context, missing *gap, r *registration)
 }
 
 func (s *Subscription) handled(ctx context.Context, i *informer, r *registration, mark string) bool {
-	if i.lw != nil && !i.lw.Mark(ctx, newMark(mark, i.example, i.intake.codec)) {
+	if i.lw != nil && !i.lw.Mark(ctx, i.mark(mark)) {
 		return false
 	}
 	for {

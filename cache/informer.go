@@ -56,17 +56,14 @@ type informer struct {
 
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
-	i.intake.key, i.intake.strings, i.intake.store = k, &e.strings, i.store
+	i.intake.key, i.intake.strings, i.intake.store = k, &e.strings, i.Store
 	target, stored := k.target(e.backend), example
 	if k.packed {
 		i.intake.pack(example)
 		target.Codec, stored = i.intake.codec, &packed.Object{}
 	}
 	target.Part, target.QuietLimit = i.newPart(), e.quietLimit
-	i.lw = listwatch.New(target, listwatch.Reports{
-		State: i.report, Mapping: i.mapped, Listed: e.relisted, Delivered: i.intake.prune, Store: i.store,
-		Restored: func(why *listwatch.Restored) bool { return e.restored(i, why) }, Compared: i.view.Look,
-	})
+	i.lw = listwatch.New(target, i)
 	i.shared = &shared{SharedIndexInformer: toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
@@ -74,10 +71,7 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	})}
 	i.makeView()
 	i.view.Place, i.view.Labels, i.view.Fields, i.view.Asked = k.place, s.Labels, s.Fields, true
-	if report := e.hooks.BrokenObject; report != nil {
-		tell := func(object string, err error) { report(k.kind(), object, err) }
-		i.lw.Broken.Report, i.intake.untransformed.Report, i.intake.unreadable.Report = tell, tell, tell
-	}
+	i.lw.Broken.Reporter, i.intake.untransformed.Reporter, i.intake.unreadable.Reporter = i, i, i
 	i.follow = i.run
 	// These cannot fail before the start.
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
@@ -144,7 +138,15 @@ func (i *informer) String() string {
 	return i.key.kind()
 }
 
-func (i *informer) store() toolscache.Store { return i.shared.GetStore() }
+// Broken is called for each new error of an object.
+func (i *informer) Broken(object string, err error) {
+	if report := i.env.hooks.BrokenObject; report != nil {
+		report(i.key.kind(), object, err)
+	}
+}
+
+// Store is also for the informer's ListerWatcher.
+func (i *informer) Store() toolscache.Store { return i.shared.GetStore() }
 
 // indexer returns the objects as they are stored, also of another cache's packed informer.
 func (i *informer) indexer() toolscache.Indexer { return packedIndexer(i.shared) }
@@ -167,7 +169,7 @@ func (i *informer) Undecodable(name types.NamespacedName) error {
 	if i.lw == nil {
 		return nil
 	}
-	return i.lw.Broken.Of(name, i.store())
+	return i.lw.Broken.Of(name, i.Store())
 }
 
 func (i *informer) Phase() hook.Phase {
@@ -275,9 +277,9 @@ func (i *informer) transform(obj any) (any, error) {
 	return i.intake.prepare(o), nil
 }
 
-// mapped records how the kind is served. It returns false if the informer is no longer wanted: its
+// Mapped records how the kind is served. It returns false if the informer is no longer wanted: its
 // groups inherited their namespaces, and now have other informers.
-func (i *informer) mapped(m *meta.RESTMapping) (wanted bool) {
+func (i *informer) Mapped(m *meta.RESTMapping) (wanted bool) {
 	last := i.view.Mapping.Swap(m)
 	wanted = i.fixed.Load() || isNamespaced(m) == (i.key.place.Namespace != "")
 	if last == nil || isNamespaced(last) != isNamespaced(m) || !wanted {

@@ -20,15 +20,17 @@ import (
 
 // newPart returns what the informer keeps of its scope, or nil for everything.
 func (i *informer) newPart() *listwatch.Part {
-	s := i.key.slots
-	if s == nil {
+	if i.key.slots == nil {
 		return nil
 	}
-	return &listwatch.Part{
-		Slot: s.of, Owner: i.key.slotOwner, Wanted: s.now,
-		Mark: func(name string) runtime.Object { return newMark(name, i.example, i.intake.codec) },
-	}
+	return &listwatch.Part{SlotSelector: i, Owner: i.key.slotOwner}
 }
+
+func (i *informer) Slot(key types.NamespacedName) (uint8, error) { return i.key.slots.of(key) }
+
+func (i *informer) Wanted() (listwatch.Slots, <-chan struct{}) { return i.key.slots.now() }
+
+func (i *informer) NewMark(name string) runtime.Object { return i.mark(name) }
 
 // arrivals is an informer's own event handler, for the marks after the objects of new slots.
 type arrivals struct {
@@ -83,7 +85,7 @@ func (i *informer) keySlot(o metav1.Object) (slot uint8, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	slot, err := i.key.slots.of(key)
+	slot, err := i.Slot(key)
 	return slot, err == nil
 }
 
@@ -102,7 +104,7 @@ func (i *informer) writtenSlot(w *consistency.Write) (slot uint8, in, known bool
 	case w.Hashed != nil:
 		return 0, false, false
 	case i.key.slotOwner.Kind == "":
-		slot, err := i.key.slots.of(w.At())
+		slot, err := i.Slot(w.At())
 		return slot, err == nil, err == nil
 	case w.Object == nil:
 		return 0, false, false

@@ -34,7 +34,8 @@ func (i *informer) setSynced() (news bool) {
 	return true
 }
 
-func (i *informer) report(phase hook.Phase, err error) {
+// Report is called after each request, with how the informer follows the API server.
+func (i *informer) Report(phase hook.Phase, err error) {
 	if phase == hook.Syncing && i.HasSynced() {
 		if r := i.restoring.Load(); r != nil { // the hook has received it, for all informers
 			i.set(hook.Failing, r.why)

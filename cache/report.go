@@ -26,7 +26,7 @@ func (g *group) state(sized bool) hook.InformerState {
 	for _, i := range members {
 		s := i.state()
 		if sized {
-			s.Objects, s.Bytes = size(i.store())
+			s.Objects, s.Bytes = size(i.Store())
 		}
 		if len(members) == 1 && all.Err == nil {
 			return s

@@ -30,6 +30,18 @@ type restoring struct {
 	handle   atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
 }
 
+// Listed is called after each complete list.
+func (i *informer) Listed() { i.env.relisted() }
+
+// Delivered is called when the store has a list.
+func (i *informer) Delivered() { i.intake.prune() }
+
+// Compared is called when versions are comparable after all.
+func (i *informer) Compared() { i.view.Look() }
+
+// Restored reports whether the informer is the first one to find it.
+func (i *informer) Restored(why *listwatch.Restored) (now bool) { return i.env.restored(i, why) }
+
 // restored is called when an informer has found out that the API server was restored. All other
 // informers list again, too: their versions may not have gone back far enough to show it.
 func (e *environment) restored(by *informer, why *listwatch.Restored) (first bool) {
@@ -88,7 +100,7 @@ func (i *informer) restore(former *restoring, after time.Duration) {
 	if i.HasSynced() {
 		i.set(hook.Failing, r.why)
 	}
-	i.lw.Relist(after, newMark(r.mark, i.example, i.intake.codec))
+	i.lw.Relist(after, i.mark(r.mark))
 }
 
 // end removes the event handler.
@@ -108,7 +120,7 @@ func (r *restoring) arrived(mark string) {
 	i.view.Reset(r.at)
 	i.env.relisted()
 	if i.isFailing(r.why) {
-		i.report(hook.Syncing, nil)
+		i.Report(hook.Syncing, nil)
 	}
 }
 

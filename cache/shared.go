@@ -14,7 +14,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/coalesce"
-	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -145,14 +144,14 @@ func (u unmarked) OnDelete(obj any) {
 	}
 }
 
-// newMark returns a mark of the form of an informer's objects. codec is nil unless they are packed.
-func newMark(name string, example Object, codec *packed.Codec) Object {
-	mark, _ := example.DeepCopyObject().(Object)
+// mark returns a mark of the form of the informer's objects.
+func (i *informer) mark(name string) Object {
+	mark, _ := i.example.DeepCopyObject().(Object)
 	mark.SetUID(markUID)
 	mark.SetName(name)
-	if codec == nil {
+	if i.intake.codec == nil {
 		return mark
 	}
-	p, _ := codec.Pack(wire.JSON, mark) // an empty object of an API type can be encoded
+	p, _ := i.intake.codec.Pack(wire.JSON, mark) // an empty object of an API type can be encoded
 	return p
 }

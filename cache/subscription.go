@@ -122,7 +122,7 @@ func (s *Subscription) retire(i *informer, r *registration) {
 		if s.isClosed() {
 			break
 		}
-		stored, _, _ := i.store().GetByKey(storeKey(name))
+		stored, _, _ := i.Store().GetByKey(storeKey(name))
 		if newer, ok := stored.(Object); ok && newer.GetUID() == obj.GetUID() {
 			obj = newer
 		}
@@ -305,7 +305,7 @@ func (r *registration) record() bool {
 		return r.keeps.Load()
 	}
 	r.keeps.Store(true)
-	for _, obj := range r.informer.store().List() {
+	for _, obj := range r.informer.Store().List() {
 		if o, ok := obj.(Object); ok {
 			r.put(o, true)
 		}
@@ -314,7 +314,7 @@ func (r *registration) record() bool {
 }
 
 func (r *registration) told() bool {
-	seen, stored := r.handled(), r.informer.store().List()
+	seen, stored := r.handled(), r.informer.Store().List()
 	for _, obj := range stored {
 		o, ok := obj.(Object)
 		if !ok {

@@ -147,7 +147,7 @@ func (i *informer) misfits() map[types.NamespacedName]*listwatch.Misfit {
 	if i.lw == nil {
 		return nil
 	}
-	all := i.lw.Broken.Misfits(i.store())
+	all := i.lw.Broken.Misfits(i.Store())
 	maps.DeleteFunc(all, func(_ types.NamespacedName, m *listwatch.Misfit) bool { return !i.mayKeep(m) })
 	return all
 }

@@ -20,14 +20,20 @@ import (
 // them. It takes no lock while empty. The zero value is ready for use. It is safe for concurrent
 // use.
 type Broken struct {
-	// Report is called with each new error, without locks. Set it before the first Add.
-	Report func(object string, err error)
+	// Reporter gets each new error. Set it before the first Add. Default: none.
+	Reporter Reporter
 
 	n atomic.Int64 // number of objects
 
 	mu      sync.Mutex // guards the fields below
 	objects map[types.NamespacedName]breakage
 	list    int // number of the current list
+}
+
+// Reporter reports broken objects. Package cache implements it.
+type Reporter interface {
+	// Broken is called without locks.
+	Broken(object string, err error)
 }
 
 type breakage struct {
@@ -53,8 +59,8 @@ func (b *Broken) Add(o metav1.Object, err error) { b.add(NameOf(o), breakage{err
 func (b *Broken) misfit(m *Misfit) { b.add(NameOf(m), breakage{err: m.Err, misfit: m}) }
 
 func (b *Broken) add(name types.NamespacedName, one breakage) {
-	if news := b.put(name, one); news && b.Report != nil {
-		b.Report(name.String(), one.err)
+	if news := b.put(name, one); news && b.Reporter != nil {
+		b.Reporter.Broken(name.String(), one.err)
 	}
 }
 

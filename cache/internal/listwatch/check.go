@@ -257,9 +257,7 @@ func (c *checker) end(a asked) *Restored {
 		c.next = time.After(c.target.quietLimit() / breakShare)
 	case a.restored == nil:
 		c.suspect = false
-		if c.reports.Compared != nil {
-			c.reports.Compared()
-		}
+		c.informer.Compared()
 	case c.suspect:
 		return a.restored
 	default:

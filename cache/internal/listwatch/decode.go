@@ -34,9 +34,9 @@ import (
 type decoder struct {
 	*Target
 
-	broken *Broken
-	store  func() toolscache.Store // receives the events
-	part   *portion                // nil: everything
+	broken   *Broken
+	informer Informer
+	part     *portion // nil: everything
 }
 
 func (d *decoder) speaksProtobuf() bool {
@@ -143,7 +143,7 @@ func (d *decoder) prepared(o object) object {
 func (d *decoder) lastKnown(f wire.Format, raw []byte, why error) (name *Misfit, known object) {
 	name = identify(f, raw, why)
 	key, _ := toolscache.MetaNamespaceKeyFunc(name)
-	stored, found, err := d.store().GetByKey(key)
+	stored, found, err := d.informer.Store().GetByKey(key)
 	if err != nil || !found {
 		return name, nil
 	}
@@ -240,7 +240,7 @@ func (d *decoder) bookmark(version string) object {
 func (d *eventDecoder) decoded(o object) {
 	if len(d.ahead) >= d.most {
 		maps.DeleteFunc(d.ahead, func(name types.NamespacedName, _ bool) bool {
-			_, there, _ := d.store().GetByKey(toolscache.ObjectName(name).String())
+			_, there, _ := d.informer.Store().GetByKey(toolscache.ObjectName(name).String())
 			return there
 		})
 		d.most = max(1024, 2*len(d.ahead))

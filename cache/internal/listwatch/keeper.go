@@ -36,7 +36,7 @@ type keeper struct {
 
 	progress *Progress
 	list     func(ctx context.Context, slots *Slots, from string) ([]object, error)
-	store    func() toolscache.Store
+	informer Informer
 
 	// ahead are objects delivered since the last mark, which the store may lack: true if they
 	// exist, false if they are deleted.
@@ -136,7 +136,7 @@ func (k *keeper) leave(ctx context.Context, gone *Slots) bool {
 	if !k.mark(ctx) {
 		return false
 	}
-	for _, obj := range k.store().List() {
+	for _, obj := range k.informer.Store().List() {
 		o, ok := obj.(object)
 		if !ok {
 			continue
@@ -295,7 +295,7 @@ func (k *keeper) known(name types.NamespacedName) bool {
 	if there, ok := k.ahead[name]; ok || k.initial() {
 		return there
 	}
-	_, there, _ := k.store().GetByKey(toolscache.ObjectName(name).String())
+	_, there, _ := k.informer.Store().GetByKey(toolscache.ObjectName(name).String())
 	return there
 }
 
@@ -310,7 +310,7 @@ func (k *keeper) remove(ctx context.Context, name types.NamespacedName, version 
 	if k.ahead[name] && !k.mark(ctx) {
 		return false
 	}
-	stored, _, _ := k.store().GetByKey(toolscache.ObjectName(name).String())
+	stored, _, _ := k.informer.Store().GetByKey(toolscache.ObjectName(name).String())
 	o, ok := stored.(object)
 	if !ok {
 		return true

@@ -46,12 +46,12 @@ type ListerWatcher struct {
 type Counts struct{ Lists, Watches, Quiet int64 }
 
 // New returns a ListerWatcher.
-func New(t Target, r Reports) *ListerWatcher {
+func New(t Target, i Informer) *ListerWatcher {
 	l := &ListerWatcher{}
-	l.target, l.reports = &t, r
+	l.target, l.informer = &t, i
 	l.pace, l.marks = rate.NewLimiter(rate.Every(time.Second), 5), make(chan object)
 	l.poked, l.doubts = make(chan struct{}, 1), make(chan struct{}, 1)
-	l.decoder = &decoder{Target: &t, broken: &l.Broken, store: r.Store}
+	l.decoder = &decoder{Target: &t, broken: &l.Broken, informer: i}
 	if t.Part != nil {
 		l.Progress = newProgress()
 	}
@@ -131,7 +131,7 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 		l.listed.Store(m.GetResourceVersion())
 		if m.GetContinue() == "" {
 			l.timeline.listed(m.GetResourceVersion())
-			l.reports.Listed()
+			l.informer.Listed()
 		}
 	}
 	return list, nil
@@ -145,7 +145,7 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	o.Watch = true
 	if o.SendInitialEvents == nil {
 		l.Broken.endList(o.ResourceVersion)
-		l.reports.Delivered()
+		l.informer.Delivered()
 	} else {
 		if l.unending.Load() { // the reflector makes a list instead
 			return nil, apierrors.NewBadRequest("the API server did not end the last streamed initial list")
@@ -165,7 +165,7 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	s.complete = l.Broken.endList
 	if part != nil {
 		s.keeper = &keeper{
-			portion: part, outlet: s.outlet, progress: l.Progress, store: l.reports.Store, list: l.listSlots, ahead: map[types.NamespacedName]bool{},
+			portion: part, outlet: s.outlet, progress: l.Progress, informer: l.informer, list: l.listSlots, ahead: map[types.NamespacedName]bool{},
 		}
 	}
 	l.running.Go(func() { s.run(ctx, w) })
@@ -262,11 +262,18 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 	return list, nil
 }
 
+// slotsOf reports the failures of a list of slots: the informer follows the API server all the same.
+type slotsOf struct {
+	Informer
+	progress *Progress
+}
+
+func (s slotsOf) Report(_ hook.Phase, why error) { s.progress.fail(why) }
+
 // listSlots lists the objects of some slots, at a version or later, beside the running watch. It
 // repeats the list until it succeeds or ctx ends.
 func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string) ([]object, error) {
-	a := &asker{target: l.target, reports: l.reports, pace: l.pace} // lists only
-	a.reports.State = func(_ hook.Phase, why error) { l.Progress.fail(why) }
+	a := &asker{target: l.target, informer: slotsOf{l.informer, l.Progress}, pace: l.pace} // lists only
 	o := metav1.ListOptions{ResourceVersion: from}
 	for {
 		if err := a.slow(ctx); err != nil {

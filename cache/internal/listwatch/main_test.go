@@ -55,10 +55,7 @@ func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packe
 	f = &follower{}
 	f.lw = listwatch.New(
 		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Codec: codec},
-		listwatch.Reports{
-			State: f.state, Mapping: f.mapping, Listed: f.list, Delivered: func() {},
-			Store: func() toolscache.Store { return lagging{f.store.GetStore(), &f.lags} },
-		})
+		f)
 	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), stored, 0, toolscache.Indexers{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -70,20 +67,28 @@ func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packe
 	})
 }
 
-func (f *follower) state(phase hook.Phase, why error) {
+func (*follower) Delivered() {}
+
+func (*follower) Compared() {}
+
+func (*follower) Restored(*listwatch.Restored) bool { return true }
+
+func (f *follower) Store() toolscache.Store { return lagging{f.store.GetStore(), &f.lags} }
+
+func (f *follower) Report(phase hook.Phase, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.phase, f.why = phase, why
 }
 
-func (f *follower) mapping(m *meta.RESTMapping) bool {
+func (f *follower) Mapped(m *meta.RESTMapping) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mapped = m
 	return true
 }
 
-func (f *follower) list() {
+func (f *follower) Listed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.listed++

@@ -12,18 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Part limits a Target to the objects of some slots. All fields but Owner are required.
-type Part struct {
+// SlotSelector selects objects by slot. Package cache implements it.
+type SlotSelector interface {
 	// Slot returns the slot of a key.
-	Slot func(types.NamespacedName) (uint8, error)
+	Slot(key types.NamespacedName) (uint8, error)
+	// Wanted returns the slots to keep, and a channel that is closed when they change.
+	Wanted() (Slots, <-chan struct{})
+	// NewMark returns an object of the stored type with a name and nothing else. The informer's
+	// event handlers recognize its delete.
+	NewMark(name string) runtime.Object
+}
+
+// Part limits a Target to the objects of some slots.
+type Part struct {
+	SlotSelector
 	// Owner is the kind of the controllers whose key counts for an object that they own. An object
 	// without such a controller has no slot. Default: the key of the object itself.
 	Owner schema.GroupVersionKind
-	// Wanted returns the slots to keep, and a channel that is closed when they change.
-	Wanted func() (Slots, <-chan struct{})
-	// Mark returns an object of the stored type with a name and nothing else. The informer's event
-	// handlers recognize its delete.
-	Mark func(name string) runtime.Object
 }
 
 // KeyOf returns the key that counts for an object. clusterScoped is about Owner.

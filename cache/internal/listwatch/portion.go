@@ -231,7 +231,7 @@ func (p *portion) now() [256]phase {
 }
 
 func (p *portion) mark(name, version string) object {
-	o, _ := p.Mark(name).(object) // it is of the stored type
+	o, _ := p.NewMark(name).(object) // it is of the stored type
 	o.SetResourceVersion(version)
 	return o
 }

@@ -27,7 +27,7 @@ type failure struct{ lists int64 } // that were complete before
 // fail reports that the API server is not followed.
 func (a *asker) fail(phase hook.Phase, why error) {
 	a.failing.CompareAndSwap(nil, &failure{a.lists.Load()})
-	a.reports.State(phase, why)
+	a.informer.Report(phase, why)
 }
 
 // recover is called after a successful request. It reports the end of a failure, unless the store
@@ -35,7 +35,7 @@ func (a *asker) fail(phase hook.Phase, why error) {
 func (a *asker) recover() {
 	if a.failing.Load() == nil || a.lists.Load() == 0 {
 		a.failing.Store(nil)
-		a.reports.State(hook.Syncing, nil)
+		a.informer.Report(hook.Syncing, nil)
 	}
 }
 
@@ -68,13 +68,13 @@ func (s *stream) look(seen time.Time) {
 	}
 	since := time.Since(r.began)
 	arrived := s.lists.Load() > of.lists || time.Since(seen) >= drained || since >= missedAtMost
-	stored := parse(s.reports.Store().LastStoreSyncResourceVersion()) >= parse(s.options.ResourceVersion) || since >= storedAtMost
+	stored := parse(s.informer.Store().LastStoreSyncResourceVersion()) >= parse(s.options.ResourceVersion) || since >= storedAtMost
 	if !arrived || !stored {
 		r.next = time.After(drained)
 		return
 	}
 	r.next = nil
 	if s.failing.CompareAndSwap(of, nil) {
-		s.reports.State(hook.Syncing, nil)
+		s.informer.Report(hook.Syncing, nil)
 	}
 }

@@ -41,8 +41,8 @@ const (
 var errUnwanted = errors.New("the target is no longer wanted")
 
 type asker struct {
-	target  *Target
-	reports Reports
+	target   *Target
+	informer Informer
 	// pace limits the requests of the reflector, which asks again at once whenever a stream ends
 	// after its first event.
 	pace *rate.Limiter
@@ -131,7 +131,7 @@ func (a *asker) ask(ctx context.Context, do func(context.Context, *meta.RESTMapp
 	if err != nil {
 		return err
 	}
-	if !a.reports.Mapping(mapping) {
+	if !a.informer.Mapped(mapping) {
 		return errUnwanted
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot && t.Namespace != "" {

@@ -116,7 +116,7 @@ func (s *stream) early(last error, began time.Time) bool {
 // rest is called between a watch that ended and the next one.
 func (s *stream) rest(ctx context.Context, began time.Time) error {
 	if time.Since(began) > time.Minute { // the store now has the delivered events
-		s.reports.Delivered()
+		s.informer.Delivered()
 	}
 	return s.slow(ctx)
 }
@@ -263,7 +263,7 @@ func (s *stream) restored(ctx context.Context, why *Restored) (now bool) {
 	s.timeline.forget()
 	s.fresh.Store(true)
 	s.checker.suspect = false
-	if s.reports.Restored != nil && !s.reports.Restored(why) {
+	if !s.informer.Restored(why) {
 		return false
 	}
 	s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired(why.Error()))})
@@ -338,7 +338,7 @@ func (s *stream) note(e watch.Event) (began bool) {
 		s.timeline.listed(o.GetResourceVersion())
 		s.lists.Add(1)
 		s.complete(o.GetResourceVersion())
-		s.reports.Listed()
+		s.informer.Listed()
 		return true
 	}
 	return false
@@ -354,8 +354,8 @@ func (s *stream) follow(e watch.Event, o metav1.Object) {
 		s.checker.afterEvent()
 	}
 	if v := parse(o.GetResourceVersion()); s.checked != 0 && e.Type != watch.Bookmark && v <= s.checked {
-		s.reports.State(hook.Failing, fmt.Errorf("the watch sent nothing for %s, although there were changes; it was replaced", s.patience()))
-		s.reports.State(hook.Syncing, nil)
+		s.informer.Report(hook.Failing, fmt.Errorf("the watch sent nothing for %s, although there were changes; it was replaced", s.patience()))
+		s.informer.Report(hook.Syncing, nil)
 	}
 	s.checked = 0
 }

@@ -88,26 +88,26 @@ func ListKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// Reports are a ListerWatcher's callbacks. All but Restored and Compared are required. They are
+// Informer is the informer that a ListerWatcher serves. Package cache implements it. The methods are
 // called without locks and must not block.
-type Reports struct {
-	// State is called with Syncing after each successful request, or after a failure once the
+type Informer interface {
+	// Report is called with Syncing after each successful request, or after a failure once the
 	// store has what was missed. It is called with Waiting if the kind is not served, and with
 	// Failing and the error otherwise.
-	State func(phase hook.Phase, why error)
-	// Mapping is called before each request, with how the kind is served. false means that the
+	Report(phase hook.Phase, why error)
+	// Mapped is called before each request, with how the kind is served. false means that the
 	// target is about to be dropped: the request is not made, and no error is reported.
-	Mapping func(m *meta.RESTMapping) (wanted bool)
+	Mapped(m *meta.RESTMapping) (wanted bool)
 	// Listed is called after a complete list, perhaps before the store has it.
-	Listed func()
+	Listed()
 	// Delivered is called when the store has all events of a list or a long watch.
-	Delivered func()
+	Delivered()
 	// Restored is called when two readings, a pause apart, have found that the API server's data
 	// went back or is other data. The ListerWatcher then makes a list: at once if Restored returns
 	// true, else when Relist has set.
-	Restored func(why *Restored) (now bool)
+	Restored(why *Restored) (now bool)
 	// Compared is called when a comparison after Doubt has found no contradiction.
-	Compared func()
+	Compared()
 	// Store returns the store that receives the events.
-	Store func() toolscache.Store
+	Store() toolscache.Store
 }

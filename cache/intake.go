@@ -18,6 +18,7 @@ type intake struct {
 	key     key
 	strings *sharedStrings
 	codec   *packed.Codec // nil unless the objects are packed
+	of      reflect.Type  // of the packed objects, without the pointer
 	store   func() toolscache.Store
 
 	untransformed listwatch.Broken // objects for which the transform failed
@@ -26,15 +27,19 @@ type intake struct {
 
 // pack makes the codec of packed objects.
 func (in *intake) pack(example Object) {
-	of := reflect.TypeOf(example).Elem()
-	in.codec = &packed.Codec{
-		Kind: in.key.gvk, KeepManagedFields: in.key.keepManagedFields, Intern: in.strings.of, Prepare: in.repack, Refused: in.refused,
-		New: func() Object { return reflect.New(of).Interface().(Object) }, //nolint:forcetypeassert // the example is one
-	}
+	in.of = reflect.TypeOf(example).Elem()
+	in.codec = &packed.Codec{Kind: in.key.gvk, KeepManagedFields: in.key.keepManagedFields, Intake: in}
 }
 
-// refused records a stored object that a reader could not decode.
-func (in *intake) refused(o *packed.Object, err error) {
+// New returns an empty object.
+func (in *intake) New() Object {
+	return reflect.New(in.of).Interface().(Object) //nolint:forcetypeassert // the example is one
+}
+
+func (in *intake) Intern(s string) string { return in.strings.of(s) }
+
+// Refuse records a stored object that a reader could not decode.
+func (in *intake) Refuse(o *packed.Object, err error) {
 	stored := func() bool {
 		obj, _, _ := in.store().GetByKey(storeKey(listwatch.NameOf(o)))
 		now, ok := obj.(Object)
@@ -59,8 +64,8 @@ func (in *intake) prepare(o Object) Object {
 	return o
 }
 
-// repack applies the transform to a packed object.
-func (in *intake) repack(o *packed.Object) *packed.Object {
+// Prepare applies the transform to a packed object.
+func (in *intake) Prepare(o *packed.Object) *packed.Object {
 	in.unreadable.Remove(o)
 	if in.key.transform == nil {
 		return o

@@ -19,24 +19,29 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
+// Intake is the way of a Codec's objects into a store. Package cache implements it. It must be safe
+// for concurrent use.
+type Intake interface {
+	// New returns an empty object of the Go type, such as an *unstructured.Unstructured.
+	New() object.Object
+	// Intern returns one string for all equal ones, for namespaces. The result is no part of a
+	// longer string.
+	Intern(s string) string
+	// Prepare returns what is stored instead of an object that Read returned, for Object.Prepared.
+	Prepare(o *Object) *Object
+	// Refuse is called for each object that cannot be decoded, perhaps more than once.
+	Refuse(o *Object, err error)
+}
+
 // Codec makes and decodes the objects of one informer. Set the exported fields before its first
 // use. It is safe for concurrent use.
 type Codec struct {
 	// Kind is the kind of the objects.
 	Kind schema.GroupVersionKind
-	// New returns an empty object of the Go type, such as an *unstructured.Unstructured.
-	New func() object.Object
 	// KeepManagedFields keeps managedFields in the bytes.
 	KeepManagedFields bool
-	// Intern returns one string for all equal ones, for namespaces. The result is no part of a
-	// longer string.
-	Intern func(string) string
-	// Prepare returns what is stored instead of an object that Read returned, for Object.Prepared.
-	// Default: the object.
-	Prepare func(o *Object) *Object
-	// Refused is called for each object that cannot be decoded, perhaps more than once. Default:
-	// none.
-	Refused func(o *Object, err error)
+	// Intake is what the objects are for. Required.
+	Intake Intake
 
 	decodes atomic.Int64
 	keeps   atomic.Bool
@@ -125,7 +130,7 @@ func (c *Codec) compact(f wire.Format, data []byte) (*Object, error) {
 		return nil, err
 	}
 	o := &Object{record: record{
-		codec: c, data: p.Data, name: p.Name, namespace: c.Intern(p.Namespace), uid: p.UID, version: p.ResourceVersion,
+		codec: c, data: p.Data, name: p.Name, namespace: c.Intake.Intern(p.Namespace), uid: p.UID, version: p.ResourceVersion,
 		generation: p.Generation, format: f,
 		metaStart: uint32(p.MetaStart), metaEnd: uint32(p.MetaEnd), //nolint:gosec // far below 4 GiB
 	}}
@@ -192,19 +197,13 @@ func (c *Codec) decode(r *record) (object.Object, error) {
 	return obj, nil
 }
 
-func (c *Codec) refuse(o *Object, err error) {
-	if c.Refused != nil {
-		c.Refused(o, err)
-	}
-}
-
 func (c *Codec) unmarshal(f wire.Format, data []byte) (obj object.Object, err error) {
 	defer func() {
 		if p := recover(); p != nil { // in a method UnmarshalJSON
 			obj, err = nil, fmt.Errorf("it cannot be decoded: panic: %v", p)
 		}
 	}()
-	obj = c.New()
+	obj = c.Intake.New()
 	if err := unmarshal(f, data, obj); err != nil {
 		return nil, fmt.Errorf("it cannot be decoded: %w", err)
 	}

@@ -84,7 +84,7 @@ func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry {
 // part decodes one field of the metadata, unless the object is known not to have it.
 func (o *Object) part(has fields, name string) metav1.ObjectMeta {
 	// A reader of the object gets the error. Index functions come here under the store's lock, so
-	// Refused is not called.
+	// Refuse is not called.
 	m, _ := o.read(has, name)
 	return m
 }
@@ -103,7 +103,7 @@ func (o *Object) read(has fields, name string) (m metav1.ObjectMeta, err error) 
 // Outline returns an object of the Go form with only name, UID, version, labels and owners, for a
 // deleted object that cannot be decoded.
 func (o *Object) Outline() object.Object {
-	obj := o.codec.New()
+	obj := o.codec.Intake.New()
 	obj.SetNamespace(o.GetNamespace())
 	obj.SetName(o.GetName())
 	obj.SetUID(o.GetUID())

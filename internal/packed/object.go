@@ -22,7 +22,7 @@ func (o *Object) Decode() (object.Object, error) {
 	}
 	obj, err := o.codec.decode(&o.record)
 	if err != nil {
-		o.codec.refuse(o, err)
+		o.codec.Intake.Refuse(o, err)
 		return nil, err
 	}
 	return obj, nil
@@ -33,12 +33,12 @@ func (o *Object) Decode() (object.Object, error) {
 func (o *Object) Shared() (object.Object, error) {
 	obj, err := o.Indexed()
 	if err != nil {
-		o.codec.refuse(o, err)
+		o.codec.Intake.Refuse(o, err)
 	}
 	return obj, err
 }
 
-// Indexed is Shared for index functions: they run under the store's lock, so Refused, which may
+// Indexed is Shared for index functions: they run under the store's lock, so Refuse, which may
 // read the store, is not called.
 func (o *Object) Indexed() (object.Object, error) {
 	if d := o.lately(); d != nil {
@@ -64,12 +64,12 @@ func (o *Object) lately() *decoded {
 	return nil
 }
 
-// Prepared returns the result of Codec.Prepare, or o if that has been called for it.
+// Prepared returns the result of Intake.Prepare, or o if that has been called for it.
 func (o *Object) Prepared() *Object {
-	if o.codec.Prepare == nil || o.has&isPrepared != 0 {
+	if o.has&isPrepared != 0 {
 		return o
 	}
-	o = o.codec.Prepare(o)
+	o = o.codec.Intake.Prepare(o)
 	o.has |= isPrepared
 	return o
 }

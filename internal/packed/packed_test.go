@@ -33,10 +33,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func pods() *packed.Codec {
 	return &packed.Codec{
 		Kind:   corev1.SchemeGroupVersion.WithKind("Pod"),
-		Intern: strings.Clone,
-		New:    func() object.Object { return &corev1.Pod{} },
+		Intake: &intake{empty: &corev1.Pod{}},
 	}
 }
+
+// intake stores objects as they are.
+type intake struct {
+	empty   object.Object
+	refused error // the last one
+}
+
+func (in *intake) New() object.Object { return in.empty.DeepCopyObject().(object.Object) }
+
+func (*intake) Intern(s string) string { return strings.Clone(s) }
+
+func (*intake) Prepare(o *packed.Object) *packed.Object { return o }
+
+func (in *intake) Refuse(_ *packed.Object, err error) { in.refused = err }
 
 // pod has all metadata that an object can have.
 func pod() *corev1.Pod {
@@ -238,13 +251,12 @@ func TestCodec_BadInput(t *testing.T) {
 		"protobuf of other type": {wire.Protobuf, "\x0a\x03\x0a\x01a\x12\x01x", "it cannot be decoded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var refused error
-			codec := pods()
-			codec.Refused = func(_ *packed.Object, err error) { refused = err }
+			in := &intake{empty: &corev1.Pod{}}
+			codec := &packed.Codec{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Intake: in}
 			o, err := codec.Read(c.format, []byte(c.data))
 			if err == nil {
-				if _, err = o.Decode(); err != refused {
-					t.Errorf("Refused got %v, Decode %v", refused, err)
+				if _, err = o.Decode(); err != in.refused {
+					t.Errorf("Refuse got %v, Decode %v", in.refused, err)
 				}
 			}
 			if err == nil || !strings.Contains(err.Error(), c.why) {
@@ -258,7 +270,7 @@ func TestCodec_BadInput(t *testing.T) {
 // name no kind, get it.
 func TestCodec_Unstructured(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
-	c := &packed.Codec{Kind: kind, Intern: strings.Clone, New: func() object.Object { return &unstructured.Unstructured{} }}
+	c := &packed.Codec{Kind: kind, Intake: &intake{empty: &unstructured.Unstructured{}}}
 	o, err := c.Read(wire.JSON, []byte(`{"metadata":{"name":"a"},"size":9007199254740993,"ratio":1.5}`))
 	if err != nil {
 		t.Fatal(err)

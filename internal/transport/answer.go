@@ -264,16 +264,21 @@ func (a *answer) object(data []byte, end string) {
 }
 
 func only(f wire.Format, data []byte) (obj wire.Metadata, whole bool) {
-	rows := 0
-	wire.Read(f, data, wire.Options{Each: func(row wire.Metadata) { obj = row; rows++ }})
-	return obj, rows == 1
+	var rows []wire.Metadata
+	wire.Read(f, data, wire.Options{Items: &rows})
+	if len(rows) > 0 {
+		obj = rows[len(rows)-1]
+	}
+	return obj, len(rows) == 1
 }
 
 func (a *answer) collects() bool { return a.entry.Request().Verb == "deletecollection" }
 
 func (a *answer) collection(data []byte, end string) {
+	var list []wire.Metadata
+	obj, whole := wire.Read(a.format, data, wire.Options{Items: &list})
 	var items []ledger.Write
-	obj, whole := wire.Read(a.format, data, wire.Options{Each: func(item wire.Metadata) {
+	for _, item := range list {
 		w := ledger.Write{
 			Request: *a.entry.Request(), UID: types.UID(item.UID), Effect: ledger.Accepted,
 			Unknown: "a deletecollection does not report whether an object is gone or only marked, nor its version",
@@ -283,12 +288,11 @@ func (a *answer) collection(data []byte, end string) {
 			w.Namespace = string(item.Namespace)
 		}
 		items = append(items, w)
-	}})
-	list := obj.IsList() && whole
+	}
 	items = a.entry.Collected(items)
 	a.entry.Update(func(w *ledger.Write) {
 		switch {
-		case list:
+		case obj.IsList() && whole:
 			w.Effect, w.Unknown = "", ""
 		case end != "":
 			w.Unknown = "the answer was not read: " + end

@@ -104,7 +104,7 @@ func (s *jsonReader) deleteOption(obj *Metadata, key []byte) {
 }
 
 func (s *jsonReader) list(rows bool) {
-	if s.Each == nil {
+	if s.Items == nil {
 		s.skip()
 		return
 	}
@@ -131,6 +131,6 @@ func (s *jsonReader) item() {
 	inner := jsonReader{jsonScanner: s.jsonScanner}
 	obj := inner.root()
 	if s.jsonScanner = inner.jsonScanner; s.err == "" {
-		s.Each(obj)
+		*s.Items = append(*s.Items, obj)
 	}
 }

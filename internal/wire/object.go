@@ -41,8 +41,8 @@ func (o *Metadata) IsList() bool {
 
 // Options configures Read.
 type Options struct {
-	// Each is called for each object of a list or a Table. Nil: lists are skipped.
-	Each func(Metadata)
+	// Items gets the objects of a list or a Table. Nil: lists are skipped.
+	Items *[]Metadata
 	// Enough stops reading once the object is Stored.
 	Enough bool
 }

@@ -152,11 +152,11 @@ func readMessage(obj *Metadata, data []byte, o Options) {
 }
 
 func readList(data []byte, o Options) {
-	for f := (fields{rest: data}); o.Each != nil && f.next(); {
+	for f := (fields{rest: data}); o.Items != nil && f.next(); {
 		if f.number == listItems && !f.cut {
 			var item Metadata
 			readMessage(&item, f.bytes, Options{})
-			o.Each(item)
+			*o.Items = append(*o.Items, item)
 		}
 	}
 }

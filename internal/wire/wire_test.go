@@ -150,10 +150,12 @@ func TestReadLists(t *testing.T) {
 			if c.only != "" && c.only != format {
 				continue
 			}
+			var items []wire.Metadata
+			_, whole := wire.Read(f, encode(t, f, c.obj, c.gv), wire.Options{Items: &items})
 			var got []string
-			_, whole := wire.Read(f, encode(t, f, c.obj, c.gv), wire.Options{Each: func(o wire.Metadata) {
+			for _, o := range items {
 				got = append(got, string(o.Name)+" "+string(o.UID))
-			}})
+			}
 			if want := []string{"p u1", "q u2"}; !reflect.DeepEqual(got, want) || !whole {
 				t.Errorf("%s in %s has %v (whole: %v), want %v", name, format, got, whole, want)
 			}
@@ -235,7 +237,7 @@ func FuzzJSON(f *testing.F) {
 	f.Add(`{"items":[{"metadata":{"name":"a"}}],"rows":[{"object":{"metadata":{"name":"b"}}}],"metadata":{"finalizers":["x"]}}`)
 	f.Add(`{"dryRun":["All"],"preconditions":{"uid":"\u0041\\"},"deleteOptions":{}}`)
 	f.Fuzz(func(t *testing.T, data string) {
-		got, whole := wire.Read(wire.JSON, []byte(data), wire.Options{Each: func(wire.Metadata) {}})
+		got, whole := wire.Read(wire.JSON, []byte(data), wire.Options{Items: new([]wire.Metadata)})
 		var m map[string]any
 		if json.Unmarshal([]byte(data), &m) != nil || m == nil {
 			return
@@ -265,7 +267,7 @@ func FuzzProtobuf(f *testing.F) {
 		f.Add(encode(f, wire.Protobuf, obj, corev1.SchemeGroupVersion))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, _ := wire.Read(wire.Protobuf, data, wire.Options{Each: func(wire.Metadata) {}})
+		got, _ := wire.Read(wire.Protobuf, data, wire.Options{Items: new([]wire.Metadata)})
 		var unknown runtime.Unknown
 		var want corev1.Pod
 		raw, ok := bytes.CutPrefix(data, []byte("k8s\x00"))
@@ -287,7 +289,7 @@ func FuzzCBOR(f *testing.F) {
 	f.Add([]byte("\xa4\x64kind\x61K\x6aapiVersion\x62v1\x61f\x82\xfa\x3f\x80\x00\x00\xfb\x43\xab\xc1\x6d\x67\x4e\xc8\x00\x61b\x82\xd6\x41x\xc1\x00"))
 	s := cbor.NewSerializer(scheme.Scheme, scheme.Scheme)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		wire.Read(wire.CBOR, data, wire.Options{Each: func(wire.Metadata) {}})
+		wire.Read(wire.CBOR, data, wire.Options{Items: new([]wire.Metadata)})
 		checkCBORToJSON(t, s, data)
 		obj, _, err := s.Decode(data, nil, nil)
 		want, ok := obj.(*corev1.Pod)

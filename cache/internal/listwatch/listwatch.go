@@ -262,7 +262,7 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 	return list, nil
 }
 
-// slotsOf reports the failures of a list of slots: the informer follows the API server all the same.
+// slotsOf is the Informer of a list of slots, whose failures do not end the watch.
 type slotsOf struct {
 	Informer
 	progress *Progress
@@ -273,7 +273,7 @@ func (s slotsOf) Report(_ hook.Phase, why error) { s.progress.fail(why) }
 // listSlots lists the objects of some slots, at a version or later, beside the running watch. It
 // repeats the list until it succeeds or ctx ends.
 func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string) ([]object, error) {
-	a := &asker{target: l.target, informer: slotsOf{l.informer, l.Progress}, pace: l.pace} // lists only
+	a := &asker{target: l.target, informer: slotsOf{l.informer, l.Progress}, pace: l.pace}
 	o := metav1.ListOptions{ResourceVersion: from}
 	for {
 		if err := a.slow(ctx); err != nil {

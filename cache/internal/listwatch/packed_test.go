@@ -33,9 +33,20 @@ import (
 func followPacked(t *testing.T, api *sim.Server) (f *follower, stop func()) {
 	t.Helper()
 	return followAs(t, api, &packed.Object{}, &packed.Codec{
-		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Intern: strings.Clone, New: func() object.Object { return &corev1.ConfigMap{} },
+		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Intake: asRead{},
 	})
 }
+
+// asRead stores ConfigMaps as they are.
+type asRead struct{}
+
+func (asRead) New() object.Object { return &corev1.ConfigMap{} }
+
+func (asRead) Intern(s string) string { return strings.Clone(s) }
+
+func (asRead) Prepare(o *packed.Object) *packed.Object { return o }
+
+func (asRead) Refuse(*packed.Object, error) {}
 
 // readable returns the names and data of the objects that can be decoded. refused names the others,
 // stored or not.

@@ -88,8 +88,8 @@ func ListKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// Informer is the informer that a ListerWatcher serves. Package cache implements it. The methods are
-// called without locks and must not block.
+// Informer is the informer that a ListerWatcher serves. Package cache implements it. Its methods
+// are called without locks and must not block.
 type Informer interface {
 	// Report is called with Syncing after each successful request, or after a failure once the
 	// store has what was missed. It is called with Waiting if the kind is not served, and with

@@ -40,13 +40,14 @@ func newFailover() *failover {
 	flag.IntVar(&f.rounds, "failovers", 20, "failover: `number` of stops, and of kills, of each operator's leader")
 	flag.IntVar(&f.existing, "existing", 10, "failover: `number` of objects that each operator has at the start")
 	flag.BoolVar(&f.verbose, "replicalogs", false, "failover: show the replicas' logs")
-	flag.StringVar(&f.parts, "failover", "all", "failover: the `part` to run: all, gaps, costs or unsynced")
+	flag.StringVar(&f.parts, "failover", "all", "failover: the `part` to run: all, gaps, costs, unsynced or takeover")
 	return f
 }
 
 // arena is a control plane and a proxy in front of it.
 type arena struct {
 	direct kubernetes.Interface
+	cfg    *rest.Config
 	proxy  *fault.Proxy
 	new    func(ctx context.Context) (namespace string, err error)
 }
@@ -76,11 +77,11 @@ func (f *failover) runIn(ctx context.Context, w *tabwriter.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	a := &arena{direct, proxy, func(ctx context.Context) (string, error) { return cluster.Namespace(ctx, "bench-") }}
+	a := &arena{direct, cluster.Config(), proxy, func(ctx context.Context) (string, error) { return cluster.Namespace(ctx, "bench-") }}
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *tabwriter.Writer, *arena) error
-	}{{"gaps", f.gaps}, {"costs", f.costs}, {"unsynced", f.unsynced}} {
+	}{{"gaps", f.gaps}, {"costs", f.costs}, {"unsynced", f.unsynced}, {"takeover", f.takeovers}} {
 		if f.parts != "all" && f.parts != part.name {
 			continue
 		}

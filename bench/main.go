@@ -22,9 +22,10 @@
 //		[-kubeconfig file]
 //
 // How long an operator does not work when its leader is stopped or killed, what its Lease costs,
-// and how long it takes to stop when its caches do not sync (about 11 minutes):
+// how long it takes to stop when its caches do not sync, and how long a new leader waits until its
+// caches show what was written before (about 15 minutes):
 //
-//	GOWORK=off go run . -only failover [-failovers 20] [-failover gaps|costs|unsynced]
+//	GOWORK=off go run . -only failover [-failovers 20] [-failover gaps|costs|unsynced|takeover]
 //
 // The live heap of a process that keeps 250,000 small ConfigMaps:
 //

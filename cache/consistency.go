@@ -17,17 +17,22 @@ import (
 )
 
 func (d *declarations) Behind(w consistency.Write) (missing consistency.Gap, unknowable error) {
-	for _, g := range d.groups() {
-		i := g.keeper(&w)
-		if i == nil || w.Event != nil && !i.follows(&w) {
-			continue
-		}
+	look := func(g *group, i *informer) {
 		switch v, why := i.view.Shows(&w); {
 		case w.Event != nil && v == consistency.Unclear: // a comparison of versions is all there is
 		case v == consistency.Unclear && unknowable == nil:
 			unknowable = why
 		case v == consistency.Behind && missing == nil:
-			missing = &gap{group: g, informer: i, written: w}
+			missing = &gap{group: g, informer: i, written: i.view.Lingering(w)}
+		}
+	}
+	for _, g := range d.groups() {
+		if w.Batch != nil {
+			for _, i := range g.keepers(&w) {
+				look(g, i)
+			}
+		} else if i := g.keeper(&w); i != nil && (w.Event == nil || i.follows(&w)) {
+			look(g, i)
 		}
 	}
 	return missing, unknowable
@@ -72,18 +77,6 @@ func (d *declarations) Missed(w consistency.Write) bool {
 	return false
 }
 
-func (d *declarations) Locate(writes []consistency.Write) {
-	walked := map[*informer]bool{}
-	for _, g := range d.groups() {
-		for _, i := range g.members.Load().by {
-			if !walked[i] {
-				walked[i] = true
-				i.view.Locate(writes)
-			}
-		}
-	}
-}
-
 func (d *declarations) Failing() consistency.Gap {
 	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {
@@ -106,6 +99,10 @@ func (d *declarations) Recovered() (last time.Time) {
 }
 
 func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen []consistency.Write, fate consistency.Fate, err error) {
+	if w.Batch != nil {
+		unseen, err = d.compare(ctx, &w)
+		return unseen, consistency.Decided, err
+	}
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {
 		i := g.keeper(&w)
@@ -125,6 +122,25 @@ func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen
 		unseen = append(unseen, i.view.Compare(lists[at], at, &w)...)
 	}
 	return unseen, fate, nil
+}
+
+// compare returns what informers do not show that cannot decide about a batch otherwise.
+func (d *declarations) compare(ctx context.Context, batch *consistency.Write) (unseen []consistency.Write, err error) {
+	for _, g := range d.groups() {
+		for _, i := range g.keepers(batch) {
+			m := i.view.Mapping.Load()
+			if v, _ := i.view.Shows(batch); v != consistency.Unclear || m == nil || i.env.backend == nil {
+				continue
+			}
+			list, err := i.key.target(i.env.backend).ListMetadata(ctx, m, 0)
+			if err != nil {
+				return nil, fmt.Errorf("cache: cannot compare %s with the API server: %w", i, err)
+			}
+			w := consistency.Write{Host: batch.Host, Resource: m.Resource.GroupResource(), In: &i.view}
+			unseen = append(unseen, i.view.Compare(list, i.key.place, &w)...)
+		}
+	}
+	return unseen, nil
 }
 
 // gap is an informer that does not show a write yet, or that fails.
@@ -194,8 +210,8 @@ func (w *waiter) Open() bool {
 	if g.failing {
 		return g.group.has(g.informer) && g.informer.fails()
 	}
-	if g.group.keeper(&g.written) != g.informer { // the object's informer has left the scope
-		return false
+	if w := &g.written; w.Batch == nil && g.group.keeper(w) != g.informer || !g.group.has(g.informer) {
+		return false // the object's informer has left the scope
 	}
 	v, _ := g.informer.view.Shows(&g.written)
 	return v == consistency.Behind

@@ -329,27 +329,40 @@ func (g *group) keeper(w *consistency.Write) *informer {
 	if i == nil {
 		i = m.keeper(w)
 	}
-	if i == nil || !i.view.Keeps(w) {
+	if i == nil || !g.keeps(i, w) {
 		return nil
-	}
-	if w.Host != "" {
-		if host := g.cache.host(); host != "" && host != w.Host {
-			return nil
-		}
 	}
 	return i
 }
 
 func (m *members) keeper(w *consistency.Write) *informer {
-	if w.Hashed == nil {
-		return cmp.Or(m.by[place{Namespace: w.Namespace}], m.by[w.At()])
-	}
-	for p, i := range m.by {
-		if w.In(p) {
-			return i
+	return cmp.Or(m.by[place{Namespace: w.Namespace}], m.by[w.At()])
+}
+
+// keepers returns all informers that may keep objects of a batch.
+func (g *group) keepers(w *consistency.Write) (all []*informer) {
+	for _, i := range g.members.Load().by {
+		if g.keeps(i, w) {
+			all = append(all, i)
 		}
 	}
-	return nil
+	return all
+}
+
+func (g *group) keeps(i *informer, w *consistency.Write) bool {
+	if w.In != nil {
+		return w.In == &i.view
+	}
+	if w.Batch == nil || w.Resource.Resource != "" {
+		if !i.view.Keeps(w) {
+			return false
+		}
+	}
+	if w.Host == "" {
+		return true
+	}
+	host := g.cache.host()
+	return host == "" || host == w.Host
 }
 
 func (g *group) mapping() *meta.RESTMapping {

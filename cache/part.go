@@ -101,7 +101,7 @@ func (i *informer) ownersClusterScoped() bool {
 // object has no slot.
 func (i *informer) writtenSlot(w *consistency.Write) (slot uint8, in, known bool) {
 	switch {
-	case w.Hashed != nil:
+	case w.Batch != nil:
 		return 0, false, false
 	case i.key.slotOwner.Kind == "":
 		slot, err := i.Slot(w.At())

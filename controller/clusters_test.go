@@ -69,7 +69,7 @@ func TestL9_AClusterThatCannotBeReached(t *testing.T) {
 		leading := term.New(term.Token{}, time.Now(), time.Hour)
 		w := wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored)
 		w.Host = "http://west.test"
-		leading.Inherit(term.Handover{Holder: "a", Writes: []ledger.Write{w}})
+		leading.Inherit(*handedOver("a", w))
 		synctest.Wait() // the caches run
 		ctx, cancel := context.WithCancel(term.With(context.Background(), leading))
 		ended := make(chan error, 1)
@@ -81,7 +81,7 @@ func TestL9_AClusterThatCannotBeReached(t *testing.T) {
 		// s may come just before its informer is synced.
 		c.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
 		synctest.Wait()
-		const missing = "does not show the write of default/s"
+		const missing = "does not show the write of secrets at "
 		if len(at) != 3 || at[0] != 0 || stale[0] == nil || !strings.Contains(stale[0].Error(), missing) || stale[2] != nil && strings.Contains(stale[2].Error(), missing) {
 			t.Errorf("reconciled at %s, stale %v", at, stale)
 		}

@@ -109,13 +109,17 @@
 //
 // # Takeover
 //
-// If the previous leader released its term, Lead first waits until the informers show the objects
-// that its Reconciles wrote last, at most [term.MaxHandedOver] ([term.Term.Inherited]). After
-// [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. An informer with a
-// field selector, other than on metadata, may exclude the object. Lead then waits until that
-// informer has reached the version of the write. After a crash the last writes are unknown, and
-// Lead does not wait. With several clusters, Lead does not wait for an informer that has not synced
-// since the start either: reads of it return an error or wait, and Stale names the writes.
+// If the previous leader released its term, Lead first waits until the informers show what that
+// term wrote ([term.Term.Inherited]): until each informer of a written resource has passed the
+// newest version, and has none of the deleted objects. An informer with a selector, a namespace or
+// a name may have no event at that version. Lead then lists the metadata of the objects that the
+// informer selects, and waits until the informer shows them. It does the same for all informers of
+// a resource if an answer was lost. If objects were deleted, the list is made after a second.
+//
+// After [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. After a crash
+// the last writes are unknown, and Lead does not wait. With several clusters, Lead does not wait
+// for an informer that has not synced since the start either: reads of it return an error or wait,
+// and Stale names the writes.
 //
 // # Shards
 //

@@ -88,7 +88,7 @@ func (k *gaps) gapOf(w *unseen) (missing gap, unknown error) {
 	}
 	shows := w.instead
 	if !w.resolved {
-		shows = []consistency.Write{written(&w.Write)}
+		shows = []consistency.Write{w.written()}
 	}
 	for _, s := range shows {
 		g, why := k.declared.Behind(s)
@@ -150,18 +150,22 @@ func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
 	return writes, again
 }
 
+func (w *unseen) written() consistency.Write {
+	s := written(&w.Write)
+	if w.batch != nil {
+		s.Batch, s.Answered = w.batch, w.taken
+	}
+	return s
+}
+
 func written(w *ledger.Write) consistency.Write {
-	shown := consistency.Write{
+	return consistency.Write{
 		Host: w.Host, Resource: schema.GroupResource{Group: w.Group, Resource: w.Resource}, Namespace: w.Namespace, Name: w.Name,
 		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
 		Verb: w.Verb, Replaces: w.Replaces, Subresource: w.Subresource, Sent: w.Started, Answered: answered(w),
 		Gone:   w.Effect == ledger.Gone,
 		Marked: w.Effect == ledger.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
 	}
-	if w.Salt != "" {
-		shown.Hashed = w.Salt
-	}
-	return shown
 }
 
 func answered(w *ledger.Write) time.Time {
@@ -193,7 +197,11 @@ func (k *gaps) missed(p *past) bool {
 
 // resolve asks the API server about lost answers. It returns a gap if it cannot ask yet.
 func (k *gaps) resolve(ctx context.Context, p *past) gap {
-	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	within := resolveWithin
+	if p.awaited[0].batch != nil {
+		within = k.bound
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	p.awaited = slices.Clone(p.awaited) // a sweep may be reading it
 	for i := range p.awaited {
@@ -208,7 +216,7 @@ func (k *gaps) resolve(ctx context.Context, p *past) gap {
 		if !k.resolver.begin(asked, k.declared.Recovered()) {
 			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
 		}
-		found, fate, err := k.declared.Resolve(ctx, written(&w.Write))
+		found, fate, err := k.declared.Resolve(ctx, w.written())
 		k.resolver.end(asked, err)
 		if err != nil {
 			return textGap(w.String() + ": its answer was lost: " + err.Error())

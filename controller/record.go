@@ -64,6 +64,9 @@ type unseen struct {
 	instead  []consistency.Write
 	open     bool // the write may still be carried out
 
+	batch *consistency.Batch // of a previous leader, which was taken over from at taken; else nil
+	taken time.Time
+
 	event *event // instead of a write of the key; it has one element of instead
 
 	unresolvable bool // no cache of ours keeps the object

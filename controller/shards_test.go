@@ -248,8 +248,8 @@ func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
 		if len(errs) != 3 || errs[0] != nil || !errors.Is(errs[1], term.ErrFenced) || errs[2] != nil {
 			t.Errorf("the writes returned %v", errs)
 		}
-		if writes, _ := a.Term.Written(); len(writes) != 1 || writes[0].Name != "s0" {
-			t.Errorf("the first adoption's term recorded %+v", writes)
+		if h := a.Term.Written(); len(h.Written) != 1 || h.Written[0].Resource.Resource != "secrets" {
+			t.Errorf("the first adoption's term recorded %+v", h)
 		}
 	})
 }
@@ -258,7 +258,7 @@ func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
 func (r *rig) leftBehind(lag time.Duration) *term.Handover {
 	r.api.Lag(lag)
 	s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": []byte(time.Now().String())}})
-	return &term.Handover{Holder: "other", Writes: []ledger.Write{wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored)}}
+	return handedOver("other", wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))
 }
 
 // TestP4_AnAdoptionWaitsForTheFormerOwnersWrites, and for no other owner's. Slots of the same owner
@@ -273,7 +273,7 @@ func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
 		all.Adopt(a, b, c)
 		r.wantSeen("at once", 0, "c")
 		waits := a.Waiting()["test"]
-		if !strings.Contains(waits, "default/s") || b.Waiting()["test"] != waits || len(c.Waiting()) > 0 {
+		if !strings.Contains(waits, "the write of secrets") || b.Waiting()["test"] != waits || len(c.Waiting()) > 0 {
 			t.Errorf("waiting: %v, %v, %v", a.Waiting(), b.Waiting(), c.Waiting())
 		}
 		r.control.Requeue(keyOf("a"))
@@ -298,7 +298,7 @@ func TestP4_TheWaitForAnOwnerIsBounded(t *testing.T) {
 		all.Adopt(adoption('a', r.leftBehind(time.Minute)), adoption('c', nil))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if fmt.Sprint(r.keys) != "[c a]" || r.stale[0] != nil || r.stale[1] == nil || !strings.Contains(r.stale[1].Error(), "default/s") {
+		if fmt.Sprint(r.keys) != "[c a]" || r.stale[0] != nil || r.stale[1] == nil || !strings.Contains(r.stale[1].Error(), "the write of secrets") {
 			t.Errorf("reconciled %v, stale: %v", r.keys, r.stale)
 		}
 		if len(r.taken) != 1 || !r.taken[0].Expired || strings.Count(out.String(), "leader=other") != 1 {

@@ -11,8 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -42,42 +45,62 @@ func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to
 		return true
 	}
 	began := time.Now()
-	writes := make([]consistency.Write, len(left.Writes))
-	awaited := make([]unseen, len(left.Writes))
-	for i := range left.Writes {
-		writes[i] = written(&left.Writes[i])
-		writes[i].Answered = began
-		awaited[i] = unseen{Write: left.Writes[i], resolved: true, instead: writes[i : i+1]}
-	}
 	to.aside = func(g gap) bool { return k.declared.Hosts() > 1 && g.Unread() }
-	expired, doubts, goOn := k.await(take, work, to, awaited, writes)
+	expired, doubts, goOn := k.await(take, work, to, batches(left, began))
 	if !goOn {
 		return false
 	}
-	if left.Unknown > 0 {
-		doubts = errors.Join(doubts, fmt.Errorf("%d more writes are not covered: their effect is unknown, or the Lease had no room for them", left.Unknown))
+	if n := unknownIn(left); n > 0 {
+		doubts = errors.Join(doubts, fmt.Errorf("the effect of %d writes is unknown; the caches have what the API server had after the takeover", n))
 	}
 	if expired {
 		doubts = errors.Join(k.missingOf(to.result), doubts)
 		k.logger(work).Warn("took over before the previous leader's writes were visible in the cache", "leader", left.Holder, "err", doubts)
 	}
 	if k.hooks.Controller.TookOver != nil {
-		k.hooks.Controller.TookOver(hook.Takeover{Controller: k.name, Took: time.Since(began), Writes: len(left.Writes), Expired: expired, Doubts: doubts})
+		k.hooks.Controller.TookOver(hook.Takeover{Controller: k.name, Took: time.Since(began), Writes: len(left.Written), Expired: expired, Doubts: doubts})
 	}
 	return true
 }
 
+// batches are what a former leader has handed over. If an informer cannot decide about a batch, the
+// API server is asked, as about a write without an answer.
+func batches(left *term.Handover, began time.Time) (all []unseen) {
+	add := func(of term.Written, batch consistency.Batch) {
+		w := ledger.Write{ResourceVersion: of.ResourceVersion, Effect: ledger.Stored, Unknown: "the previous leader has written it"}
+		w.Verb, w.Host, w.Group, w.Resource = "update", of.Host, of.Resource.Group, of.Resource.Resource
+		all = append(all, unseen{Write: w, batch: &batch, taken: began})
+	}
+	for _, of := range left.Written {
+		deleted := map[types.UID]bool{}
+		for _, d := range of.Deleted {
+			deleted[d.UID] = d.Marked
+		}
+		add(of, consistency.Batch{Deleted: deleted, Lost: of.Unknown > 0})
+	}
+	if left.Unknown > 0 {
+		add(term.Written{}, consistency.Batch{Lost: true})
+	}
+	return all
+}
+
+func unknownIn(left *term.Handover) int {
+	n := left.Unknown
+	for _, w := range left.Written {
+		n += w.Unknown
+	}
+	return n
+}
+
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
-// when the controller stops. Unless it stops, to.result gets the given-up writes. writes may be
-// hashed, so await locates their objects.
-func (k *gaps) await(take, work context.Context, to wait, awaited []unseen, writes []consistency.Write) (expired bool, doubts error, goOn bool) {
+// when the controller stops. Unless it stops, to.result gets the given-up writes.
+func (k *gaps) await(take, work context.Context, to wait, awaited []unseen) (expired bool, doubts error, goOn bool) {
 	p := &past{awaited: awaited}
 	var aside []unseen
 	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
-		k.declared.Locate(writes)
 		aside = append(aside, k.setAside(p, to.aside)...)
-		last, doubts := k.outstanding(work, p)
+		last, doubts := k.outstanding(take, p)
 		if last == nil {
 			to.result.Store(&past{givenUp: append(aside, p.unsure...)})
 			return false, doubts, true
@@ -144,7 +167,7 @@ func (k *visibility[K]) awaitOwn(ctx context.Context) error {
 	expired, _, goOn := k.await(ctx, ctx, wait{
 		result: &atomic.Pointer[past]{}, show: func(what string) { last = what },
 		aside: func(g gap) bool { return g.Unread() || g.Unserved() },
-	}, own, nil)
+	}, own)
 	switch {
 	case expired:
 		return fmt.Errorf("after %s, its caches do not show what it wrote last: %s", k.bound, last)

@@ -91,7 +91,8 @@ type Awaited struct {
 type Takeover struct {
 	Controller string
 	Took       time.Duration // of the wait
-	// Writes counts the writes on the Lease, including those outside this controller's scopes.
+	// Writes counts the resources that the previous leader has written, including those outside
+	// this controller's scopes.
 	Writes int
 	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool

@@ -96,7 +96,7 @@ func (c *candidate) inherit(l *coordinationv1.Lease) {
 	}
 	left, err := c.stamper.inheritance(l)
 	if err != nil {
-		c.log.Warn("the previous leader's writes cannot be read from the lease, so no reconcile waits for them", "annotation", WrittenAnnotation, "err", err)
+		c.log.Warn("the previous leader's writes cannot be read from the lease, so the caches are compared with the API server", "annotation", WrittenAnnotation, "err", err)
 	}
 	c.left = left
 }
@@ -331,10 +331,9 @@ func (c *candidate) givenUp(h *holding, l *coordinationv1.Lease, at time.Time) *
 	l = lease.GivenUp(l, at)
 	switch {
 	case h.tenure != nil:
-		writes, unknown := h.term.Written()
-		return c.stamper.stamped(l, writes, unknown, at)
+		return c.stamper.stamped(l, h.term.Written(), at)
 	case c.left != nil: // there was no term
-		return c.stamper.stamped(l, c.left.Writes, c.left.Unknown, at)
+		return c.stamper.stamped(l, c.left, at)
 	}
 	return l
 }

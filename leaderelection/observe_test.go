@@ -388,13 +388,14 @@ func TestObserve_AMachineThatSlept(t *testing.T) {
 }
 
 // TestObserve_HandsOverToOursAndBack: the last writes are handed over in both directions (L7, L9).
+// The host's elector does not know its API server, so it hands on two versions.
 func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newHeirs(t)
 		inherited := make(chan string, 1)
 		writes := func(name string) term.Lead {
 			return func(take, work context.Context) error {
-				inherited <- names(term.FromContext(work).Inherited())
+				inherited <- versions(term.FromContext(work).Inherited())
 				all.write(work, name)
 				<-take.Done()
 				return nil
@@ -421,7 +422,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		got = append(got, <-inherited)
 		stopC()
 		<-endedC
-		if want := []string{"nothing", "from a: one", "from b: one two"}; !slices.Equal(got, want) {
+		if want := []string{"nothing", "from a: configmaps 3", "from b: configmaps 11"}; !slices.Equal(got, want) {
 			t.Errorf("they have inherited %q, want %q", got, want)
 		}
 		d := newReplica(t, all.api, "d")
@@ -429,7 +430,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		pass(seconds(5))
 		stopD()
 		ok(t, resultD())
-		if got := <-inherited; got != "from c: one two three" {
+		if got := <-inherited; got != "from c: configmaps 11 configmaps 14" {
 			t.Errorf("d has inherited %q", got)
 		}
 	})
@@ -512,7 +513,7 @@ func TestObserve_BadInput(t *testing.T) {
 		"the client of the Leases is nil":                   {lock: lock},
 		"leaderelection.ObserveOptions.LeaseDuration: 1.5s": {lock, lock.Client, leaderelection.ObserveOptions{LeaseDuration: 1500 * time.Millisecond}},
 		"leaderelection.ObserveOptions.RenewDeadline: 20s, must be positive and shorter than": {lock, lock.Client, leaderelection.ObserveOptions{RenewDeadline: 20 * time.Second}},
-		"leaderelection.ObserveOptions.StuckAfter: -1s":                                            {lock, lock.Client, leaderelection.ObserveOptions{StuckAfter: -time.Second}},
+		"leaderelection.ObserveOptions.StuckAfter: -1s":                                       {lock, lock.Client, leaderelection.ObserveOptions{StuckAfter: -time.Second}},
 	} {
 		if o, err := leaderelection.Observe(c.lock, c.client, c.o); o != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -36,7 +36,7 @@ func (l observedLease) Get(ctx context.Context, name string, o metav1.GetOptions
 	case err == nil:
 		l.o.keep(lease)
 		if !l.o.authors.mine(lease) {
-			l.o.left, _ = l.o.stamper.inheritance(lease) // an unreadable handover counts as none
+			l.o.left, _ = l.o.stamper.inheritance(lease) // unreadable: it has an unknown write
 		}
 		l.o.saw(lease)
 	case apierrors.IsNotFound(err):
@@ -205,6 +205,5 @@ func (o *Observed) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	if lease.Holder(l) != "" || t == nil || l.Spec.RenewTime == nil {
 		return unstamped(l)
 	}
-	writes, unknown := t.term.Written()
-	return o.stamper.stamped(l, writes, unknown, renewedAt(l))
+	return o.stamper.stamped(l, t.term.Written(), renewedAt(l))
 }

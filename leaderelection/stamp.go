@@ -11,16 +11,15 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// WrittenAnnotation is the annotation of a released Lease with the last writes of its term, as JSON
-// of at most 16 KiB. Other writes are only counted. The next elector of this module removes it.
+// WrittenAnnotation is the annotation of a released Lease with what its term wrote, as JSON of at
+// most 16 KiB. The next elector of this module removes it.
 //
-// All readers of the Lease can read it. Resources, versions, effects, the time and the number of
-// objects are clear text. Namespaces, names, UIDs and labels are hashes ([ledger.Write.Hashed]).
-// The annotation also has the salts, so a reader can confirm a guessed name.
+// All readers of the Lease can read it. It has the resources, their newest versions, the UIDs of
+// deleted objects, and the time. It has no namespaces, names or labels. Its name is from an earlier
+// format, so that a leader of an earlier version notices what it cannot read.
 const WrittenAnnotation = "setpoint.dev/written-hashed"
 
 // clearAnnotation is from earlier versions, with names in clear text. It is only removed.
@@ -42,9 +41,9 @@ func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-func (m stamper) stamped(l *coordinationv1.Lease, writes []ledger.Write, unknown int, at time.Time) *coordinationv1.Lease {
+func (m stamper) stamped(l *coordinationv1.Lease, h *term.Handover, at time.Time) *coordinationv1.Lease {
 	l = unstamped(l)
-	if text := m.Encode(writes, unknown, at); text != "" {
+	if text := m.Encode(h, at); text != "" {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, WrittenAnnotation, text)
 	}
 	return l
@@ -58,8 +57,8 @@ func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	h, err := m.Decode(text)
-	if err != nil || !h.Released.Equal(l.Spec.RenewTime.Time) {
-		return nil, err
+	if !h.Released.IsZero() && !h.Released.Equal(l.Spec.RenewTime.Time) {
+		return nil, nil //nolint:nilnil // there is none
 	}
-	return h, nil
+	return h, err
 }

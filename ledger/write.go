@@ -4,11 +4,6 @@
 package ledger
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -67,8 +62,6 @@ type Write struct {
 	// for that. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read to its end,
 	// and for a Scale or a Table. It is shared: do not change it.
 	Object runtime.Object
-	// Salt is set if hashes replace the object's identity, see [Write.Hashed].
-	Salt Salt
 }
 
 // Content describes an object in an answer with hashes of its fields, so that two answers can be
@@ -81,54 +74,4 @@ type Content struct {
 	Request []uint64
 	// Shape is a hash of the paths in the request.
 	Shape uint64
-}
-
-// Salt makes the hashes of two releases incomparable. It is stored next to them and is not secret.
-type Salt string
-
-// NewSalt returns a random salt of 128 bits.
-func NewSalt() Salt { return Salt(rand.Text()) }
-
-// hashBytes is a multiple of 3, so that base64 needs no padding.
-const hashBytes = 9
-
-// Hash returns the first 9 bytes of the SHA-256 of salt, sort and text in base64, or "" for an
-// empty text. sort keeps the hashes of different fields apart, see [Write.Hashed].
-func (s Salt) Hash(sort, text string) string {
-	if text == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(string(s) + "\x00" + sort + "\x00" + text))
-	return base64.RawURLEncoding.EncodeToString(sum[:hashBytes])
-}
-
-// Hashed returns the write with hashes instead of the object's identity, and only the labels of
-// Object. A hashed write is returned unchanged.
-//
-//	field      sort       hash of
-//	Namespace  namespace  the namespace
-//	Name       name       namespace/name, or the name if cluster-scoped
-//	UID        uid        the UID
-//	labels     label      the key
-//	           value      key=value
-func (w *Write) Hashed(s Salt) Write {
-	h := *w
-	if w.Salt != "" {
-		return h
-	}
-	name := w.Name
-	if w.Namespace != "" {
-		name = w.Namespace + "/" + w.Name
-	}
-	h.Salt, h.Object, h.Content = s, nil, nil
-	h.Namespace, h.Name = s.Hash("namespace", w.Namespace), s.Hash("name", name)
-	h.UID = types.UID(s.Hash("uid", string(w.UID)))
-	if o, ok := w.Object.(metav1.Object); ok {
-		labels := map[string]string{}
-		for key, value := range o.GetLabels() {
-			labels[s.Hash("label", key)] = s.Hash("value", key+"="+value)
-		}
-		h.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name, Labels: labels}}
-	}
-	return h
 }

@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -124,13 +122,10 @@ func (p *adoptions) handover(all []slots.Handover) *term.Handover {
 	for _, h := range all {
 		left, err := p.stamp.Decode(h.Written)
 		if err != nil {
-			sum.Unknown++
-			p.log.Warn("the writes that a former owner handed over cannot be read; its slots start without waiting for them", "from", h.From.String(), "err", err)
-			continue
+			p.log.Warn("the writes that a former owner handed over cannot be read, so the caches are compared with the API server", "from", h.From.String(), "err", err)
 		}
 		sum.Holder, sum.Released = h.From.String(), left.Released
-		sum.Writes = append(sum.Writes, left.Writes...)
-		sum.Unknown += left.Unknown
+		sum.Add(left)
 	}
 	return sum
 }
@@ -193,23 +188,17 @@ func (p *adoptions) releasable() (all []slots.Slot) {
 	return slices.DeleteFunc(all, func(s slots.Slot) bool { return known.Slot(s).To != first })
 }
 
-// written describes the newest writes of slots, in at most limit bytes.
+// written describes the writes of slots, in at most limit bytes.
 func (p *adoptions) written(all []slots.Slot, limit int) string {
-	var writes []ledger.Write
-	unknown := 0
+	var sum term.Handover
 	for _, s := range all {
 		if a := p.of[s]; a != nil {
-			more, doubts := a.Term.Written()
-			writes, unknown = append(writes, more...), unknown+doubts
+			sum.Add(a.Term.Written())
 		}
 	}
-	// Encode drops the oldest first. Terms of slots have no order in common but the versions.
-	slices.SortStableFunc(writes, func(a, b ledger.Write) int {
-		return cmp.Or(cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), strings.Compare(a.ResourceVersion, b.ResourceVersion))
-	})
 	of := p.stamp
 	of.Limit = limit
-	return of.Encode(writes, unknown, time.Now())
+	return of.Encode(&sum, time.Now())
 }
 
 // settled returns the owned slots whose handovers no later owner needs.

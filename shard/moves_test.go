@@ -165,8 +165,8 @@ func TestP4_TheAdopterKnowsWhatWasWritten(t *testing.T) {
 			f.all[len(f.all)-2].stop()
 			f.passUntil(name, 10*time.Second, func(counts map[string]int) bool { return counts[name] == 256 })
 			left := leftOf(next, work.Number)
-			other := func(w ledger.Write) bool { return w.ResourceVersion != "77" || w.Resource != "configmaps" }
-			if left == nil || len(left.Writes) == 0 || slices.ContainsFunc(left.Writes, other) {
+			other := func(w term.Written) bool { return w.ResourceVersion != "77" || w.Resource.Resource != "configmaps" }
+			if left == nil || len(left.Written) == 0 || slices.ContainsFunc(left.Written, other) {
 				t.Errorf("%s gets %+v", name, left)
 			}
 		}

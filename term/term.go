@@ -4,6 +4,7 @@
 package term
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -51,7 +52,7 @@ func New(token Token, start time.Time, trusted time.Duration) *Term {
 			name: "the term of leadership " + token.String(), done: make(chan struct{}),
 			trust: trust{limit: trusted}, start: start, waiting: map[*passage]struct{}{},
 		},
-		token: token, made: time.Now(),
+		token: token, made: time.Now(), trail: trail{},
 	}
 }
 
@@ -67,7 +68,7 @@ func (t *Term) Part(name string) *Term {
 			name: name + " of " + t.name, whole: &t.fence, done: make(chan struct{}),
 			waiting: map[*passage]struct{}{},
 		},
-		token: t.token, made: time.Now(),
+		token: t.token, made: time.Now(), trail: trail{},
 	}
 }
 
@@ -111,15 +112,7 @@ const handedOn = time.Minute
 
 // Inherit sets the previous term's handover. The term's maker calls it once, before other
 // goroutines use the term.
-func (t *Term) Inherit(h Handover) {
-	t.inherited = &h
-	for i := range h.Writes {
-		t.trail.note(&h.Writes[i])
-	}
-	for _, s := range t.trail.steps {
-		s.inherited = true
-	}
-}
+func (t *Term) Inherit(h Handover) { t.inherited = &h }
 
 // Inherited returns the previous term's handover, or nil if no elector of this module released that
 // term. It is shared: do not change it.
@@ -132,21 +125,20 @@ func (t *Term) Wrote(w *ledger.Write) {
 	t.trail.note(w)
 }
 
-// Written returns the handover for the next term: the last writes of this term and, in its first
-// minute, the inherited ones. unknown counts further writes.
-func (t *Term) Written() (writes []ledger.Write, unknown int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	late := time.Since(t.made) > handedOn
-	for _, s := range t.trail.newest() {
-		if late && s.inherited {
-			continue
-		}
-		writes = append(writes, s.toWrite())
+// Written returns the handover for the next term, sorted by API server and resource: the writes of
+// this term and, in its first minute, the inherited ones.
+func (t *Term) Written() *Handover {
+	h := &Handover{}
+	if t.inherited != nil && time.Since(t.made) <= handedOn {
+		h.Add(t.inherited)
 	}
-	writes = withoutRenewed(writes)
-	slices.Reverse(writes)
-	return writes, t.trail.unknown
+	t.mu.Lock()
+	h.Add(t.trail.now())
+	t.mu.Unlock()
+	slices.SortFunc(h.Written, func(a, b Written) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Resource.String(), b.Resource.String()))
+	})
+	return h
 }
 
 type contextKey struct{}

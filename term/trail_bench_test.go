@@ -23,7 +23,7 @@ func BenchmarkTrail(b *testing.B) {
 				w.Verb, w.Group, w.Resource, w.Namespace, w.Name = "update", "apps", "deployments", "default", "deployment-"+strconv.Itoa(i)
 				w.UID, w.ResourceVersion, w.Effect = types.UID("3c2f1a50-9d0e-4c7c-8f43-00000000"+strconv.Itoa(1000+i)), strconv.Itoa(1_000_000+i), ledger.Stored
 			}
-			var t trail
+			t := trail{}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				t.note(&writes[i%n])

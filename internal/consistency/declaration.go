@@ -62,10 +62,6 @@ type Declarations interface {
 	// have deleted. It returns false for a write without a version or UID, and for adopted
 	// informers.
 	Missed(w Write) bool
-	// Locate finds the objects of hashed writes in the stores of the declared informers, and
-	// records them in the writes. Call it before each round of Behind: without it, they count as
-	// missing. It hashes the names in each store once, unless all writes are shown already.
-	Locate(writes []Write)
 	// Failing returns a gap that closes when a declared informer recovers, or nil if none fails or
 	// waits for its kind to be served.
 	Failing() Gap
@@ -75,7 +71,8 @@ type Declarations interface {
 	// Resolve asks the API server what became of a write whose answer was lost. It lists the
 	// metadata of the objects that the write could have changed and that declared informers keep:
 	// one name, or one namespace if the name is unknown. It returns the writes that those informers
-	// do not show yet, for Behind.
+	// do not show yet, for Behind. For a Batch, it lists what each informer selects that cannot
+	// decide otherwise.
 	//
 	// err is the API server's error. Call Resolve a moment after the write has failed: the API
 	// server may still be processing it. It makes one request for each place that the informers

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Excludes reports whether the selectors or the slots certainly exclude a write.
@@ -37,9 +36,6 @@ func (view *View) Excludes(w *Write) bool {
 	}
 	if kind := w.Object.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind != view.Kind.Kind && kind != "PartialObjectMetadata" {
 		return false // a subresource, such as a Scale, has other labels
-	}
-	if w.Hashed != nil {
-		return view.excludesHashed(w, o.GetLabels())
 	}
 	if view.Labels != nil && !view.Labels.Matches(labels.Set(o.GetLabels())) {
 		return true
@@ -118,67 +114,4 @@ func (f *fieldsOf) read() map[string]any {
 		return nil
 	}
 	return content
-}
-
-// excludesHashed decides equality and existence of labels, metadata.namespace and metadata.name.
-func (view *View) excludesHashed(w *Write, o map[string]string) bool {
-	if view.Labels != nil {
-		if set, known := w.labelsFor(view.Labels, o); known && !view.Labels.Matches(set) {
-			return true
-		}
-	}
-	if view.Fields == nil {
-		return false
-	}
-	for _, r := range view.Fields.Requirements() {
-		if equal, known := w.fieldIs(r, view.Place, view.Fields); known && equal == (r.Operator == selection.NotEquals) {
-			return true
-		}
-	}
-	return false
-}
-
-// labelsFor returns labels that a selector matches if and only if it matches the hashed ones. known
-// is false if the selector compares numbers.
-func (w *Write) labelsFor(selector labels.Selector, hashed map[string]string) (set labels.Set, known bool) {
-	requirements, _ := selector.Requirements()
-	set = labels.Set{}
-	for _, r := range requirements {
-		if r.Operator() == selection.GreaterThan || r.Operator() == selection.LessThan {
-			return nil, false
-		}
-		value, there := hashed[w.Hashed.Hash("label", r.Key())]
-		if !there {
-			continue
-		}
-		if _, decided := set[r.Key()]; !decided {
-			set[r.Key()] = "\x00" // not a valid label value
-		}
-		for v := range r.Values() {
-			if w.Hashed.Hash("value", r.Key()+"="+v) == value {
-				set[r.Key()] = v
-			}
-		}
-	}
-	return set, true
-}
-
-// fieldIs reports whether a field has a requirement's value. It can decide a name only if it has
-// the namespace.
-func (w *Write) fieldIs(r fields.Requirement, in types.NamespacedName, all fields.Selector) (equal, known bool) {
-	switch r.Field {
-	case "metadata.namespace":
-		return w.Hashed.Hash("namespace", r.Value) == w.Namespace, true
-	case "metadata.name":
-	default:
-		return false, false
-	}
-	namespace := in.Namespace
-	if v, found := all.RequiresExactMatch("metadata.namespace"); found {
-		namespace = v
-	}
-	if w.Hashed.Hash("namespace", namespace) != w.Namespace {
-		return false, false
-	}
-	return w.Hashed.Hash("name", storeKey(types.NamespacedName{Namespace: namespace, Name: r.Value})) == w.Name, true
 }

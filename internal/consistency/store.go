@@ -45,14 +45,14 @@ func (view *View) Compare(list *metav1.PartialObjectMetadataList, at types.Names
 		// A stored object that the list lacks is deleted, unless it is newer than the list.
 		if items[o.GetUID()] == nil && !past(o.GetResourceVersion(), list.ResourceVersion) {
 			unseen = append(unseen, Write{
-				Host: w.Host, Resource: w.Resource, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Gone: true,
+				Host: w.Host, Resource: w.Resource, In: w.In, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Gone: true,
 			})
 		}
 	}
 	for uid, o := range items {
 		if s := stored[uid]; s == nil || !past(s.GetResourceVersion(), o.ResourceVersion) {
 			unseen = append(unseen, Write{
-				Host: w.Host, Resource: w.Resource, Namespace: o.Namespace, Name: o.Name, UID: uid,
+				Host: w.Host, Resource: w.Resource, In: w.In, Namespace: o.Namespace, Name: o.Name, UID: uid,
 				ResourceVersion: o.ResourceVersion, Object: o,
 			})
 		}
@@ -82,39 +82,4 @@ func (view *View) storedAt(at types.NamespacedName) []object.Object {
 		}
 	}
 	return all
-}
-
-// Locate records the stored object of each hashed write. It hashes the names in the store once,
-// unless all writes are shown already.
-func (view *View) Locate(writes []Write) {
-	at := view.version()
-	wanted := map[Hasher]map[string][]*Write{}
-	for n := range writes {
-		w := &writes[n]
-		switch {
-		case w.Hashed == nil || w.found != (types.NamespacedName{}):
-		case !view.Serves(w.Resource) && (!view.Foreign || view.certain()):
-		case !w.Gone && !w.Marked && past(at, w.ResourceVersion): // shown
-		default:
-			if wanted[w.Hashed] == nil {
-				wanted[w.Hashed] = map[string][]*Write{}
-			}
-			wanted[w.Hashed][w.Name] = append(wanted[w.Hashed][w.Name], w)
-		}
-	}
-	if len(wanted) == 0 {
-		return
-	}
-	for _, key := range view.store().ListKeys() {
-		for hasher, by := range wanted {
-			for _, w := range by[hasher.Hash("name", key)] {
-				w.found = nameOf(key)
-			}
-		}
-	}
-}
-
-func nameOf(key string) types.NamespacedName {
-	namespace, name, _ := toolscache.SplitMetaNamespaceKey(key)
-	return types.NamespacedName{Namespace: namespace, Name: name}
 }

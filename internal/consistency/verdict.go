@@ -25,7 +25,7 @@ func (view *View) Shows(w *Write) (Verdict, error) {
 	// No read is answered before the first list is complete.
 	synced := view.Informer.HasSynced() && !view.Informer.Joins(w) && !view.Informer.Doubts(w)
 	at := view.version()
-	if synced && !w.Gone && !w.Marked && past(at, w.ResourceVersion) { // by far the most frequent
+	if synced && !w.Gone && !w.Marked && w.Batch == nil && past(at, w.ResourceVersion) {
 		return Shown, nil
 	}
 	v, why := view.judge(w, at)
@@ -50,6 +50,9 @@ func (view *View) Shows(w *Write) (Verdict, error) {
 
 // judge is Shows for a synced informer that follows the API server.
 func (view *View) judge(w *Write, at string) (Verdict, error) {
+	if w.Batch != nil {
+		return view.judgeBatch(w, at)
+	}
 	for _, version := range [...]string{at, w.ResourceVersion} {
 		if version != "" && !number(version) {
 			return view.judgeByName(w, version)

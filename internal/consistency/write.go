@@ -4,6 +4,7 @@
 package consistency
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,58 +48,32 @@ type Write struct {
 	Subresource string
 	// Object is the answer, for selectors: the object or its metadata. Default: unknown.
 	Object runtime.Object
-	// Hashed is the Hasher of Namespace, Name, UID, and the keys and values of Object's labels.
-	// Object then has only labels. See Locate. Default: nil, nothing is hashed.
-	Hashed Hasher
+	// Batch makes it all writes of the resource, without a name. Default: nil, one write.
+	Batch *Batch
+	// In is the informer that must show it. Default: each that keeps the object.
+	In *View
 	// Event is set for a change that an informer has delivered. Default: nil, a request's write.
 	Event *Event
-
-	found types.NamespacedName // set by Locate
 }
 
 // At returns the object's name in a store.
 func (w *Write) At() types.NamespacedName {
-	if w.Hashed != nil {
-		return w.found
-	}
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
 }
 
 func (w *Write) String() string {
-	if w.Hashed != nil && w.found == (types.NamespacedName{}) {
-		return "an object with the hash " + w.Name
+	if w.Batch != nil {
+		return cmp.Or(w.Resource.String(), "any resource")
 	}
 	return storeKey(w.At())
 }
 
 // is reports whether o is the written object, as far as the UID is known.
 func (w *Write) is(o object.Object) bool {
-	if w.UID == "" || o.GetUID() == w.UID {
-		return true
-	}
-	return w.Hashed != nil && w.Hashed.Hash("uid", string(o.GetUID())) == string(w.UID)
-}
-
-// In reports whether a place, a namespace or one object, contains the object.
-func (w *Write) In(p types.NamespacedName) bool {
-	switch {
-	case w.Hashed == nil:
-		return p.Namespace == w.Namespace && (p.Name == "" || p.Name == w.Name)
-	case p.Name != "":
-		return w.Hashed.Hash("name", storeKey(p)) == w.Name
-	default:
-		return w.Hashed.Hash("namespace", p.Namespace) == w.Namespace
-	}
+	return w.UID == "" || o.GetUID() == w.UID
 }
 
 func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
-
-// Hasher hashes text of one sort: "namespace", "name" (namespace/name, or the name if
-// cluster-scoped), "uid", "label" (a key) or "value" (key=value). The empty text has an empty hash.
-// Equal (==) Hashers return the same hashes.
-type Hasher interface {
-	Hash(sort, text string) string
-}
 
 // past reports whether version a is b or later. It returns false if one is not a number.
 func past(a, b string) bool {

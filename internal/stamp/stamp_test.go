@@ -4,16 +4,16 @@
 package stamp
 
 import (
+	"encoding/json"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -21,111 +21,107 @@ const host = "https://api.test"
 
 func codec(limit int) Codec { return Codec{Identity: "pod-a", Host: host, Limit: limit} }
 
-func write(resource, namespace, name string) ledger.Write {
-	return ledger.Write{
-		Request: ledger.Request{Verb: "update", Group: "apps", Resource: resource, Namespace: namespace, Name: name, Host: host},
-		UID:     types.UID("uid of " + name), ResourceVersion: "7", Effect: ledger.Stored,
-	}
+var at = time.Date(2026, 11, 23, 12, 0, 0, 123456000, time.UTC)
+
+func written(resource, version string, deleted ...term.Deletion) term.Written {
+	return term.Written{Host: host, Resource: schema.ParseGroupResource(resource), ResourceVersion: version, Deleted: deleted}
 }
 
-func labelled(w ledger.Write, labels map[string]string) ledger.Write {
-	w.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, Labels: labels}}
-	return w
-}
-
-// TestCodec: a text has what it was made from, with hashes. What was hashed before stays as it is.
+// TestCodec: a decoded text is the handover from which it was made.
 func TestCodec(t *testing.T) {
-	at := time.Date(2026, 11, 23, 12, 0, 0, 123456000, time.UTC)
-	gone, accepted, elsewhere := write("pods", "a", "gone"), write("pods", "a", "accepted"), write("pods", "a", "elsewhere")
-	gone.Verb, gone.Effect, gone.ResourceVersion = "delete", ledger.Gone, ""
-	accepted.Verb, accepted.Effect, accepted.Unknown = "delete", ledger.Accepted, "whether it is gone or only marked"
-	elsewhere.Host, elsewhere.Subresource = "https://other.test", "status"
-	inherited := write("deployments", "b", "inherited")
-	writes := []ledger.Write{
-		inherited.Hashed("salt of another term"), gone, accepted, elsewhere,
-		labelled(write("deployments", "b", "labels"), map[string]string{"on": "yes"}),
-		labelled(write("deployments", "b", "no labels"), map[string]string{}),
-	}
-	text := codec(4<<10).Encode(writes, 3, at)
+	elsewhere, lost := written("pods", "7"), written("secrets", "")
+	elsewhere.Host, lost.Unknown = "https://other.test", 2
+	h := &term.Handover{Unknown: 3, Written: []term.Written{
+		written("deployments.apps", "1042"), elsewhere, lost,
+		written("pods", "9", term.Deletion{UID: "gone"}, term.Deletion{UID: "marked", Marked: true}),
+	}}
+	text := codec(4<<10).Encode(h, at)
 	got, err := codec(4 << 10).Decode(text)
-	if err != nil {
-		t.Fatal(err)
+	h.Holder, h.Released = "pod-a", at
+	if err != nil || !reflect.DeepEqual(got, h) {
+		t.Errorf("%s\nis   %+v, %v\nwant %+v", text, got, err, h)
 	}
-	if got.Holder != "pod-a" || !got.Released.Equal(at) || got.Unknown != 3 || len(got.Writes) != len(writes) {
-		t.Fatalf("%s\nis %+v", text, got)
-	}
-	salt := got.Writes[1].Salt
-	for i := range writes {
-		if got, want := fmt.Sprintf("%+v", got.Writes[i]), fmt.Sprintf("%+v", writes[i].Hashed(salt)); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	}
-	for _, secret := range []string{"uid of", "inherited", "labels", "yes"} {
-		if strings.Contains(text, secret) {
-			t.Errorf("%q is in %s", secret, text)
-		}
-	}
-	if text := codec(4<<10).Encode(nil, 0, at); text != "" {
+	if text := codec(4<<10).Encode(&term.Handover{}, at); text != "" {
 		t.Errorf("nothing is %s", text)
 	}
-	if text := codec(20).Encode(writes, 0, at); text != "" {
+	if text := codec(20).Encode(h, at); text != "" {
 		t.Errorf("without room: %s", text)
 	}
 }
 
-// TestL9_TheNewestWriteOfEachInformerIsKept: without room for all, the last write that an informer
-// can show is kept longer than newer writes of another informer, and the order stays.
-func TestL9_TheNewestWriteOfEachInformerIsKept(t *testing.T) {
-	other := write("pods", "a", "other host")
-	other.Host = "https://other.test"
-	writes := []ledger.Write{
-		write("configmaps", "a", "c0"), write("configmaps", "a", "c1"),
-		write("pods", "b", "in b"), other,
-		labelled(write("pods", "a", "on"), map[string]string{"on": "yes"}),
+// TestL9_WithoutRoomALotIsUnknown: versions stay longest, and what is left out counts as unknown.
+func TestL9_WithoutRoomALotIsUnknown(t *testing.T) {
+	many := written("pods", "9")
+	for n := range 400 {
+		many.Deleted = append(many.Deleted, term.Deletion{UID: types.UID(fmt.Sprintf("3c2f1a50-9d0e-4c7c-8f43-%012d", n))})
 	}
-	want := slices.Clone(writes[1:])
-	for i := range 200 {
-		writes = append(writes, write("pods", "a", fmt.Sprintf("p%d", i)))
-	}
-	const limit = 2 << 10
-	text := codec(limit).Encode(writes, 1, time.Now())
-	got, err := codec(limit).Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := len(got.Writes)
-	want = append(want, writes[len(writes)-kept+len(want):]...)
-	if kept < 10 || got.Unknown != 1+len(writes)-kept || len(text) > limit || len(text) < limit*4/5 {
-		t.Errorf("%d bytes with %d writes and %d unknown ones", len(text), kept, got.Unknown)
-	}
-	for i := range want {
-		if hashed := want[i].Hashed(got.Writes[i].Salt); got.Writes[i].Name != hashed.Name {
-			t.Fatalf("write %d is another one than %s", i, want[i].Name)
+	h := &term.Handover{Written: []term.Written{written("deployments.apps", "1042"), many}}
+	for limit, want := range map[int]struct{ deleted, unknown, lost int }{
+		20 << 10: {400, 0, 0}, 5 << 10: {100, 300, 0}, 1 << 10: {10, 390, 0}, 250: {0, 400, 0}, 120: {0, 0, 2},
+	} {
+		text := codec(limit).Encode(h, at)
+		got, err := codec(limit).Decode(text)
+		if err != nil || got.Unknown != want.lost || len(got.Written) != 2-want.lost {
+			t.Errorf("%d bytes: %s is %+v, %v", limit, text, got, err)
+			continue
+		}
+		if len(got.Written) == 0 {
+			continue
+		}
+		pods := got.Written[1]
+		if len(pods.Deleted) != want.deleted || pods.Unknown != want.unknown || pods.ResourceVersion != "9" || got.Written[0].ResourceVersion != "1042" {
+			t.Errorf("%d bytes: %+v", limit, got)
+		}
+		if n := len(pods.Deleted); n > 0 && pods.Deleted[n-1] != many.Deleted[399] {
+			t.Errorf("%d bytes: the last deletion is %s", limit, pods.Deleted[n-1].UID)
 		}
 	}
 }
 
-func TestDecode_Refuses(t *testing.T) {
-	many := `{"resources":["pods"],"salts":["s"],"writes":[{"n":"x"}` + strings.Repeat(`,{"n":"x"}`, term.MaxHandedOver) + `]}`
-	for text, want := range map[string]string{
-		"{":                       "unexpected end",
-		strings.Repeat(" ", 5000): "it has 5000 bytes; the limit is 4096",
-		many:                      "it has 101 writes; the limit is 100",
-		`{"writes":[{"n":"x"}]}`:  "write 0 has no resource or no salt",
-		`{"resources":["pods"],"salts":[""],"writes":[{"n":"x"}]}`:         "write 0 has no resource or no salt",
-		`{"resources":["pods"],"salts":["s"],"writes":[{"n":"x","r":1}]}`:  "write 0 has no resource or no salt",
-		`{"resources":["pods"],"salts":["s"],"writes":[{"n":"x","s":-1}]}`: "write 0 has no resource or no salt",
+// TestL9_AnUnreadableTextIsAnUnknownWrite: also one of the version before this format.
+func TestL9_AnUnreadableTextIsAnUnknownWrite(t *testing.T) {
+	before := `{"holder":"pod-b","released":"2026-11-23T12:00:00.123456Z","unknown":4,"resources":["pods"],"salts":["s"],"writes":[{"n":"x","v":"7"}]}`
+	for text, want := range map[string]struct {
+		err    string
+		holder string
+		n      int
+	}{
+		"{":                       {"unexpected end", "", 1},
+		strings.Repeat(" ", 5000): {"it has 5000 bytes; the limit is 4096", "", 1},
+		before:                    {"the format of another version", "pod-b", 4},
+		`{"holder":"pod-b","released":"2026-11-23T12:00:00.123456Z"}`: {"the format of another version", "pod-b", 1},
+		`{"holder":"pod-b","written":{"pods":1}}`:                     {"cannot unmarshal", "pod-b", 1},
 	} {
-		if h, err := codec(4 << 10).Decode(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.60s: %+v, %v; want %s", text, h, err, want)
+		h, err := codec(4 << 10).Decode(text)
+		if err == nil || !strings.Contains(err.Error(), want.err) || h.Unknown != want.n || h.Holder != want.holder || len(h.Written) > 0 {
+			t.Errorf("%.60s: %+v, %v; want %+v", text, h, err, want)
 		}
+		if want.holder != "" && text == before && !h.Released.Equal(at) {
+			t.Errorf("released at %s", h.Released)
+		}
+	}
+}
+
+// TestL9_AnEarlierVersionReportsUnknownWrites: it reads these fields, and no writes.
+func TestL9_AnEarlierVersionReportsUnknownWrites(t *testing.T) {
+	text := codec(4<<10).Encode(&term.Handover{Written: []term.Written{written("pods", "7"), written("secrets", "9")}}, at)
+	var before struct {
+		Holder    string
+		Released  time.Time
+		Unknown   int
+		Resources []string
+		Salts     []string
+		Writes    []map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &before); err != nil || before.Holder != "pod-a" || !before.Released.Equal(at) || before.Unknown != 2 || before.Writes != nil {
+		t.Errorf("it reads %+v, %v", before, err)
 	}
 }
 
 // FuzzDecode: no text makes Decode panic. What it accepts can be encoded and decoded again.
 func FuzzDecode(f *testing.F) {
-	f.Add(codec(4<<10).Encode([]ledger.Write{labelled(write("pods", "a", "x"), map[string]string{"a": "b"})}, 1, time.Unix(0, 0)))
-	f.Add(`{"resources":["pods"],"salts":["s"],"writes":[{"n":"x","e":"accepted","h":"y"}]}`)
+	f.Add(codec(4<<10).Encode(&term.Handover{Unknown: 1, Written: []term.Written{written("pods", "7", term.Deletion{UID: "u"})}}, time.Unix(0, 0)))
+	f.Add(`{"holder":"x","unknown":1,"written":[{"resource":"a.b","marked":["x"],"host":"y"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		h, err := codec(4 << 10).Decode(text)
 		if err != nil {
@@ -133,12 +129,12 @@ func FuzzDecode(f *testing.F) {
 		}
 		c := codec(64 << 10)
 		c.Identity = h.Holder
-		again := c.Encode(h.Writes, h.Unknown, h.Released)
+		again := c.Encode(h, h.Released)
 		if again == "" {
 			return
 		}
 		got, err := c.Decode(again)
-		if err != nil || len(got.Writes) != len(h.Writes) || got.Unknown != h.Unknown {
+		if err != nil || len(got.Written) != len(h.Written) || got.Unknown != h.Unknown {
 			t.Errorf("%s\nbecomes %s: %v", text, again, err)
 		}
 	})

@@ -93,8 +93,7 @@ func TestAPartHasATrailOfItsOwn(t *testing.T) {
 		if err := f.do(ledger.With(term.With(t.Context(), slot), ledger.New(ledger.Origin{})), http.MethodPut); err != nil {
 			t.Fatal(err)
 		}
-		ofPart, _ := slot.Written()
-		ofTerm, _ := leading.Written()
+		ofPart, ofTerm := slot.Written().Written, leading.Written().Written
 		if len(ofPart) != 1 || len(ofTerm) != 0 || slot.Inherited().Holder != "before" || leading.Inherited() != nil {
 			t.Errorf("the part wrote %v, the term %v", ofPart, ofTerm)
 		}

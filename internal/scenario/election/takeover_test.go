@@ -160,7 +160,7 @@ var _ = Describe("A standby that takes over", func() {
 				stamp = e.Object.(*coordinationv1.Lease).Annotations[leaderelection.WrittenAnnotation]
 			}
 			Expect(stamp).To(ContainSubstring(last.written), "the version is in clear")
-			for _, clear := range []string{`"count"`, r.namespace, string(stored.UID)} {
+			for _, clear := range []string{"count", r.namespace, string(stored.UID)} {
 				Expect(stamp).NotTo(ContainSubstring(clear))
 			}
 			AddReportEntry("the annotation of the release", stamp, ReportEntryVisibilityAlways)

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
+)
+
+// batch is all that a leader has written of a resource.
+func batch(r sim.Resource, version string, deleted map[types.UID]bool) consistency.Write {
+	return consistency.Write{
+		Host: sim.Host, Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}, ResourceVersion: version,
+		Answered: time.Now(), Batch: &consistency.Batch{Deleted: deleted},
+	}
+}
+
+// resolved returns the verdict about what Resolve has found.
+func resolved(t *testing.T, d consistency.Declarations, w consistency.Write) string {
+	t.Helper()
+	found, fate, err := d.Resolve(t.Context(), w)
+	if err != nil || fate != consistency.Decided {
+		t.Fatalf("the fate is %d: %v", fate, err)
+	}
+	for _, f := range found {
+		if v := verdict(d, f); v != "shown" {
+			return v + " " + f.String()
+		}
+	}
+	return "shown"
+}
+
+// TestL9_BatchesAndScopes: an informer of all objects waits for the version. One that selects some
+// objects is compared with the API server, once it has synced.
+func TestL9_BatchesAndScopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.Pods)
+		api.Silence()
+		api.Put(sim.Pods, &corev1.Pod{ObjectMeta: named("there")})
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		web := labels.SelectorFromSet(labels.Set{"app": "web"})
+		for name, check := range map[string]struct {
+			scope cache.Scope
+			want  string
+		}{
+			"all":        {cache.Scope{}, "gap"},
+			"namespaces": {cache.Scope{Namespaces: cache.NewSet("x", "default")}, "unclear"},
+			"a name":     {cache.Scope{Names: cache.NewSet(key("other"))}, "unclear"},
+			"labels":     {cache.Scope{Labels: web}, "unclear"},
+			"fields":     {cache.Scope{Fields: fields.OneTermEqualSelector("spec.nodeName", "one")}, "unclear"},
+		} {
+			h := cache.ForScope[*corev1.Pod](c, check.scope)
+			d := declared(h)
+			w := batch(sim.Pods, "1000", nil)
+			synced(t, h)
+			expect(t, d, w, check.want, name)
+			if check.want == "unclear" {
+				if got := resolved(t, d, w); got != "shown" {
+					t.Errorf("%s: nothing has changed, and it is %s", name, got)
+				}
+			}
+			expect(t, d, batch(sim.Pods, api.Version(), nil), "shown", name+" at the version of the list")
+			expect(t, d, batch(sim.Pods, "", map[types.UID]bool{"never": false}), "shown", name+" without the object")
+			lost := batch(sim.Pods, api.Version(), nil)
+			lost.Batch.Lost = true
+			expect(t, d, lost, "unclear", name+" with a lost answer")
+			lost.Resource = schema.GroupResource{}
+			expect(t, d, lost, "unclear", name+" with a lost answer about any resource")
+			elsewhere := batch(sim.Pods, "1000", nil)
+			elsewhere.Host = "https://other.test"
+			expect(t, d, elsewhere, "shown", name+" in another cluster")
+			expect(t, d, batch(sim.Secrets, "1000", nil), "shown", name+" of another kind")
+			h.Release()
+		}
+	})
+}
+
+func named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: name}
+}
+
+// TestL9_AComparisonFindsWhatIsNotShown: creations, changes and deletions within the selection.
+func TestL9_AComparisonFindsWhatIsNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		put := func(name, value string, in bool) {
+			m := &corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"k": value}}
+			m.Labels = map[string]string{"in": map[bool]string{true: "yes", false: "no"}[in]}
+			api.Put(sim.ConfigMaps, m)
+		}
+		for _, name := range []string{"same", "changed", "gone", "left"} {
+			put(name, "", true)
+		}
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"})})
+		synced(t, h)
+		d := declared(h)
+		api.Lag(lag)
+		put("changed", "x", true)
+		put("new", "x", true)
+		put("left", "x", false)
+		put("out", "x", false)
+		api.Remove(sim.ConfigMaps, "default", "gone")
+		w := batch(sim.ConfigMaps, api.Version(), nil)
+		found, _, err := d.Resolve(t.Context(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, woken := map[string]bool{}, 0
+		for _, f := range found {
+			names[f.String()] = true
+			expect(t, d, f, "gap", f.String())
+			if gap, _ := d.Behind(f); gap != nil {
+				gap.Notify(wake(func() { woken++ }))
+			}
+		}
+		for _, name := range []string{"changed", "new", "left", "gone"} {
+			if !names["default/"+name] || len(names) != 4 {
+				t.Errorf("it finds %v", names)
+			}
+		}
+		time.Sleep(lag)
+		synctest.Wait()
+		if woken != 4 {
+			t.Errorf("%d waiters were woken", woken)
+		}
+		if got := resolved(t, d, w); got != "shown" {
+			t.Errorf("at the end it is %s", got)
+		}
+		api.Add(fault.Rule{Match: fault.Match{Resources: []string{"configmaps"}, Verbs: []string{"list"}}, Refuse: apierrors.NewInternalError(errors.New("no"))})
+		put("out", "y", false)
+		time.Sleep(lag)
+		if _, _, err := d.Resolve(t.Context(), batch(sim.ConfigMaps, api.Version(), nil)); err == nil || !strings.Contains(err.Error(), "cannot compare") {
+			t.Errorf("without an answer: %v", err)
+		}
+	})
+}
+
+// TestL9_DeletedObjects: an informer that has passed the version waits until it lacks the deleted
+// objects. One that selects some objects waits a second more, until it is compared.
+func TestL9_DeletedObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		gone := api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("gone")}).GetUID()
+		marked := api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "marked", Finalizers: []string{"setpoint.dev/test"}}}).GetUID()
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		h, some := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"})})
+		synced(t, h)
+		synced(t, some)
+		d, selected := declared(h), declared(some)
+		api.Lag(lag)
+		api.Remove(sim.ConfigMaps, "default", "gone")
+		for what, w := range map[string]consistency.Write{
+			"gone":    batch(sim.ConfigMaps, "", map[types.UID]bool{"never": false, gone: false}),
+			"marked":  batch(sim.ConfigMaps, "", map[types.UID]bool{marked: true}),
+			"version": batch(sim.ConfigMaps, "1000", map[types.UID]bool{"never": false}),
+		} {
+			expect(t, d, w, "gap", what)
+			if gap, _ := d.Behind(w); gap != nil && what != "version" && !strings.Contains(gap.String(), "the deletion of default/"+what) {
+				t.Errorf("%s: %s", what, gap)
+			}
+		}
+		coming := batch(sim.ConfigMaps, "1000", map[types.UID]bool{"never": false})
+		expect(t, selected, coming, "gap", "within a second")
+		time.Sleep(time.Second)
+		expect(t, selected, coming, "unclear", "after a second")
+		time.Sleep(lag)
+		synctest.Wait()
+		expect(t, d, batch(sim.ConfigMaps, "", map[types.UID]bool{gone: false}), "shown", "gone")
+	})
+}

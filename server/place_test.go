@@ -4,6 +4,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/server"
@@ -52,10 +54,56 @@ var attacks = map[string]func(raw net.Conn){
 
 func await(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
+// network is a listener of connections in memory, so that time stands still while the processor is
+// busy.
+type network struct {
+	accept chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newNetwork() *network {
+	closed := make(chan struct{})
+	return &network{make(chan net.Conn), closed, sync.OnceFunc(func() { close(closed) })}
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.accept:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *network) Close() error { n.close(); return nil }
+
+func (n *network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9443} }
+
+// dial connects from an address.
+func (n *network) dial(ctx context.Context, from string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case n.accept <- remote{theirs, from}:
+		return ours, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type remote struct {
+	net.Conn
+
+	from string
+}
+
+func (r remote) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(r.from), Port: 40000} }
+
 // besiege keeps n connections of an address open, until stop is called.
-func besiege(t *testing.T, n int, from, at string, attack func(net.Conn)) (stop func()) {
+func besiege(t *testing.T, n int, from string, to *network, attack func(net.Conn)) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	var all, opened sync.WaitGroup
 	opened.Add(n)
 	for range n {
@@ -63,7 +111,7 @@ func besiege(t *testing.T, n int, from, at string, attack func(net.Conn)) (stop 
 		all.Go(func() {
 			defer first()
 			for ctx.Err() == nil {
-				raw, err := d.DialContext(ctx, "tcp", at)
+				raw, err := to.dial(ctx, from)
 				if err != nil {
 					continue
 				}
@@ -88,29 +136,38 @@ func TestConnections_ThatComeAgainAndAgain(t *testing.T) {
 	for name, attack := range attacks {
 		for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
 			t.Run(name+" from "+from, func(t *testing.T) {
-				if l, err := net.Listen("tcp", from+":0"); err != nil {
-					t.Skip("this system has only one loopback address")
-				} else {
-					l.Close()
-				}
-				withstand(t, from, attack)
+				synctest.Test(t, func(t *testing.T) { withstand(t, from, attack) })
 			})
 		}
 	}
 }
 
 func withstand(t *testing.T, from string, attack func(net.Conn)) {
-	s := open(t, server.Options{})
+	to := newNetwork()
+	s, err := server.New(server.Options{Listener: to})
+	if err == nil {
+		err = s.Open(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Handle("POST /review", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })); err != nil {
 		t.Fatal(err)
 	}
 	stop, cancel, result := serve(t, s)
 	defer cancel()
-	end := besiege(t, 260, from, address(s), attack)
+	end := besiege(t, 260, from, to, attack)
+	var sending sync.WaitGroup
 	for _, each := range []bool{false, true} {
 		transport := &http.Transport{
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // self-signed
-			DialContext:     dialBusy, ForceAttemptHTTP2: true, DisableKeepAlives: each,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				c, err := to.dial(ctx, "127.0.0.1")
+				if err != nil {
+					return nil, err
+				}
+				return newBusy(c, &sending), nil
+			}, ForceAttemptHTTP2: true, DisableKeepAlives: each,
 		}
 		var calls sync.WaitGroup
 		var failed atomic.Int32
@@ -130,6 +187,7 @@ func withstand(t *testing.T, from string, attack func(net.Conn)) {
 			t.Errorf("with a connection for each call %t: %d of 5 calls failed", each, n)
 		}
 	}
+	sending.Wait()
 	end()
 	stop()
 	if err := result(); err != nil {
@@ -137,22 +195,53 @@ func withstand(t *testing.T, from string, attack func(net.Conn)) {
 	}
 }
 
-// dialBusy connects like a busy API server, which takes a moment for each part of a handshake.
-func dialBusy(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	return busy{c}, err
+// busy writes like a busy API server, which takes a moment for each part of a handshake. Write does
+// not wait, because the HTTP/2 client holds a mutex meanwhile.
+type busy struct {
+	net.Conn
+
+	parts  chan []byte
+	closed context.Context
+	end    context.CancelFunc
 }
 
-type busy struct{ net.Conn }
+func newBusy(c net.Conn, sending *sync.WaitGroup) net.Conn {
+	b := &busy{Conn: c, parts: make(chan []byte, 100)}
+	b.closed, b.end = context.WithCancel(context.Background())
+	sending.Go(b.send)
+	return b
+}
 
-func (b busy) Write(p []byte) (int, error) {
-	<-time.After(50 * time.Millisecond)
-	return b.Conn.Write(p)
+func (b *busy) send() {
+	for {
+		select {
+		case p := <-b.parts:
+			time.Sleep(50 * time.Millisecond)
+			if _, err := b.Conn.Write(p); err != nil {
+				return
+			}
+		case <-b.closed.Done():
+			return
+		}
+	}
+}
+
+func (b *busy) Write(p []byte) (int, error) {
+	select {
+	case b.parts <- bytes.Clone(p):
+		return len(p), nil
+	case <-b.closed.Done():
+		return 0, net.ErrClosed
+	}
+}
+
+func (b *busy) Close() error {
+	b.end()
+	return b.Conn.Close()
 }
 
 func review(ctx context.Context, t http.RoundTripper, at string) error {
-	// For slow machines. An API server waits for 10 s.
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // as an API server
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+at+"/review", http.NoBody)
 	if err != nil {

@@ -357,6 +357,17 @@ func (c *controllers) step(n int) {
 		c.refused++
 	}
 	c.seen = append(c.seen, after)
+	if after != nil && len(after.ManagedFields) == 0 {
+		c.remove() // see testUntracked
+	}
+}
+
+// remove deletes the object, which has no finalizers.
+func (c *controllers) remove() {
+	if err := c.handles["a"].Delete(c.t.Context(), name); err != nil {
+		c.t.Error(err)
+	}
+	c.seen = append(c.seen, nil)
 }
 
 // covers reports whether a share has what a verb writes. Create and Update write no status.

@@ -46,8 +46,8 @@ var mayImport = map[string][]string{
 	"events":                   {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/logging", "internal/object", "internal/run"},
 	"server":                   {"client", "term", "internal/argument", "internal/logging", "internal/run"},
 	"manager":                  {"controller", "cache", "client", "events", "term", "hook", "server", "debug", "internal/argument", "internal/logging", "internal/run"},
-	"webhook":                  {"cache", "client", "events", "hook", "server", "term", "webhook/certs", "internal/argument", "internal/logging", "internal/run"},
-	"webhook/certs":            {"client", "events", "hook", "server", "term", "internal/logging", "internal/run"},
+	"webhook":                  {"cache", "client", "events", "hook", "server", "term", "webhook/internal/certs", "internal/argument", "internal/logging", "internal/run"},
+	"webhook/internal/certs":   {"client", "events", "hook", "server", "term", "internal/logging", "internal/run"},
 	"webhook/webhooktest":      {"client", "envtest", "webhook"},
 	"metrics":                  {"cache", "hook"},
 	"debug":                    {"hook"},
@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	"internal/scenario/mix":      {},
 	"internal/scenario/owners":   {},
 	"internal/scenario/wire":     {},
-	"internal/scenario/rotation": {"client", "hook", "manager", "server", "webhook", "webhook/certs", "internal/run"},
+	"internal/scenario/rotation": {"client", "hook", "manager", "server", "webhook", "internal/run"},
 	"internal/scenario/ha":       {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
 }
 

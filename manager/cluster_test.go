@@ -257,10 +257,10 @@ func TestCluster_Mistakes(t *testing.T) {
 	cache.For[*unknown](south.Cache())
 	err := m.Run(t.Context())
 	for _, want := range []string{
-		"Cluster: the name is empty; give the cluster a name",
+		"AddCluster: the name is empty; give the cluster a name",
 		`the cluster "west": the rest.Config is nil; client.LoadConfig finds one`,
 		`two clusters are named "east"; give each a name of its own`,
-		`Cluster: "a\nb" has a line break or another control character; use printable text`,
+		`AddCluster: "a\nb" has a line break or another control character; use printable text`,
 		`the cluster "north": client.New: `,
 		`the cluster "south": cache.For[*manager_test.unknown]: the scheme does not know the type`,
 	} {

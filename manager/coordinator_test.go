@@ -101,7 +101,7 @@ func TestCoordinator_Nil(t *testing.T) {
 		m.AddLease(nil)
 		wantParts(t, m.Run(t.Context()),
 			"manager.Options.LeaderElection: it is nil; use leaderelection.Options or shard.Options",
-			"Lease: its Coordinator: it is nil; use leaderelection.Options or shard.Options")
+			"AddLease: its Coordinator: it is nil; use leaderelection.Options or shard.Options")
 	}
 }
 

@@ -154,7 +154,7 @@ func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 // options, and for a name that another Lease has, even in another namespace.
 func (m *Manager) AddLease(c Coordinator) *Lease {
 	if err := validateCoordinator("its Coordinator", c); err != nil {
-		m.report.failed(fmt.Errorf("Lease: %w", err))
+		m.report.failed(fmt.Errorf("AddLease: %w", err))
 		return &Lease{group: newGroup(m.roster)}
 	}
 	l, err := m.leases.add(c)
@@ -191,9 +191,9 @@ func (m *Manager) AddCluster(name string, cfg *rest.Config) *Cluster {
 func (m *Manager) dial(c *Cluster, cfg *rest.Config) (err error) {
 	switch {
 	case c.name == "":
-		err = errors.New("Cluster: the name is empty; give the cluster a name")
+		err = errors.New("AddCluster: the name is empty; give the cluster a name")
 	case strings.ContainsFunc(c.name, unicode.IsControl):
-		err = fmt.Errorf("Cluster: %q has a line break or another control character; use printable text", c.name)
+		err = fmt.Errorf("AddCluster: %q has a line break or another control character; use printable text", c.name)
 	case cfg == nil:
 		err = fmt.Errorf("the cluster %q: the rest.Config is nil; client.LoadConfig finds one", c.name)
 	default:

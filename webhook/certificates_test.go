@@ -31,7 +31,7 @@ func TestCertificates_TheirDefaultsFollowFromTheService(t *testing.T) {
 		t.Error(err)
 	}
 	o.Certificates.CALifetime = time.Second
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "webhook.Options.Certificates: certs.Options.") {
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "webhook.Options.Certificates: ") {
 		t.Errorf("Validate returns %v", err)
 	}
 }

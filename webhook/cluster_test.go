@@ -32,7 +32,6 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // warnings collects what kubectl prints.
@@ -271,7 +270,7 @@ func reinstall(t *testing.T, cfg *rest.Config, direct kubernetes.Interface, name
 	}
 	hooks := webhook.New(webhook.Options{
 		Name: "test", Scheme: scheme.Scheme, URL: "https://" + l.Addr().String(), Server: server.Options{Listener: l, Linger: time.Millisecond}, Register: true,
-		Certificates: certs.Options{Skew: 10 * time.Millisecond, Propagation: 10 * time.Millisecond},
+		Certificates: webhook.CertificateOptions{Skew: 10 * time.Millisecond, Propagation: 10 * time.Millisecond},
 	})
 	tests := webhook.Registration{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"test": "webhook"}}}
 	webhook.AddDefaulter(hooks, func(context.Context, *corev1.ConfigMap) error { return nil }, tests)

@@ -42,7 +42,7 @@ import (
 // Validate returns the mistakes: a type that the scheme does not have, two hubs of a kind, a
 // version that was added twice.
 func AddConversion[S, H client.Object](w *Webhooks, toHub func(from S, to H) error, fromHub func(from H, to S) error) {
-	w.add(fmt.Sprintf("Convert[%s, %s]", reflect.TypeFor[S](), reflect.TypeFor[H]()), func() error {
+	w.add(fmt.Sprintf("AddConversion[%s, %s]", reflect.TypeFor[S](), reflect.TypeFor[H]()), func() error {
 		from, err := convertible[S](w.o.Scheme)
 		if err != nil {
 			return err

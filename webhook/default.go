@@ -25,7 +25,7 @@ import (
 // By default, the API server does not call the webhook for subresources such as status. Mistakes
 // are errors of the manager's Run.
 func AddDefaulter[T client.Object](w *Webhooks, set func(ctx context.Context, obj T) error, r Registration) {
-	w.add("Default", func() error {
+	w.add("AddDefaulter", func() error {
 		k, err := kindOf[T](w.o.Scheme)
 		if err != nil {
 			return err

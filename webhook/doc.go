@@ -63,10 +63,16 @@
 //
 // # Rights
 //
-// With Options.Register, the operator needs these rights, in addition to the rights of package
-// certs. The resourceNames restrict all verbs, because an apply names the object that it creates.
-// The last line is for policies. To apply one with a paramKind, the operator also needs get for all
-// such parameters.
+// For certificates that the process manages:
+//
+//	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,verbs=create
+//	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,resourceNames=website-webhook-ca,verbs=get;list;watch;update
+//	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=website-operator,verbs=get;list;watch;patch
+//	// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=get;list;watch;patch
+//
+// With Options.Register, also these. The resourceNames restrict all verbs, because an apply names
+// the object that it creates. The last line is for policies. To apply one with a paramKind, the
+// operator also needs get for all such parameters.
 //
 //	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=website-operator,verbs=create;list;watch;patch
 //	// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=list;watch;patch
@@ -74,8 +80,10 @@
 //
 // # Certificates
 //
-// Without files in Options.Server, the process manages its certificates: see package
-// webhook/certs.
+// Without files in Options.Server, the process manages its certificates: replicas share CAs in a
+// Secret, sign their leaves in memory, and write the CAs into the caBundles of the registrations.
+// Each of them may take each step of a rotation. Deleting the Secret does not revoke a CA. To
+// revoke one, stop all replicas, delete the Secret, and clear the bundles.
 //
 // # Concurrency
 //
@@ -83,6 +91,15 @@
 //
 // # Guarantees
 //
+//   - A1: rotation never causes a refused request. A served leaf verifies with every bundle that an
+//     API server may use, on clocks that differ by at most Skew. Such a bundle is at most
+//     Propagation old, or has a valid CA whose key is in the Secret. This holds for any number of
+//     replicas and for a stop at any moment. It does not hold while API servers have a bundle that
+//     another client has reset. Nor does it hold for a replica that has had no connection to the
+//     API server since its CA's key was lost with the Secret, for longer than LeafLifetime.
+//   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
+//     certificate in use stays until a better one is verified. Keys appear in no log line, event,
+//     metric or error.
 //   - A3: A function that panics, hangs or ends its goroutine still gets its client an answer
 //     within the API server's timeout. The answer leaves the decision to the failure policy.
 //   - A4: A stop lets requests finish. The contexts of requests in flight stay alive until the

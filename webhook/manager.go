@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/server"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
+	"github.com/setpoint-dev/setpoint/webhook/internal/certs"
 )
 
 // New makes webhooks. It starts nothing. Validate returns the mistakes of the options.
@@ -70,7 +70,7 @@ func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
 func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
 	w.mu.Lock()
 	w.running = true
-	err := errors.Join(w.wrong...)
+	err, hooks := errors.Join(w.wrong...), w.hooks
 	w.mu.Unlock()
 	if err != nil {
 		return err
@@ -89,7 +89,8 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 		running.Go(func() { register(ctx, w, c, r) })
 	}
 	if w.certs != nil {
-		running.Go(func() { _ = w.certs.Run(ctx, c, r) }) // Validate has reported its errors
+		// Validate has reported its errors.
+		running.Go(func() { _ = w.certs.Run(ctx, c, r, hooks, w.targets()...) })
 	}
 	select {
 	case <-ctx.Done():
@@ -117,22 +118,7 @@ func (w *Webhooks) newCertificates() *certs.Certs {
 	if !w.o.managed() {
 		return nil
 	}
-	o := w.o.certificates()
-	if o.Targets == nil {
-		o.Targets = w.targets
-	}
-	given := o.Hooks
-	o.Hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
-		w.mu.RLock()
-		hooks := w.hooks
-		w.mu.RUnlock()
-		for _, h := range []*hook.Webhook{given, hooks} {
-			if h != nil && h.Certificate != nil {
-				h.Certificate(c)
-			}
-		}
-	}}
-	return certs.New(o)
+	return certs.New(certs.Options(w.o.certificates()))
 }
 
 // targets returns the objects whose bundles have the CAs. Validate has reported errors.

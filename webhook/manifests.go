@@ -30,8 +30,8 @@ import (
 //     for a server-side apply to the installed one
 //   - the objects of Policy.
 //
-// They have no caBundle: package webhook/certs or cert-manager writes it. Manifests returns the
-// error of Validate.
+// They have no caBundle: package webhook/internal/certs or cert-manager writes it. Manifests
+// returns the error of Validate.
 //
 // Each webhook ignores the namespace of Options.Service, so its Pods, Secrets and Services can be
 // created while no webhook answers. Other namespaces, such as kube-system, are included: exclude

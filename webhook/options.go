@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/setpoint-dev/setpoint/server"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
+	"github.com/setpoint-dev/setpoint/webhook/internal/certs"
 )
 
 // Options configures New. Name, Scheme and one of Service and URL are required.
@@ -35,11 +35,9 @@ type Options struct {
 	// Server configures the server, which speaks HTTP/1.1 only, as in other operators. Default:
 	// port 9443, a Linger of 1 s, and certificates that the process manages, unless files are set.
 	Server server.Options
-	// Certificates configures the certificates that the process manages, see package webhook/certs.
-	// Defaults: the Secret NAME-webhook-ca in the namespace of Service, or in the namespace default
-	// with URL; the host of Service or URL; the objects of Manifests. Not used if Server has a
+	// Certificates configures the certificates that the process manages. Not used if Server has a
 	// certificate.
-	Certificates certs.Options
+	Certificates CertificateOptions
 	// Register applies the registrations at the start and restores them. Default: false, apply
 	// Manifests with the deployment.
 	Register bool
@@ -71,6 +69,28 @@ type Registration struct {
 	Reinvocation admissionregistrationv1.ReinvocationPolicyType
 }
 
+// CertificateOptions configures the certificates that a process manages, and their rotation.
+type CertificateOptions struct {
+	// Secret is the Secret with the CAs, of the type Opaque. A replica creates it. Default:
+	// NAME-webhook-ca in the namespace of Service, or in the namespace default with URL.
+	Secret types.NamespacedName
+	// DNSNames are the names and IP addresses of the server. Default: the host of Service or URL.
+	DNSNames []string
+	// CALifetime is how long a CA is valid. Rotation begins at half of it. Default: 90 days.
+	CALifetime time.Duration
+	// LeafLifetime is how long a server certificate is valid. It is renewed at half of it, or when
+	// its CA is replaced. Default: 24 hours, or CALifetime if that is shorter.
+	LeafLifetime time.Duration
+	// Skew is the largest difference between two clocks of replicas and API servers. A new
+	// certificate is valid as if it was made this much earlier. Default: 1 minute.
+	Skew time.Duration
+	// Propagation is how long replicas wait, after all bundles have a new CA, until they sign with
+	// it. API servers that lag longer rely on cross-signed certificates. Default: 1 minute.
+	Propagation time.Duration
+	// FieldOwner owns the bundles, and nothing else. Default: NAME-certificates.
+	FieldOwner string
+}
+
 // Validate returns an error that names each wrong field, or nil.
 func (o Options) Validate() error {
 	var wrong []error
@@ -90,7 +110,7 @@ func (o Options) Validate() error {
 		wrong = append(wrong, fmt.Errorf("webhook.Options.URL: %q is not like https://HOST:PORT", o.URL))
 	}
 	if len(wrong) == 0 && o.managed() {
-		if err := o.certificates().Validate(); err != nil {
+		if err := certs.Options(o.certificates()).Validate(); err != nil {
 			wrong = append(wrong, fmt.Errorf("webhook.Options.Certificates: %w", err))
 		}
 	}
@@ -103,7 +123,7 @@ func (o *Options) managed() bool {
 }
 
 // certificates returns Options.Certificates with its defaults.
-func (o *Options) certificates() certs.Options {
+func (o *Options) certificates() CertificateOptions {
 	c := o.Certificates
 	c.Secret.Name = cmp.Or(c.Secret.Name, o.Name+"-webhook-ca")
 	c.Secret.Namespace = cmp.Or(c.Secret.Namespace, o.Service.Namespace, "default")

@@ -33,7 +33,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/webhook"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // websiteCRD is shopCRD with the names of the package docs.
@@ -48,40 +47,45 @@ type right struct {
 	rbacv1.PolicyRule
 }
 
-// documentedRights returns the rights in package docs.
-func documentedRights(t *testing.T, files ...string) (all []right) {
+// documentedRights returns the rights in the package doc, or those for certificates alone.
+func documentedRights(t *testing.T, register bool) (all []right) {
 	t.Helper()
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificates, _, ok := strings.Cut(string(text), "With Options.Register, also these.")
+	if !ok {
+		t.Fatal("doc.go does not separate the rights of certificates")
+	}
+	if !register {
+		text = []byte(certificates)
+	}
+	for line := range strings.Lines(string(text)) {
+		_, marker, ok := strings.Cut(strings.TrimSpace(line), "+kubebuilder:rbac:")
+		if !ok {
+			continue
 		}
-		for line := range strings.Lines(string(text)) {
-			_, marker, ok := strings.Cut(strings.TrimSpace(line), "+kubebuilder:rbac:")
-			if !ok {
-				continue
+		var r right
+		for pair := range strings.SplitSeq(marker, ",") {
+			name, value, _ := strings.Cut(pair, "=")
+			values := strings.Split(strings.Trim(value, `"`), ";")
+			switch name {
+			case "groups":
+				r.APIGroups = values
+			case "resources":
+				r.Resources = values
+			case "resourceNames":
+				r.ResourceNames = values
+			case "verbs":
+				r.Verbs = values
+			case "namespace":
+				r.namespace = value
+			default:
+				t.Fatalf("doc.go: %s", line)
 			}
-			var r right
-			for pair := range strings.SplitSeq(marker, ",") {
-				name, value, _ := strings.Cut(pair, "=")
-				values := strings.Split(strings.Trim(value, `"`), ";")
-				switch name {
-				case "groups":
-					r.APIGroups = values
-				case "resources":
-					r.Resources = values
-				case "resourceNames":
-					r.ResourceNames = values
-				case "verbs":
-					r.Verbs = values
-				case "namespace":
-					r.namespace = value
-				default:
-					t.Fatalf("%s: %s", file, line)
-				}
-			}
-			all = append(all, r)
 		}
+		all = append(all, r)
 	}
 	return all
 }
@@ -176,7 +180,7 @@ func websites(register bool, names ...string) *webhook.Webhooks {
 	w := webhook.New(webhook.Options{
 		Name: "website-operator", Scheme: known, Register: register,
 		Service:      types.NamespacedName{Namespace: "website-system", Name: "website-webhook"},
-		Certificates: certs.Options{Secret: types.NamespacedName{Namespace: "website-system", Name: "website-webhook-ca"}},
+		Certificates: webhook.CertificateOptions{Secret: types.NamespacedName{Namespace: "website-system", Name: "website-webhook-ca"}},
 	})
 	for _, name := range names {
 		webhook.AddDefaulter(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{Name: name + ".web.example.com"})
@@ -319,7 +323,7 @@ func TestRealServer_Registers(t *testing.T) {
 
 func testDocumentedRights(c *realCluster) {
 	hooks := everything(websites(true, "default.websites"))
-	log, stop := c.run(hooks, c.user(documentedRights(c.t, "doc.go", "certs/doc.go")))
+	log, stop := c.run(hooks, c.user(documentedRights(c.t, true)))
 	defer stop()
 	c.ready(hooks)
 	maps := client.For[*corev1.ConfigMap](c.admin)
@@ -353,7 +357,7 @@ func testRightsOfCerts(c *realCluster) {
 			c.t.Fatal(err)
 		}
 	}
-	log, stop := c.run(hooks, c.user(documentedRights(c.t, "certs/doc.go")))
+	log, stop := c.run(hooks, c.user(documentedRights(c.t, false)))
 	defer stop()
 	c.ready(hooks)
 	if text := log.String(); strings.Contains(text, "forbidden") || strings.Contains(text, "cannot") {
@@ -363,7 +367,7 @@ func testRightsOfCerts(c *realCluster) {
 
 // testMissingRights: without one right, Check or the log names it.
 func testMissingRights(c *realCluster) {
-	all := documentedRights(c.t, "doc.go", "certs/doc.go")
+	all := documentedRights(c.t, true)
 	some := map[string][]string{
 		"create": {"validatingwebhookconfigurations", "secrets"}, "patch": {"customresourcedefinitions"}, "list": {"mutatingadmissionpolicies"},
 		"get": {"mutatingwebhookconfigurations"}, "watch": {"secrets"},

@@ -30,7 +30,7 @@ type Validator[T client.Object] struct {
 // AddValidator adds a validating webhook for the objects of one kind. By default, the API server
 // does not call it for subresources such as status. Mistakes are errors of the manager's Run.
 func AddValidator[T client.Object](w *Webhooks, v Validator[T], r Registration) {
-	w.add("Validate", func() error {
+	w.add("AddValidator", func() error {
 		k, err := kindOf[T](w.o.Scheme)
 		if err != nil {
 			return err

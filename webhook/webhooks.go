@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
+	"github.com/setpoint-dev/setpoint/webhook/internal/certs"
 )
 
 // Webhooks are the webhooks of a process. New makes them. Add webhooks before the manager runs.

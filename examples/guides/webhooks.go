@@ -23,7 +23,6 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // newWebhooks has what docs/webhooks.md shows.
@@ -125,7 +124,7 @@ func mounted() webhook.Options {
 // Times of the certificates.
 func times() webhook.Options {
 	return webhook.Options{
-		Certificates: certs.Options{
+		Certificates: webhook.CertificateOptions{
 			Skew:        5 * time.Minute,  // clocks differ by up to five minutes
 			Propagation: 10 * time.Minute, // API servers may lag by ten minutes
 		},

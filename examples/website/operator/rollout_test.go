@@ -27,7 +27,6 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // The replicas manage their certificates with the permissions of the manifests only.
@@ -185,7 +184,7 @@ func (s *service) replica(account *rest.Config) (stop func()) {
 	hooks, err := operator.Webhooks(webhook.Options{
 		// On a busy machine, the API server may take seconds to use a connection again.
 		URL: "https://" + s.address(), Server: server.Options{Listener: l, Linger: 5 * time.Second},
-		Certificates: certs.Options{Propagation: time.Second},
+		Certificates: webhook.CertificateOptions{Propagation: time.Second},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := operator.New(account, operator.Options{

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/envtest"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
+	"github.com/setpoint-dev/setpoint/webhook"
 )
 
 // modeOf is an environment variable of a replica: short, ahead, long or shorter.
@@ -43,14 +43,14 @@ func TestMain(m *testing.M) {
 
 // certificates returns the options of a mode. A CA of the mode ahead seems to be 40 minutes old to
 // the others. So it needs a successor at once in the mode shorter, but not in the mode long.
-func certificates(mode string) certs.Options {
+func certificates(mode string) webhook.CertificateOptions {
 	switch mode {
 	case "ahead":
-		return certs.Options{CALifetime: 8 * time.Hour, Skew: 40 * time.Minute, Propagation: time.Second}
+		return webhook.CertificateOptions{CALifetime: 8 * time.Hour, Skew: 40 * time.Minute, Propagation: time.Second}
 	case "long":
-		return certs.Options{CALifetime: 8 * time.Hour, Skew: time.Second, Propagation: time.Second}
+		return webhook.CertificateOptions{CALifetime: 8 * time.Hour, Skew: time.Second, Propagation: time.Second}
 	case "shorter":
-		return certs.Options{CALifetime: time.Hour, Skew: time.Second, Propagation: time.Second}
+		return webhook.CertificateOptions{CALifetime: time.Hour, Skew: time.Second, Propagation: time.Second}
 	}
 	return Certificates()
 }

@@ -20,17 +20,16 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
-	"github.com/setpoint-dev/setpoint/webhook/certs"
 )
 
 // Certificates returns Setpoint's options for certificates that rotate every 3 to 4 seconds.
-func Certificates() certs.Options {
-	return certs.Options{CALifetime: 8 * time.Second, LeafLifetime: 8 * time.Second, Skew: 100 * time.Millisecond, Propagation: 1500 * time.Millisecond}
+func Certificates() webhook.CertificateOptions {
+	return webhook.CertificateOptions{CALifetime: 8 * time.Second, LeafLifetime: 8 * time.Second, Skew: 100 * time.Millisecond, Propagation: 1500 * time.Millisecond}
 }
 
 // Setpoint is a replica of an operator with webhooks, until ctx ends. It prints its address to out
 // when it is ready, and each CA that it uses.
-func Setpoint(ctx context.Context, r Replica, o certs.Options, out io.Writer) error {
+func Setpoint(ctx context.Context, r Replica, o webhook.CertificateOptions, out io.Writer) error {
 	cfg, err := client.LoadConfig(r.Kubeconfig)
 	if err != nil {
 		return err
@@ -48,7 +47,7 @@ func Setpoint(ctx context.Context, r Replica, o certs.Options, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	o.Hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
+	seen := &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
 		if c.CA {
 			_, _ = fmt.Fprintln(out, "ca", c.NotBefore.UTC().Format(time.RFC3339), c.NotAfter.UTC().Format(time.RFC3339))
 		}
@@ -62,7 +61,7 @@ func Setpoint(ctx context.Context, r Replica, o certs.Options, out io.Writer) er
 	}, webhook.Registration{Name: Name, Timeout: longestCall})
 	webhook.AddConversion(hooks, fromAlpha, toAlpha)
 	m := manager.New(cfg, manager.Options{
-		Name: "lamps", Scheme: scheme, Webhooks: closing{hooks}, Health: &manager.HealthOptions{Listener: health},
+		Name: "lamps", Scheme: scheme, Webhooks: closing{hooks}, Hooks: hook.Hooks{Webhook: seen}, Health: &manager.HealthOptions{Listener: health},
 	})
 	var printing sync.WaitGroup
 	defer printing.Wait()

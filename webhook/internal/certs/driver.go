@@ -29,6 +29,7 @@ type driver struct {
 	certs   *Certs
 	o       *Options
 	rules   rules
+	hooks   *hook.Webhook
 	targets []Target
 	secrets *client.Handle[*corev1.Secret]
 	objects map[Kind]*client.Handle[*unstructured.Unstructured]
@@ -237,7 +238,7 @@ func (d *driver) use(ctx context.Context, p plan, now time.Time) (wrong []string
 }
 
 func (d *driver) observe(ca authority, leaf *tls.Certificate) {
-	called := d.o.Hooks.Certificate
+	called := d.hooks.Certificate
 	if called == nil {
 		return
 	}

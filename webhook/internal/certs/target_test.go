@@ -119,7 +119,7 @@ func TestBundle_TargetsOfOtherToolsAreNotWritten(t *testing.T) {
 func TestCheck_NamesWhatIsNotInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, configuration())
-		if _, err := New(options()).GetCertificate(nil); err == nil || err.Error() != "webhook/certs: there is no certificate yet; /readyz?verbose has the reason" {
+		if _, err := New(options()).GetCertificate(nil); err == nil || err.Error() != "webhook: there is no certificate yet; /readyz?verbose has the reason" {
 			t.Error(err)
 		}
 		r := w.start(options())
@@ -140,16 +140,16 @@ func TestCheck_NamesWhatIsNotInPlace(t *testing.T) {
 
 func TestHooks_CertificateIsCalledForEachCAAndLeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, o := newWorld(t), options()
+		w := newWorld(t)
 		var cas, leaves []hook.WebhookCertificate
-		o.Hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
+		w.hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
 			if c.CA {
 				cas = append(cas, c)
 			} else {
 				leaves = append(leaves, c)
 			}
 		}}
-		r := w.start(o)
+		r := w.start(options())
 		w.pass(18 * time.Minute)
 		r.stop()
 		if len(cas) != 2 || len(leaves) != 5 { // after 0, 5, 10, 15 minutes and with the second CA
@@ -174,14 +174,14 @@ func TestOptions_ValidateNamesWrongFields(t *testing.T) {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate returns %v, not %q", err, want)
 		}
-		if err := New(o).Run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if err := New(o).Run(t.Context(), nil, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Run returns %v, not %q", err, want)
 		}
 	}
 	if err := (Options{Secret: secretKey, DNSNames: []string{serverName, "127.0.0.1"}}).Validate(); err != nil {
 		t.Errorf("the defaults are wrong: %v", err)
 	}
-	if err := New(options()).Run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+	if err := New(options()).Run(t.Context(), nil, nil, nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
 		t.Errorf("Run without a client returns %v", err)
 	}
 }

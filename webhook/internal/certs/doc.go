@@ -2,17 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certs manages the certificates of a webhook server, so that rotation never causes a
-// refused request. Package webhook uses it unless the server has certificate files.
-//
-//	c := certs.New(certs.Options{
-//		Secret:   types.NamespacedName{Namespace: "website-system", Name: "website-webhook-ca"},
-//		DNSNames: []string{"website-webhook.website-system.svc"},
-//		Targets: func() []certs.Target {
-//			return []certs.Target{{Kind: certs.Validating, Name: "website-operator"}}
-//		},
-//	})
-//	tlsConfig := &tls.Config{GetCertificate: c.GetCertificate}
-//	err := c.Run(ctx, client, recorder) // on every replica, also on standbys
+// refused request. Package webhook uses it unless the server has certificate files, and documents
+// what it promises: A1 and A2.
 //
 // # How it works
 //
@@ -26,11 +17,11 @@
 //  1. At half of the newest CA's lifetime, a replica adds a new CA to the Secret.
 //  2. A replica adds it to all bundles.
 //  3. A replica that reads it back from all bundles records the time in the Secret.
-//  4. Options.Propagation and Options.Skew later, each replica signs its leaf with the new CA.
-//  5. A CA leaves the Secret and the bundles Options.Skew after it has expired. A leaf never
+//  4. Propagation and Skew later, each replica signs its leaf with the new CA.
+//  5. A CA leaves the Secret and the bundles Skew after it has expired. A leaf never
 //     outlives its CA. So the old CA stays until its last leaf has expired.
 //
-// A CA whose key is lost leaves earlier: Options.LeafLifetime after replicas sign with a newer one.
+// A CA whose key is lost leaves earlier: LeafLifetime after replicas sign with a newer one.
 // The Secret has at most 16 CAs. If there are more, those with a key and in all bundles stay first,
 // then the newest.
 //
@@ -45,7 +36,7 @@
 //
 // # Bundles
 //
-// Run writes bundles by server-side apply, with Options.FieldOwner and the version that was read.
+// Run writes bundles by server-side apply, with FieldOwner and the version that was read.
 // It restores a bundle that another client resets, with a log line and an event that names the
 // field manager. After the third reset in a row, the delay doubles up to 5 minutes, and the log
 // line has a remedy. The same holds for the Secret, and for any write that the next look does not
@@ -67,34 +58,10 @@
 //	two CAs of one key           both stay until they expire
 //	more than 16 CAs             those that may have signed a leaf in use stay
 //	Secret of another tool       left alone; the certificate in use stays
-//	CA from the future           reported as a clock that differs by more than Options.Skew
+//	CA from the future           reported as a clock that differs by more than Skew
 //	all CAs expired              a new CA, as at the first start
 //	target missing               the other targets go on
 //
 // Deleting the Secret does not revoke a CA: replicas restore it from their memory or from a bundle.
 // To revoke one, stop all replicas, delete the Secret, and clear the bundles.
-//
-// # Rights
-//
-// The resourceNames restrict all verbs except create. A watch by name needs list and watch with
-// that name.
-//
-//	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,verbs=create
-//	// +kubebuilder:rbac:groups="",namespace=website-system,resources=secrets,resourceNames=website-webhook-ca,verbs=get;list;watch;update
-//	// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=website-operator,verbs=get;list;watch;patch
-//	// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=websites.web.example.com,verbs=get;list;watch;patch
-//
-// Any replica makes these requests, without a term of leadership (term.Without).
-//
-// # Guarantees
-//
-//   - A1: rotation never causes a refused request. A served leaf verifies with every bundle that an
-//     API server may use, on clocks that differ by at most Skew. Such a bundle is at most
-//     Propagation old, or has a valid CA whose key is in the Secret. This holds for any number of
-//     replicas and for a stop at any moment. It does not hold while API servers have a bundle that
-//     another client has reset. Nor does it hold for a replica that has had no connection to the
-//     API server since its CA's key was lost with the Secret, for longer than LeafLifetime.
-//   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
-//     certificate in use stays until a better one is verified. Keys appear in no log line, event,
-//     metric or error.
 package certs

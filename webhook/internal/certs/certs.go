@@ -34,7 +34,7 @@ type outcome struct {
 func New(o Options) *Certs { return &Certs{o: o.withDefaults(), err: o.Validate()} }
 
 // errNone is the error of handshakes before the first certificate.
-var errNone = errors.New("webhook/certs: there is no certificate yet; /readyz?verbose has the reason")
+var errNone = errors.New("webhook: there is no certificate yet; /readyz?verbose has the reason")
 
 // GetCertificate returns the certificate for a handshake, for tls.Config. It waits for nothing.
 // Before the first certificate it returns an error. Afterwards it always returns a certificate.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
@@ -34,10 +35,11 @@ const (
 	longestStep = 10 * time.Second      // all requests of a look
 )
 
-// Run manages the certificates until ctx ends. It then returns nil. Problems do not end it. Call it
-// once, on every replica. Events go to r, which may be nil. If the options are wrong, it returns
-// the error of Options.Validate.
-func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder) error {
+// Run manages the certificates, and the bundles of the targets, until ctx ends. It then returns
+// nil. Problems do not end it. Call it once, on every replica. Events go to r, and new certificates
+// to h.Certificate; both may be nil. If the options are wrong, it returns the error of
+// Options.Validate.
+func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder, h *hook.Webhook, targets ...Target) error {
 	if c.err != nil {
 		return c.err
 	}
@@ -45,7 +47,7 @@ func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder) 
 		return errors.New("certs.Run: the client is nil; client.New makes one")
 	}
 	ctx, cancel := context.WithCancel(term.Without(ctx))
-	d := newDriver(c, cl, r)
+	d := newDriver(c, cl, r, h, targets)
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	defer cancel()
@@ -69,10 +71,13 @@ func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder) 
 	return nil
 }
 
-func newDriver(c *Certs, cl *client.Client, r *events.Recorder) *driver {
+func newDriver(c *Certs, cl *client.Client, r *events.Recorder, h *hook.Webhook, targets []Target) *driver {
+	if h == nil {
+		h = &hook.Webhook{}
+	}
 	d := &driver{
 		certs: c, o: &c.o, rules: rules{caLifetime: c.o.CALifetime, leafLifetime: c.o.LeafLifetime, skew: c.o.Skew, propagation: c.o.Propagation},
-		targets: c.o.Targets(), resets: map[Target]*resets{}, wake: make(chan struct{}, 1),
+		hooks: h, targets: targets, resets: map[Target]*resets{}, wake: make(chan struct{}, 1),
 		secrets: client.For[*corev1.Secret](cl), objects: map[Kind]*client.Handle[*unstructured.Unstructured]{},
 		report: &reporter{recorder: r, texts: map[string]string{}},
 	}

@@ -13,34 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Options configures New. Secret and DNSNames are required.
+// Options configures New. The fields are as in webhook.CertificateOptions.
 type Options struct {
-	// Secret is the Secret with the CAs. Run creates it. Its type is Opaque.
-	Secret types.NamespacedName
-	// DNSNames are the names of the server, such as website-webhook.website-system.svc. An IP
-	// address is allowed, too.
-	DNSNames []string
-	// Targets returns the objects whose bundles Run writes. Run calls it once. Default: none.
-	Targets func() []Target
-	// CALifetime is how long a CA is valid. Rotation begins at half of it. Default: 90 days.
-	CALifetime time.Duration
-	// LeafLifetime is how long a server certificate is valid. It is renewed at half of it, or when
-	// its CA is replaced. Default: 24 hours, or CALifetime if that is shorter.
+	Secret       types.NamespacedName
+	DNSNames     []string
+	CALifetime   time.Duration
 	LeafLifetime time.Duration
-	// Skew is the largest difference between two clocks of replicas and API servers. A new
-	// certificate is valid as if it was made this much earlier. Default: 1 minute.
-	Skew time.Duration
-	// Propagation is how long replicas wait, after all bundles have a new CA, until they sign with
-	// it. API servers that lag longer rely on cross-signed certificates. Default: 1 minute.
-	Propagation time.Duration
-	// FieldOwner owns the bundles, and nothing else. Default: setpoint-webhook-certificates.
-	FieldOwner string
-	// Hooks observe new certificates: Certificate is called by Run. Default: none.
-	Hooks *hook.Webhook
+	Skew         time.Duration
+	Propagation  time.Duration
+	FieldOwner   string
 }
 
 // Kind is the kind of a Target.
@@ -73,10 +56,10 @@ type Target struct {
 // String returns the kind and the name.
 func (t Target) String() string { return string(t.Kind) + " " + t.Name }
 
-// Validate returns an error that names each wrong field, or nil. It does not call Targets.
+// Validate returns an error that names each wrong field, or nil.
 func (o Options) Validate() error {
 	var wrong []error
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("certs.Options."+format, args...)) }
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.Secret.Name == "" || o.Secret.Namespace == "" {
 		add("Secret is %q; set its namespace and its name", o.Secret)
 	}
@@ -102,17 +85,17 @@ func (o Options) Validate() error {
 func (o Options) validateTimes() error {
 	var wrong []error
 	if o.LeafLifetime > o.CALifetime {
-		wrong = append(wrong, fmt.Errorf("certs.Options.LeafLifetime: %s is longer than CALifetime, %s; a leaf cannot outlive its CA", o.LeafLifetime, o.CALifetime))
+		wrong = append(wrong, fmt.Errorf("LeafLifetime: %s is longer than CALifetime, %s; a leaf cannot outlive its CA", o.LeafLifetime, o.CALifetime))
 	}
 	if o.LeafLifetime <= 4*o.Skew {
-		wrong = append(wrong, fmt.Errorf("certs.Options.LeafLifetime: %s is too short for a Skew of %s; use more than four times Skew", o.LeafLifetime, o.Skew))
+		wrong = append(wrong, fmt.Errorf("LeafLifetime: %s is too short for a Skew of %s; use more than four times Skew", o.LeafLifetime, o.Skew))
 	}
 	if least := o.Propagation + 4*o.Skew; o.CALifetime/2 <= least {
-		wrong = append(wrong, fmt.Errorf("certs.Options.CALifetime: %s is too short; a rotation has half of it, which must be longer than Propagation and four times Skew, %s",
+		wrong = append(wrong, fmt.Errorf("CALifetime: %s is too short; a rotation has half of it, which must be longer than Propagation and four times Skew, %s",
 			o.CALifetime, least))
 	}
 	if o.LeafLifetime < 2*time.Second {
-		wrong = append(wrong, fmt.Errorf("certs.Options.LeafLifetime: %s is too short; certificates count in seconds, use at least 2s", o.LeafLifetime))
+		wrong = append(wrong, fmt.Errorf("LeafLifetime: %s is too short; certificates count in seconds, use at least 2s", o.LeafLifetime))
 	}
 	return errors.Join(wrong...)
 }
@@ -122,11 +105,5 @@ func (o Options) withDefaults() Options {
 	o.LeafLifetime = cmp.Or(o.LeafLifetime, min(24*time.Hour, o.CALifetime))
 	o.Skew, o.Propagation = cmp.Or(o.Skew, time.Minute), cmp.Or(o.Propagation, time.Minute)
 	o.FieldOwner = cmp.Or(o.FieldOwner, "setpoint-webhook-certificates")
-	if o.Targets == nil {
-		o.Targets = func() []Target { return nil }
-	}
-	if o.Hooks == nil {
-		o.Hooks = &hook.Webhook{}
-	}
 	return o
 }

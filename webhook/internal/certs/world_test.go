@@ -32,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 const serverName = "website-webhook.website-system.svc"
@@ -71,7 +72,7 @@ var targets = []Target{{Validating, "website-operator"}, {CustomResourceDefiniti
 
 func options() Options {
 	return Options{
-		Secret: secretKey, DNSNames: []string{serverName}, Targets: func() []Target { return targets },
+		Secret: secretKey, DNSNames: []string{serverName},
 		CALifetime: 30 * time.Minute, LeafLifetime: 10 * time.Minute, Skew: 10 * time.Second, Propagation: time.Minute,
 	}
 }
@@ -84,6 +85,7 @@ type world struct {
 	api     *client.Client
 	secrets *client.Handle[*corev1.Secret]
 	logs    buffer
+	hooks   *hook.Webhook
 	lag     time.Duration // how long an API server may use a bundle that was replaced
 
 	replicas []*replica
@@ -181,7 +183,7 @@ func (w *world) start(o Options) *replica {
 	var running sync.WaitGroup
 	running.Go(func() { _ = recorder.Run(ctx) })
 	running.Go(func() {
-		if err := r.Run(ctx, r.client, recorder); err != nil {
+		if err := r.Run(ctx, r.client, recorder, w.hooks, targets...); err != nil {
 			w.t.Error(err)
 		}
 	})

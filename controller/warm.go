@@ -45,7 +45,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 		return nil
 	}
 	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &ledger.Ledger{}}
-	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Decode: c.inputs.declared.Selects, Late: t.reportLate}
+	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Owner: t}
 	if leading := term.FromContext(work); leading != nil {
 		t.origin.Term = leading.Token().String()
 	}

@@ -12,13 +12,21 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-func (t *lead[K]) reportLate(err *ledger.LateWriteError) {
+// Decodes implements ledger.Owner.
+func (t *lead[K]) Decodes(r schema.GroupResource) bool {
+	return t.controller.inputs.declared.Selects(r)
+}
+
+// Late implements ledger.Owner.
+func (t *lead[K]) Late(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.repetition.once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
 		slog.New(t.log).Error("refused a write that began after its Reconcile had returned",

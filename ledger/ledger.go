@@ -25,14 +25,19 @@ type Origin struct {
 	Delivery uint64
 	// Term is the token of the term of leadership, or empty.
 	Term string
-	// Decode reports whether to keep written objects of a resource in [Write.Object]. Default:
-	// none. The goroutine of the request calls Decode and Late.
-	Decode func(schema.GroupResource) bool
 	// Prove asks for [Write.Content] of all updates and patches. Default: only of those without
 	// [Write.Made].
 	Prove bool
-	// Late is called for each write that a closed ledger refuses. Default: none.
-	Late func(*LateWriteError)
+	// Owner is asked about written objects, and told about late writes. Default: none.
+	Owner Owner
+}
+
+// Owner owns ledgers, such as a controller. The goroutine of a request calls its methods.
+type Owner interface {
+	// Decodes reports whether to keep written objects of a resource in [Write.Object].
+	Decodes(r schema.GroupResource) bool
+	// Late is called for each write that a closed ledger refuses.
+	Late(err *LateWriteError)
 }
 
 // ReconcileID returns an Origin's Run and Delivery with a hyphen between them, or "" if both are
@@ -170,8 +175,8 @@ func (l *Ledger) Begin(e *Entry, r Request) error {
 	}
 	o := &l.origin
 	err := &LateWriteError{Controller: o.Controller, Key: o.Key, ReconcileID: ReconcileID(o.Run, o.Delivery), Request: r}
-	if l.origin.Late != nil {
-		l.origin.Late(err)
+	if o.Owner != nil {
+		o.Owner.Late(err)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/ledger"
 )
@@ -40,20 +41,26 @@ func TestLedger_AWriteThatRepeatsAnotherIsUnchanged(t *testing.T) {
 	}
 }
 
+type owner struct{ late *ledger.LateWriteError }
+
+func (*owner) Decodes(schema.GroupResource) bool { return false }
+
+func (o *owner) Late(err *ledger.LateWriteError) { o.late = err }
+
 func TestLedger_ClosedRefusesOnlyWhatMayStore(t *testing.T) {
-	var told *ledger.LateWriteError
-	l := ledger.New(ledger.Origin{Controller: "web", Key: "k", Late: func(err *ledger.LateWriteError) { told = err }})
+	told := &owner{}
+	l := ledger.New(ledger.Origin{Controller: "web", Key: "k", Owner: told})
 	l.Close()
 	read, dryRun := update(), update()
 	read.Verb, dryRun.DryRun = "get", true
 	for _, r := range []ledger.Request{read, dryRun} {
-		if err := l.Begin(&ledger.Entry{}, r); err != nil || told != nil {
+		if err := l.Begin(&ledger.Entry{}, r); err != nil || told.late != nil {
 			t.Errorf("%s: %v", r.String(), err)
 		}
 	}
 	late, ok := errors.AsType[*ledger.LateWriteError](l.Begin(&ledger.Entry{}, update()))
-	if !ok || late != told || late.Controller != "web" || late.Key != "k" || l.Wrote() || len(l.Requests()) != 2 {
-		t.Errorf("a late write: %v, told %v", late, told)
+	if !ok || late != told.late || late.Controller != "web" || late.Key != "k" || l.Wrote() || len(l.Requests()) != 2 {
+		t.Errorf("a late write: %v, told %v", late, told.late)
 	}
 }
 

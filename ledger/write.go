@@ -57,7 +57,7 @@ type Write struct {
 	Replaces string
 	// Unknown explains why UID, ResourceVersion or Effect is unknown.
 	Unknown string
-	// Object is the object in the answer, if [Origin].Decode asks for it: typed if the scheme has
+	// Object is the object in the answer, if [Origin].Owner asks for it: typed if the scheme has
 	// its kind, else unstructured if it is JSON. It is a PartialObjectMetadata if the request asked
 	// for that. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read to its end,
 	// and for a Scale or a Table. It is shared: do not change it.

@@ -96,8 +96,8 @@ func answersObject(r *ledger.Request) bool {
 
 // wanted reports whether the ledger wants a response's object.
 func wanted(l *ledger.Ledger, r *ledger.Request) bool {
-	ask := l.Origin().Decode
-	return ask != nil && answersObject(r) && r.Verb != "deletecollection" && ask(schema.GroupResource{Group: r.Group, Resource: r.Resource})
+	o := l.Origin().Owner
+	return o != nil && answersObject(r) && r.Verb != "deletecollection" && o.Decodes(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }
 
 func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string, wanted func(runtime.Object) bool) runtime.Object {

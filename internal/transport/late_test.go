@@ -10,11 +10,19 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
+
+// lateWrites is an owner that records late writes.
+type lateWrites struct{ all []*ledger.LateWriteError }
+
+func (*lateWrites) Decodes(schema.GroupResource) bool { return false }
+
+func (l *lateWrites) Late(err *ledger.LateWriteError) { l.all = append(l.all, err) }
 
 // TestLedger_CloseRefusesWrites: Close refuses writes and nothing else (C6). A write in flight is
 // recorded to its end.
@@ -31,8 +39,8 @@ func TestLedger_CloseRefusesWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []*ledger.LateWriteError
-	l := ledger.New(ledger.Origin{Controller: "test", Key: "k", Late: func(e *ledger.LateWriteError) { told = append(told, e) }})
+	told := &lateWrites{}
+	l := ledger.New(ledger.Origin{Controller: "test", Key: "k", Owner: told})
 	do := func(method, path, body string) error {
 		req, err := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://localhost"+path, strings.NewReader(body))
 		if err != nil {
@@ -52,8 +60,8 @@ func TestLedger_CloseRefusesWrites(t *testing.T) {
 	<-begun
 	l.Close()
 	var late *ledger.LateWriteError
-	if err := do(http.MethodPost, maps, "{}"); !errors.As(err, &late) || len(told) != 1 || told[0] != late || late.Request.Verb != "create" {
-		t.Errorf("a create after Close: %v, told %v", err, told)
+	if err := do(http.MethodPost, maps, "{}"); !errors.As(err, &late) || len(told.all) != 1 || told.all[0] != late || late.Request.Verb != "create" {
+		t.Errorf("a create after Close: %v, told %v", err, told.all)
 	}
 	for request, err := range map[string]error{
 		"get":     do(http.MethodGet, maps+"/x", ""),

@@ -55,7 +55,7 @@ func TestLedgerDecodesWhatIsWanted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := ledger.New(ledger.Origin{Decode: func(r schema.GroupResource) bool { return r.Resource != "secrets" }})
+			l := ledger.New(ledger.Origin{Owner: decodes(func(r schema.GroupResource) bool { return r.Resource != "secrets" })})
 			req, err := http.NewRequestWithContext(ledger.With(t.Context(), l), http.MethodPost, "http://api.test"+test.path, strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)

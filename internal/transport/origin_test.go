@@ -22,6 +22,13 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
+// decodes is an owner that wants some resources.
+type decodes func(schema.GroupResource) bool
+
+func (d decodes) Decodes(r schema.GroupResource) bool { return d(r) }
+
+func (decodes) Late(*ledger.LateWriteError) {}
+
 // TestLedgerObject: the object is there if it was wanted and the response had all of it. In any
 // case the caller reads the same bytes, and not more than it asks for.
 func TestLedgerObject(t *testing.T) {
@@ -65,10 +72,10 @@ func TestLedgerObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []schema.GroupResource
-			l := ledger.New(ledger.Origin{Decode: func(r schema.GroupResource) bool {
+			l := ledger.New(ledger.Origin{Owner: decodes(func(r schema.GroupResource) bool {
 				asked = append(asked, r)
 				return r.Resource != "secrets"
-			}})
+			})})
 			body := &stingy{Reader: strings.NewReader(c.body)}
 			if c.reply.body = body; c.reply.code == 0 {
 				c.reply.code = http.StatusOK
@@ -114,7 +121,7 @@ func TestLedgerObjectIsNotReadAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := ledger.New(ledger.Origin{Decode: func(schema.GroupResource) bool { return true }})
+	l := ledger.New(ledger.Origin{Owner: decodes(func(schema.GroupResource) bool { return true })})
 	req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), http.MethodPut, "http://x.test"+pods+"/p", nil)
 	resp, err := f.HTTPClient().Do(req)
 	if err != nil {

@@ -26,8 +26,12 @@ import (
 // takeOver starts the rig's controller in a term that has inherited writes. It returns a function
 // that stops it.
 func (r *rig) takeOver(writes ...ledger.Write) (stop func()) {
+	return r.inherit(handedOver("a", writes...))
+}
+
+func (r *rig) inherit(h *term.Handover) (stop func()) {
 	leading := term.New(term.Token{}, time.Now(), time.Hour)
-	leading.Inherit(*handedOver("a", writes...))
+	leading.Inherit(*h)
 	ctx, cancel := context.WithCancel(term.With(context.Background(), leading))
 	ended := make(chan error, 1)
 	r.began = time.Now()
@@ -164,6 +168,24 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 		}
 		if s := r.control.Snapshot(); s.TakingOver != "" {
 			t.Errorf("taking over: %q", s.TakingOver)
+		}
+	})
+}
+
+// TestL9_AnUnreadableHandover: the caches are compared with the API server, whatever was written.
+func TestL9_AnUnreadableHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, told := takingOver(t, controller.Options{})
+		r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
+		stop := r.inherit(&term.Handover{Unknown: 1})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(r.at) == 0 || r.at[0] != lag || r.stale[0] != nil {
+			t.Errorf("reconciled at %s; %v", r.at, r.stale)
+		}
+		stop()
+		if len(*told) != 1 || (*told)[0].Expired || !strings.Contains((*told)[0].Doubts.Error(), "the effect of 1 writes is unknown") {
+			t.Errorf("told %+v", *told)
 		}
 	})
 }

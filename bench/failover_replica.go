@@ -148,10 +148,8 @@ func (o *replicaOrders) setpoint(ctx context.Context, cfg *rest.Config, log *slo
 	mgr.Add(c)
 	mgr.AddLeaderOnly("tell", func(context.Context) error { tell("leads", ""); return nil })
 	mgr.AddEverywhere("tell", func(ctx context.Context) error {
-		select {
-		case <-mgr.Ready():
+		if mgr.WaitReady(ctx) == nil {
 			tell("warm", "")
-		case <-ctx.Done():
 		}
 		return nil
 	})

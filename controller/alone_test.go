@@ -13,7 +13,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/term"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // TestRun_SaysUnderWhichTerm checks that the log and the snapshot show the term that Run leads
@@ -22,9 +21,9 @@ func TestRun_SaysUnderWhichTerm(t *testing.T) {
 	for _, name := range []string{"", "uid@7"} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
-			c := controller.NewWithQueue("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
+			c := controller.New("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
 				return controller.Result{}, nil
-			}), controller.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, workqueue.Options[string]{})
+			}), controller.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			ctx, stop := context.WithCancel(t.Context())
 			if name != "" {
 				leading := term.New(term.Token{Lease: "uid", ResourceVersion: "7"}, time.Now(), time.Minute)

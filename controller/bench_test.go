@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // BenchmarkNoop measures a Reconcile that only adds the next key, from queue to queue. Package
@@ -23,14 +22,14 @@ func BenchmarkNoop(b *testing.B) {
 			var c *controller.Controller[int]
 			ctx, cancel := context.WithCancel(b.Context())
 			left := b.N
-			c = controller.NewWithQueue("bench", controller.Func[int](func(_ context.Context, key int) (controller.Result, error) {
+			c = controller.New("bench", controller.Func[int](func(_ context.Context, key int) (controller.Result, error) {
 				if left--; left <= 0 {
 					cancel()
 				} else {
 					c.Queue().Add((key + 1) & 1023)
 				}
 				return controller.Result{}, nil
-			}), o, workqueue.Options[int]{})
+			}), o)
 			c.Queue().Add(0)
 			b.ReportAllocs()
 			b.ResetTimer()

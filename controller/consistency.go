@@ -17,13 +17,13 @@ import (
 
 const mostGivenUp = 100
 
-// EventRecovered is the Event of a retry that does not wait for the end of its backoff, because an
+// eventRecovered is the Event of a retry that does not wait for the end of its backoff, because an
 // informer has recovered.
-const EventRecovered = "InformerRecovered"
+const eventRecovered = "InformerRecovered"
 
-// EventRelisted is the Event of a key whose written object is missing after a relist. Another
+// eventRelisted is the Event of a key whose written object is missing after a relist. Another
 // client may have deleted the object without an event.
-const EventRelisted = "Relisted"
+const eventRelisted = "Relisted"
 
 // visibility makes keys wait until the caches show earlier writes.
 type visibility[K comparable] struct {
@@ -204,7 +204,7 @@ func (k *visibility[K]) Relisted() {
 }
 
 func (k *visibility[K]) addMissed(key K) {
-	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRelisted}})
+	k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: eventRelisted}})
 }
 
 // Recovered makes keys due that failed before an informer recovered. They may have failed before
@@ -213,7 +213,7 @@ func (k *visibility[K]) Recovered() {
 	last := k.declared.Recovered()
 	for key, r := range k.records.all() {
 		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {
-			k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: EventRecovered}})
+			k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: eventRecovered}})
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
@@ -50,16 +49,17 @@ type Controller[K comparable] struct {
 	shards      shards[K]
 }
 
-// New returns a controller with namespaced names as keys. It starts nothing. The name must be
-// unique in a manager: at most 63 letters, digits, '-', '_' and '.', with a letter or digit first
-// and last. The queue has workqueue.ThreeClasses, so changes precede the initial list and retries.
-// [Controller.Validate] and the manager's Run report wrong arguments.
-func New(name string, r Reconciler[types.NamespacedName], o Options) *Controller[types.NamespacedName] {
-	return NewWithQueue(name, r, o, workqueue.Options[types.NamespacedName]{})
+// New returns a controller of the reconciler's keys: namespaced names, or any comparable type. It
+// starts nothing. The name must be unique in a manager: at most 63 letters, digits, '-', '_' and
+// '.', with a letter or digit first and last. The queue has workqueue.ThreeClasses, so changes
+// precede the initial list and retries. [Controller.Validate] and the manager's Run report wrong
+// arguments.
+func New[K comparable](name string, r Reconciler[K], o Options) *Controller[K] {
+	return NewWithQueue(name, r, o, workqueue.Options[K]{})
 }
 
-// NewWithQueue is New for keys of any type. Fields of q take precedence over the same fields of
-// Options. q.Name defaults to the controller's name.
+// NewWithQueue is New with options of the queue. Fields of q take precedence over the same fields
+// of Options. q.Name defaults to the controller's name.
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, o: o, q: q, run: fmt.Sprintf("%08x", rand.Uint32()),

@@ -70,7 +70,7 @@
 //   - Versions that are not numbers. Stale then names the write.
 //
 // If another client deletes a new object of the key while a watch is interrupted, there may be no
-// event. The key is then reconciled after the relist ([EventRelisted]).
+// event. The key is then reconciled after the relist (Relisted).
 //
 // A manager's Remove waits until the caches show the controller's writes, so that the controllers
 // that follow see them: see [Controller.AwaitWrites].
@@ -200,7 +200,7 @@
 //   - C9: A Reconcile that exceeds its deadline or [Options].SlowAfter is reported once, with its
 //     stack.
 //   - C10: Every Reconcile has a recorded reason: events, the error that it retries
-//     ([EventRetryConflict] and others), or the queue's own ([workqueue.EventAfter]).
+//     (RetryConflict and others), or the queue's own ([workqueue.EventAfter]).
 //   - C11: A key paused by the program or by an annotation is not reconciled until neither pauses
 //     it. Then it is due for everything that it missed.
 //   - C12: With [Options].MaxInterrupts, another client's change of the object's generation cancels

@@ -34,7 +34,7 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 			return info
 		}
 		runs := 0
-		c = controller.NewWithQueue("info", controller.Func[clusterKey](func(ctx context.Context, _ clusterKey) (controller.Result, error) {
+		c = controller.New("info", controller.Func[clusterKey](func(ctx context.Context, _ clusterKey) (controller.Result, error) {
 			if runs++; runs == 1 {
 				return controller.Result{}, errFlaky
 			}
@@ -58,7 +58,7 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 				},
 				Reconciled: func(ctx context.Context, _ hook.Reconcile) { after = of(ctx) },
 			}},
-		}, workqueue.Options[clusterKey]{})
+		})
 		c.Queue().AddWith(clusterKey{"east", "a"}, workqueue.AddOptions{Class: workqueue.Interactive, Reason: workqueue.Reason{Source: "test", Event: "first"}})
 		ok(t, c.Run(ctx))
 		if !reflect.DeepEqual(before, in) || !reflect.DeepEqual(in, after) {

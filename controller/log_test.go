@@ -31,7 +31,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // TestLoggers shows that each of the three logging APIs gets the Reconcile's logger from its
@@ -70,12 +69,12 @@ func TestLoggers(t *testing.T) {
 				var out log
 				ctx, cancel := context.WithCancel(t.Context())
 				ctx, logger := base(&out, ctx)
-				c := controller.NewWithQueue("website", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
+				c := controller.New("website", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
 					klog.FromContext(ctx).Info("through klog", "port", 80)
 					logr.FromContextOrDiscard(ctx).Info("through logr", "port", 80)
 					controller.Logger(ctx).Info("through slog", "port", 80)
 					return controller.Result{}, nil
-				}), controller.Options{Logger: logger}, workqueue.Options[string]{})
+				}), controller.Options{Logger: logger})
 				c.Watch(newSource("keys", "example"))
 				done := make(chan error, 1)
 				go func() { done <- c.Run(ctx) }()

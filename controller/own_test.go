@@ -195,15 +195,15 @@ func TestC10_EveryReconcileHasAReason(t *testing.T) {
 		silent bool
 	}{
 		"any error":               {errFlaky, 10 * time.Second, workqueue.EventRetry, false},
-		"conflict":                {conflict, 10 * time.Second, controller.EventRetryConflict, true},
-		"conflict, wrapped":       {errors.Join(conflict), 10 * time.Second, controller.EventRetryConflict, true},
-		"conflict and more":       {errors.Join(conflict, errFlaky), 10 * time.Second, controller.EventRetryConflict, false},
-		"already exists":          {exists, 10 * time.Second, controller.EventRetryAlreadyExists, true},
+		"conflict":                {conflict, 10 * time.Second, "RetryConflict", true},
+		"conflict, wrapped":       {errors.Join(conflict), 10 * time.Second, "RetryConflict", true},
+		"conflict and more":       {errors.Join(conflict, errFlaky), 10 * time.Second, "RetryConflict", false},
+		"already exists":          {exists, 10 * time.Second, "RetryAlreadyExists", true},
 		"too many requests":       {tooMany, 30 * time.Second, workqueue.EventRetry, true},
-		"RetryAfter":              {controller.RetryAfter(errFlaky, time.Second), time.Second, controller.EventRetryAfter, false},
-		"RetryAfter, long":        {controller.RetryAfter(errFlaky, time.Hour), time.Hour, controller.EventRetryAfter, false},
+		"RetryAfter":              {controller.RetryAfter(errFlaky, time.Second), time.Second, "RetryAfter", false},
+		"RetryAfter, long":        {controller.RetryAfter(errFlaky, time.Hour), time.Hour, "RetryAfter", false},
 		"RetryAfter of zero":      {controller.RetryAfter(errFlaky, 0), 10 * time.Second, workqueue.EventRetry, false},
-		"RetryAfter of conflicts": {controller.RetryAfter(conflict, time.Second), time.Second, controller.EventRetryAfter, true},
+		"RetryAfter of conflicts": {controller.RetryAfter(conflict, time.Second), time.Second, "RetryAfter", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -19,13 +19,13 @@ import (
 
 // Events of retries after certain errors. Retries after other errors have workqueue.EventRetry.
 const (
-	EventRetryConflict      = "RetryConflict"      // another client changed the object
-	EventRetryAlreadyExists = "RetryAlreadyExists" // the object to create exists
-	EventRetryAfter         = "RetryAfter"         // see RetryAfter
-	EventRetryDeadline      = "RetryDeadline"      // the Reconcile exceeded its deadline
-	EventRetryStale         = "RetryStale"         // together with another error
-	EventRetryPanic         = "RetryPanic"
-	EventRetryTerminating   = "RetryTerminating" // the namespace is being deleted
+	eventRetryConflict      = "RetryConflict"      // another client changed the object
+	eventRetryAlreadyExists = "RetryAlreadyExists" // the object to create exists
+	eventRetryAfter         = "RetryAfter"         // see RetryAfter
+	eventRetryDeadline      = "RetryDeadline"      // the Reconcile exceeded its deadline
+	eventRetryStale         = "RetryStale"         // together with another error
+	eventRetryPanic         = "RetryPanic"
+	eventRetryTerminating   = "RetryTerminating" // the namespace is being deleted
 )
 
 // ending is how one Reconcile ended. Only judge calls the error's methods, which may panic.
@@ -42,14 +42,14 @@ type ending struct {
 
 func (t *lead[K]) givesUp(r *running[K], end *ending) bool {
 	most := t.controller.o.MaxAttempts
-	if end.again.Event == EventRetryTerminating {
+	if end.again.Event == eventRetryTerminating {
 		return false // the deletion of the namespace ends it
 	}
 	return most > 0 && r.item.Attempt() >= most && (end.outcome == hook.Failed || end.outcome == hook.Panicked)
 }
 
 func aborted(err error) ending {
-	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: EventRetryPanic}}
+	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: eventRetryPanic}}
 }
 
 func (r *running[K]) judge(result Result, err error) ending {
@@ -231,17 +231,17 @@ func howToRetry(ctx context.Context, result Result, err error) workqueue.RetryOp
 	var at *retryAfterError
 	switch {
 	case errors.As(err, &at):
-		again.Exactly, again.Event = max(at.after, again.NotBefore), EventRetryAfter
+		again.Exactly, again.Event = max(at.after, again.NotBefore), eventRetryAfter
 	case consistsOf(err, isTerminating):
-		again.Exactly, again.Event = max(terminatingPause, again.NotBefore), EventRetryTerminating
+		again.Exactly, again.Event = max(terminatingPause, again.NotBefore), eventRetryTerminating
 	case errors.Is(context.Cause(ctx), errDeadline):
-		again.Event = EventRetryDeadline
+		again.Event = eventRetryDeadline
 	case errors.As(err, new(*staleError)): // joined with another error
-		again.Event = EventRetryStale
+		again.Event = eventRetryStale
 	case apierrors.IsConflict(err):
-		again.Event = EventRetryConflict
+		again.Event = eventRetryConflict
 	case apierrors.IsAlreadyExists(err):
-		again.Event = EventRetryAlreadyExists
+		again.Event = eventRetryAlreadyExists
 	}
 	return again
 }

@@ -33,7 +33,7 @@ func newController(f controller.Func[string], o controller.Options) *controller.
 	if o.Logger == nil {
 		o.Logger = silent
 	}
-	return controller.NewWithQueue("test", f, o, workqueue.Options[string]{})
+	return controller.New("test", f, o)
 }
 
 func TestC1_OneReconcilePerKeyAtATime(t *testing.T) {

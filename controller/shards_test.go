@@ -420,8 +420,8 @@ func (p placed) ShardKey() types.NamespacedName {
 func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	sharded := controller.Options{Partition: new(shard.Group), Logger: silent}
 	nothing := func(context.Context, int) (controller.Result, error) { return controller.Result{}, nil }
-	given := controller.NewWithQueue("given", controller.Func[int](nothing), sharded, workqueue.Options[int]{})
-	byDefault := controller.NewWithQueue("default", controller.Func[int](nothing), controller.Options{}, workqueue.Options[int]{})
+	given := controller.New("given", controller.Func[int](nothing), sharded)
+	byDefault := controller.New("default", controller.Func[int](nothing), controller.Options{})
 	byDefault.Default(sharded)
 	byDefault.Default(sharded)
 	const want = "controller.Options.Partition: a key of type int has no slot; give int a method ShardKey() types.NamespacedName"
@@ -433,11 +433,11 @@ func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	var seen []placed
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c := controller.NewWithQueue("placed", controller.Func[placed](func(_ context.Context, key placed) (controller.Result, error) {
+	c := controller.New("placed", controller.Func[placed](func(_ context.Context, key placed) (controller.Result, error) {
 		seen = append(seen, key)
 		cancel()
 		return controller.Result{}, nil
-	}), sharded, workqueue.Options[placed]{})
+	}), sharded)
 	ok(t, c.Validate())
 	all := owned.New(func(key types.NamespacedName) (uint8, error) { return key.Name[0], nil })
 	c.Divide(all)

@@ -74,7 +74,7 @@ func TestNamespaceTenants_Keys(t *testing.T) {
 	o := controller.Options{NamespaceTenants: true}
 	tenant := func(q workqueue.Snapshot[clusterKey]) string { return q.Keys[0].Tenant }
 
-	own := controller.NewWithQueue("own", controller.Func[clusterKey](nil), o, workqueue.Options[clusterKey]{})
+	own := controller.New("own", controller.Func[clusterKey](nil), o)
 	own.Queue().Add(clusterKey{"east", "a"})
 	if got := tenant(own.Snapshot().Queue); got != "east" {
 		t.Errorf("the tenant of a key with a method is %q", got)
@@ -86,12 +86,12 @@ func TestNamespaceTenants_Keys(t *testing.T) {
 	if got := tenant(ours.Snapshot().Queue); got != "a" {
 		t.Errorf("with workqueue.Options.Tenant, the tenant is %q", got)
 	}
-	clusters := controller.NewWithQueue("clusters", controller.Func[handler.ClusterKey](nil), o, workqueue.Options[handler.ClusterKey]{})
+	clusters := controller.New("clusters", controller.Func[handler.ClusterKey](nil), o)
 	clusters.Queue().Add(handler.ClusterKey{Cluster: "east", NamespacedName: types.NamespacedName{Namespace: "shop", Name: "a"}})
 	if got := clusters.Snapshot().Queue.Keys[0].Tenant; got != "east:shop" {
 		t.Errorf("the tenant of a handler.ClusterKey is %q", got)
 	}
-	wrong := controller.NewWithQueue("wrong", controller.Func[string](nil), o, workqueue.Options[string]{})
+	wrong := controller.New("wrong", controller.Func[string](nil), o)
 	err := wrong.Validate()
 	for _, want := range []string{"controller.Options.NamespaceTenants", "string", "Tenant() string", "workqueue.Options.Tenant"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -246,7 +246,7 @@ controller "": Fake(keys): the handler is nil`)
 	}
 	c.Queue().Add("a") // the queue exists even so
 
-	c = controller.NewWithQueue("nil", controller.Func[string](nil), controller.Options{}, workqueue.Options[string]{})
+	c = controller.New("nil", controller.Func[string](nil), controller.Options{})
 	c.Reads((*reads)(nil))
 	want = "controller \"nil\": the reconciler is nil; pass a Reconciler to New\ncontroller \"nil\": Reads: an argument is nil; pass handles or sources"
 	if err := c.Validate(); err == nil || err.Error() != want {
@@ -263,7 +263,7 @@ func (*nothing) Reconcile(context.Context, string) (controller.Result, error) {
 
 // TestValidate_RefusesATypedNil, such as a pointer that was never set.
 func TestValidate_RefusesATypedNil(t *testing.T) {
-	c := controller.NewWithQueue("website", controller.Reconciler[string]((*nothing)(nil)), controller.Options{}, workqueue.Options[string]{})
+	c := controller.New("website", controller.Reconciler[string]((*nothing)(nil)), controller.Options{})
 	if err := c.Validate(); err == nil || err.Error() != `controller "website": the reconciler is nil; pass a Reconciler to New` {
 		t.Errorf("Validate says %v", err)
 	}
@@ -274,7 +274,7 @@ func TestValidate_Names(t *testing.T) {
 		"website": true, "a": true, "Web_site-2.x": true, strings.Repeat("a", 63): true,
 		"": false, strings.Repeat("a", 64): false, "two words": false, "-website": false, "website.": false, "*": false, "a/b": false, "a\nb": false, "größe": false,
 	} {
-		c := controller.NewWithQueue(name, &nothing{}, controller.Options{}, workqueue.Options[string]{})
+		c := controller.New(name, &nothing{}, controller.Options{})
 		if err := c.Validate(); (err == nil) != valid {
 			t.Errorf("%q: %v", name, err)
 		} else if err != nil && name != "" && !strings.Contains(err.Error(), "the name is not valid; use at most 63 letters, digits") {

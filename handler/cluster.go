@@ -14,7 +14,7 @@ import (
 
 // ClusterKey names an object of one of several clusters, which share a queue:
 //
-//	c := controller.NewWithQueue("website", r, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
+//	c := controller.New("website", r, controller.Options{})
 //	c.Watch(source.Kind(websites, handler.InCluster("east", handler.Self())))
 type ClusterKey struct {
 	// Cluster is the name given to InCluster, perhaps "" for the manager's cluster.

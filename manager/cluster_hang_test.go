@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // both adds a controller that watches the ConfigMaps of both clusters, and reads the ConfigMap and
@@ -30,7 +29,7 @@ func both(m *manager.Manager, west *manager.Cluster, d *diary, o controller.Opti
 	began := time.Now()
 	handles := map[string]*cache.Handle[*corev1.ConfigMap]{"east": cache.For[*corev1.ConfigMap](m.Cache()), "west": cache.For[*corev1.ConfigMap](west.Cache())}
 	secrets := map[string]*cache.Handle[*corev1.Secret]{"east": cache.For[*corev1.Secret](m.Cache()), "west": cache.For[*corev1.Secret](west.Cache())}
-	c := controller.NewWithQueue("both", controller.Func[handler.ClusterKey](func(ctx context.Context, key handler.ClusterKey) (controller.Result, error) {
+	c := controller.New("both", controller.Func[handler.ClusterKey](func(ctx context.Context, key handler.ClusterKey) (controller.Result, error) {
 		before := time.Now()
 		_, err := handles[key.Cluster].Get(ctx, key.NamespacedName)
 		if err == nil {
@@ -44,7 +43,7 @@ func both(m *manager.Manager, west *manager.Cluster, d *diary, o controller.Opti
 			d.note("%s:%s occupied a worker for %s", key.Cluster, key.Name, waited)
 		}
 		return controller.Result{}, err
-	}), o, workqueue.Options[handler.ClusterKey]{})
+	}), o)
 	for _, name := range []string{"east", "west"} {
 		c.Watch(source.Kind(handles[name], handler.InCluster(name, handler.Self())))
 		c.Reads(secrets[name])

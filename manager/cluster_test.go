@@ -27,7 +27,6 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // copier copies the ConfigMaps of the manager's cluster to another one, as Secrets.
@@ -210,10 +209,10 @@ func TestM6_ClusterKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		m := newManager(newAPI(), nil)
-		c := controller.NewWithQueue("website", controller.Func[handler.ClusterKey](func(_ context.Context, key handler.ClusterKey) (controller.Result, error) {
+		c := controller.New("website", controller.Func[handler.ClusterKey](func(_ context.Context, key handler.ClusterKey) (controller.Result, error) {
 			d.note("%s", key)
 			return controller.Result{}, nil
-		}), controller.Options{}, workqueue.Options[handler.ClusterKey]{})
+		}), controller.Options{})
 		m.Add(c)
 		stop, result := start(t, m)
 		sources := map[string]source.Source[handler.ClusterKey]{}

@@ -49,10 +49,7 @@ func TestM1_HTTP2ConnectionsAreClosed(t *testing.T) {
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		m.AddEverywhere("stopper", func(ctx context.Context) error {
-			select {
-			case <-m.Ready():
-			case <-ctx.Done():
-			}
+			_ = m.WaitReady(ctx)
 			stop()
 			return nil
 		})

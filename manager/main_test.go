@@ -179,12 +179,9 @@ func put(api *sim.Server, name string) {
 }
 
 func isReady(m *manager.Manager) bool {
-	select {
-	case <-m.Ready():
-		return true
-	default:
-		return false
-	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return m.WaitReady(ended) == nil
 }
 
 func newAPI() *sim.Server {

@@ -35,6 +35,7 @@ type Manager struct {
 	probes   *probes
 	servers  []named
 	ended    chan struct{}
+	result   error // of Run, when ended is closed
 }
 
 // New makes a manager for the API server of cfg, which it copies. It starts nothing and makes no
@@ -259,8 +260,3 @@ func (m *Manager) Client() *client.Client { return m.client }
 // object's cluster, make a recorder with events.New(cluster.Client(), …), run it with
 // AddEverywhere, and close it after its Run.
 func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
-
-// Ready returns a channel that is closed when every controller that was added before Run can lead:
-// each source and handle is synced, or has a problem that the log names. If Run ends earlier, the
-// channel stays open.
-func (m *Manager) Ready() <-chan struct{} { return m.roster.ready }

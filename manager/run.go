@@ -19,13 +19,16 @@ import (
 // returns nil if it stopped because ctx ended, else an error that names what failed or still runs.
 // If the wiring has mistakes, it starts nothing and returns all of them, one line each. A second
 // call is an error.
-func (m *Manager) Run(ctx context.Context) error {
+func (m *Manager) Run(ctx context.Context) (err error) {
 	stopping, end := context.WithCancel(ctx)
 	defer end()
 	if !m.report.begin(ctx, end) {
 		return fmt.Errorf("the manager %q has run before; make a new one", m.o.Name)
 	}
-	defer close(m.ended)
+	defer func() {
+		m.result = err
+		close(m.ended)
+	}()
 	if err := m.validate(); err != nil {
 		return err
 	}
@@ -107,23 +110,6 @@ func (m *Manager) disconnect(limit time.Time) {
 	m.clusters.disconnect(ctx)
 	m.leases.disconnect(ctx)
 	m.client.Disconnect(ctx)
-}
-
-func (m *Manager) becomeReady(ctx context.Context) error {
-	controllers := m.roster.current()
-	if !allSynced(ctx, controllers) {
-		return nil
-	}
-	log := m.report.logger()
-	if _, disabled := m.roster.names(); disabled != nil {
-		log = log.With("disabled", disabled)
-	}
-	log.Info("ready", "controllers", len(controllers))
-	if _, anything := m.roster.hadAny(); !anything {
-		log.Warn("the manager has no controllers and no functions; pass them to Add")
-	}
-	close(m.roster.ready)
-	return nil
 }
 
 func (m *Manager) record(ctx, late context.Context) error {

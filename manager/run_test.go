@@ -39,8 +39,8 @@ func TestM4_WiringMistakesComeOutTogether(t *testing.T) {
 	cache.For[*unknown](m.Cache())
 	m.Add(nil)
 	m.Add((*controller.Controller[string])(nil))
-	m.Add(controller.New("website", nil, controller.Options{Workers: -1}))
-	m.Add(controller.New("website", nil, controller.Options{}))
+	m.Add(controller.New[types.NamespacedName]("website", nil, controller.Options{Workers: -1}))
+	m.Add(controller.New[types.NamespacedName]("website", nil, controller.Options{}))
 	m.AddEverywhere("", func(context.Context) error { return nil })
 	m.AddLeaderOnly("reporter", nil)
 	want := strings.TrimSpace(`

@@ -13,7 +13,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // frequent calls the hooks of each key, event and request.
@@ -100,14 +99,14 @@ func reconcile(tb testing.TB, o controller.Options, n int) {
 	o.Logger = slog.New(slog.DiscardHandler)
 	var c *controller.Controller[int]
 	ctx, cancel := context.WithCancel(context.Background())
-	c = controller.NewWithQueue("bench", controller.Func[int](func(_ context.Context, key int) (controller.Result, error) {
+	c = controller.New("bench", controller.Func[int](func(_ context.Context, key int) (controller.Result, error) {
 		if n--; n <= 0 {
 			cancel()
 		} else {
 			c.Queue().Add((key + 1) & 1023)
 		}
 		return controller.Result{}, nil
-	}), o, workqueue.Options[int]{})
+	}), o)
 	c.Queue().Add(0)
 	if b, ok := tb.(*testing.B); ok {
 		b.ResetTimer()

@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // A controller reconciles each ConfigMap in the cache, and each one that changes.
@@ -66,7 +65,7 @@ func ExampleNewChannel() {
 		stop()
 		return controller.Result{}, nil
 	})
-	bills := controller.NewWithQueue("bills", reconcile, controller.Options{}, workqueue.Options[string]{})
+	bills := controller.New("bills", reconcile, controller.Options{})
 	bills.Watch(orders)
 
 	fmt.Println("sent:", orders.Send(ctx, order{customer: "ada"}))

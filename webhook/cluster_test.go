@@ -163,7 +163,9 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	<-m.Ready()
+	if err := m.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	said := &warnings{}
 	cfg := rest.CopyConfig(cluster.Config())
 	cfg.WarningHandlerWithContext = said

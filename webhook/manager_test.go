@@ -452,7 +452,9 @@ func TestAWebhookThatIsAddedTooLateStopsTheManager(t *testing.T) {
 		o := newOperator(t, newAPI())
 		o.start(t)
 		synctest.Wait()
-		<-o.Ready()
+		if err := o.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		o.validating(func(context.Context, *Thing) error { return nil })
 		err := <-o.ended
 		if err == nil || !strings.Contains(err.Error(), "webhook.AddValidator: the manager runs already, and the API server may not know the webhook; add webhooks before Run") {

@@ -230,12 +230,9 @@ func TestRollout_ConvergesThoughConversionNeedsTheNewPods(t *testing.T) {
 	ctl.Watch(source.Kind(handle, handler.Self()))
 	m.Add(ctl)
 	ready = func() bool {
-		select {
-		case <-m.Ready():
-			return true
-		default:
-			return false
-		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		return m.WaitReady(ended) == nil
 	}
 	installConversion(ctx, t, c, service.URL, pemOf(service))
 	eventually(ctx, t, func() error { // until the API server uses the conversion

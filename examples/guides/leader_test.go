@@ -120,7 +120,9 @@ func TestOperations_ServesStateAndProbes(t *testing.T) {
 	probed.AddReadyzCheck("license", func(context.Context) error { return fmt.Errorf("the license has expired") })
 	stop := run(t, probed)
 	defer stop()
-	<-probed.Ready()
+	if err := probed.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	answer, err := http.Get("http://" + l.Addr().String() + "/readyz")
 	if err != nil {
 		t.Fatal(err)

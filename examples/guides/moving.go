@@ -137,7 +137,7 @@ func urgent(c *controller.Controller[types.NamespacedName], key types.Namespaced
 // severalClusters is a controller of multicluster-runtime: its keys have the cluster.
 func severalClusters(mgr *manager.Manager, cfg *rest.Config, r controller.Reconciler[handler.ClusterKey]) {
 	west := mgr.AddCluster("west", cfg)
-	c := controller.NewWithQueue("everywhere", r, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
+	c := controller.New("everywhere", r, controller.Options{})
 	c.Watch(source.Kind(cache.For[*corev1.Service](mgr.Cache()), handler.InCluster("east", handler.Self())))
 	c.Watch(source.Kind(cache.For[*corev1.Service](west.Cache()), handler.InCluster("west", handler.Self())))
 	mgr.Add(c)

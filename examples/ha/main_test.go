@@ -45,9 +45,7 @@ func start(t *testing.T, cluster *envtest.Cluster, namespace, name string) *repl
 	ctx, cancel := context.WithCancel(t.Context())
 	r.stop = cancel
 	go func() { r.result <- r.Run(ctx) }()
-	select {
-	case <-r.Ready():
-	case err := <-r.result:
+	if err := r.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -26,7 +26,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 const interval, extension = 10 * time.Second, ".sha256"
@@ -63,7 +62,7 @@ func program(root *os.Root) (*controller.Controller[string], *source.Channel[str
 		}
 		return []string{path.Base(line)}, nil
 	})
-	c := controller.NewWithQueue("checksums", f, controller.Options{}, workqueue.Options[string]{})
+	c := controller.New("checksums", f, controller.Options{})
 	c.Watch(requests)
 	c.Watch(source.Ticker("directory", interval, f.list))
 	return c, requests

@@ -45,7 +45,10 @@ func TestTenants_ShareTheWorkerByWeight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-mgr.Ready() // what is created from now on is a change, not in the initial list
+	// What is created when it is ready is a change, not in the initial list.
+	if err := mgr.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 
 	direct, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
 	if err != nil {

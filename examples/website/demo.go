@@ -147,10 +147,8 @@ func (d *demo) runOperator(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	return beside(ctx, func(ctx context.Context) error {
-		select {
-		case <-mgr.Ready():
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := mgr.WaitReady(ctx); err != nil {
+			return err
 		}
 		d.table.row("operator", "%s is ready", operator.Name)
 		if d.once {

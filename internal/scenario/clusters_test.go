@@ -23,7 +23,6 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // pairs is a strict operator for two clusters. It makes a Secret beside each ConfigMap, in the
@@ -75,7 +74,7 @@ func (w *world) pairs(ctx context.Context, west string) *pairs {
 	through, err := w.proxy.Config()
 	Expect(err).NotTo(HaveOccurred())
 	p.west = p.manager.AddCluster("west", through)
-	p.control = controller.NewWithQueue("pairs", p, controller.Options{}, workqueue.Options[handler.ClusterKey]{})
+	p.control = controller.New("pairs", p, controller.Options{})
 	add := func(name, namespace string, c *cache.Cache, writes *client.Client) {
 		scope := cache.Scope{Namespaces: cache.NewSet(namespace)}
 		p.maps[name], p.secrets[name] = cache.ForScope[*corev1.ConfigMap](c, scope), cache.ForScope[*corev1.Secret](c, scope)

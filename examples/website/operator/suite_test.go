@@ -114,7 +114,7 @@ func serviceAccount(ctx context.Context) *rest.Config {
 // runner is a manager.
 type runner interface {
 	Run(ctx context.Context) error
-	Ready() <-chan struct{}
+	WaitReady(ctx context.Context) error
 }
 
 // start runs a manager until stop is called or the spec ends, and waits until it is ready.
@@ -134,7 +134,7 @@ func start(r runner) (stop func()) {
 		Eventually(ended).Should(Receive(BeNil()))
 	}
 	DeferCleanup(stop)
-	Eventually(r.Ready()).Should(BeClosed())
+	Expect(r.WaitReady(ctx)).To(Succeed())
 	return stop
 }
 

@@ -97,10 +97,8 @@ func (o *orders) operator(r *reporter, log *slog.Logger) (*manager.Manager, erro
 	w := &writer{o, r, client.For[*corev1.ConfigMap](mgr.Client())}
 	mgr.AddLeaderOnly("the writer", w.lead)
 	mgr.AddEverywhere("readiness", func(ctx context.Context) error {
-		select {
-		case <-mgr.Ready():
+		if mgr.WaitReady(ctx) == nil {
 			r.tell(report{What: isWarm})
-		case <-ctx.Done():
 		}
 		return nil
 	})

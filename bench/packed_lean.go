@@ -66,7 +66,9 @@ func leanKind(k packedKind) *packedKind {
 }
 
 // leanSlot is the highest byte of a hash of the namespace.
-func leanSlot(k types.NamespacedName) (uint8, error) {
+type leanSlot struct{}
+
+func (leanSlot) Slot(k types.NamespacedName) (uint8, error) {
 	slot, err := strconv.ParseUint(sharding.HashField(k.Namespace)[:2], 16, 8)
 	return uint8(slot), err
 }
@@ -74,7 +76,7 @@ func leanSlot(k types.NamespacedName) (uint8, error) {
 // leanJobs keeps a fifth of the slots, among them the one of the last object.
 func leanJobs(s cache.Scope) packedJobs {
 	return packedJobs{lean: func(ctx context.Context, r *packedRun) error {
-		s.Slots = cache.NewSlots(leanSlot)
+		s.Slots = cache.NewSlots(leanSlot{})
 		s.Slots.Add(r.slots...)
 		return setpointWorks(ctx, r, s)
 	}}
@@ -114,7 +116,7 @@ func (r *packedRun) share() error {
 		if err != nil {
 			return 0, err
 		}
-		return leanSlot(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+		return leanSlot{}.Slot(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
 	}
 	last, err := of(r.Objects - 1)
 	if err != nil {

@@ -79,7 +79,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	for n := range marks {
 		marks[n] = "/" + strconv.FormatInt(s.group.cache.serial.Add(1), 10)
 		r.expect(marks[n])
-		defer r.arrived(marks[n])
+		defer r.OnMark(marks[n])
 	}
 	for pause := lookAgain; ; pause *= 2 {
 		recorded := i.lw != nil || r.record()

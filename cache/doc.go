@@ -72,7 +72,7 @@
 // A replica that owns a part of the keys needs only a part of the objects. [Scope].Slots names the
 // slots; package shard maps keys to them and divides them among replicas:
 //
-//	slots := cache.NewSlots(shard.ByKey().Slot)
+//	slots := cache.NewSlots(shard.ByKey())
 //	websites := cache.ForScope[*v1alpha1.Website](c, cache.Scope{Slots: slots})
 //	deploys := cache.ForScope[*appsv1.Deployment](c, cache.Scope{Slots: slots,
 //		SlotOwner: websites.GroupVersionKind()}) // live where their Website lives

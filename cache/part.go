@@ -26,7 +26,7 @@ func (i *informer) newPart() *listwatch.Part {
 	return &listwatch.Part{SlotSelector: i, Owner: i.key.slotOwner}
 }
 
-func (i *informer) Slot(key types.NamespacedName) (uint8, error) { return i.key.slots.of(key) }
+func (i *informer) Slot(key types.NamespacedName) (uint8, error) { return i.key.slots.by.Slot(key) }
 
 func (i *informer) Wanted() (listwatch.Slots, <-chan struct{}) { return i.key.slots.now() }
 
@@ -39,7 +39,7 @@ type arrivals struct {
 	informer *informer
 }
 
-func (a arrivals) arrived(mark string) {
+func (a arrivals) OnMark(mark string) {
 	i := a.informer
 	n, ok := listwatch.MarkOf(mark)
 	if !ok {
@@ -150,7 +150,7 @@ func (i *informer) awaitSlot(ctx context.Context, name types.NamespacedName) err
 	if s == nil || i.key.slotOwner.Kind != "" {
 		return nil
 	}
-	slot, err := s.of(name)
+	slot, err := i.Slot(name)
 	if err != nil {
 		return err
 	}

@@ -110,8 +110,8 @@ func (r *restoring) end() {
 	}
 }
 
-// arrived is called when the store has the list.
-func (r *restoring) arrived(mark string) {
+// OnMark is called when the store has the list.
+func (r *restoring) OnMark(mark string) {
 	i := r.informer
 	if mark != r.mark || !i.restoring.CompareAndSwap(r, nil) {
 		return

@@ -57,14 +57,10 @@ func (s *shared) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o
 		options.ResyncPeriod = new(time.Duration)
 	}
 	if a, ok := h.(arrivals); ok { // it is quick
-		return s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{a, a.arrived}, options)
+		return s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{a, a}, options)
 	}
 	l := coalesce.NewListener(h)
-	u := unmarked{l, func(string) {}}
-	if m, ok := h.(marked); ok {
-		u.arrived = func(mark string) { l.After(func() { m.arrived(mark) }) }
-	}
-	handle, err := s.SharedIndexInformer.AddEventHandlerWithOptions(u, options)
+	handle, err := s.SharedIndexInformer.AddEventHandlerWithOptions(unmarked{l, l}, options)
 	if err != nil {
 		return nil, err
 	}
@@ -128,17 +124,15 @@ func markOf(obj any) (name string, ok bool) {
 	return "", false
 }
 
-type marked interface{ arrived(mark string) }
-
 // unmarked takes the marks out of an informer's events.
 type unmarked struct {
 	toolscache.ResourceEventHandler
-	arrived func(mark string)
+	marks coalesce.Marked
 }
 
 func (u unmarked) OnDelete(obj any) {
 	if mark, ok := markOf(obj); ok {
-		u.arrived(mark)
+		u.marks.OnMark(mark)
 	} else {
 		u.ResourceEventHandler.OnDelete(obj)
 	}

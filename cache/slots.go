@@ -17,8 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Slots selects the objects of some of 256 slots, for [Scope].Slots. A function maps each key to
-// its slot. You may change the [Set] of slots at any time, and use it in several scopes.
+// Slots selects the objects of some of 256 slots, for [Scope].Slots. A [Partitioner] maps each
+// key to its slot. You may change the [Set] of slots at any time, and use it in several scopes.
 //
 // For slots that are added, each informer makes one list beside its watch, so add all at once.
 // Sources deliver their objects as creates of an initial list. For slots that are removed, sources
@@ -26,7 +26,7 @@ import (
 type Slots struct {
 	Set[uint8]
 
-	of     func(types.NamespacedName) (uint8, error)
+	by     Partitioner
 	wanted atomic.Pointer[wantedSlots] // the elements
 	users  map[*informer]struct{}      // guarded by mu
 }
@@ -36,11 +36,16 @@ type wantedSlots struct {
 	changed chan struct{} // closed by the next change
 }
 
-// NewSlots returns an empty set. slot maps a key to its slot, such as By.Slot of package shard. It
-// must always return the same slot for a key, and be safe for concurrent use. The cache drops an
-// object for which it fails, and State names the object.
-func NewSlots(slot func(key types.NamespacedName) (uint8, error)) *Slots {
-	s := &Slots{of: slot, users: map[*informer]struct{}{}}
+// Partitioner maps keys to slots, such as a By of package shard. It must always return the same
+// slot for a key, and be safe for concurrent use. The cache drops an object for which it fails, and
+// State names the object.
+type Partitioner interface {
+	Slot(key types.NamespacedName) (uint8, error)
+}
+
+// NewSlots returns an empty set.
+func NewSlots(by Partitioner) *Slots {
+	s := &Slots{by: by, users: map[*informer]struct{}{}}
 	s.wanted.Store(&wantedSlots{changed: make(chan struct{})})
 	s.tell(s, s.turn)
 	return s
@@ -134,8 +139,8 @@ func (s *Slots) leave(i *informer) {
 }
 
 func (s *Slots) validate() error {
-	if s.of == nil {
-		return errors.New("cache.Scope.Slots has no function that maps keys to slots; make it with cache.NewSlots")
+	if s.by == nil {
+		return errors.New("cache.Scope.Slots has no Partitioner; make it with cache.NewSlots")
 	}
 	return nil
 }

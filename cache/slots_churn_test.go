@@ -42,7 +42,7 @@ type slotChurn struct {
 func newSlotChurn(t *testing.T, seed uint64) *slotChurn {
 	c := &slotChurn{
 		churn: &churn{t: t, random: rand.New(rand.NewPCG(seed, 2)), api: sim.NewServer(sim.ConfigMaps, sim.Secrets)},
-		slots: cache.NewSlots(byLetter), copies: map[string]*slotted{},
+		slots: cache.NewSlots(slotFunc(byLetter)), copies: map[string]*slotted{},
 	}
 	if c.random.IntN(2) == 0 {
 		c.normal = noStreaming(nil)

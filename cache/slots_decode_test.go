@@ -50,7 +50,7 @@ func decodes[T cache.Object](t *testing.T, a answer, s cache.Scope, kind sim.Res
 		}
 		each("abcdefghij", func(name string) { api.Put(kind, of(name, 1)) })
 		c, _ := packedCache(t, api)
-		s.Slots = cache.NewSlots(byLetter)
+		s.Slots = cache.NewSlots(slotFunc(byLetter))
 		s.Slots.Add('a', 'b')
 		h := cache.ForScope[T](c, s)
 		defer start(t, c)()
@@ -114,7 +114,7 @@ func TestP7_ForeignObjectsAreNotPacked(t *testing.T) {
 					api := sim.NewServer(widgets)
 					api.Intercept(wrap(only(widgets, oddWidgets)))
 					c, told := packedCache(t, api)
-					slots := cache.NewSlots(byLetter)
+					slots := cache.NewSlots(slotFunc(byLetter))
 					slots.Add([]byte(wanted)...)
 					h := cache.ForScope[*Widget](c, cache.Scope{Slots: slots})
 					defer start(t, c)()

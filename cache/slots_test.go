@@ -29,6 +29,11 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
+// slotFunc maps keys to slots.
+type slotFunc func(types.NamespacedName) (uint8, error)
+
+func (f slotFunc) Slot(key types.NamespacedName) (uint8, error) { return f(key) }
+
 // byLetter maps a key to the slot that is the first byte of its name.
 func byLetter(k types.NamespacedName) (uint8, error) {
 	if k.Name == "" {
@@ -289,7 +294,7 @@ func withSlots(t *testing.T, test func(*slotTest)) {
 }
 
 func newSlotTest(t *testing.T, way slotWay, a answer) *slotTest {
-	s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Namespaces), slots: cache.NewSlots(byLetter), way: way, normal: a}
+	s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Namespaces), slots: cache.NewSlots(slotFunc(byLetter)), way: way, normal: a}
 	s.api.Intercept(a)
 	s.add("a")
 	return s
@@ -557,7 +562,7 @@ func TestP7_Owner(t *testing.T) {
 		for lists, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 			t.Run(form+"/"+lists, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets), slots: cache.NewSlots(byLetter), normal: a}
+					s := &slotTest{T: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets), slots: cache.NewSlots(slotFunc(byLetter)), normal: a}
 					s.api.Intercept(a)
 					s.slots.Add('a')
 					for n, owner := range []string{"a", "a", "b", "b", ""} {
@@ -638,7 +643,7 @@ func TestP7_ManySlots(t *testing.T) {
 func TestP7_ClusterScopedOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotTest(t, slotWay{owner: corev1.SchemeGroupVersion.WithKind("Namespace")}, nil)
-		s.slots = cache.NewSlots(func(k types.NamespacedName) (uint8, error) { return uint8(len(k.Namespace)), nil })
+		s.slots = cache.NewSlots(slotFunc(func(k types.NamespacedName) (uint8, error) { return uint8(len(k.Namespace)), nil }))
 		s.slots.Add(0)
 		o, x := configMap("a1"), s.api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "x", UID: x.GetUID(), Controller: new(true)}}

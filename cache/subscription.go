@@ -335,8 +335,8 @@ func (r *registration) expect(mark string) {
 	r.marks[mark] = true
 }
 
-// arrived is also called when CatchUp stops waiting.
-func (r *registration) arrived(mark string) {
+// OnMark is also called when CatchUp stops waiting.
+func (r *registration) OnMark(mark string) {
 	if n, ok := listwatch.MarkOf(mark); ok {
 		r.slots.Store(n)
 	}

@@ -351,7 +351,7 @@ func TestS9_UndecodableOfAnotherCache(t *testing.T) {
 // not end the errors in other slots.
 func TestS9_UndecodableInSlots(t *testing.T) {
 	widgetsIn(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
-		slots := cache.NewSlots(func(key types.NamespacedName) (uint8, error) { return key.Name[0] - 'a', nil })
+		slots := cache.NewSlots(slotFunc(func(key types.NamespacedName) (uint8, error) { return key.Name[0] - 'a', nil }))
 		slots.Add(0)
 		h := cache.ForScope[*Widget](c, cache.Scope{Slots: slots})
 		for _, name := range []string{"a-odd", "b-odd"} {

@@ -8,6 +8,7 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/cache/internal/coalesce"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
@@ -154,9 +155,9 @@ func (u unpacking) OnDelete(obj any) {
 	u.ResourceEventHandler.OnDelete(final(obj))
 }
 
-func (u unpacking) arrived(mark string) {
-	if m, ok := u.ResourceEventHandler.(marked); ok {
-		m.arrived(mark)
+func (u unpacking) OnMark(mark string) {
+	if m, ok := u.ResourceEventHandler.(coalesce.Marked); ok {
+		m.OnMark(mark)
 	}
 }
 

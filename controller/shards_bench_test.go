@@ -38,7 +38,7 @@ func BenchmarkShards(b *testing.B) {
 				return controller.Result{}, nil
 			}), controller.Options{Logger: silent})
 			if sharded {
-				all := owned.New(shard.ByKey().Slot)
+				all := owned.New(shard.ByKey())
 				c.Divide(all)
 				for slot := range owned.Count {
 					all.Adopt(&owned.Adoption{Number: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})

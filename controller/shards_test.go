@@ -30,17 +30,22 @@ import (
 
 type stepFunc = func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error)
 
+// slotFunc maps keys to slots.
+type slotFunc func(types.NamespacedName) (uint8, error)
+
+func (f slotFunc) Slot(key types.NamespacedName) (uint8, error) { return f(key) }
+
 // newSharded returns a rig whose slots are the first letters of the names. Names that begin with x
 // have no slot.
 func newSharded(t *testing.T, o controller.Options, steps ...stepFunc) (*rig, *owned.Slots) {
 	t.Helper()
 	r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, steps...)
-	all := owned.New(func(key types.NamespacedName) (uint8, error) {
+	all := owned.New(slotFunc(func(key types.NamespacedName) (uint8, error) {
 		if key.Name[0] == 'x' {
 			return 0, errors.New("no slot for " + key.Name)
 		}
 		return key.Name[0], nil
-	})
+	}))
 	r.control.Divide(all)
 	for _, name := range []string{"b1", "b2", "c"} {
 		r.put(name)
@@ -439,7 +444,7 @@ func TestShards_KeysMustHaveAPlace(t *testing.T) {
 		return controller.Result{}, nil
 	}), sharded)
 	ok(t, c.Validate())
-	all := owned.New(func(key types.NamespacedName) (uint8, error) { return key.Name[0], nil })
+	all := owned.New(slotFunc(func(key types.NamespacedName) (uint8, error) { return key.Name[0], nil }))
 	c.Divide(all)
 	a := adoption('a', nil)
 	all.Adopt(a)

@@ -97,7 +97,7 @@
 //   - L6: A takeover after a release takes one watch event and one write. After a crash it takes
 //     LeaseDuration from the last renewal, and up to a twentieth of RetryPeriod at random. The
 //     leader makes one request per RetryPeriod, and a standby none while it watches. With
-//     [Options].Annotations, the leader makes one more at the start of its term.
+//     [Options].Annotator, the leader makes one more at the start of its term.
 //   - L7: Replicas with client-go's elector can share the Lease, so you can migrate one replica at
 //     a time. RetryPeriod must be at least 1 s, because client-go compares renewals by the second.
 //   - L9 (with packages client and controller): After a graceful release, the first Reconcile of

@@ -204,7 +204,7 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 
 func (c *candidate) keep(ctx context.Context, h *holding) {
 	first := h.won.time
-	if c.o.Annotations == nil { // else they may depend on the term
+	if c.o.Annotator == nil { // else they may depend on the term
 		first = first.Add(c.o.RetryPeriod)
 	}
 	next := time.NewTimer(time.Until(first))

@@ -20,9 +20,13 @@ import (
 // described sets a label, and annotations that depend on the term.
 func described(o *leaderelection.Options) {
 	o.Labels = map[string]string{"group": "web"}
-	o.Annotations = func(of term.Token) map[string]string {
-		return map[string]string{"term": of.ResourceVersion, "at": time.Now().Format(time.RFC3339Nano)}
-	}
+	o.Annotator = termAndTime{}
+}
+
+type termAndTime struct{}
+
+func (termAndTime) Annotations(of term.Token) map[string]string {
+	return map[string]string{"term": of.ResourceVersion, "at": time.Now().Format(time.RFC3339Nano)}
 }
 
 // TestMetadata: the Lease has the labels and annotations of the options. Annotations that depend on

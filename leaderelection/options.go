@@ -64,15 +64,19 @@ type Options struct {
 	// Labels are set on the Lease when the elector acquires or renews it. Other labels stay.
 	// Default: none.
 	Labels map[string]string
-	// Annotations returns annotations for the Lease. The elector calls it before each write that
-	// acquires or renews the Lease. It gets the token of the term, or the zero Token before an
-	// acquisition, whose version is not known yet. The first renewal is then sent right after
-	// the acquisition. Other annotations of the Lease stay, and a release changes none.
-	// Annotations must not block. If the API server refuses the result, the Lease is not renewed.
-	// Default: none.
-	Annotations func(term.Token) map[string]string
+	// Annotator sets annotations of the Lease. Other ones stay, and a release changes none. The
+	// first renewal is sent right after the acquisition. Default: none.
+	Annotator Annotator
 	// Hooks observes the elector. Default: none.
 	Hooks *hook.LeaderElection
+}
+
+// Annotator returns annotations for a Lease.
+type Annotator interface {
+	// Annotations is called before each write that acquires or renews the Lease. It gets the token
+	// of the term, or the zero Token before an acquisition, whose version is not known yet. It must
+	// not block. If the API server refuses the result, the Lease is not renewed.
+	Annotations(of term.Token) map[string]string
 }
 
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -112,8 +116,8 @@ func (o Options) described(l *coordinationv1.Lease, token term.Token) *coordinat
 	for key, value := range o.Labels {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
 	}
-	if o.Annotations != nil {
-		for key, value := range o.Annotations(token) {
+	if o.Annotator != nil {
+		for key, value := range o.Annotator.Annotations(token) {
 			metav1.SetMetaDataAnnotation(&l.ObjectMeta, key, value)
 		}
 	}

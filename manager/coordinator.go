@@ -81,7 +81,7 @@ func (h *host) Hooks(own hook.Hooks) hook.Hooks {
 
 // Keeper implements term.Host.
 func (h *host) Keeper(of term.Partition) term.Keeper {
-	h.keeper = cache.NewSlots(of.Slot)
+	h.keeper = cache.NewSlots(of)
 	return h.keeper
 }
 

@@ -43,11 +43,11 @@ func newProbes(w Webhooks, r *roster, l *leases, states func() []hook.InformerSt
 	if main != nil || metrics != nil {
 		p.certificate = server.NewCheck("certificate", func(context.Context) error { return certificates(main, metrics) })
 	}
-	p.Live, p.Ready = p.livez, p.readyz
+	p.Checks = p
 	return p
 }
 
-func (p *probes) livez() []*server.Check {
+func (p *probes) Livez() []*server.Check {
 	checks := []*server.Check{p.ping}
 	for _, e := range p.leases.elected() {
 		checks = append(checks, e.alive)
@@ -60,7 +60,7 @@ func (p *probes) livez() []*server.Check {
 	return append(checks, p.added(&p.live)...)
 }
 
-func (p *probes) readyz() (checks []*server.Check) {
+func (p *probes) Readyz() (checks []*server.Check) {
 	for _, e := range p.leases.elected() {
 		checks = append(checks, e.usable)
 		if e.joined != nil {

@@ -14,6 +14,13 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
+// probes are the checks of both paths.
+type probes []*server.Check
+
+func (p probes) Livez() []*server.Check { return p }
+
+func (p probes) Readyz() []*server.Check { return p }
+
 // A program without a manager serves a page and its health.
 func Example() {
 	serve := func(ctx context.Context, l net.Listener) error {
@@ -23,8 +30,7 @@ func Example() {
 		}
 		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
 		database := server.NewCheck("database", func(context.Context) error { return nil })
-		checks := func() []*server.Check { return []*server.Check{database} }
-		health := &server.Health{Live: checks, Ready: checks}
+		health := &server.Health{Checks: probes{database}}
 		if err := errors.Join(s.Handle("GET /page", page), health.Mount(s)); err != nil {
 			return err
 		}

@@ -13,6 +13,13 @@ import (
 	"sync"
 )
 
+// Checks returns the checks of a Health. Each request asks for them, so they may come and go. Its
+// methods must be safe for concurrent use.
+type Checks interface {
+	Livez() []*Check
+	Readyz() []*Check
+}
+
 // Health answers the kubelet's probes:
 //
 //	/livez, /healthz  fails if the process should be restarted
@@ -31,9 +38,8 @@ import (
 //
 // For a [Server], use Mount. A manager has its own Health: see manager.Options.Health.
 type Health struct {
-	// Live and Ready return the checks of /livez and /readyz, for each request and concurrently.
-	// Default nil: no checks, so the answer is "ok".
-	Live, Ready func() []*Check
+	// Checks has the checks. Default nil: no checks, so the answer is "ok".
+	Checks Checks
 
 	calls sync.WaitGroup // of ServeHTTP
 }
@@ -71,13 +77,13 @@ func (h *Health) answer(w http.ResponseWriter, r *http.Request, calls *sync.Wait
 		http.Error(w, "use GET", http.StatusMethodNotAllowed)
 		return
 	}
-	ask := h.Live
-	if path == "/readyz" {
-		ask = h.Ready
-	}
 	var checks []*Check
-	if ask != nil {
-		checks = ask()
+	switch {
+	case h.Checks == nil:
+	case path == "/readyz":
+		checks = h.Checks.Readyz()
+	default:
+		checks = h.Checks.Livez()
 	}
 	answerProbe(w, r, path, name, checks, calls)
 }

@@ -15,6 +15,13 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
+// checks never change.
+type checks struct{ live, ready []*server.Check }
+
+func (c checks) Livez() []*server.Check { return c.live }
+
+func (c checks) Readyz() []*server.Check { return c.ready }
+
 func probe(h http.Handler, method, path string) (status int, body string) {
 	answer := httptest.NewRecorder()
 	h.ServeHTTP(answer, httptest.NewRequest(method, path, http.NoBody))
@@ -23,10 +30,9 @@ func probe(h http.Handler, method, path string) (status int, body string) {
 
 // TestHealth_IsAHandlerForAnyMux: it needs no manager and no Server.
 func TestHealth_IsAHandlerForAnyMux(t *testing.T) {
-	checks := func(c ...*server.Check) func() []*server.Check { return func() []*server.Check { return c } }
 	fine := server.NewCheck("fine", func(context.Context) error { return nil })
 	broken := server.NewCheck("broken", func(context.Context) error { return errors.New("no disk") })
-	h := &server.Health{Live: checks(fine), Ready: checks(fine, broken)}
+	h := &server.Health{Checks: checks{live: []*server.Check{fine}, ready: []*server.Check{fine, broken}}}
 	mux := http.NewServeMux()
 	mux.Handle("/livez", h)
 	mux.Handle("/readyz", h)
@@ -64,7 +70,7 @@ func TestHealth_WaitJoinsItsChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		hangs := server.NewCheck("hangs", func(context.Context) error { <-free; return nil })
-		h := &server.Health{Live: func() []*server.Check { return []*server.Check{hangs} }}
+		h := &server.Health{Checks: checks{live: []*server.Check{hangs}}}
 		if status, body := probe(h, http.MethodGet, "/livez"); status != 500 || !strings.Contains(body, "[-]hangs failed: it has not answered for 800ms") {
 			t.Errorf("%d %s", status, body)
 		}

@@ -174,10 +174,7 @@ func TestValidate_NamesTheField(t *testing.T) {
 func TestHealth_WithoutAManager(t *testing.T) {
 	well := server.NewCheck("well", func(context.Context) error { return server.Remark("hardly") })
 	late := server.NewCheck("late", func(context.Context) error { return context.DeadlineExceeded })
-	h := &server.Health{
-		Live:  func() []*server.Check { return []*server.Check{well} },
-		Ready: func() []*server.Check { return []*server.Check{well, late} },
-	}
+	h := &server.Health{Checks: checks{live: []*server.Check{well}, ready: []*server.Check{well, late}}}
 	s := open(t, server.Options{Plain: true})
 	if err := h.Mount(s); err != nil {
 		t.Fatal(err)

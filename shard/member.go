@@ -33,8 +33,11 @@ type process struct {
 // settings describes what all members must share.
 func (p *process) settings() string { return fmt.Sprintf("format %d, %s", slots.Format, p.o.By) }
 
-// annotations are on the member's Lease while a life holds it. The acquisition clears them.
-func (p *process) annotations(t term.Token) map[string]string {
+// leaseNotes writes the annotations that are on the member's Lease while a life holds it. The
+// acquisition clears them.
+type leaseNotes struct{ *process }
+
+func (p leaseNotes) Annotations(t term.Token) map[string]string {
 	seen := ""
 	if t.ResourceVersion != "" {
 		seen = strconv.FormatUint(p.saw.Load(), 10)

@@ -21,7 +21,7 @@ import (
 // Options configures New. Election.Lease is required, outside a pod also Election.Namespace.
 type Options struct {
 	// Election has the Lease of the group, and this member's Identity, durations and Hooks. Each
-	// member holds a Lease of its own, too, which gets the Labels. Annotations must be nil.
+	// member holds a Lease of its own, too, which gets the Labels. Annotator must be nil.
 	Election leaderelection.Options
 	// By maps keys to slots. All members must use the same one. Default: ByKey.
 	By By
@@ -72,8 +72,8 @@ func (o Options) Validate() error {
 	if o.By.calls != nil && o.By.text == nil {
 		wrong = append(wrong, fmt.Errorf("shard.Options.By: the function of %q is nil; pass one to ByFunc", o.By))
 	}
-	if o.Election.Annotations != nil {
-		wrong = append(wrong, errors.New("shard.Options.Election.Annotations: must be nil; the group writes its own"))
+	if o.Election.Annotator != nil {
+		wrong = append(wrong, errors.New("shard.Options.Election.Annotator: must be nil; the group annotates its Leases itself"))
 	}
 	return errors.Join(wrong...)
 }

@@ -24,7 +24,7 @@ const Count = term.Slots
 
 // Slots is the table. It is safe for concurrent use.
 type Slots struct {
-	of       func(types.NamespacedName) (uint8, error)
+	by       Partitioner
 	returned chan struct{}
 
 	mu      sync.Mutex // guards what follows, and the state of all adoptions
@@ -32,13 +32,18 @@ type Slots struct {
 	changed chan struct{} // closed by the next change of current
 }
 
-// New returns an empty table. of maps a key to its slot.
-func New(of func(types.NamespacedName) (uint8, error)) *Slots {
-	return &Slots{of: of, returned: make(chan struct{}, 1), changed: make(chan struct{})}
+// Partitioner maps a key to its slot, as a shard.By does.
+type Partitioner interface {
+	Slot(key types.NamespacedName) (uint8, error)
+}
+
+// New returns an empty table.
+func New(by Partitioner) *Slots {
+	return &Slots{by: by, returned: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Slot returns the slot of a key. It fails if the user's function does.
-func (s *Slots) Slot(key types.NamespacedName) (Slot, error) { return s.of(key) }
+func (s *Slots) Slot(key types.NamespacedName) (Slot, error) { return s.by.Slot(key) }
 
 // Owned returns the adoptions that have begun and not stopped, by slot, and a channel that the next
 // change closes. You own the slice.

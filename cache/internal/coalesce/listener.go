@@ -33,6 +33,12 @@ type Merged interface {
 	OnMerged(before, after any, initial bool)
 }
 
+// Marked is an optional interface of an event handler that gets the marks among an informer's
+// events.
+type Marked interface {
+	OnMark(name string)
+}
+
 const (
 	// blockedAfter is how long a call of the handler may take before the waiting events are merged.
 	blockedAfter = time.Second
@@ -81,12 +87,16 @@ func (l *Listener) OnUpdate(before, after any) {
 // OnDelete implements cache.ResourceEventHandler.
 func (l *Listener) OnDelete(obj any) { l.put(obj, &waiting{last: obj}) }
 
-// After calls f on the handler's goroutine when the handler has returned from all events that have
+// OnMark passes a mark to a Marked handler when the handler has returned from all events that have
 // arrived before, unless the Listener is closed by then.
-func (l *Listener) After(f func()) {
+func (l *Listener) OnMark(name string) {
+	m, ok := l.handler.(Marked)
+	if !ok {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.appendLocked(&waiting{do: f})
+	l.appendLocked(&waiting{do: func() { m.OnMark(name) }})
 }
 
 // Waiting returns the number of events that the handler has not been called with.

@@ -13,7 +13,17 @@
 //	             3        workqueue/ Add         deduplicates; orders by class, tenant and due time
 //	             4        controller/ worker     processNextItem takes an Item: no other worker has the key
 //	             5        controller/ Reconcile  your code; its requests go through client/
-//	             6        controller/ settle     exactly one of Done, Retry, After, Park, Release
+//	             6        controller/ settle     one of Done, Retry, After, Park, GiveUp, Release
+//
+// The files in which it happens:
+//
+//	1  cache/internal/listwatch/packed_watch.go or decode.go, then stream.go; client-go's store;
+//	   cache/internal/coalesce/listener.go, cache/registration.go, source/feed.go
+//	2  handler/handler.go, or the file of another handler or predicate
+//	3  controller/observer.go, controller/shards.go, workqueue/add.go
+//	4  workqueue/get.go, controller/worker.go
+//	5  yours; client/ and internal/transport/ for its requests
+//	6  controller/settle.go, workqueue/item.go
 //
 // The other packages:
 //

@@ -43,6 +43,19 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestPathOfAnEvent finds a file in the package doc that does not exist.
+func TestPathOfAnEvent(t *testing.T) {
+	files := regexp.MustCompile(`[a-z/]+/[a-z_]+\.go\b`).FindAllString(read(t, "doc.go"), -1)
+	if len(files) < 10 {
+		t.Errorf("doc.go names the files %v, want at least ten", files)
+	}
+	for _, f := range files {
+		if _, err := os.Stat(f); err != nil {
+			t.Errorf("doc.go: %v", err)
+		}
+	}
+}
+
 // anchors returns the anchors that GitHub makes of the headings of a document.
 func anchors(doc string) []string {
 	var found []string

@@ -8,11 +8,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/consistency"
-	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -76,100 +73,6 @@ func (p *pauses[K]) expire(key K) {
 
 func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }
 
-type observed[K comparable] struct {
-	source.Queue[K] // the controller's, for the keys that it serves
-
-	pauses     *pauses[K]
-	interrupts *interrupts[K]
-	shards     *shards[K]
-	controller *Controller[K]
-	source     source.Source[K]
-	handle     any // the source's cache.Declared, or nil
-	ignore     bool
-}
-
-// AddAll implements source.Queue.
-func (o *observed[K]) AddAll(keys []K, how workqueue.AddOptions) {
-	if o.handle != nil {
-		o.controller.consistency.expect(o.handle, keys, how, func(key K) bool { return o.shards.accepts(key, false) })
-	}
-	o.Queue.AddAll(keys, how)
-	o.controller.wakeHeld(keys)
-}
-
-// Observe implements source.Observer. A pause begins before the event makes the key due. A resume
-// or an interruption comes after it, so that one Reconcile follows and not two.
-func (o *observed[K]) Observe(key K, e handler.Event) (after func()) {
-	heeded := !o.ignore
-	paused := heeded && e.New != nil && isPaused(e.New)
-	if paused {
-		o.pauses.set(key, o.pauser(e), true)
-	}
-	before := o.pauses.records.look(key)
-	if gone := e.New == nil; before.level != nil && before.gone != gone {
-		o.pauses.records.edit(key, func(r *record[K]) { r.gone = gone })
-	}
-	resumed := !paused && len(before.pausedBy) > 0
-	deleted := e.New == nil && (resumed || before.level != nil)
-	same := e.Old != nil && e.New != nil && e.Old.GetUID() == e.New.GetUID()
-	if same && heeded {
-		o.requeueIfAsked(key, e)
-	}
-	moved := same && o.interrupts.most > 0 && e.Old.GetGeneration() != e.New.GetGeneration()
-	if !resumed && !moved && !deleted {
-		return nil
-	}
-	return func() {
-		if moved { // first: a Reconcile that the resume starts has seen the change
-			o.interrupts.interrupt(key, o.changed(e))
-		}
-		if resumed {
-			o.pauses.set(key, o.pauser(e), false)
-		}
-		if deleted {
-			if resumed {
-				o.pauses.set(key, program, false)
-			}
-			o.pauses.expire(key)
-		}
-	}
-}
-
-func (o *observed[K]) changed(e handler.Event) changed {
-	at := consistency.Write{Namespace: e.New.GetNamespace(), Name: e.New.GetName()}
-	if of, ok := o.controller.inputs.declared.Event(o.handle, at); ok {
-		return changed{event: e, host: of.Host, resource: of.Resource}
-	}
-	return changed{event: e}
-}
-
-func (o *observed[K]) pauser(e handler.Event) pauser {
-	return pauser{o, "annotation " + PausedAnnotation + " of " + e.Key().String() + ", " + o.source.String()}
-}
-
-func (o *observed[K]) requeueIfAsked(key K, e handler.Event) {
-	value, _ := annotation(e.New, RequeueAnnotation)
-	if value == "" {
-		return
-	}
-	if before, _ := annotation(e.Old, RequeueAnnotation); value != before && o.shards.accepts(key, false) {
-		o.controller.queue.RequeueNow(key, workqueue.Reason{
-			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
-			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
-		})
-	}
-}
-
-func (o *observed[K]) forget() {
-	for key, r := range o.pauses.records.all() {
-		for _, p := range r.pausedBy {
-			if p.by == o {
-				o.pauses.set(key, p, false)
-			}
-		}
-	}
-}
-
 func isPaused(o handler.Object) bool {
 	value, ok := annotation(o, PausedAnnotation)
 	return ok && value != "false"
@@ -187,5 +90,3 @@ func annotation(o handler.Object, name string) (value string, ok bool) {
 	value, ok = annotations[name].(string)
 	return value, ok
 }
-
-var _ source.Observer[types.NamespacedName] = (*observed[types.NamespacedName])(nil)

@@ -99,7 +99,7 @@ func (s *spin) pause() time.Duration {
 }
 
 type pauser struct {
-	by   any    // the observed queue, or nil for PauseKey
+	by   any    // an observer, or nil for PauseKey
 	text string // for the Snapshot
 }
 

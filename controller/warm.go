@@ -157,7 +157,7 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
-	q := &observed[K]{Queue: &c.shards, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
+	q := &observer[K]{Queue: &c.shards, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
 	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
 	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
 	if m.hooks.Started != nil {

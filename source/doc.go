@@ -25,10 +25,12 @@
 //
 // # Retries
 //
-// A goroutine of the source retries failed events with backoff. At most one event per object waits.
-// A later event is merged with it and tried at once. The merged event has the oldest Old and the
-// newest New, or the last known state of a delete: the handler does not see the states between
-// them. Failures go to the hook, and State has the last error.
+// The feed of a Kind makes the Event, asks the predicates and the handler, and adds the keys. Every
+// event passes through the retries, which keep the events of an object in order. A goroutine of the
+// source retries failed events with backoff. At most one event per object waits. A later event is
+// merged with it and tried at once. The merged event has the oldest Old and the newest New, or the
+// last known state of a delete: the handler does not see the states between them. Failures go to
+// the hook, and State has the last error.
 //
 // # Blocked handlers
 //

@@ -6,6 +6,10 @@
 // A ListerWatcher repeats a failed request until it succeeds or its context ends: the reflector's
 // own backoff would sleep for up to 30 seconds through a stop. It also resumes broken watches,
 // waits for kinds that are not served, and decodes custom resources one by one.
+//
+// A decoder reads the answer of a watch (packed_watch.go, decode.go). A stream follows its versions
+// and opens it again when it breaks. A keeper drops objects of slots that are not kept. An outlet
+// gives the rest to client-go's reflector, which stores it.
 package listwatch
 
 import (

@@ -63,6 +63,27 @@ func TestAHostGoesWithItsLastClient(t *testing.T) {
 	}
 }
 
+// TestAHostGoesInEveryForm: a request names the host as the client does.
+func TestAHostGoesInEveryForm(t *testing.T) {
+	for _, host := range []string{"https://[2001:db8::7]:6443", "https://[2001:db8::7]", "10.0.0.7:8080", "plain", "https://CLUSTER.example.com", "https://proxy/clusters/a"} {
+		r := prometheus.NewPedanticRegistry()
+		m := newMetrics(t, r)
+		c, err := client.New(&rest.Config{Host: host, Transport: answering{}}, client.Options{Hooks: m.Client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const series = "rest_client_requests_total"
+		_, _ = c.Discovery().ServerVersion() // the answer has no version
+		if n, err := testutil.GatherAndCount(r, series); n == 0 || err != nil {
+			t.Errorf("%s: a request has %d series: %v", host, n, err)
+		}
+		c.Close()
+		if n, err := testutil.GatherAndCount(r, series, "rest_client_request_duration_seconds"); n != 0 || err != nil {
+			t.Errorf("%s: %d series are left: %v", host, n, err)
+		}
+	}
+}
+
 // TestAnAnswerAfterCloseBringsNoHostBack: a removed cluster has requests in flight. Another client
 // of the host keeps its series.
 func TestAnAnswerAfterCloseBringsNoHostBack(t *testing.T) {

@@ -160,14 +160,14 @@ func TestHooks_CertificateIsCalledForEachCAAndLeaf(t *testing.T) {
 
 func TestOptions_ValidateNamesWrongFields(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"certs.Options.Secret is ":                                      func(o *Options) { o.Secret.Namespace = "" },
-		"certs.Options.DNSNames is empty":                               func(o *Options) { o.DNSNames = nil },
-		"certs.Options.DNSNames: \"a_b\" is neither":                    func(o *Options) { o.DNSNames = []string{"a_b"} },
-		"certs.Options.Skew is -1s":                                     func(o *Options) { o.Skew = -time.Second },
-		"certs.Options.LeafLifetime: 31m0s is longer than CALifetime":   func(o *Options) { o.LeafLifetime = 31 * time.Minute },
-		"certs.Options.LeafLifetime: 10m0s is too short for a Skew":     func(o *Options) { o.Skew = 3 * time.Minute },
-		"certs.Options.CALifetime: 30m0s is too short; a rotation has ": func(o *Options) { o.Propagation = 15 * time.Minute },
-		"certs.Options.LeafLifetime: 1s is too short":                   func(o *Options) { o.LeafLifetime, o.Skew = time.Second, time.Millisecond },
+		"Secret is ":                   func(o *Options) { o.Secret.Namespace = "" },
+		"DNSNames is empty":            func(o *Options) { o.DNSNames = nil },
+		"DNSNames: \"a_b\" is neither": func(o *Options) { o.DNSNames = []string{"a_b"} },
+		"Skew is -1s":                  func(o *Options) { o.Skew = -time.Second },
+		"LeafLifetime: 31m0s is longer than CALifetime":   func(o *Options) { o.LeafLifetime = 31 * time.Minute },
+		"LeafLifetime: 10m0s is too short for a Skew":     func(o *Options) { o.Skew = 3 * time.Minute },
+		"CALifetime: 30m0s is too short; a rotation has ": func(o *Options) { o.Propagation = 15 * time.Minute },
+		"LeafLifetime: 1s is too short":                   func(o *Options) { o.LeafLifetime, o.Skew = time.Second, time.Millisecond },
 	} {
 		o := options()
 		change(&o)

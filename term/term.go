@@ -87,7 +87,7 @@ func (t *Term) Trusted() error {
 	if t == nil {
 		return nil
 	}
-	return t.fence.trusted()
+	return t.trusted()
 }
 
 // Until returns when the trust will be over, unless extended or ended before.
@@ -95,7 +95,7 @@ func (t *Term) Until() time.Time {
 	if t == nil {
 		return time.Time{}
 	}
-	return t.fence.until()
+	return t.until()
 }
 
 // Done returns a channel that End closes. It stays open when the trust runs out.
@@ -103,7 +103,7 @@ func (t *Term) Done() <-chan struct{} {
 	if t == nil {
 		return nil
 	}
-	return t.fence.done
+	return t.done
 }
 
 // handedOn is how long a term passes on inherited writes. By then every informer shows them, or

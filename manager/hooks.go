@@ -102,6 +102,8 @@ func clientHooks(roster *roster) *hook.Client {
 }
 
 // unattributed sees only the goroutine of a Reconcile and those that it started.
+//
+//nolint:contextcheck,nolintlint // it reads the context of another call; callers' linters see this
 func unattributed(roster *roster) func(hook.APIRequest) {
 	type what struct {
 		controller, verb string

@@ -60,7 +60,7 @@ func Setpoint(ctx context.Context, r Replica, o webhook.CertificateOptions, out 
 		Create: validate, Update: func(ctx context.Context, _, l *Lamp) error { return validate(ctx, l) },
 	}, webhook.Registration{Name: Name, Timeout: longestCall})
 	webhook.AddConversion(hooks, fromAlpha, toAlpha)
-	m := manager.New(cfg, manager.Options{ //nolint:contextcheck // its hooks get the contexts of requests
+	m := manager.New(cfg, manager.Options{
 		Name: "lamps", Scheme: scheme, Webhooks: closing{hooks}, Hooks: hook.Hooks{Webhook: seen}, Health: &manager.HealthOptions{Listener: health},
 	})
 	var printing sync.WaitGroup

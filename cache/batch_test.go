@@ -189,3 +189,34 @@ func TestL9_DeletedObjects(t *testing.T) {
 		expect(t, d, batch(sim.ConfigMaps, "", map[types.UID]bool{gone: false}), "shown", "gone")
 	})
 }
+
+// TestL9_ADeletedObjectComesMeanwhile: an informer reaches the version with an object that was
+// deleted after it. What waits is woken at once, and then waits for the deletion.
+func TestL9_ADeletedObjectComesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		c, _ := newCache(t, api)
+		defer start(t, c)()
+		h := cache.For[*corev1.ConfigMap](c)
+		synced(t, h)
+		d := declared(h)
+		api.Lag(lag)
+		m := api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("new")})
+		w := batch(sim.ConfigMaps, m.GetResourceVersion(), map[types.UID]bool{m.GetUID(): false})
+		for _, want := range []string{"the write", "the deletion of default/new"} {
+			gap, err := d.Behind(w)
+			if err != nil || gap == nil || !strings.Contains(gap.String(), want) {
+				t.Fatalf("%v, %v, want a gap with %q", gap, err, want)
+			}
+			woken := make(consistency.Signal, 1)
+			defer gap.Notify(woken)()
+			time.Sleep(lag)
+			synctest.Wait()
+			if len(woken) == 0 {
+				t.Fatalf("after %s, the wait for %q goes on", lag, gap)
+			}
+			api.Remove(sim.ConfigMaps, "default", "new")
+		}
+		expect(t, d, w, "shown", "after the deletion")
+	})
+}

@@ -213,6 +213,9 @@ func (w *waiter) Open() bool {
 	if w := &g.written; w.Batch == nil && g.group.keeper(w) != g.informer || !g.group.has(g.informer) {
 		return false // the object's informer has left the scope
 	}
+	if g.written.Batch != nil && g.informer.view.Lingering(g.written).Batch == nil {
+		return false // another gap follows: the deletion of an object that came meanwhile
+	}
 	v, _ := g.informer.view.Shows(&g.written)
 	return v == consistency.Behind
 }

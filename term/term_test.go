@@ -293,3 +293,11 @@ func lateConnection(t *testing.T, proto string, begin func(*Term) (*Term, func()
 		t.Errorf("%d requests have arrived", n)
 	}
 }
+
+// TestNil_Answers: without leader election, and in a unit test of a Reconcile.
+func TestNil_Answers(t *testing.T) {
+	none := FromContext(t.Context())
+	if none != nil || none.Token() != (Token{}) || none.Trusted() != nil || !none.Until().IsZero() || none.Done() != nil {
+		t.Errorf("a nil Term answers %v, %v, %s, %v", none.Token(), none.Trusted(), none.Until(), none.Done())
+	}
+}

@@ -13,9 +13,8 @@ import (
 type Group interface{ json.Marshaler }
 
 // Shards returns a handler. GET / returns the state of each group as this process sees it, as a
-// JSON list: members, owned and unserved slots, and the last moves. See shard.Status. It leaves nil
-// groups out: manager.Manager.Group returns nil without a group. The handler is safe for concurrent
-// use.
+// JSON list: members, and owned and unserved slots. See shard.Status. It leaves nil groups out:
+// manager.Manager.Group returns nil without a group. The handler is safe for concurrent use.
 func Shards(groups ...Group) http.Handler {
 	shown := []Group{} // an empty list, not null
 	for _, g := range groups {

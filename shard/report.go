@@ -35,7 +35,6 @@ type reporter struct {
 	divided   parts                          // the last ones that were logged
 	since     map[slots.Slot]time.Time       // when reported slots became unserved
 	begun     map[slots.Slot]*owned.Adoption // that the hooks know
-	before    *slots.Assignment              // the newest one whose moves are recorded
 	panicked  bool                           // a hook has
 	refused   error                          // by the group, and not logged yet
 	recorded  bool                           // an event about unserved slots
@@ -53,8 +52,6 @@ const (
 	unservedAfter = 5 * time.Second
 	// mostReasons is how many reasons the log names until all slots are served again.
 	mostReasons = 10
-	// mostMoves is the length of Status.Moves.
-	mostMoves = 50
 
 	unread = "the group's Lease could not be read yet"
 )
@@ -129,12 +126,12 @@ func (r *reporter) report() {
 // ended reports that this process is no member any more.
 func (r *reporter) ended() {
 	was := r.status.Load()
-	r.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read, Moves: was.Moves})
+	r.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read})
 	tell(r, r.o.Hooks.Observed, hook.ShardGroup{Group: r.requests.group})
 }
 
 func (r *reporter) current() *Status {
-	s := &Status{Group: r.requests.String(), Member: r.id.String(), Trouble: r.why, Moves: r.status.Load().Moves}
+	s := &Status{Group: r.requests.String(), Member: r.id.String(), Trouble: r.why}
 	of := r.seen.look(r.requests.group)
 	if s.Read = of.version != 0; !s.Read {
 		s.Trouble = unread
@@ -146,7 +143,6 @@ func (r *reporter) current() *Status {
 	if a != nil {
 		s.Epoch = a.Epoch()
 		r.describe(s, a)
-		s.Moves = r.moves(s.Moves, a)
 	}
 	s.Standby = r.waits || r.apart || len(s.Members) >= slots.MaxMembers && !r.joined()
 	for _, adopted := range r.adoptions.all() {
@@ -270,53 +266,6 @@ func (r *reporter) logDivided(s *Status) {
 	}
 	r.divided = now
 	r.log.Info("the slots are divided", "count", now.owned, "members", now.members)
-}
-
-// moves adds the changes since the last recorded assignment.
-func (r *reporter) moves(all []Move, a *slots.Assignment) []Move {
-	before := r.before
-	r.before = a
-	if before == nil || before.Epoch() == a.Epoch() {
-		return all
-	}
-	type ends struct{ from, to slots.ID }
-	at := map[ends]int{}
-	now, known := time.Now(), len(all)
-	all = slices.Clone(all)
-	for slot, to := range a.All() {
-		of := ends{before.Slot(slot).Owner, to.Owner}
-		if of.from == of.to {
-			continue
-		}
-		n, ok := at[of]
-		if !ok {
-			n = len(all)
-			at[of] = n
-			all = append(all, Move{At: now, From: of.from.Name, To: of.to.Name, Cause: cause(before, a, of.from)})
-		}
-		all[n].Slots = append(all[n].Slots, int(slot))
-	}
-	if len(all) == known {
-		return all
-	}
-	return all[max(0, len(all)-mostMoves):]
-}
-
-// cause is why slots of a member have another owner.
-func cause(before, now *slots.Assignment, from slots.ID) string {
-	leaving := func(a *slots.Assignment) bool {
-		return slices.ContainsFunc(a.Members(), func(m slots.Member) bool { return m.ID == from && m.Leaving })
-	}
-	switch {
-	case from == slots.ID{}:
-		return "the slots had no owner"
-	case leaving(before) || leaving(now):
-		return "the owner leaves"
-	case !now.Joined(from):
-		return "the owner is no member any more"
-	default:
-		return "the members get equal parts"
-	}
 }
 
 func (r *reporter) observed(s *Status) hook.ShardGroup {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -216,7 +215,7 @@ func TestStatus_OneMemberIsFirst(t *testing.T) {
 	})
 }
 
-// TestStatus_AsJSON is what debug.Shards serves: ranges, members with their Pods, and moves.
+// TestStatus_AsJSON is what debug.Shards serves: ranges, and members with their Pods.
 func TestStatus_AsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -232,7 +231,7 @@ func TestStatus_AsJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []string{`"Owned": "0-255"`, `"Identity": "a"`, `"Cause": "the slots had no owner"`, `"Cause": "the members get equal parts"`, `"Cause": "the owner leaves"`} {
+		for _, part := range []string{`"Owned": "0-255"`, `"Identity": "a"`} {
 			if strings.Count(string(body), part) != 1 {
 				t.Errorf("%d times %s", strings.Count(string(body), part), part)
 			}
@@ -247,10 +246,6 @@ func TestSlots_String(t *testing.T) {
 	for want, s := range map[string]shard.Slots{"": nil, "7": {7}, "0-2": {0, 1, 2}, "0,2-3,5,255": {0, 2, 3, 5, 255}} {
 		if got := s.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
-		}
-		var again shard.Slots
-		if err := again.UnmarshalText([]byte(want)); err != nil || !slices.Equal(again, s) {
-			t.Errorf("%q is read as %v (%v)", want, again, err)
 		}
 	}
 }

@@ -4,8 +4,6 @@
 package shard
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +19,7 @@ type Status struct {
 	// Read reports whether this process could ever read the group's Lease, or its absence.
 	Read bool
 	// Member is this member: the name of its Lease, and the version at which it acquired it. It is
-	// empty while the process holds no Lease; then the fields below are zero, except Moves.
+	// empty while the process holds no Lease; then the fields below are zero.
 	Member string
 	// Standby reports whether this process cannot be a member now, and waits: another process holds
 	// the group's Lease, the members use other settings, each slot has a member of its own, or
@@ -44,8 +42,6 @@ type Status struct {
 	Unserved []Unserved
 	// Trouble is why there is no valid assignment, or empty.
 	Trouble string
-	// Moves are the last 50 changes of owners that this process saw, oldest first.
-	Moves []Move
 }
 
 // MemberStatus describes a member.
@@ -70,18 +66,6 @@ type Unserved struct {
 	Since time.Time
 	// Reason is a clause, such as "its owner web-1a2b3c4d@7 does not renew its Lease".
 	Reason string
-}
-
-// Move describes slots that changed their owner together.
-type Move struct {
-	// At is when this process saw it.
-	At time.Time
-	// Slots are their numbers.
-	Slots Slots
-	// From and To are names of members' Leases, or empty for none.
-	From, To string
-	// Cause is a clause.
-	Cause string
 }
 
 // Slots are numbers of slots, in order. As text and JSON, they are ranges such as "0-3,7".
@@ -109,26 +93,3 @@ func (s Slots) String() string {
 
 // MarshalText implements encoding.TextMarshaler.
 func (s Slots) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Slots) UnmarshalText(text []byte) error {
-	*s = nil
-	for part := range strings.SplitSeq(string(text), ",") {
-		if part == "" {
-			continue
-		}
-		first, last, ok := strings.Cut(part, "-")
-		if !ok {
-			last = first
-		}
-		from, err := strconv.ParseUint(first, 10, 8)
-		to, err2 := strconv.ParseUint(last, 10, 8)
-		if err := errors.Join(err, err2); err != nil {
-			return fmt.Errorf("shard: %q are no slots: %w", text, err)
-		}
-		for i := from; i <= to; i++ {
-			*s = append(*s, int(i)) //nolint:gosec // of 8 bits
-		}
-	}
-	return nil
-}

@@ -88,7 +88,7 @@ func (w where[T]) String() string { return w.name }
 
 // And keeps an event if all predicates do. Use it inside Or and Not; a source's predicates work
 // like it, and count the drops of each.
-func And(predicates ...Predicate) Predicate { return choosing(combine("and", predicates)) }
+func And(predicates ...Predicate) Predicate { return combine("and", predicates) }
 
 // Or keeps an event if at least one predicate does.
 func Or(predicates ...Predicate) Predicate { return combine("or", predicates) }
@@ -100,7 +100,7 @@ func Not(f Predicate) Predicate {
 
 // Named gives a predicate another name in State and metrics.
 func Named(name string, f Predicate) Predicate {
-	return choosing(&combination{op: "named", parts: []Predicate{f}, name: name})
+	return &combination{op: "named", parts: []Predicate{f}, name: name}
 }
 
 type combination struct {
@@ -156,7 +156,7 @@ func (c *combination) CheckType(example Object) error {
 		} else if t, ok := f.(TypeChecker); ok {
 			wrong = append(wrong, t.CheckType(example))
 		}
-		if _, ok := f.(Chooser); ok && (c.op == "or" || c.op == "not") {
+		if _, ok := f.(Chooser); ok {
 			wrong = append(wrong, fmt.Errorf("handler: the predicate %q cannot choose a class or a delay inside %q; give it to the source, and its conditions as arguments", nameOf(f), c.op))
 		}
 	}

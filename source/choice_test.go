@@ -46,7 +46,7 @@ func TestChoice_OfPredicatesAndHandler(t *testing.T) {
 		urgent := handler.Named("urgent", handler.Where(func(_, after *corev1.ConfigMap) bool { return after != nil && after.Data["data"] == "urgent" }))
 		update := handler.Where(func(before, after *corev1.ConfigMap) bool { return before != nil && after != nil })
 		s.put("a", "b=urgent")
-		src := source.Kind(s.maps, h, handler.After(time.Minute, update), handler.And(handler.ResourceVersionChanged, handler.InClass(workqueue.Interactive, urgent)))
+		src := source.Kind(s.maps, h, handler.After(time.Minute, update), handler.ResourceVersionChanged, handler.InClass(workqueue.Interactive, urgent))
 		s.start(src, h, nil)
 		synced(t, src)
 		time.Sleep(time.Second)
@@ -74,13 +74,15 @@ func TestChoice_OfPredicatesAndHandler(t *testing.T) {
 	})
 }
 
-// TestChoice_Mistakes: a choice inside Or and Not has no meaning, and its conditions must fit the
+// TestChoice_Mistakes: only a source's own predicates may choose, and its conditions must fit the
 // objects.
 func TestChoice_Mistakes(t *testing.T) {
 	secrets := handler.Where(func(_, _ *corev1.Secret) bool { return true })
 	for want, f := range map[string]handler.Predicate{
 		`"in class interactive" cannot choose a class or a delay inside "or"`: handler.Or(handler.GenerationChanged, handler.InClass(workqueue.Interactive)),
 		`"after 1s" cannot choose a class or a delay inside "not"`:            handler.Not(handler.After(time.Second)),
+		`"after 1s" cannot choose a class or a delay inside "and"`:            handler.And(handler.GenerationChanged, handler.After(time.Second)),
+		`"after 1s" cannot choose a class or a delay inside "named"`:          handler.Named("later", handler.After(time.Second)),
 		"takes a *v1.Secret, but the source delivers a *v1.ConfigMap":         handler.InClass(workqueue.Interactive, secrets),
 		`a part of the predicate "after 1s when nil" is nil`:                  handler.After(time.Second, nil),
 	} {

@@ -18,12 +18,8 @@ import (
 // most 16 KiB. The next elector of this module removes it.
 //
 // All readers of the Lease can read it. It has the resources, their newest versions, the UIDs of
-// deleted objects, and the time. It has no namespaces, names or labels. Its name is from an earlier
-// format, so that a leader of an earlier version notices what it cannot read.
-const WrittenAnnotation = "setpoint.dev/written-hashed"
-
-// clearAnnotation is from earlier versions, with names in clear text. It is only removed.
-const clearAnnotation = "setpoint.dev/written"
+// deleted objects, and the time. It has no namespaces, names or labels.
+const WrittenAnnotation = "setpoint.dev/written"
 
 // maxStamp is in bytes.
 const maxStamp = 16 << 10
@@ -37,7 +33,6 @@ func newStamper(identity, host string) stamper {
 
 func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	delete(l.Annotations, WrittenAnnotation)
-	delete(l.Annotations, clearAnnotation)
 	return l
 }
 

@@ -209,12 +209,12 @@ func TestL9_AStopDuringTheAcquisitionPassesOnTheHandover(t *testing.T) {
 }
 
 // TestL9_NoNameIsStored: the Lease has no namespace, name or label of the writes, and no UID of an
-// object that exists. The annotation of earlier versions, which has them, is removed.
+// object that exists. An acquisition removes the annotation of the past.
 func TestL9_NoNameIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
 		h.api.Put(sim.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "operator", Annotations: map[string]string{"setpoint.dev/written": "of the past"},
+			Namespace: "default", Name: "operator", Annotations: map[string]string{leaderelection.WrittenAnnotation: "of the past"},
 		}})
 		secret := []string{"of the past"}
 		leaks := func(by string) {

@@ -132,13 +132,13 @@ func (v *View) Tasks() Tasks {
 		of, s := &v.known.slots[i], Slot(i) //nolint:gosec // less than Slots
 		switch {
 		case self == none:
-		case of.owner == self && v.stopped[s] >= of.epoch:
-			t.Release = append(t.Release, s)
-		case of.owner == self && of.ready:
-			t.Drain = append(t.Drain, s)
+		case v.Owns(s, of.epoch):
 			t.Owned = append(t.Owned, s)
+			if of.ready {
+				t.Drain = append(t.Drain, s)
+			}
 		case of.owner == self:
-			t.Owned = append(t.Owned, s)
+			t.Release = append(t.Release, s)
 		case of.to == self && !of.ready:
 			t.Prepare = append(t.Prepare, s)
 		}

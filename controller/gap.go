@@ -164,7 +164,7 @@ func written(w *ledger.Write) consistency.Write {
 		UID: w.UID, ResourceVersion: w.ResourceVersion, Object: w.Object, Unknown: w.Unknown,
 		Verb: w.Verb, Replaces: w.Replaces, Subresource: w.Subresource, Sent: w.Started, Answered: answered(w),
 		Gone:   w.Effect == ledger.Gone,
-		Marked: w.Effect == ledger.Accepted && (w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"),
+		Marked: w.Effect == ledger.Accepted && w.Deletes(),
 	}
 }
 

@@ -80,3 +80,9 @@ func (r *Request) Mutates() bool {
 	}
 	return r.Resource != ""
 }
+
+// Deletes reports whether the request asks for the end of one or more objects: a delete, a
+// deletecollection or an eviction.
+func (r *Request) Deletes() bool {
+	return r.Verb == "deletecollection" || r.Verb == "delete" && r.Subresource == "" || r.Subresource == "eviction"
+}

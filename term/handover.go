@@ -106,7 +106,7 @@ func (t trail) note(w *ledger.Write) {
 		t[r] = of
 	}
 	of.version = later(of.version, w.ResourceVersion)
-	ends := w.Effect == ledger.Gone || marks(w)
+	ends := w.Effect == ledger.Gone || w.Effect == ledger.Accepted && w.Deletes()
 	switch {
 	case ends && w.UID != "":
 		of.delete(deletion{Deletion{w.UID, w.Effect != ledger.Gone}, time.Now()})
@@ -149,9 +149,4 @@ func (t trail) now() *Handover {
 		}
 	}
 	return h
-}
-
-func marks(w *ledger.Write) bool {
-	deletes := w.Verb == "deletecollection" || w.Verb == "delete" && w.Subresource == "" || w.Subresource == "eviction"
-	return deletes && w.Effect == ledger.Accepted
 }

@@ -40,7 +40,7 @@ func BenchmarkShards(b *testing.B) {
 			if sharded {
 				all := owned.New(shard.ByKey())
 				c.Divide(all)
-				for slot := range owned.Count {
+				for slot := range term.Slots {
 					all.Adopt(&owned.Adoption{Number: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})
 				}
 				first := newPartial(keys[0])

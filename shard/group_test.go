@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // fleet is a group of replicas in one bubble, with a judge.
@@ -166,7 +167,7 @@ func (r *replica) owns() (all []*owned.Adoption) {
 // judge checks P1, and returns how many slots each replica owns.
 func (f *fleet) judge() map[string]int {
 	f.t.Helper()
-	var owner [owned.Count]string
+	var owner [term.Slots]string
 	counts := map[string]int{}
 	for _, r := range f.all {
 		mine := r.owns()

@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/shard"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // named makes a replica of a program, in the group of a Lease.
@@ -51,7 +51,7 @@ func TestP1_ARenamedLease(t *testing.T) {
 				if owns := len(renamed.owns()); owns == 0 != waits {
 					t.Errorf("%d slots have two owners", owns)
 				}
-				if owns := len(old.owns()); owns != owned.Count {
+				if owns := len(old.owns()); owns != term.Slots {
 					t.Errorf("the old replica owns %d slots", owns)
 				}
 				s := renamed.Status()
@@ -65,7 +65,7 @@ func TestP1_ARenamedLease(t *testing.T) {
 				ended(t, old)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				if owns := len(renamed.owns()); owns != owned.Count {
+				if owns := len(renamed.owns()); owns != term.Slots {
 					t.Errorf("at the end, the new replica owns %d slots", owns)
 				}
 				renamed.stop()
@@ -93,7 +93,7 @@ func TestP1_ARenamedLeaseOfCrashedMembers(t *testing.T) {
 		f.all = nil
 		began := time.Now()
 		renamed := f.named("new", "website", "web-operator", &log)
-		f.passUntil("the new one", time.Minute, func(counts map[string]int) bool { return counts["new"] == owned.Count })
+		f.passUntil("the new one", time.Minute, func(counts map[string]int) bool { return counts["new"] == term.Slots })
 		if took := time.Since(began); took < 15*time.Second || took > 20*time.Second {
 			t.Errorf("the new group works after %s", took)
 		}
@@ -101,7 +101,7 @@ func TestP1_ARenamedLeaseOfCrashedMembers(t *testing.T) {
 		ended(t, renamed)
 		began = time.Now()
 		f.named("newer", "website", "web-operator", &log)
-		f.passUntil("the next one", time.Minute, func(counts map[string]int) bool { return counts["newer"] == owned.Count })
+		f.passUntil("the next one", time.Minute, func(counts map[string]int) bool { return counts["newer"] == term.Slots })
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("the next start takes %s", took)
 		}

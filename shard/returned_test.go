@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -27,7 +26,7 @@ func TestP5_AReleasedSlotIsNotLost(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				all := a.owns()
-				if len(all) < owned.Count {
+				if len(all) < term.Slots {
 					t.Errorf("the member has %d slots", len(all))
 				}
 				if a.cut.Store(lost); lost {

@@ -16,19 +16,13 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Slot is a slot of the group, below Count.
-type Slot = uint8
-
-// Count is the number of slots of every group.
-const Count = term.Slots
-
 // Slots is the table. It is safe for concurrent use.
 type Slots struct {
 	by       Partitioner
 	returned chan struct{}
 
 	mu      sync.Mutex // guards what follows, and the state of all adoptions
-	current [Count]*Adoption
+	current [term.Slots]*Adoption
 	changed chan struct{} // closed by the next change of current
 }
 
@@ -43,7 +37,7 @@ func New(by Partitioner) *Slots {
 }
 
 // Slot returns the slot of a key. It fails if the user's function does.
-func (s *Slots) Slot(key types.NamespacedName) (Slot, error) { return s.by.Slot(key) }
+func (s *Slots) Slot(key types.NamespacedName) (uint8, error) { return s.by.Slot(key) }
 
 // Owned returns the adoptions that have begun and not stopped, by slot, and a channel that the next
 // change closes. You own the slice.
@@ -104,7 +98,7 @@ func (s *Slots) settleLocked(a *Adoption) {
 // Adoption is the time for which this process owns a slot. Its methods are for the time after
 // Slots.Adopt, and safe for concurrent use.
 type Adoption struct {
-	Number Slot
+	Number uint8
 	// Epoch tells adoptions of the slot apart.
 	Epoch uint64
 	// Term fences the requests of the slot's work.
@@ -125,7 +119,7 @@ type Adoption struct {
 func (a *Adoption) Began() time.Time { return a.began }
 
 // Slot implements term.OwnedSlot.
-func (a *Adoption) Slot() Slot { return a.Number }
+func (a *Adoption) Slot() uint8 { return a.Number }
 
 // Left implements term.OwnedSlot.
 func (a *Adoption) Left() *term.Handover { return a.Before }

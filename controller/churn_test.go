@@ -341,8 +341,6 @@ func (c *controlChurn) step() {
 		c.control.ResumeKey(key)
 	case k == 18:
 		c.control.Requeue(key)
-	case k == 19:
-		ok(c.t, c.control.SetWorkers(1+r.IntN(20)))
 	case k == 20 && r.IntN(3) == 0:
 		c.control.Pause()
 	case k == 21:

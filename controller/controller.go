@@ -40,7 +40,7 @@ type Controller[K comparable] struct {
 
 	inputs      inputs[K]
 	records     records[K]
-	workers     workers[K]
+	pool        pool[K]
 	consistency visibility[K]
 	own         ownEvents[K]
 	spins       spins[K]
@@ -76,9 +76,9 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	c.spins = spins[K]{own: &c.own, records: &c.records, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: &c.current}
-	c.interrupts = interrupts[K]{workers: &c.workers, records: &c.records}
+	c.interrupts = interrupts[K]{pool: &c.pool, records: &c.records}
 	c.shards = shards[K]{queue: &c.current, place: placeOf[K](), report: c.reportUnplaced}
-	c.workers.set(o.workers())
+	c.pool.set(o.workers())
 	c.inputs.declareLocked()
 	c.inputs.wrong = []error{o.validate(), checkName(name)}
 	if argument.IsNil(r) {
@@ -207,7 +207,7 @@ func (c *Controller[K]) Pause() {
 // Resume ends Pause, but not PauseKey and annotations.
 func (c *Controller[K]) Resume() {
 	if c.pauses.all.Swap(false) {
-		c.workers.resume(c.now())
+		c.pool.resume(c.now())
 		c.pauses.updateAll()
 	}
 }
@@ -254,17 +254,6 @@ func (c *Controller[K]) SetLogLevel(key K, level slog.Level) {
 // ResetLogLevel ends SetLogLevel.
 func (c *Controller[K]) ResetLogLevel(key K) {
 	c.records.edit(key, func(r *record[K]) { r.level = nil })
-}
-
-// SetWorkers sets how many Reconciles run at once, in this term and later ones, at any time. New
-// workers start at once; surplus workers end when their Reconcile returns. A number below 1 is
-// an error: to stop all work, use Pause.
-func (c *Controller[K]) SetWorkers(n int) error {
-	if n < 1 {
-		return fmt.Errorf("controller %q: SetWorkers: %d workers, must be at least 1; to stop all work, use Pause", c.name, n)
-	}
-	c.workers.set(n)
-	return nil
 }
 
 func (c *Controller[K]) logger(ctx context.Context) *slog.Logger {

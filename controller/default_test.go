@@ -96,7 +96,7 @@ func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 	})
 }
 
-// TestDefault_Exceptions: SetWorkers and workqueue.Options win, and keys without a namespace have
+// TestDefault_Exceptions: Options.Workers and workqueue.Options win, and keys without a namespace have
 // no tenants.
 func TestDefault_Exceptions(t *testing.T) {
 	make := func(o controller.Options) *controller.Controller[string] {
@@ -105,12 +105,11 @@ func TestDefault_Exceptions(t *testing.T) {
 		}), o, workqueue.Options[string]{Backoff: workqueue.Exponential{Base: time.Hour}})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := make(controller.Options{Logger: silent})
-		ok(t, c.SetWorkers(4))
+		c := make(controller.Options{Logger: silent, Workers: 4})
 		c.Default(defaults)
 		ok(t, c.Validate())
 		if n := c.Snapshot().Workers; n != 4 {
-			t.Errorf("after SetWorkers(4) it has %d workers", n)
+			t.Errorf("with 4 workers of its own it has %d", n)
 		}
 		c.Queue().Add("a")
 		stop := start(t, c)

@@ -30,7 +30,7 @@ func (c *Controller[K]) count(is func(record[K]) bool) (n int) {
 
 // Hired returns the number of workers.
 func (c *Controller[K]) Hired() int {
-	return len(c.workers.now().slots)
+	return len(c.pool.state().workers)
 }
 
 // Counted returns the number of keys with interruptions.

@@ -65,9 +65,8 @@ func TestHooksFromStartToStop(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		ok(t, c.SetWorkers(5))
-		if s := stats(); s.Workers != 5 || s.Active != 0 {
-			t.Errorf("figures are %+v, want 5 workers, none active", s)
+		if s := stats(); s.Workers != 3 || s.Active != 0 {
+			t.Errorf("figures are %+v, want 3 workers, none active", s)
 		}
 		ok(t, c.Unwatch(t.Context(), keys))
 		ok(t, stop())

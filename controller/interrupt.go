@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +38,7 @@ func (i *InterruptedError) Unwrap() error { return context.Canceled }
 type interrupts[K comparable] struct {
 	most    int // limit in a row; 0 disables
 	queue   *workqueue.Queue[K]
-	workers *workers[K]
+	pool    *pool[K]
 	records *records[K]
 }
 
@@ -50,7 +49,7 @@ const answerWithin = time.Second
 // interrupt cancels the running Reconcile of a key, unless the event may echo a write of this
 // Reconcile or the one before.
 func (i *interrupts[K]) interrupt(key K, c changed) {
-	for _, r := range i.workers.now().running() {
+	for _, r := range i.pool.state().running() {
 		if r.item.Key() == key {
 			i.judge(r, &c, true)
 		}
@@ -130,7 +129,7 @@ type changed struct {
 
 func (c *changed) madeBy(w *ledger.Write) author {
 	o := c.event.New
-	switch deletes := strings.HasPrefix(w.Verb, "delete") || w.Subresource == "eviction"; {
+	switch deletes := w.Deletes(); {
 	case w.Subresource == "status": // its generation stays
 		return someone
 	case !c.resource.Empty() && (w.Host != c.host || w.Group != c.resource.Group || w.Resource != c.resource.Resource):

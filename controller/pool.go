@@ -14,26 +14,24 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-type workers[K comparable] struct {
+// pool has the workers of a controller.
+type pool[K comparable] struct {
 	completed atomic.Int64 // when the last Reconcile returned, as a time.Duration, or 0
 
-	mu   sync.Mutex      // guards what follows, and slot.retired
-	hire func() *slot[K] // starts a worker; nil at the end of a term
-	crew[K]
+	mu   sync.Mutex        // guards what follows
+	hire func() *worker[K] // starts a worker; nil at the end of a term
+	poolState[K]
 }
 
-type crew[K comparable] struct {
+type poolState[K comparable] struct {
 	want    int
 	leading bool
 	term    string
-	slots   []*slot[K]    // replaced, never changed
+	workers []*worker[K]  // replaced, never changed
 	resumed time.Duration // start of the term, or of Resume
 }
 
-type slot[K comparable] struct {
-	retire  context.CancelFunc
-	retired bool // surplus
-
+type worker[K comparable] struct {
 	goroutine string                     // its name in stacks, set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 
@@ -41,98 +39,77 @@ type slot[K comparable] struct {
 }
 
 // Working returns the context of the Reconcile in progress, or nil.
-func (s *slot[K]) Working() context.Context {
-	if r := s.run.Load(); r != nil {
+func (w *worker[K]) Working() context.Context {
+	if r := w.run.Load(); r != nil {
 		return r
 	}
 	return nil
 }
 
-func (w *workers[K]) now() crew[K] {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.crew
+func (p *pool[K]) state() poolState[K] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.poolState
 }
 
-func (w *workers[K]) open(hire func() *slot[K], now time.Duration, term string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.leading {
+// set sets the number of workers of the next term.
+func (p *pool[K]) set(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.want = n
+}
+
+func (p *pool[K]) open(hire func() *worker[K], now time.Duration, term string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leading {
 		return false
 	}
-	w.leading, w.term, w.hire, w.resumed = true, term, hire, now
-	w.fillLocked()
+	p.leading, p.term, p.hire, p.resumed = true, term, hire, now
+	p.fillLocked()
 	return true
 }
 
-func (w *workers[K]) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.leading, w.term = false, ""
+func (p *pool[K]) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leading, p.term = false, ""
 }
 
-// set changes the number of workers. Idle surplus workers leave first.
-func (w *workers[K]) set(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.want = n
-	w.fillLocked()
-	var idle, busy []*slot[K]
-	for _, s := range w.slots {
-		switch {
-		case s.retired:
-		case s.run.Load() == nil:
-			idle = append(idle, s)
-		default:
-			busy = append(busy, s)
-		}
-	}
-	surplus := max(0, len(idle)+len(busy)-n)
-	for _, s := range slices.Concat(idle, busy)[:surplus] {
-		s.retired = true
-		s.retire()
-	}
-}
-
-// fillLocked starts missing workers. At least one is not retired, because retired ones may never
-// finish their Reconcile.
-func (w *workers[K]) fillLocked() {
-	for w.hire != nil && (len(w.slots) < w.want || !slices.ContainsFunc(w.slots, func(s *slot[K]) bool { return !s.retired })) {
-		w.slots = append(slices.Clip(w.slots), w.hire())
+func (p *pool[K]) fillLocked() {
+	for p.hire != nil && len(p.workers) < p.want {
+		p.workers = append(slices.Clip(p.workers), p.hire())
 	}
 }
 
 // work calls next until it returns false. If a Reconcile ends the goroutine, a new worker follows.
-func (w *workers[K]) work(s *slot[K], next func() bool) {
+func (p *pool[K]) work(w *worker[K], next func() bool) {
 	exited := true
-	defer func() {
-		s.retire()
-		w.left(s, exited)
-	}()
+	defer func() { p.left(w, exited) }()
 	for next() {
 	}
 	exited = false
 }
 
-func (w *workers[K]) left(s *slot[K], exited bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.slots = slices.DeleteFunc(slices.Clone(w.slots), func(other *slot[K]) bool { return other == s })
-	if !exited && !s.retired {
-		w.hire = nil
+func (p *pool[K]) left(w *worker[K], exited bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.workers = slices.DeleteFunc(slices.Clone(p.workers), func(other *worker[K]) bool { return other == w })
+	if !exited {
+		p.hire = nil
 	}
-	w.fillLocked()
+	p.fillLocked()
 }
 
-func (w *workers[K]) resume(now time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.resumed = now
+func (p *pool[K]) resume(now time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resumed = now
 }
 
-func (c crew[K]) running() (runs []*running[K]) {
-	for _, s := range c.slots {
-		if r := s.run.Load(); r != nil {
+func (p poolState[K]) running() (runs []*running[K]) {
+	for _, w := range p.workers {
+		if r := w.run.Load(); r != nil {
 			runs = append(runs, r)
 		}
 	}
@@ -140,7 +117,7 @@ func (c crew[K]) running() (runs []*running[K]) {
 	return runs
 }
 
-func (w *workers[K]) stats() hook.ControllerStats {
-	now := w.now()
+func (p *pool[K]) stats() hook.ControllerStats {
+	now := p.state()
 	return hook.ControllerStats{Workers: now.want, Active: len(now.running())}
 }

@@ -19,7 +19,7 @@ import (
 // different moments. Keys are sorted by their text.
 type Snapshot[K comparable] struct {
 	Name            string
-	Workers         int  // as set by Options.Workers or SetWorkers
+	Workers         int  // as set by Options.Workers
 	Leading, Paused bool // Leading: Lead runs; Paused: see Pause
 	// Term is the token of the term of leadership. If it is empty while Leading, another process
 	// may act at the same time.
@@ -69,9 +69,9 @@ type KeyRecord[K comparable] struct {
 // Snapshot returns the state of the controller. It copies the whole queue: use it for debugging and
 // tests.
 func (c *Controller[K]) Snapshot() Snapshot[K] {
-	workers := c.workers.now()
+	pool := c.pool.state()
 	s := Snapshot[K]{
-		Name: c.name, Workers: workers.want, Leading: workers.leading, Term: workers.term,
+		Name: c.name, Workers: pool.want, Leading: pool.leading, Term: pool.term,
 		Progress: c.progress(), Queue: c.current.Load().Snapshot(), OwnEvents: c.own.skipped.Load(),
 	}
 	s.Paused = s.Queue.Paused
@@ -81,7 +81,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	if what := c.consistency.inherited.waits.Load(); what != nil {
 		s.TakingOver = *what
 	}
-	for _, r := range workers.running() {
+	for _, r := range pool.running() {
 		s.Running = append(s.Running, c.stateOf(r))
 	}
 	for key, r := range c.records.all() {
@@ -168,11 +168,11 @@ type Progress struct {
 
 // progress takes time proportional to the number of workers.
 func (c *Controller[K]) progress() Progress {
-	workers, now := c.workers.now(), c.now()
-	runs := workers.running()
+	pool, now := c.pool.state(), c.now()
+	runs := pool.running()
 	queue := c.current.Load().Len()
 	p := Progress{Ready: queue.Ready, Running: len(runs)}
-	completed, moved := time.Duration(c.workers.completed.Load()), workers.resumed
+	completed, moved := time.Duration(c.pool.completed.Load()), pool.resumed
 	if len(runs) > 0 {
 		p.Longest, p.LongestKey = now-runs[0].since, fmt.Sprint(runs[0].item.Key())
 		moved = max(moved, runs[len(runs)-1].since)
@@ -180,7 +180,7 @@ func (c *Controller[K]) progress() Progress {
 	if completed > 0 {
 		p.LastCompleted = c.began.Add(completed)
 	}
-	if p.Ready > 0 && workers.leading && !queue.AllPaused {
+	if p.Ready > 0 && pool.leading && !queue.AllPaused {
 		p.Stalled = now - max(moved, completed)
 	}
 	return p
@@ -189,7 +189,7 @@ func (c *Controller[K]) progress() Progress {
 // Running describes each key in progress and its duration, longest first.
 func (c *Controller[K]) Running() (keys []string) {
 	now := c.now()
-	for _, r := range c.workers.now().running() {
+	for _, r := range c.pool.state().running() {
 		keys = append(keys, fmt.Sprintf("%v for %s", r.item.Key(), (now-r.since).Round(time.Millisecond)))
 	}
 	return keys
@@ -226,7 +226,7 @@ func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
 func (c *Controller[K]) CatchUp(ctx context.Context) error {
 	err := c.inputs.catchUp(ctx)
 	if d := c.shards.of.Load(); d != nil && err == nil {
-		err = d.catchUp(ctx, func() bool { return c.workers.now().leading })
+		err = d.catchUp(ctx, func() bool { return c.pool.state().leading })
 	}
 	return c.named(err)
 }
@@ -238,7 +238,7 @@ func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
 	if err == nil {
 		return taken, nil
 	}
-	if !c.workers.now().leading {
+	if !c.pool.state().leading {
 		err = fmt.Errorf("it does not lead, so no worker takes its keys: %w", err)
 	}
 	return taken, fmt.Errorf("controller %q: %w", c.name, err)

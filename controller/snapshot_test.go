@@ -36,7 +36,6 @@ func TestSnapshot(t *testing.T) {
 		secrets := &reads{name: "secrets", synced: make(chan struct{})}
 		close(secrets.synced)
 		c.Reads(secrets, &reads{name: "nodes", synced: make(chan struct{}), trouble: errors.New("forbidden")})
-		ok(t, c.SetWorkers(3))
 		c.Queue().AddAll([]string{"fails", "ended", "b", "a"}, workqueue.AddOptions{Reason: workqueue.Reason{Source: "test", Event: "x"}})
 		c.PauseKey("z")
 		c.PauseKey("y")
@@ -49,7 +48,7 @@ func TestSnapshot(t *testing.T) {
 		c.Pause()
 		s := c.Snapshot()
 		switch {
-		case s.Name != "test" || s.Workers != 3 || !s.Leading || !s.Paused || s.Queue.Name != "test" || s.Queue.Len.Held != 2:
+		case s.Name != "test" || s.Workers != 2 || !s.Leading || !s.Paused || s.Queue.Name != "test" || s.Queue.Len.Held != 2:
 			t.Errorf("got %+v", s)
 		case len(s.Running) != 2 || s.Running[0].Key != "a" || s.Running[1].Key != "b" || !s.Running[0].Slow || !s.Running[0].Since.Equal(began):
 			t.Errorf("running: %+v", s.Running)
@@ -83,7 +82,7 @@ func TestSnapshot(t *testing.T) {
 		}
 		stop()
 		ok(t, <-ended)
-		if s := c.Snapshot(); s.Leading || s.Running != nil || s.Workers != 3 {
+		if s := c.Snapshot(); s.Leading || s.Running != nil || s.Workers != 2 {
 			t.Errorf("between terms: %+v", s)
 		}
 		ok(t, c.cool())

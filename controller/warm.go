@@ -52,7 +52,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	stale := func() error {
 		return errors.Join(c.consistency.missingOf(&c.consistency.inherited.leader), c.inputs.stale())
 	}
-	return t.employ(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
+	return t.runWorkers(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
 // Run warms and leads until ctx is done, without a manager. It leads under the term of leadership
@@ -96,7 +96,7 @@ func (c *Controller[K]) claim() error {
 func (c *Controller[K]) warm(ctx context.Context) error {
 	c.shards.log.Store(c.logger(ctx))
 	if hooks := c.o.Hooks.Controller; hooks.Started != nil {
-		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.workers.stats})
+		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.pool.stats})
 	}
 	defer func() {
 		c.queue.ShutDown()

@@ -68,40 +68,40 @@ func (t *lead[K]) inspect() (again time.Duration) {
 	again = min(report, end)
 	stacks := ""
 	now := c.now()
-	for _, s := range c.workers.now().slots {
-		r := s.run.Load()
+	for _, w := range c.pool.state().workers {
+		r := w.run.Load()
 		if r == nil {
 			continue
 		}
 		took := now - r.since
-		slow := s.reported != r && took >= report
-		over := s.ended != r && took >= end
+		slow := w.reported != r && took >= report
+		over := w.ended != r && took >= end
 		if (slow || over) && stacks == "" {
 			stacks = run.Stacks()
 		}
 		if slow {
-			s.reported = r
-			t.reportSlow(s, r, took, stacks)
+			w.reported = r
+			t.reportSlow(w, r, took, stacks)
 		}
 		if over {
-			s.ended = r
+			w.ended = r
 			r.cancel(deadlineError(c.o.Deadline)) // after its stack was taken
 		}
-		if s.reported != r {
+		if w.reported != r {
 			again = min(again, report-took)
 		}
-		if s.ended != r {
+		if w.ended != r {
 			again = min(again, end-took)
 		}
 	}
 	return again
 }
 
-func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stacks string) {
+func (t *lead[K]) reportSlow(w *worker[K], r *running[K], took time.Duration, stacks string) {
 	c := t.controller
 	stack := "it has ended meanwhile"
-	if s.run.Load() == r {
-		stack = cutStack(stacks, s.goroutine)
+	if w.run.Load() == r {
+		stack = cutStack(stacks, w.goroutine)
 	}
 	key, id := fmt.Sprint(r.item.Key()), r.id()
 	if args, ok := c.repetition.few("slow", "", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
@@ -115,11 +115,11 @@ func (t *lead[K]) reportSlow(s *slot[K], r *running[K], took time.Duration, stac
 func (t *lead[K]) reportStuck(cause error) {
 	c := t.controller
 	stacks := run.Stacks()
-	for _, s := range c.workers.now().slots {
-		if r := s.run.Load(); r != nil {
+	for _, w := range c.pool.state().workers {
+		if r := w.run.Load(); r != nil {
 			slog.New(t.log).Warn("reconcile ignores the end of its context",
 				"key", fmt.Sprint(r.item.Key()), "reconcileID", r.id(),
-				"took", (c.now() - r.since).String(), "cause", cause, "stack", cutStack(stacks, s.goroutine))
+				"took", (c.now() - r.since).String(), "cause", cause, "stack", cutStack(stacks, w.goroutine))
 		}
 	}
 }

@@ -259,7 +259,6 @@ func TestProgress(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		ok(t, c.SetWorkers(2))
 		alive := c.Alive(10 * time.Minute)
 		want := func(ready, running int, stalled time.Duration) controller.Progress {
 			t.Helper()

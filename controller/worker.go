@@ -34,21 +34,20 @@ func (t *lead[K]) Late(err *ledger.LateWriteError) {
 	}
 }
 
-func (t *lead[K]) employ(take, work context.Context) error {
+func (t *lead[K]) runWorkers(take, work context.Context) error {
 	c := t.controller
 	var all, watching sync.WaitGroup
-	hire := func() *slot[K] {
-		ctx, retire := context.WithCancel(take)
-		s := &slot[K]{retire: retire}
+	hire := func() *worker[K] {
+		w := &worker[K]{}
 		all.Go(func() {
-			name, leave := c.consistency.goroutines.Enter(s)
+			name, leave := c.consistency.goroutines.Enter(w)
 			defer leave()
-			s.goroutine = name
-			c.workers.work(s, func() bool { return t.processNextItem(ctx, work, s) })
+			w.goroutine = name
+			c.pool.work(w, func() bool { return t.processNextItem(take, work, w) })
 		})
-		return s
+		return w
 	}
-	if !c.workers.open(hire, c.now(), t.origin.Term) {
+	if !c.pool.open(hire, c.now(), t.origin.Term) {
 		return errors.New("Lead is already running; end that term first")
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
@@ -61,12 +60,12 @@ func (t *lead[K]) employ(take, work context.Context) error {
 	unfollow()
 	stop()
 	watching.Wait()
-	c.workers.close()
+	c.pool.close()
 	c.shards.clear()
 	return nil
 }
 
-func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
+func (t *lead[K]) processNextItem(take, work context.Context, w *worker[K]) bool {
 	c := t.controller
 	item, ok := c.queue.Get(take)
 	if !ok {
@@ -77,7 +76,7 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 		return false
 	}
 	if !c.shards.divided() {
-		t.process(work, item, s)
+		t.process(work, item, w)
 		return true
 	}
 	on := c.shards.servedOf(item.Key())
@@ -87,11 +86,11 @@ func (t *lead[K]) processNextItem(take, work context.Context, s *slot[K]) bool {
 	}
 	// End follows the settle.
 	defer on.End()
-	t.process(on, item, s) //nolint:contextcheck // it derives from work
+	t.process(on, item, w) //nolint:contextcheck // it derives from work
 	return true
 }
 
-func (t *lead[K]) process(work context.Context, item workqueue.Item[K], s *slot[K]) { //nolint:contextcheck // r is the context
+func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worker[K]) { //nolint:contextcheck // r is the context
 	c := t.controller
 	of := c.records.take(item.Key())
 	of.past = c.consistency.awaitEvents(of.events, of.past)
@@ -107,7 +106,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], s *slot[
 		c.consistency.postpone(item.Key())
 	}
 	r := t.begin(work, item, &of, c.now())
-	s.run.Store(r)
+	w.run.Store(r)
 	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
 		if args, ok := c.repetition.few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
@@ -127,8 +126,8 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], s *slot[
 		}
 		end.gaveUp = t.givesUp(r, &end)
 		r.end()
-		c.workers.completed.Store(int64(c.now()))
-		s.run.Store(nil)
+		c.pool.completed.Store(int64(c.now()))
+		w.run.Store(nil)
 		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		t.callReconciled(ctx, r, &end)
 		t.settle(r, end) //nolint:contextcheck // r is the context

@@ -141,9 +141,9 @@ func (c *Controller[K]) queueOptions() (workqueue.Options[K], error) {
 }
 
 // Default fills the zero fields of the controller's Options from o, except Grace and Logger. It
-// adds o.Hooks to the controller's, unless they were added before. Values set by NewWithQueue remain.
-// NamespaceTenants has no effect if the keys have no namespace. MinInterval and MaxWait count as one
-// field.
+// adds o.Hooks to the controller's, unless they were added before. Values set by NewWithQueue
+// remain. NamespaceTenants has no effect if the keys have no namespace. MinInterval and MaxWait
+// count as one field.
 //
 // A manager calls Default with its own defaults and hooks. After Warm has begun, it has no effect.
 func (c *Controller[K]) Default(o Options) {

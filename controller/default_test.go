@@ -96,8 +96,8 @@ func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 	})
 }
 
-// TestDefault_Exceptions: Options.Workers and workqueue.Options win, and keys without a namespace have
-// no tenants.
+// TestDefault_Exceptions: Options.Workers and workqueue.Options win, and keys without a namespace
+// have no tenants.
 func TestDefault_Exceptions(t *testing.T) {
 	make := func(o controller.Options) *controller.Controller[string] {
 		return controller.NewWithQueue("exceptions", controller.Func[string](func(context.Context, string) (controller.Result, error) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Chooser is an optional interface of a Handler or a Predicate. It chooses the class and the delay
-// of an event's keys, as [InClass] and [After] do. Give such a predicate to the source: And, Or, Not
-// and Named refuse it. For a choice per key, add keys to the controller's Queue.
+// of an event's keys, as [InClass] and [After] do. Give such a predicate to the source: And, Or,
+// Not and Named refuse it. For a choice per key, add keys to the controller's Queue.
 type Chooser interface {
 	// Choose may change how.Class and how.After. The defaults are class Normal, or Background for
 	// initial lists and resyncs. The source calls it for events that all predicates keep: first for

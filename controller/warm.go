@@ -258,9 +258,9 @@ func (m *warming[K]) sourceHooks() *hook.Source {
 			}
 		},
 		HandlerBlocked: func(b hook.SourceBlocked) {
-			if c.repetition.once("blocked", b.Source, b.Where) {
+			if c.repetition.once("blocked", b.Source) {
 				log.Warn("handler blocks its source, which delivers no events; do slow work in Reconcile",
-					"source", b.Source, "after", b.After.String(), "in", b.Where, "stack", b.Stack)
+					"source", b.Source, "after", b.After.String())
 			}
 		},
 		PollFailed: func(f hook.SourceFailure) {

@@ -50,7 +50,4 @@ type SourceBlocked struct {
 	Controller, Source string
 	// After is the least time for which it has blocked.
 	After time.Duration
-	// Where is the called function with file and line, Stack its goroutine's stack. Both are empty
-	// if the call has ended. While handlers of several sources run, they may be another source's.
-	Where, Stack string
 }

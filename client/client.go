@@ -132,7 +132,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(asJSON(cfg), httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}

@@ -30,9 +30,9 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	if r, ok := c.rests[key]; ok {
 		return r, nil
 	}
-	cfg, gv := rest.CopyConfig(c.config), key.kind.GroupVersion()
+	cfg, gv := asJSON(c.config), key.kind.GroupVersion()
 	if !key.typed {
-		cfg = dynamic.ConfigFor(cfg)
+		cfg = asJSON(dynamic.ConfigFor(cfg))
 	} else {
 		cfg.NegotiatedSerializer = c.codecs.WithoutConversion()
 		if c.speaksProtobuf(key.kind) {
@@ -69,9 +69,23 @@ func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
 	return ok
 }
 
+// asJSON returns a copy of cfg for requests in JSON. A gate of client-go would ask for CBOR, which
+// package cache and the ledger cannot read.
+func asJSON(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	return cfg
+}
+
 // Dynamic returns client-go's dynamic client, or an error if the configuration is invalid.
 func (c *Client) Dynamic() (dynamic.Interface, error) {
-	return dynamic.NewForConfigAndClient(c.config, c.http)
+	cfg := asJSON(dynamic.ConfigFor(c.config))
+	cfg.GroupVersion, cfg.APIPath = nil, "/" // the dynamic client sets whole paths
+	r, err := rest.UnversionedRESTClientForConfigAndClient(cfg, c.http)
+	if err != nil {
+		return nil, err
+	}
+	return dynamic.New(r), nil
 }
 
 // Metadata returns client-go's metadata client, or an error if the configuration is invalid.

@@ -6,8 +6,8 @@
 //
 // The transport of a client.Client fills the ledger of the request's context, for every client
 // built from that Client's configuration. It reads the version while the caller reads the answer:
-// JSON, protobuf or CBOR, also compressed. A request costs about 0.5 µs without a ledger and 2 µs
-// with one. An answer to a write costs 1 µs more per KB of metadata (BenchmarkLedger in
+// JSON or protobuf, also compressed. A request costs about 0.5 µs without a ledger and 2 µs with
+// one. An answer to a write costs 1 µs more per KB of metadata (BenchmarkLedger in
 // internal/transport), and a Content 10 µs more per KB of object and request (BenchmarkLeavesOf in
 // internal/wire).
 //

@@ -97,17 +97,10 @@ func (c *Codec) Decodes() int64 { return c.decodes.Load() }
 // again and again.
 func (c *Codec) Keep() { c.keeps.Store(true) }
 
-// Read packs one object: a protobuf message without its envelope, JSON, or CBOR. The result does
-// not refer to data. Bytes that cannot be packed as they are, for example because JSON has a key
-// twice, are decoded and encoded again. The error comes from the kind's decoder.
+// Read packs one object: a protobuf message without its envelope, or JSON. The result does not
+// refer to data. Bytes that cannot be packed as they are, for example because JSON has a key twice,
+// are decoded and encoded again. The error comes from the kind's decoder.
 func (c *Codec) Read(f wire.Format, data []byte) (*Object, error) {
-	if f == wire.CBOR {
-		text, err := wire.CBORToJSON(data)
-		if err != nil {
-			return nil, err
-		}
-		f, data = wire.JSON, text
-	}
 	if o, err := c.compact(f, data); err == nil {
 		return o, nil
 	}

@@ -4,7 +4,6 @@
 package packed_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -17,10 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
@@ -74,16 +71,9 @@ func encode(t testing.TB, f wire.Format, p *corev1.Pod) []byte {
 	t.Helper()
 	var data []byte
 	var err error
-	switch f {
-	case wire.Protobuf:
+	if f == wire.Protobuf {
 		data, err = p.Marshal()
-	case wire.CBOR:
-		p = p.DeepCopy()
-		p.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-		var out bytes.Buffer
-		err = cbor.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(p, &out)
-		data = out.Bytes()
-	default:
+	} else {
 		data, err = json.Marshal(p)
 	}
 	if err != nil {
@@ -114,7 +104,7 @@ func getters(o metav1.Object) []any {
 // TestF3_Formats: in each format, a packed object has the metadata of the decoded one, and decodes
 // to it. It lacks only managedFields, unless the codec keeps them.
 func TestF3_Formats(t *testing.T) {
-	for name, f := range map[string]wire.Format{"JSON": wire.JSON, "protobuf": wire.Protobuf, "CBOR": wire.CBOR} {
+	for name, f := range map[string]wire.Format{"JSON": wire.JSON, "protobuf": wire.Protobuf} {
 		t.Run(name, func(t *testing.T) {
 			for _, keep := range []bool{false, true} {
 				want := pod()
@@ -247,7 +237,6 @@ func TestCodec_BadInput(t *testing.T) {
 		"another kind":           {wire.JSON, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}`, "it is a Node of v1, not a Pod of v1"},
 		"deep":                   {wire.JSON, `{"metadata":{"name":"a"},"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, "it cannot be decoded"},
 		"truncated protobuf":     {wire.Protobuf, "\x0a\x0a\x0a", "it cannot be decoded"},
-		"truncated CBOR":         {wire.CBOR, "\xd9\xd9\xf7\xa1", ""},
 		"protobuf of other type": {wire.Protobuf, "\x0a\x03\x0a\x01a\x12\x01x", "it cannot be decoded"},
 	} {
 		t.Run(name, func(t *testing.T) {

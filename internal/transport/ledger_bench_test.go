@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -40,7 +39,7 @@ func sized(t testing.TB, size int) map[string][]byte {
 		},
 	}
 	m.Data = map[string]string{"x": strings.Repeat("y", max(0, size-m.Size()))}
-	var pb, cb bytes.Buffer
+	var pb bytes.Buffer
 	js, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
@@ -48,10 +47,7 @@ func sized(t testing.TB, size int) map[string][]byte {
 	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(m, &pb); err != nil {
 		t.Fatal(err)
 	}
-	if err := cbor.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(m, &cb); err != nil {
-		t.Fatal(err)
-	}
-	return map[string][]byte{"application/json": js, "application/vnd.kubernetes.protobuf": pb.Bytes(), "application/cbor": cb.Bytes()}
+	return map[string][]byte{"application/json": js, "application/vnd.kubernetes.protobuf": pb.Bytes()}
 }
 
 // loop is a transport that always answers the same, with few allocations of its own.

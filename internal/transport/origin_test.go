@@ -58,7 +58,6 @@ func TestLedgerObject(t *testing.T) {
 		"large":              {"PUT " + pods + "/p", reply{}, object("Pod", `,"spec":{"nodeName":"`+strings.Repeat("n", 900<<10)+`"}`), "*v1.Pod"},
 		"compressed":         {"PUT " + pods + "/p", reply{encoding: "gzip"}, zip(pod), "*v1.Pod"},
 		"protobuf":           {"PUT " + configMaps, reply{contentType: "application/vnd.kubernetes.protobuf"}, string(formats["application/vnd.kubernetes.protobuf"]), "*v1.ConfigMap"},
-		"CBOR":               {"PUT " + configMaps, reply{contentType: "application/cbor"}, string(formats["application/cbor"]), "<nil>"},
 		"custom":             {"PUT " + websites, reply{}, custom, "*unstructured.Unstructured"},
 		"too large":          {"PUT " + pods + "/p", reply{}, object("Pod", `,"spec":{"nodeName":"`+strings.Repeat("n", 1<<20)+`"}`), "<nil>"},
 		"not asked for":      {"PUT " + strings.Replace(pods, "pods", "secrets", 1) + "/p", reply{}, strings.Replace(pod, "Pod", "Secret", 1), "<nil>"},

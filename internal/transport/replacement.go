@@ -81,20 +81,15 @@ func (e *exchange) identify(req *http.Request) {
 
 // leavesOf decodes an object unless it is JSON.
 func (o *Options) leavesOf(format wire.Format, contentType string, data []byte) (wire.Leaves, bool) {
-	var err error
-	switch format {
-	case wire.JSON:
-	case wire.CBOR:
-		data, err = wire.CBORToJSON(data)
-	default:
+	if format != wire.JSON {
 		obj := decode(o.Codecs, format, contentType, data, "", isObject)
 		if obj == nil {
 			return wire.Leaves{}, false
 		}
-		data, err = json.Marshal(obj)
-	}
-	if err != nil {
-		return wire.Leaves{}, false
+		var err error
+		if data, err = json.Marshal(obj); err != nil {
+			return wire.Leaves{}, false
+		}
 	}
 	return wire.LeavesOf(data)
 }

@@ -15,13 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/internal/wire"
@@ -29,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var formats = map[string]wire.Format{"JSON": wire.JSON, "protobuf": wire.Protobuf, "CBOR": wire.CBOR}
+var formats = map[string]wire.Format{"JSON": wire.JSON, "protobuf": wire.Protobuf}
 
 // encode writes an object of v1, or of another group-version that is given.
 func encode(t testing.TB, f wire.Format, obj runtime.Object, gv schema.GroupVersion) []byte {
@@ -43,8 +40,6 @@ func encode(t testing.TB, f wire.Format, obj runtime.Object, gv schema.GroupVers
 		err = json.NewEncoder(&out).Encode(obj)
 	case wire.Protobuf:
 		err = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &out)
-	case wire.CBOR:
-		err = cbor.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &out)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +172,7 @@ func TestReadBeginnings(t *testing.T) {
 				first = n
 			}
 		}
-		if first == 0 && f != wire.CBOR { // there the metadata comes last
+		if first == 0 {
 			t.Errorf("%s: the metadata is not seen before the end", format)
 		}
 	}
@@ -209,7 +204,7 @@ func TestFormatOf(t *testing.T) {
 		"application/json": wire.JSON, "application/json; charset=utf-8": wire.JSON, "application/json;as=Table;g=meta.k8s.io;v=v1": wire.JSON,
 		"application/merge-patch+json": wire.JSON, "application/apply-patch+yaml": wire.JSON,
 		"application/vnd.kubernetes.protobuf": wire.Protobuf, "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata": wire.Protobuf,
-		"application/cbor": wire.CBOR, "application/apply-patch+cbor": wire.CBOR,
+		"application/cbor": wire.Unknown, "application/apply-patch+cbor": wire.Unknown,
 		"application/json;stream=watch": wire.Unknown, "application/cbor-seq": wire.Unknown, "application/yaml": wire.Unknown, "text/plain": wire.Unknown, "": wire.Unknown,
 	} {
 		if got := wire.FormatOf(contentType); got != want {
@@ -220,9 +215,6 @@ func TestFormatOf(t *testing.T) {
 
 func TestReadAllocatesNothing(t *testing.T) {
 	for format, f := range formats {
-		if f == wire.CBOR { // it is decoded
-			continue
-		}
 		data := encode(t, f, pod(), corev1.SchemeGroupVersion)
 		if n := testing.AllocsPerRun(100, func() { wire.Read(f, data, wire.Options{Enough: true}) }); n != 0 {
 			t.Errorf("%s: %v allocations", format, n)
@@ -279,83 +271,6 @@ func FuzzProtobuf(f *testing.F) {
 			t.Errorf("%x\nis   %s\nwant %s", again, text(got), text(objectOf("Pod", want.ObjectMeta)))
 		}
 	})
-}
-
-// FuzzCBOR compares with the decoder of whole objects.
-func FuzzCBOR(f *testing.F) {
-	for _, obj := range []runtime.Object{pod(), &corev1.Pod{}} {
-		f.Add(encode(f, wire.CBOR, obj, corev1.SchemeGroupVersion))
-	}
-	f.Add([]byte("\xa4\x64kind\x61K\x6aapiVersion\x62v1\x61f\x82\xfa\x3f\x80\x00\x00\xfb\x43\xab\xc1\x6d\x67\x4e\xc8\x00\x61b\x82\xd6\x41x\xc1\x00"))
-	s := cbor.NewSerializer(scheme.Scheme, scheme.Scheme)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		wire.Read(wire.CBOR, data, wire.Options{Items: new([]wire.Metadata)})
-		checkCBORToJSON(t, s, data)
-		obj, _, err := s.Decode(data, nil, nil)
-		want, ok := obj.(*corev1.Pod)
-		if err != nil || !ok {
-			return
-		}
-		want.ManagedFields = nil // what is wrong in them is seen when they are written
-		again := encode(t, wire.CBOR, want, corev1.SchemeGroupVersion)
-		if got, whole := wire.Read(wire.CBOR, again, wire.Options{}); text(got) != text(objectOf("Pod", want.ObjectMeta)) || !whole {
-			t.Errorf("%x\nis   %s\nwant %s", again, text(got), text(objectOf("Pod", want.ObjectMeta)))
-		}
-	})
-}
-
-// checkCBORToJSON compares what decoders of unstructured objects make of data and of its JSON.
-func checkCBORToJSON(t *testing.T, s runtime.Decoder, data []byte) {
-	text, err := wire.CBORToJSON(data)
-	if err != nil {
-		return
-	}
-	var got, want unstructured.Unstructured
-	if _, _, err := s.Decode(data, nil, &want); err != nil {
-		return // no kind
-	}
-	if err := utiljson.Unmarshal(text, &got.Object); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%x is %s: %+v (%v), want %+v", data, text, got, err, want)
-	}
-}
-
-// What is not as Kubernetes writes it, but CBOR.
-func TestReadOddCBOR(t *testing.T) {
-	for data, want := range map[string]wire.Metadata{
-		"\xa0":                                      {},
-		"\xbf\xff":                                  {},
-		"\xd9\xd9\xf7\xa1\x64kind\x61K":             {Kind: b("K")},
-		"\xa1\x44kind\x7f\x61a\x61b\xff":            {Kind: b("ab")},
-		"\xbf\x61x\x82\x01\xf4\x64kind\x41K\xff":    {Kind: b("K")},
-		"\xa1\x68metadata\xa1\x64name\xd8\x20\x61n": {Name: b("n"), Metadata: true},
-		"\xa1\x68metadata\xf6":                      {},
-		"\xa1\x68metadata\xa2\x71deletionTimestamp\xf6\x6afinalizers\x80": {Metadata: true},
-		"\xa1\x68metadata\xa1\x6ageneration\x20":                          {Generation: -1, Metadata: true},
-	} {
-		if got, whole := wire.Read(wire.CBOR, []byte(data), wire.Options{}); text(got) != text(want) || !whole {
-			t.Errorf("%x is %s (whole: %v), want %s", data, text(got), whole, text(want))
-		}
-	}
-	for _, data := range []string{"", "\xa1", "\xa1\x64kind", "\xa1\x64kin", "\xbf", "\xa1\x01\x1c", "\xa1\x61x\x5b\xff\xff\xff\xff\xff\xff\xff\xff", "\xa1\x61x" + strings.Repeat("\x81", 20_000) + "\x00", "\xbb\xff\xff\xff\xff\xff\xff\xff\xff"} {
-		if got, whole := wire.Read(wire.CBOR, []byte(data), wire.Options{}); whole || got.Metadata {
-			t.Errorf("%.20x is %s and whole", data, text(got))
-		}
-	}
-}
-
-func TestCBORToJSON(t *testing.T) {
-	for data, want := range map[string]string{
-		"\xa1\x61x\x83\xf9\x3c\x00\xfb\x43\xab\xc1\x6d\x67\x4e\xc8\x00\xf9\x3e\x00": `{"x":[1e+00,1e+18,1.5]}`,
-		"\xa1\x61x\x82\xd6\x41x\xc1\x00":                                            `{"x":["eA==","1970-01-01T00:00:00Z"]}`,
-		"\xa1\x61x\x41\xff":                                                         "",
-		"\xa1\x61x\xa1\x41\xff\x00":                                                 "",
-		"\x80":                                                                      "",
-		"\xa1\x61x\xf9\x7e\x00":                                                     "", // NaN
-	} {
-		if got, err := wire.CBORToJSON([]byte(data)); string(got) != want || (err == nil) != (want != "") {
-			t.Errorf("%x is %s (%v), want %s", data, got, err, want)
-		}
-	}
 }
 
 func BenchmarkRead(b *testing.B) {

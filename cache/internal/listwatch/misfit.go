@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -43,16 +42,6 @@ func identify(f wire.Format, raw []byte, why error) *Misfit {
 			Labels          json.RawMessage `json:"labels"`
 			OwnerReferences json.RawMessage `json:"ownerReferences"`
 		} `json:"metadata"`
-	}
-	if f == wire.CBOR {
-		text, err := wire.CBORToJSON(raw)
-		if err != nil {
-			_ = direct.Unmarshal(raw, &o) // best effort
-			m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion
-			m.AnyLabels, m.AnyOwners = true, true
-			return m
-		}
-		f, raw = wire.JSON, text
 	}
 	if utiljson.Unmarshal(raw, &o) != nil && o.Metadata.Name == "" {
 		found, _ := wire.Read(f, raw, wire.Options{}) // up to what is no JSON

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
@@ -54,18 +53,14 @@ func (r *listReader) read() error {
 		return err
 	}
 	r.pack = newPacker(func(item []byte) apiruntime.Object { return r.item(f, item) })
-	switch f {
-	case wire.Protobuf:
+	if f == wire.Protobuf {
 		return r.protobuf()
-	case wire.CBOR:
-		return r.cbor()
-	default:
-		return r.json()
 	}
+	return r.json()
 }
 
-// check returns an error for a response that is not a list of the kind. In JSON and CBOR, a CRD may
-// choose the kind of its lists; their items name their kind.
+// check returns an error for a response that is not a list of the kind. In JSON, a CRD may choose
+// the kind of its lists; their items name their kind.
 func (r *listReader) check(apiVersion, kind string, items bool) error {
 	want := ListKind(r.Kind)
 	switch {
@@ -89,43 +84,9 @@ func formatOf(body *bufio.Reader) (wire.Format, error) {
 	switch first[0] {
 	case 'k', 0: // the envelope, or the length of a watch's frame
 		return wire.Protobuf, nil
-	case 0xd9: // the tag of CBOR itself
-		return wire.CBOR, nil
 	default:
 		return wire.JSON, nil
 	}
-}
-
-func (r *listReader) cbor() error {
-	all, err := io.ReadAll(r.body)
-	if err != nil {
-		return err
-	}
-	var list struct {
-		APIVersion string          `json:"apiVersion"`
-		Kind       string          `json:"kind"`
-		Metadata   metav1.ListMeta `json:"metadata"`
-		Items      []rawCBOR       `json:"items"`
-	}
-	if err := direct.Unmarshal(all, &list); err != nil {
-		return err
-	}
-	r.list.ListMeta = list.Metadata
-	for _, item := range list.Items {
-		if err := r.pack.add(bytes.NewReader(item), int64(len(item))); err != nil {
-			return err
-		}
-	}
-	return r.check(list.APIVersion, list.Kind, list.Items != nil)
-}
-
-// rawCBOR is an item's bytes.
-type rawCBOR []byte
-
-// UnmarshalCBOR keeps the bytes.
-func (r *rawCBOR) UnmarshalCBOR(data []byte) error {
-	*r = bytes.Clone(data)
-	return nil
 }
 
 // Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
@@ -70,7 +69,6 @@ type eventReader struct {
 	frames  streaming.Decoder // nil before the first event
 	frame   runtime.Unknown   // the last one
 	format  wire.Format
-	cbor    bool // the frames are CBOR, which becomes JSON
 	closed  atomic.Bool
 }
 
@@ -156,11 +154,6 @@ func (r *eventReader) next() (e event, err error) {
 	if _, _, err := r.frames.Decode(nil, frame); err != nil {
 		return e, err
 	}
-	if r.cbor {
-		if frame.Raw, err = wire.CBORToJSON(frame.Raw); err != nil {
-			return e, err
-		}
-	}
 	action, data, err := wire.Event(r.format, frame.Raw)
 	e.action, e.data = watch.EventType(action), data
 	if err == nil && r.format == wire.Protobuf {
@@ -175,14 +168,9 @@ func (r *eventReader) begin() (err error) {
 	if r.format, err = formatOf(body); err != nil {
 		return err
 	}
-	var framer runtime.Framer
-	switch r.format {
-	case wire.Protobuf:
+	var framer runtime.Framer = json.Framer
+	if r.format == wire.Protobuf {
 		framer = protobuf.LengthDelimitedFramer
-	case wire.CBOR:
-		framer, r.cbor, r.format = cbor.NewFramer(), true, wire.JSON
-	default:
-		framer = json.Framer
 	}
 	r.frames = streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(body)), frameDecoder{})
 	return nil

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/features"
+	featurestesting "k8s.io/client-go/features/testing"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// recorded records the headers of each request.
+type recorded struct {
+	rest    http.RoundTripper
+	headers []string
+}
+
+func (s *recorded) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.headers = append(s.headers, req.Method+" "+req.Header.Get("Accept")+" "+req.Header.Get("Content-Type"))
+	return s.rest.RoundTrip(req)
+}
+
+// TestRESTClient_NeverAsksForCBOR: client-go's gates for CBOR change no request.
+func TestRESTClient_NeverAsksForCBOR(t *testing.T) {
+	featurestesting.SetFeatureDuringTest(t, features.ClientsAllowCBOR, true)
+	featurestesting.SetFeatureDuringTest(t, features.ClientsPreferCBOR, true)
+	api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
+	cfg, seen := api.Config(), &recorded{}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { seen.rest = rt; return seen })
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, kind := t.Context(), corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	maps := client.ForKind[*unstructured.Unstructured](c, kind)
+	u := &unstructured.Unstructured{}
+	u.SetNamespace("default")
+	u.SetName("m")
+	created, err := maps.Create(ctx, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, updated := maps.Update(ctx, created)
+	dynamic, err := c.Dynamic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := dynamic.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
+	_, got := resource.Get(ctx, "m", metav1.GetOptions{})
+	_, listed := resource.List(ctx, metav1.ListOptions{})
+	_, typed := client.For[*corev1.ConfigMap](c).GetLive(ctx, name("default", "m"))
+	custom, err := c.RESTClient(corev1.SchemeGroupVersion.WithKind("Custom")) // not in the scheme, so in JSON
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := custom.Get().AbsPath("/api/v1/namespaces/default/configmaps/m").Do(ctx).Error()
+	if err := errors.Join(updated, got, listed, typed, decoded); err != nil {
+		t.Error(err)
+	}
+	for _, header := range seen.headers {
+		if strings.Contains(header, "cbor") || !strings.Contains(header, runtime.ContentTypeJSON) {
+			t.Errorf("sent %s", header)
+		}
+	}
+	if len(seen.headers) < 6 {
+		t.Errorf("sent only %q", seen.headers)
+	}
+}

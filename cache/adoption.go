@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -20,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // EventSource delivers the events of objects to handlers, as a client-go SharedIndexInformer does.
@@ -124,16 +127,17 @@ func (c *Cache) foreignKey(f *foreign, kind schema.GroupVersionKind) (key, error
 	if err != nil {
 		return k, err
 	}
-	known := scheme.Scheme
-	if c.backend != nil {
-		known = c.backend.Scheme()
-	}
-	kinds, _, err := known.ObjectKinds(example)
+	kinds, err := c.kinds(example)
 	if err != nil {
-		return k, fmt.Errorf("the scheme does not know the type; set cache.AdoptOptions.Kind, or add its package with AddToScheme: %w", err)
+		return k, fmt.Errorf("%w; or set cache.AdoptOptions.Kind", err)
 	}
 	k.gvk = kinds[0]
 	return k, nil
+}
+
+// kinds returns the kinds of a type. Without a Backend, it uses client-go's scheme.
+func (c *Cache) kinds(obj runtime.Object) ([]schema.GroupVersionKind, error) {
+	return object.Kinds(cmp.Or(c.Scheme(), scheme.Scheme), obj)
 }
 
 // existing returns the cache's key for the informer, or k. It compares the stores: client-go may

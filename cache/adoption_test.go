@@ -280,10 +280,10 @@ func TestAdopt_Mistakes(t *testing.T) {
 	var none *struct{ toolscache.SharedIndexInformer }
 	c := cache.New(nil, cache.Options{})
 	for want, err := range map[string]error{
-		"cache.Adopt[*v1.Pod]: the informer is nil":                                                  read(cache.Adopt[*corev1.Pod](c, nil, cache.AdoptOptions{})),
-		"cache.Adopt[*v1.ConfigMap]: the informer is nil":                                            read(cache.Adopt[*corev1.ConfigMap](c, none, cache.AdoptOptions{})),
-		"cache.Adopt[*unstructured.Unstructured]: the type has no kind; set cache.AdoptOptions.Kind": read(cache.Adopt[*unstructured.Unstructured](c, informer, cache.AdoptOptions{})),
-		"cache.Adopt[*cache_test.Widget]: the scheme does not know the type; set cache.AdoptOptions": read(cache.Adopt[*Widget](c, informer, cache.AdoptOptions{})),
+		"cache.Adopt[*v1.Pod]: the informer is nil":                                                                                   read(cache.Adopt[*corev1.Pod](c, nil, cache.AdoptOptions{})),
+		"cache.Adopt[*v1.ConfigMap]: the informer is nil":                                                                             read(cache.Adopt[*corev1.ConfigMap](c, none, cache.AdoptOptions{})),
+		"cache.Adopt[*unstructured.Unstructured]: the type has no kind; set cache.AdoptOptions.Kind":                                  read(cache.Adopt[*unstructured.Unstructured](c, informer, cache.AdoptOptions{})),
+		"cache.Adopt[*cache_test.Widget]: the scheme does not know the type; add its package with AddToScheme: no kind is registered": read(cache.Adopt[*Widget](c, informer, cache.AdoptOptions{})),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -139,11 +140,10 @@ func (i *informer) compare(ctx context.Context) (unseen []consistency.Write, ser
 	if mapping == nil {
 		return nil, false, "", nil
 	}
-	back, _ := older(list.ResourceVersion, known)
 	switch {
 	case i.restoring.Load() != nil || i.hasOutlived():
 		return nil, true, i.state().String(), nil
-	case back:
+	case object.Before(list.ResourceVersion, known):
 		i.lw.Doubt()
 		return nil, true, fmt.Sprintf("%s is at version %s, and the API server is at version %s now, which is earlier", i, known, list.ResourceVersion), nil
 	}

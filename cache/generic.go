@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Get reads an object into a variable of any declared kind. A kind is declared while it has a
@@ -34,7 +34,7 @@ import (
 // selectors if possible. If several are left that may have different contents, the error names
 // them.
 func (c *Cache) Get(ctx context.Context, name types.NamespacedName, into Object) error {
-	fail := func(err error) error { return fmt.Errorf("get %T %s: %w", into, storeKey(name), err) }
+	fail := func(err error) error { return fmt.Errorf("get %T %s: %w", into, object.Name(name), err) }
 	if argument.IsNil(into) {
 		return fail(errors.New("the object is nil; pass a pointer, such as &corev1.Pod{}"))
 	}
@@ -161,15 +161,11 @@ func (g *group) narrowness() (n int) {
 func (c *Cache) kindsOf(obj runtime.Object, w wanted) ([]schema.GroupVersionKind, error) {
 	kinds := []schema.GroupVersionKind{obj.GetObjectKind().GroupVersionKind()}
 	if w.form == listwatch.Typed {
-		known := scheme.Scheme
-		if c.backend != nil {
-			known = c.backend.Scheme()
+		known, err := c.kinds(obj)
+		if err != nil {
+			return nil, err
 		}
-		var err error
-		if kinds, _, err = known.ObjectKinds(obj); err != nil {
-			return nil, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
-		}
-		kinds = slices.Clone(kinds)
+		kinds = slices.Clone(known)
 	}
 	if kinds[0].Kind == "" || kinds[0].Version == "" {
 		return nil, errors.New("it has no kind; set its apiVersion and kind")

@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // group is the informers of one handle's scope: one, or one for each namespace or name. It lives
@@ -224,7 +225,7 @@ func (g *group) member(name types.NamespacedName) (*informer, error) {
 	if name.Namespace == "" && g.scope.Namespaces != nil {
 		return nil, fmt.Errorf("%s is a namespaced kind: name the namespace", g.key.gvk.Kind)
 	}
-	return nil, fmt.Errorf("%s is outside the scope of this handle; widen its cache.Scope, or use another handle", storeKey(name))
+	return nil, fmt.Errorf("%s is outside the scope of this handle; widen its cache.Scope, or use another handle", object.Name(name))
 }
 
 func (g *group) within(namespace string) ([]*informer, error) {

@@ -15,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Index finds objects by values computed from them.
@@ -98,7 +99,7 @@ func (x *Index[T]) with(value string) selection { return indexedBy{x.id, value, 
 // failure returns an error for an object that exists but is missing in the index.
 func (x *Index[T]) failure(i *informer) error {
 	for name, err := range x.bad.All() {
-		if _, there, _ := i.shared.GetStore().GetByKey(storeKey(name)); there {
+		if _, there, _ := i.shared.GetStore().GetByKey(object.Name(name)); there {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
@@ -186,8 +186,7 @@ func (i *informer) relisted(version string) bool {
 		return true
 	}
 	at, ok := i.lw.Listed()
-	c, err := resourceversion.CompareResourceVersion(at, version)
-	return !ok || err != nil || c >= 0
+	return !ok || !object.Before(at, version)
 }
 
 func (i *informer) fails() bool {

@@ -10,6 +10,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
@@ -41,7 +42,7 @@ func (in *intake) Intern(s string) string { return in.strings.of(s) }
 // Refuse records a stored object that a reader could not decode.
 func (in *intake) Refuse(o *packed.Object, err error) {
 	stored := func() bool {
-		obj, _, _ := in.store().GetByKey(storeKey(listwatch.NameOf(o)))
+		obj, _, _ := in.store().GetByKey(object.Name(object.Key(o)))
 		now, ok := obj.(Object)
 		return ok && now.GetResourceVersion() == o.GetResourceVersion()
 	}

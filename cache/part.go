@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // newPart returns what the informer keeps of its scope, or nil for everything.
@@ -160,7 +161,7 @@ func (i *informer) awaitSlot(ctx context.Context, name types.NamespacedName) err
 		_, others := s.now()
 		switch {
 		case !s.has(slot):
-			return fmt.Errorf("%s is in slot %d, which this handle does not keep; add it to its cache.Slots, or use another handle", storeKey(name), slot)
+			return fmt.Errorf("%s is in slot %d, which this handle does not keep; add it to its cache.Slots, or use another handle", object.Name(name), slot)
 		case i.hasSlots(&one):
 			return nil
 		}

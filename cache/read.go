@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
@@ -40,7 +41,7 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 		o, err = h.give(obj)
 	}
 	if err != nil {
-		return o, fmt.Errorf("get %s %s: %w", h.handle.gvk.Kind, storeKey(name), err)
+		return o, fmt.Errorf("get %s %s: %w", h.handle.gvk.Kind, object.Name(name), err)
 	}
 	return o, nil
 }
@@ -48,7 +49,7 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 func (h *handle) get(ctx context.Context, name types.NamespacedName) (any, error) {
 	obj, err := h.lookUp(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("get %s %s: %w", h.what(), storeKey(name), err)
+		return nil, fmt.Errorf("get %s %s: %w", h.what(), object.Name(name), err)
 	}
 	if obj == nil {
 		return nil, h.notFound(name)
@@ -97,7 +98,7 @@ func (h *handle) lookUp(ctx context.Context, name types.NamespacedName) (any, er
 	if err := i.Undecodable(name); err != nil {
 		return nil, newUndecodable(name, err)
 	}
-	obj, _, err := i.indexer().GetByKey(storeKey(name))
+	obj, _, err := i.indexer().GetByKey(object.Name(name))
 	return obj, err
 }
 
@@ -225,7 +226,7 @@ func (h *handle) leftOut(left *leftovers) error {
 
 func nameOf(stored any) types.NamespacedName {
 	o, _ := stored.(Object) // it is packed
-	return listwatch.NameOf(o)
+	return object.Key(o)
 }
 
 // found is what a read has found, of each informer.
@@ -261,7 +262,7 @@ func (p *part) misfit(obj any) bool {
 		return false
 	}
 	o, ok := obj.(Object)
-	return ok && p.misfits[listwatch.NameOf(o)] != nil
+	return ok && p.misfits[object.Key(o)] != nil
 }
 
 func (h *handle) find(ctx context.Context, o ListOptions, s selection) (found, error) {

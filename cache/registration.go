@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache/internal/coalesce"
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // registration is a subscription's event handler on one informer.
@@ -66,9 +67,9 @@ func (r *registration) put(o Object, there bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if there {
-		r.seen[listwatch.NameOf(o)] = o
+		r.seen[object.Key(o)] = o
 	} else {
-		delete(r.seen, listwatch.NameOf(o))
+		delete(r.seen, object.Key(o))
 	}
 }
 
@@ -101,7 +102,7 @@ func (r *registration) told() bool {
 		if !ok {
 			return false
 		}
-		last := seen[listwatch.NameOf(o)]
+		last := seen[object.Key(o)]
 		if last == nil || last.GetUID() != o.GetUID() || last.GetResourceVersion() != o.GetResourceVersion() {
 			return false
 		}

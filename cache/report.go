@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 func (g *group) state(sized bool) hook.InformerState {
@@ -82,7 +83,7 @@ func (g *group) describe() string {
 	case s.Names != nil:
 		var names []string
 		for _, name := range s.Names.Elements() {
-			names = append(names, storeKey(name))
+			names = append(names, object.Name(name))
 		}
 		add(list("name", names))
 	}

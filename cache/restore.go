@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // restoring is set while an informer has objects of an API server that was restored since. It is
@@ -133,7 +134,7 @@ func (i *informer) isFailing(why error) bool {
 // program can replace it.
 func (i *informer) outlive(why *listwatch.Restored) {
 	at := i.shared.GetStore().LastStoreSyncResourceVersion()
-	if behind, known := older(at, why.Version); behind && known {
+	if object.Before(at, why.Version) {
 		return // it had nothing later than the backup
 	}
 	i.outlived.Store(&at)
@@ -144,25 +145,14 @@ func (i *informer) outlive(why *listwatch.Restored) {
 // restored: its version has not gone back.
 func (i *informer) hasOutlived() bool {
 	at := i.outlived.Load()
-	if at == nil {
-		return false
-	}
-	back, known := older(i.shared.GetStore().LastStoreSyncResourceVersion(), *at)
-	return !known || !back
+	return at != nil && !object.Before(i.shared.GetStore().LastStoreSyncResourceVersion(), *at)
 }
 
 // wentBack reports whether a version is from before a restore of the API server: the store has a
 // later list, at an earlier version.
 func (i *informer) wentBack(version string) bool {
-	back, known := older(i.shared.GetStore().LastStoreSyncResourceVersion(), version)
-	return back && known && i.view.HasReset() && i.restoring.Load() == nil
-}
-
-// older reports whether version a is before b. known is false if one is not a number.
-func older(a, b string) (is, known bool) {
-	one, err := strconv.ParseUint(a, 10, 64)
-	other, bad := strconv.ParseUint(b, 10, 64)
-	return one < other, err == nil && bad == nil
+	back := object.Before(i.shared.GetStore().LastStoreSyncResourceVersion(), version)
+	return back && i.view.HasReset() && i.restoring.Load() == nil
 }
 
 // Doubts reports whether versions may not be comparable: the API server was restored, or the answer

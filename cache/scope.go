@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Scope selects the objects of a handle, and their form in the cache. The zero value selects all
@@ -109,8 +111,6 @@ func formOf(t reflect.Type) listwatch.Form {
 
 // place is what one informer keeps: everything, a namespace, or one object.
 type place = types.NamespacedName
-
-func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
 
 // key identifies an informer: declarations with equal keys share it.
 type key struct {
@@ -232,7 +232,7 @@ func (s Scope) places() (p map[place]bool, wrong error) {
 	case s.Names != nil:
 		for _, name := range s.Names.Elements() {
 			if err := nameable(name); err != nil {
-				wrong = fmt.Errorf("cache.Scope.Names has %q, %w", storeKey(name), err)
+				wrong = fmt.Errorf("cache.Scope.Names has %q, %w", object.Name(name), err)
 				continue
 			}
 			p[name] = true
@@ -291,17 +291,15 @@ func (s Scope) kindOf(scheme *runtime.Scheme, example Object) (schema.GroupVersi
 		}
 		return s.Kind, nil
 	}
-	kinds, _, err := scheme.ObjectKinds(example)
+	kinds, err := object.Kinds(scheme, example)
 	if err != nil {
-		return s.Kind, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
+		return s.Kind, err
 	}
 	kind := kinds[0]
-	for _, k := range kinds {
-		if k == s.Kind {
-			kind = k
-		}
+	if slices.Contains(kinds, s.Kind) {
+		kind = s.Kind
 	}
-	if s.Kind != (schema.GroupVersionKind{}) && s.Kind != kind {
+	if !s.Kind.Empty() && s.Kind != kind {
 		return kind, fmt.Errorf("cache.Scope.Kind is %s, but the type is of %s; leave it empty", s.Kind, kind)
 	}
 	if list := listwatch.ListKind(kind); !scheme.Recognizes(list) {

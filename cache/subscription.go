@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/coalesce"
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
@@ -121,11 +122,11 @@ func (s *Subscription) retire(i *informer, r *registration) {
 		if s.isClosed() {
 			break
 		}
-		stored, _, _ := i.Store().GetByKey(storeKey(name))
+		stored, _, _ := i.Store().GetByKey(object.Name(name))
 		if newer, ok := stored.(Object); ok && newer.GetUID() == obj.GetUID() {
 			obj = newer
 		}
-		s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: storeKey(name), Obj: obj})
+		s.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: object.Name(name), Obj: obj})
 	}
 	s.retired(i)
 	s.group.cache.ring()

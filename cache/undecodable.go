@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // UndecodableError is the error of a read if objects in its selection exist, but do not fit the Go
@@ -78,7 +79,7 @@ func (e *UndecodableError) Unwrap() []error {
 func (o UndecodableObject) String() string {
 	name := "an object without a readable name"
 	if o.Name != "" {
-		name = storeKey(types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
+		name = object.Name(types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
 	}
 	return name + ": " + shorten(o.Err.Error())
 }

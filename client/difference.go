@@ -24,6 +24,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // PatchFrom changes an object. before is the object as it was read, and after a changed copy of it.
@@ -133,7 +134,7 @@ func describe[T Object](obj T) string {
 	if formOf[T]() == typed || kind == "" {
 		kind = reflect.TypeOf(obj).Elem().Name()
 	}
-	return kind + " " + strings.TrimPrefix(ObjectKeyFromObject(obj).String(), "/")
+	return kind + " " + object.Name(object.Key(obj))
 }
 
 type difference struct {

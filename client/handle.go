@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Handle reads and writes objects of one type at the API server, without a cache. Writes return the
@@ -69,10 +70,10 @@ func kindOf[T Object](c *Client, want schema.GroupVersionKind) (schema.GroupVers
 		}
 		return want, nil
 	}
-	kinds, _, err := c.scheme.ObjectKinds(newObject[T]())
+	kinds, err := object.Kinds(c.scheme, newObject[T]())
 	switch {
 	case err != nil:
-		return want, fmt.Errorf("the scheme does not know the type; add its package with AddToScheme: %w", err)
+		return want, err
 	case want.Empty():
 		return kinds[0], nil
 	case !slices.Contains(kinds, want):

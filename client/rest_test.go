@@ -60,7 +60,8 @@ func TestRESTClient_NeverAsksForCBOR(t *testing.T) {
 	_, got := resource.Get(ctx, "m", metav1.GetOptions{})
 	_, listed := resource.List(ctx, metav1.ListOptions{})
 	_, typed := client.For[*corev1.ConfigMap](c).GetLive(ctx, name("default", "m"))
-	custom, err := c.RESTClient(corev1.SchemeGroupVersion.WithKind("Custom")) // not in the scheme, so in JSON
+	// A kind that is not in the scheme is read in JSON.
+	custom, err := c.RESTClient(corev1.SchemeGroupVersion.WithKind("Custom"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 type target struct {
@@ -67,7 +68,7 @@ func (t target) doing(v verb, key types.NamespacedName) string {
 	}
 	s += t.gvk.Kind
 	if key.Name != "" {
-		s += " " + strings.TrimPrefix(key.String(), "/")
+		s += " " + object.Name(key)
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Has reports whether obj has the finalizer.
@@ -27,11 +28,11 @@ func Add(obj metav1.Object, name string) (changed bool, err error) {
 	case argument.IsNil(obj):
 		return false, fmt.Errorf("finalizer: the object for %s is nil", name)
 	case err != nil:
-		return false, fmt.Errorf("finalizer: %s: %w", nameOf(obj), err)
+		return false, fmt.Errorf("finalizer: %s: %w", object.Name(object.Key(obj)), err)
 	case Has(obj, name):
 		return false, nil
 	case obj.GetDeletionTimestamp() != nil:
-		return false, fmt.Errorf("finalizer: %s is being deleted, and takes no new finalizer %s", nameOf(obj), name)
+		return false, fmt.Errorf("finalizer: %s is being deleted, and takes no new finalizer %s", object.Name(object.Key(obj)), name)
 	}
 	obj.SetFinalizers(append(slices.Clone(obj.GetFinalizers()), name))
 	return true, nil
@@ -55,8 +56,4 @@ func check(name string) error {
 		return fmt.Errorf("the finalizer %q is invalid; give a domain and a name, such as example.com/cleanup", name)
 	}
 	return nil
-}
-
-func nameOf(obj metav1.Object) string {
-	return strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/")
 }

@@ -54,9 +54,9 @@ func InScheme(scheme *runtime.Scheme, obj Object) Owner {
 	if kind := obj.GetObjectKind().GroupVersionKind(); !kind.Empty() {
 		return of(kind, obj) // it may be unstructured, or metadata
 	}
-	kinds, _, err := scheme.ObjectKinds(obj)
+	kinds, err := object.Kinds(scheme, obj)
 	if err != nil {
-		return Owner{err: fmt.Errorf("owner: the scheme does not know %T; add its package with AddToScheme: %w", obj, err)}
+		return Owner{err: fmt.Errorf("owner: %w", err)}
 	}
 	return of(kinds[0], obj)
 }
@@ -115,7 +115,7 @@ func (o Owner) Remove(obj metav1.Object) bool {
 	return true
 }
 
-func (o Owner) name() string { return strings.TrimSpace(o.kind.Kind + " " + text(o.key)) }
+func (o Owner) name() string { return strings.TrimSpace(o.kind.Kind + " " + object.Name(o.key)) }
 
 func (o Owner) reference() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: o.kind.GroupVersion().String(), Kind: o.kind.Kind, Name: o.key.Name, UID: o.uid}
@@ -169,9 +169,9 @@ func (o Owner) fits(obj metav1.Object) error {
 		return nil
 	case obj.GetNamespace() == "":
 		return fmt.Errorf("owner: the %s cannot own %s, which has no namespace; set its namespace, or clean up a cluster-scoped object with a finalizer",
-			o.name(), text(object.Key(obj)))
+			o.name(), object.Name(object.Key(obj)))
 	}
-	return fmt.Errorf("owner: the %s cannot own %s in another namespace; use a finalizer to clean it up, and labels to find it", o.name(), text(object.Key(obj)))
+	return fmt.Errorf("owner: the %s cannot own %s in another namespace; use a finalizer to clean it up, and labels to find it", o.name(), object.Name(object.Key(obj)))
 }
 
 // AlreadyOwnedError is the error of SetController for an object with another controlling owner.
@@ -184,7 +184,5 @@ type AlreadyOwnedError struct {
 // Error implements error.
 func (e *AlreadyOwnedError) Error() string {
 	return fmt.Sprintf("owner: %s is controlled by the %s %s and cannot be controlled by the %s %s, too; delete it, rename one, or use Set",
-		text(e.Object), e.Controller.Kind, e.Controller.Name, e.Owner.Kind, e.Owner.Name)
+		object.Name(e.Object), e.Controller.Kind, e.Controller.Name, e.Owner.Kind, e.Owner.Name)
 }
-
-func text(key types.NamespacedName) string { return strings.TrimPrefix(key.String(), "/") }

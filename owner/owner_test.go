@@ -179,7 +179,7 @@ func TestSet_Mistakes(t *testing.T) {
 		"nil owner":         {owner.Of(h, nil), configMap("default", "a", "9"), []string{"the ConfigMap is nil"}},
 		"no kind":           {owner.Of[*corev1.ConfigMap](nil, configMap("default", "web", "1")), configMap("default", "a", "9"), []string{"the kind is nil"}},
 		"no scheme":         {owner.InScheme(nil, configMap("default", "web", "1")), configMap("default", "a", "9"), []string{"the scheme or the object is nil"}},
-		"unknown":           {owner.InScheme(runtime.NewScheme(), configMap("default", "web", "1")), configMap("default", "a", "9"), []string{"does not know *v1.ConfigMap", "AddToScheme"}},
+		"unknown":           {owner.InScheme(runtime.NewScheme(), configMap("default", "web", "1")), configMap("default", "a", "9"), []string{"does not know the type; add its package", "AddToScheme"}},
 		"zero":              {owner.Owner{}, configMap("default", "a", "9"), []string{"owner.Of makes one"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Await returns a copy of the object when it meets all goals. It reads status.conditions of any
@@ -34,10 +35,10 @@ import (
 func Await[T cache.Object](ctx context.Context, h *cache.Handle[T], key types.NamespacedName, goals ...Goal) (T, error) {
 	w := &watcher{key: key, newest: make(chan sighting, 1)}
 	fail := func(err error) (T, error) {
-		return *new(T), fmt.Errorf("await %s of %s %s: %w", join(goals), h, nameOf(key), err)
+		return *new(T), fmt.Errorf("await %s of %s %s: %w", join(goals), h, object.Name(key), err)
 	}
 	if len(goals) == 0 {
-		return *new(T), fmt.Errorf("await %s %s: no goals are given; name one, such as status.True(status.Ready)", h, nameOf(key))
+		return *new(T), fmt.Errorf("await %s %s: no goals are given; name one, such as status.True(status.Ready)", h, object.Name(key))
 	}
 	events, err := h.Subscribe(w)
 	if err != nil {

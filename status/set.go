@@ -16,6 +16,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Limits and patterns of metav1.Condition, which controller-gen puts into CRDs. The API server
@@ -156,9 +157,7 @@ func (s *Set) Err() error {
 	return fmt.Errorf("status of %s: %w", s.name(), all)
 }
 
-func (s *Set) name() string { return nameOf(s.key()) }
-
-func nameOf(key types.NamespacedName) string { return strings.TrimPrefix(key.String(), "/") }
+func (s *Set) name() string { return object.Name(s.key()) }
 
 func (s *Set) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.object.Namespace, Name: s.object.Name}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 const tries = 5
@@ -37,7 +38,7 @@ type OutdatedError struct {
 
 // Error names the object and both generations.
 func (e *OutdatedError) Error() string {
-	name := nameOf(e.Object)
+	name := object.Name(e.Object)
 	if e.Replaced {
 		return fmt.Sprintf("the status of %s is not written: it was computed for an object that was deleted and created again", name)
 	}
@@ -70,7 +71,7 @@ func Apply[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, de
 		return *new(T), err
 	}
 	if got := (types.NamespacedName{Namespace: value(desired.GetNamespace()), Name: value(desired.GetName())}); got != s.key() {
-		return *new(T), fmt.Errorf("status of %s: the configuration is for %q; give the object that the Set is for", s.name(), nameOf(got))
+		return *new(T), fmt.Errorf("status of %s: the configuration is for %q; give the object that the Set is for", s.name(), object.Name(got))
 	}
 	guarded := configuration{ApplyConfiguration: desired, uid: s.object.UID, version: s.object.ResourceVersion}
 	others := s.others(s.all)
@@ -128,8 +129,8 @@ func Update[T client.Object](ctx context.Context, h *client.Handle[T], s *Set, o
 	if err := s.writable(argument.IsNil(obj)); err != nil {
 		return *new(T), err
 	}
-	if got := (types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}); got != s.key() {
-		return *new(T), fmt.Errorf("status of %s: the object is %q; give the object that the Set is for", s.name(), nameOf(got))
+	if got := object.Key(obj); got != s.key() {
+		return *new(T), fmt.Errorf("status of %s: the object is %q; give the object that the Set is for", s.name(), object.Name(got))
 	}
 	if err := s.outdated(obj, nil); err != nil {
 		return *new(T), err

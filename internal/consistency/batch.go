@@ -27,7 +27,7 @@ type Batch struct {
 // so only a list decides. If objects were deleted, it is made a second later: the store may still
 // have to see an object come and go.
 func (view *View) judgeBatch(w *Write, at string) (Verdict, error) {
-	passed := w.ResourceVersion == "" || past(at, w.ResourceVersion)
+	passed := w.ResourceVersion == "" || object.AtLeast(at, w.ResourceVersion)
 	comes := !view.selects() && number(at) && number(w.ResourceVersion)
 	settling := len(w.Batch.Deleted) > 0 && time.Since(w.Answered) < doubt
 	switch {

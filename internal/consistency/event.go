@@ -31,15 +31,15 @@ const doubt = time.Second
 // judgeEvent is judge for an event of another informer.
 func (view *View) judgeEvent(w *Write, at string, stored object.Object) Verdict {
 	switch {
-	case w.Gone && !w.Event.Missed && past(at, w.ResourceVersion): // a restore may bring it back
-		return Shown
+	case w.Gone && !w.Event.Missed && object.AtLeast(at, w.ResourceVersion):
+		return Shown // a restore may bring it back
 	case stored != nil && (!w.Gone || w.is(stored)):
 		version := stored.GetResourceVersion()
-		if past(version, w.ResourceVersion) && (!w.Event.Missed || version != w.ResourceVersion) {
+		if object.AtLeast(version, w.ResourceVersion) && (!w.Event.Missed || version != w.ResourceVersion) {
 			return Shown
 		}
 		return Behind
-	case w.Gone && !w.Event.Leaves, past(at, w.ResourceVersion), view.Excludes(w):
+	case w.Gone && !w.Event.Leaves, object.AtLeast(at, w.ResourceVersion), view.Excludes(w):
 		return Shown
 	case !view.keeps(w) && time.Since(w.Event.At) >= doubt:
 		return Shown

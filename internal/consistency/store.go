@@ -43,14 +43,14 @@ func (view *View) Compare(list *metav1.PartialObjectMetadataList, at types.Names
 	for _, o := range view.storedAt(at) {
 		stored[o.GetUID()] = o
 		// A stored object that the list lacks is deleted, unless it is newer than the list.
-		if items[o.GetUID()] == nil && !past(o.GetResourceVersion(), list.ResourceVersion) {
+		if items[o.GetUID()] == nil && !object.AtLeast(o.GetResourceVersion(), list.ResourceVersion) {
 			unseen = append(unseen, Write{
 				Host: w.Host, Resource: w.Resource, In: w.In, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Gone: true,
 			})
 		}
 	}
 	for uid, o := range items {
-		if s := stored[uid]; s == nil || !past(s.GetResourceVersion(), o.ResourceVersion) {
+		if s := stored[uid]; s == nil || !object.AtLeast(s.GetResourceVersion(), o.ResourceVersion) {
 			unseen = append(unseen, Write{
 				Host: w.Host, Resource: w.Resource, In: w.In, Namespace: o.Namespace, Name: o.Name, UID: uid,
 				ResourceVersion: o.ResourceVersion, Object: o,

@@ -25,7 +25,7 @@ func (view *View) Shows(w *Write) (Verdict, error) {
 	// No read is answered before the first list is complete.
 	synced := view.Informer.HasSynced() && !view.Informer.Joins(w) && !view.Informer.Doubts(w)
 	at := view.version()
-	if synced && !w.Gone && !w.Marked && w.Batch == nil && past(at, w.ResourceVersion) {
+	if synced && !w.Gone && !w.Marked && w.Batch == nil && object.AtLeast(at, w.ResourceVersion) {
 		return Shown, nil
 	}
 	v, why := view.judge(w, at)
@@ -73,7 +73,7 @@ func (view *View) judge(w *Write, at string) (Verdict, error) {
 		return Shown, nil
 	case stored == nil:
 		return Behind, nil
-	case past(stored.GetResourceVersion(), w.ResourceVersion):
+	case object.AtLeast(stored.GetResourceVersion(), w.ResourceVersion):
 		return Shown, nil // a newer object with another UID came after it
 	default:
 		return Behind, nil
@@ -90,7 +90,7 @@ func (view *View) judgeEnd(w *Write, at string, stored object.Object) (Verdict, 
 			return Unclear, fmt.Errorf("%s cannot show that %s is marked for deletion: %w", view.Name, w.String(), err)
 		}
 		return Behind, nil
-	case w.ResourceVersion == "", at == "", past(at, w.ResourceVersion), view.Excludes(w):
+	case w.ResourceVersion == "", at == "", object.AtLeast(at, w.ResourceVersion), view.Excludes(w):
 		return Shown, nil
 	default:
 		return Behind, nil // it may not have arrived yet

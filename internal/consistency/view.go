@@ -102,7 +102,7 @@ func (view *View) version() string { return view.store().LastStoreSyncResourceVe
 
 // Stored returns the object with the name of a write, or nil.
 func (view *View) Stored(w *Write) object.Object {
-	obj, found, err := view.store().GetByKey(storeKey(w.At()))
+	obj, found, err := view.store().GetByKey(object.Name(w.At()))
 	if err != nil || !found {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (view *View) event(obj any) {
 func (w *waiters) concerned(o object.Object, version string) (some []*waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.ahead) > 0 && past(version, w.ahead[0].write.ResourceVersion) {
+	for len(w.ahead) > 0 && object.AtLeast(version, w.ahead[0].write.ResourceVersion) {
 		some = append(some, w.ahead[0])
 		w.ahead[0] = nil
 		w.ahead = w.ahead[1:]

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
@@ -65,7 +63,7 @@ func (w *Write) String() string {
 	if w.Batch != nil {
 		return cmp.Or(w.Resource.String(), "any resource")
 	}
-	return storeKey(w.At())
+	return object.Name(w.At())
 }
 
 // is reports whether o is the written object, as far as the UID is known.
@@ -73,15 +71,4 @@ func (w *Write) is(o object.Object) bool {
 	return w.UID == "" || o.GetUID() == w.UID
 }
 
-func storeKey(name types.NamespacedName) string { return toolscache.ObjectName(name).String() }
-
-// past reports whether version a is b or later. It returns false if one is not a number.
-func past(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c >= 0
-}
-
-func number(version string) bool {
-	_, err := resourceversion.CompareResourceVersion(version, version)
-	return err == nil
-}
+func number(version string) bool { return object.AtLeast(version, version) }

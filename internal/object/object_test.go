@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
@@ -36,5 +37,36 @@ func TestObject(t *testing.T) {
 	}
 	if _, ok := runtime.Object(&corev1.PodList{}).(object.Object); ok {
 		t.Error("a list is an object")
+	}
+}
+
+// TestVersions: versions compare as numbers of any length. What is not a number is neither earlier
+// nor later.
+func TestVersions(t *testing.T) {
+	for _, c := range []struct {
+		version, other  string
+		atLeast, before bool
+	}{
+		{"9", "10", false, true},
+		{"10", "10", true, false},
+		{"10", "9", true, false},
+		{"100000000000000000000000", "9", true, false},
+		{"", "1", false, false},
+		{"1", "", false, false},
+		{"0", "1", false, false},
+		{"x", "x", false, false},
+	} {
+		if atLeast, before := object.AtLeast(c.version, c.other), object.Before(c.version, c.other); atLeast != c.atLeast || before != c.before {
+			t.Errorf("%q and %q: at least %t, before %t", c.version, c.other, atLeast, before)
+		}
+	}
+}
+
+func TestName(t *testing.T) {
+	if got := object.Name(types.NamespacedName{Namespace: "ns", Name: "a"}); got != "ns/a" {
+		t.Errorf("got %s", got)
+	}
+	if got := object.Name(types.NamespacedName{Name: "a"}); got != "a" {
+		t.Errorf("got %s", got)
 	}
 }

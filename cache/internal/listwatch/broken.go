@@ -12,8 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Broken records objects with an error: they cannot be decoded, or a user's function failed for
@@ -47,16 +48,11 @@ type breakage struct {
 	version string
 }
 
-// NameOf returns an object's name.
-func NameOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
 // Add records the error of an object.
-func (b *Broken) Add(o metav1.Object, err error) { b.add(NameOf(o), breakage{err: err}) }
+func (b *Broken) Add(o metav1.Object, err error) { b.add(object.Key(o), breakage{err: err}) }
 
 // misfit records an object that cannot be decoded.
-func (b *Broken) misfit(m *Misfit) { b.add(NameOf(m), breakage{err: m.Err, misfit: m}) }
+func (b *Broken) misfit(m *Misfit) { b.add(object.Key(m), breakage{err: m.Err, misfit: m}) }
 
 func (b *Broken) add(name types.NamespacedName, one breakage) {
 	if news := b.put(name, one); news && b.Reporter != nil {
@@ -84,7 +80,7 @@ func (b *Broken) Remove(o metav1.Object) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.objects, NameOf(o))
+	delete(b.objects, object.Key(o))
 	b.n.Store(int64(len(b.objects)))
 }
 
@@ -93,7 +89,7 @@ func (b *Broken) mended(o metav1.Object) {
 	if b.n.Load() == 0 {
 		return
 	}
-	name := NameOf(o)
+	name := object.Key(o)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.objects[name].over {
@@ -138,7 +134,7 @@ func (b *Broken) endList(version string) {
 // Prune drops objects that are not in a store.
 func (b *Broken) Prune(store toolscache.Store) {
 	b.drop(func(name types.NamespacedName, _ breakage) bool {
-		_, there, _ := store.GetByKey(toolscache.ObjectName(name).String())
+		_, there, _ := store.GetByKey(object.Name(name))
 		return !there
 	})
 }
@@ -204,14 +200,11 @@ func (b *Broken) forgetLocked(store toolscache.Store) {
 
 // passed also returns true if the versions cannot be compared, for example because client-go's
 // store does not know its own.
-func passed(at, version string) bool {
-	c, err := resourceversion.CompareResourceVersion(at, version)
-	return err != nil || c >= 0
-}
+func passed(at, version string) bool { return !object.Before(at, version) }
 
 func stores(store toolscache.Store, name types.NamespacedName, version string) bool {
-	stored, _, _ := store.GetByKey(toolscache.ObjectName(name).String())
-	o, ok := stored.(object)
+	stored, _, _ := store.GetByKey(object.Name(name))
+	o, ok := stored.(object.Object)
 	return ok && passed(o.GetResourceVersion(), version)
 }
 

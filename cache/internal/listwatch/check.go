@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Shares of Target.QuietLimit.
@@ -80,7 +82,7 @@ func (a *asker) compare(ctx context.Context, m *meta.RESTMapping, k knowledge) (
 		f.restored, r.Before = r, strconv.FormatUint(k.least, 10)
 		return f, nil
 	}
-	r.Object = strings.TrimPrefix(last.name.String(), "/")
+	r.Object = object.Name(last.name)
 	switch is := last.in(list, newest); is {
 	case unclear:
 		if err := a.slow(ctx); err != nil {
@@ -278,14 +280,14 @@ func (c *checker) close() {
 
 // relist is a list that must be made, because the API server has other data now.
 type relist struct {
-	lists int64     // that had begun before
-	due   time.Time // the list
-	mark  object    // delivered after it
+	lists int64         // that had begun before
+	due   time.Time     // the list
+	mark  object.Object // delivered after it
 }
 
 // Relist makes a list after a pause, unless one begins before that, and then delivers a mark: see
 // Mark. It returns at once.
-func (l *ListerWatcher) Relist(after time.Duration, mark object) {
+func (l *ListerWatcher) Relist(after time.Duration, mark object.Object) {
 	l.timeline.forget()
 	l.fresh.Store(true)
 	l.pending.Store(&relist{l.begun.Load(), time.Now().Add(after), mark})

@@ -24,6 +24,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
@@ -51,7 +52,7 @@ func (d *decoder) speaksProtobuf() bool {
 	return ok
 }
 
-func (d *decoder) decode(f wire.Format, raw []byte) (o object, err error) {
+func (d *decoder) decode(f wire.Format, raw []byte) (o object.Object, err error) {
 	if d.Codec != nil {
 		packed, err := d.Codec.Read(f, raw)
 		if err != nil {
@@ -63,7 +64,7 @@ func (d *decoder) decode(f wire.Format, raw []byte) (o object, err error) {
 	if err != nil {
 		return nil, err
 	}
-	o, ok := obj.(object)
+	o, ok := obj.(object.Object)
 	if !ok {
 		return nil, fmt.Errorf("%T has no metadata", obj)
 	}
@@ -132,7 +133,7 @@ func (d *decoder) item(f wire.Format, raw []byte) runtime.Object {
 
 // prepared transforms a packed object before it waits for the store, to free the received bytes
 // early. With a part, client-go does it later: the slot depends on the received object.
-func (d *decoder) prepared(o object) object {
+func (d *decoder) prepared(o object.Object) object.Object {
 	if p, ok := o.(*packed.Object); ok && d.part == nil {
 		return p.Prepared()
 	}
@@ -140,18 +141,18 @@ func (d *decoder) prepared(o object) object {
 }
 
 // lastKnown returns the metadata of an object that cannot be decoded, and its stored state or nil.
-func (d *decoder) lastKnown(f wire.Format, raw []byte, why error) (name *Misfit, known object) {
+func (d *decoder) lastKnown(f wire.Format, raw []byte, why error) (name *Misfit, known object.Object) {
 	name = identify(f, raw, why)
 	key, _ := toolscache.MetaNamespaceKeyFunc(name)
 	stored, found, err := d.informer.Store().GetByKey(key)
 	if err != nil || !found {
 		return name, nil
 	}
-	if known, _ = stored.(object); known == nil || known.GetUID() != name.GetUID() {
+	if known, _ = stored.(object.Object); known == nil || known.GetUID() != name.GetUID() {
 		return name, nil
 	}
 	// It will be trimmed while others read the stored one.
-	copied, _ := known.DeepCopyObject().(object)
+	copied, _ := known.DeepCopyObject().(object.Object)
 	return name, copied
 }
 
@@ -205,7 +206,7 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		name, known := d.lastKnown(wire.JSON, frame.Object, err)
 		if frame.Type == watch.Deleted {
 			d.broken.mended(name)
-			if known == nil && d.ahead[NameOf(name)] {
+			if known == nil && d.ahead[object.Key(name)] {
 				known = d.metadataOf(name.ObjectMeta)
 			}
 		} else {
@@ -227,7 +228,7 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 }
 
 // bookmark returns an object that moves the store past an object that cannot be decoded.
-func (d *decoder) bookmark(version string) object {
+func (d *decoder) bookmark(version string) object.Object {
 	if version == "" {
 		return nil
 	}
@@ -237,18 +238,18 @@ func (d *decoder) bookmark(version string) object {
 }
 
 // decoded records an object that will be in the store soon.
-func (d *eventDecoder) decoded(o object) {
+func (d *eventDecoder) decoded(o object.Object) {
 	if len(d.ahead) >= d.most {
 		maps.DeleteFunc(d.ahead, func(name types.NamespacedName, _ bool) bool {
-			_, there, _ := d.informer.Store().GetByKey(toolscache.ObjectName(name).String())
+			_, there, _ := d.informer.Store().GetByKey(object.Name(name))
 			return there
 		})
 		d.most = max(1024, 2*len(d.ahead))
 	}
-	d.ahead[NameOf(o)] = true
+	d.ahead[object.Key(o)] = true
 }
 
-func (d *decoder) metadataOf(m metav1.ObjectMeta) object {
+func (d *decoder) metadataOf(m metav1.ObjectMeta) object.Object {
 	raw, err := json.Marshal(map[string]any{"metadata": m})
 	if err != nil {
 		return nil

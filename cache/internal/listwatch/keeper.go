@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
-	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 const (
@@ -35,7 +36,7 @@ type keeper struct {
 	*outlet
 
 	progress *Progress
-	list     func(ctx context.Context, slots *Slots, from string) ([]object, error)
+	list     func(ctx context.Context, slots *Slots, from string) ([]object.Object, error)
 	informer Informer
 
 	// ahead are objects delivered since the last mark, which the store may lack: true if they
@@ -56,14 +57,14 @@ type keeper struct {
 type join struct {
 	from   string // version from which no event is dropped
 	held   map[types.NamespacedName]watch.Event
-	items  []object
+	items  []object.Object
 	ready  bool   // items is set
 	until  string // version of the newest item
 	cancel context.CancelFunc
 }
 
 type joined struct {
-	items []object
+	items []object.Object
 	err   error
 }
 
@@ -137,7 +138,7 @@ func (k *keeper) leave(ctx context.Context, gone *Slots) bool {
 		return false
 	}
 	for _, obj := range k.informer.Store().List() {
-		o, ok := obj.(object)
+		o, ok := obj.(object.Object)
 		if !ok {
 			continue
 		}
@@ -145,8 +146,8 @@ func (k *keeper) leave(ctx context.Context, gone *Slots) bool {
 			continue
 		}
 		// It will be trimmed while others read the stored one.
-		last, _ := o.DeepCopyObject().(object)
-		k.ahead[NameOf(o)] = false
+		last, _ := o.DeepCopyObject().(object.Object)
+		k.ahead[object.Key(o)] = false
 		if !k.give(ctx, watch.Event{Type: watch.Deleted, Object: last}) {
 			return false
 		}
@@ -209,7 +210,7 @@ func (k *keeper) advance(ctx context.Context) bool {
 	k.join = nil
 	j.cancel()
 	for _, o := range j.items {
-		if _, newer := j.held[NameOf(o)]; newer || k.phaseOf(o) != joining {
+		if _, newer := j.held[object.Key(o)]; newer || k.phaseOf(o) != joining {
 			continue
 		}
 		if !k.add(ctx, watch.Event{Type: watch.Added, Object: o}) {
@@ -217,7 +218,7 @@ func (k *keeper) advance(ctx context.Context) bool {
 		}
 	}
 	for _, e := range j.held {
-		if o, ok := e.Object.(object); !ok || e.Type == watch.Deleted || k.phaseOf(o) != joining {
+		if o, ok := e.Object.(object.Object); !ok || e.Type == watch.Deleted || k.phaseOf(o) != joining {
 			continue
 		}
 		if !k.add(ctx, e) {
@@ -230,13 +231,13 @@ func (k *keeper) advance(ctx context.Context) bool {
 }
 
 func (k *keeper) add(ctx context.Context, e watch.Event) bool {
-	k.ahead[NameOf(e.Object.(object))] = true //nolint:forcetypeassert // the callers checked it
+	k.ahead[object.Key(e.Object.(object.Object))] = true //nolint:forcetypeassert // the callers checked it
 	return k.give(ctx, e)
 }
 
 // pass delivers an event, or drops it.
 func (k *keeper) pass(ctx context.Context, e watch.Event) bool {
-	o, ok := e.Object.(object)
+	o, ok := e.Object.(object.Object)
 	if k.portion == nil || !ok || e.Type == watch.Bookmark {
 		return k.give(ctx, e) && k.advance(ctx)
 	}
@@ -246,8 +247,8 @@ func (k *keeper) pass(ctx context.Context, e watch.Event) bool {
 	return k.deliver(ctx, e, o) && k.advance(ctx)
 }
 
-func (k *keeper) deliver(ctx context.Context, e watch.Event, o object) bool {
-	name, now := NameOf(o), foreign
+func (k *keeper) deliver(ctx context.Context, e watch.Event, o object.Object) bool {
+	name, now := object.Key(o), foreign
 	if _, dropped := o.(*skipped); !dropped {
 		if slot, has := k.slotOf(o); !k.drops(slot, has, o.GetResourceVersion()) {
 			now = k.phaseOf(o)
@@ -276,17 +277,17 @@ func (k *keeper) deliver(ctx context.Context, e watch.Event, o object) bool {
 // hold reports whether it holds an event until slots have joined. Of other objects with owners, it
 // records that the list does not count, as they may be in the list with their former owner. Events
 // before the join's version may have been overtaken by others that were dropped.
-func (k *keeper) hold(e watch.Event, o object, joins bool) bool {
+func (k *keeper) hold(e watch.Event, o object.Object, joins bool) bool {
 	if k.join == nil || !joins && k.Owner.Kind == "" {
 		return false
 	}
-	if c, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), k.join.from); err == nil && c <= 0 {
+	if object.AtLeast(k.join.from, o.GetResourceVersion()) {
 		return joins
 	}
 	if !joins {
 		e = watch.Event{Type: watch.Deleted}
 	}
-	k.join.held[NameOf(o)] = e
+	k.join.held[object.Key(o)] = e
 	return joins
 }
 
@@ -295,7 +296,7 @@ func (k *keeper) known(name types.NamespacedName) bool {
 	if there, ok := k.ahead[name]; ok || k.initial() {
 		return there
 	}
-	_, there, _ := k.informer.Store().GetByKey(toolscache.ObjectName(name).String())
+	_, there, _ := k.informer.Store().GetByKey(object.Name(name))
 	return there
 }
 
@@ -310,13 +311,14 @@ func (k *keeper) remove(ctx context.Context, name types.NamespacedName, version 
 	if k.ahead[name] && !k.mark(ctx) {
 		return false
 	}
-	stored, _, _ := k.informer.Store().GetByKey(toolscache.ObjectName(name).String())
-	o, ok := stored.(object)
+	stored, _, _ := k.informer.Store().GetByKey(object.Name(name))
+	o, ok := stored.(object.Object)
 	if !ok {
 		return true
 	}
-	last, _ := o.DeepCopyObject().(object) // it will be trimmed while others read the stored one
-	last.SetResourceVersion(version)       // the store must reach the change
+	// A copy: it will be trimmed while others read the stored one. The store must reach the change.
+	last, _ := o.DeepCopyObject().(object.Object)
+	last.SetResourceVersion(version)
 	k.ahead[name] = false
 	return k.give(ctx, watch.Event{Type: watch.Deleted, Object: last})
 }

@@ -27,6 +27,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // ListerWatcher lists and watches a Target. It is safe for concurrent use.
@@ -53,7 +54,7 @@ type Counts struct{ Lists, Watches, Quiet int64 }
 func New(t Target, i Informer) *ListerWatcher {
 	l := &ListerWatcher{}
 	l.target, l.informer = &t, i
-	l.pace, l.marks = rate.NewLimiter(rate.Every(time.Second), 5), make(chan object)
+	l.pace, l.marks = rate.NewLimiter(rate.Every(time.Second), 5), make(chan object.Object)
 	l.poked, l.doubts = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.decoder = &decoder{Target: &t, broken: &l.Broken, informer: i}
 	if t.Part != nil {
@@ -80,7 +81,7 @@ func (l *ListerWatcher) Listed() (version string, ok bool) {
 
 // Mark delivers the delete of an object that never existed, after all events delivered or listed so
 // far. It returns false if ctx ends first.
-func (l *ListerWatcher) Mark(ctx context.Context, mark object) bool {
+func (l *ListerWatcher) Mark(ctx context.Context, mark object.Object) bool {
 	select {
 	case l.marks <- mark:
 		return true
@@ -126,7 +127,7 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 		l.lists.Add(1)
 	}
 	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		if o, ok := item.(object); ok {
+		if o, ok := item.(object.Object); ok {
 			l.timeline.note(o.GetResourceVersion(), o, false)
 		}
 		return nil
@@ -276,7 +277,7 @@ func (s slotsOf) Report(_ hook.Phase, why error) { s.progress.fail(why) }
 
 // listSlots lists the objects of some slots, at a version or later, beside the running watch. It
 // repeats the list until it succeeds or ctx ends.
-func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string) ([]object, error) {
+func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string) ([]object.Object, error) {
 	a := &asker{target: l.target, informer: slotsOf{l.informer, l.Progress}, pace: l.pace}
 	o := metav1.ListOptions{ResourceVersion: from}
 	for {
@@ -292,9 +293,9 @@ func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string
 			return nil, err
 		}
 		found, err := meta.ExtractListWithAlloc(list)
-		items := make([]object, 0, len(found))
+		items := make([]object.Object, 0, len(found))
 		for _, one := range found {
-			if o, ok := one.(object); ok {
+			if o, ok := one.(object.Object); ok {
 				items = append(items, o)
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -184,7 +185,7 @@ func (frameDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtim
 	return into, nil, nil
 }
 
-func (r *eventReader) object(e event) (object, error) {
+func (r *eventReader) object(e event) (object.Object, error) {
 	if e.bad != nil {
 		return nil, e.bad
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // SlotSelector selects objects by slot. Package cache implements it.
@@ -34,7 +36,7 @@ type Part struct {
 // KeyOf returns the key that counts for an object. clusterScoped is about Owner.
 func (p *Part) KeyOf(o metav1.Object, clusterScoped bool) (key types.NamespacedName, ok bool) {
 	if p.Owner.Kind == "" {
-		return NameOf(o), true
+		return object.Key(o), true
 	}
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil {

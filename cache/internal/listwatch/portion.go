@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -199,7 +199,7 @@ func (p *portion) begin(slots *Slots, at string) (from string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn(foreign, joining, slots)
-	if c, err := resourceversion.CompareResourceVersion(p.dropped, at); err == nil && c > 0 {
+	if object.Before(at, p.dropped) {
 		return p.dropped
 	}
 	return at
@@ -230,8 +230,8 @@ func (p *portion) now() [256]phase {
 	return p.phases
 }
 
-func (p *portion) mark(name, version string) object {
-	o, _ := p.NewMark(name).(object) // it is of the stored type
+func (p *portion) mark(name, version string) object.Object {
+	o, _ := p.NewMark(name).(object.Object) // it is of the stored type
 	o.SetResourceVersion(version)
 	return o
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -47,7 +48,7 @@ type asker struct {
 	// after its first event.
 	pace *rate.Limiter
 	// marks are delivered by a stream, see Mark.
-	marks chan object
+	marks chan object.Object
 
 	unending atomic.Bool // a streamed initial list did not end, so lists are made in pages
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -211,7 +212,7 @@ func (s *stream) resume(ctx context.Context) (due <-chan time.Time, ok bool) {
 
 // signals returns the marks and doubts of the asker, or nil during the initial list: they come
 // after it.
-func (s *stream) signals() (marks chan object, doubts chan struct{}) {
+func (s *stream) signals() (marks chan object.Object, doubts chan struct{}) {
 	if s.initial() {
 		return nil, nil
 	}

@@ -52,11 +52,6 @@ func (f Form) String() string {
 	}
 }
 
-type object interface {
-	metav1.Object
-	runtime.Object
-}
-
 // Target is what a ListerWatcher lists and watches.
 type Target struct {
 	Backend Backend

@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // timeline is what the API server has shown since the last complete list: how far it was, and the
@@ -85,7 +87,7 @@ func (t *timeline) note(version string, o metav1.Object, deleted bool) (lower bo
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if o != nil && v >= t.last.version {
-		t.last = change{NameOf(o), o.GetUID(), v, deleted}
+		t.last = change{object.Key(o), o.GetUID(), v, deleted}
 	}
 	if v < t.newest {
 		return true

@@ -11,8 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // endLimit is how long after its initial events a stream may send other events without announcing
@@ -49,10 +50,10 @@ func (i *initialEvents) later(e watch.Event) bool {
 	if err != nil || i.sent == nil {
 		return false
 	}
-	if c, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), i.current); err == nil && c > 0 {
+	if object.Before(i.current, o.GetResourceVersion()) {
 		return true
 	}
-	name := maphash.Comparable(i.seed, NameOf(o))
+	name := maphash.Comparable(i.seed, object.Key(o))
 	_, again := i.sent[name]
 	i.sent[name] = struct{}{}
 	return again

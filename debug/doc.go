@@ -12,6 +12,6 @@
 //	mux.Handle("/debug/shards/", shards)
 //	mux.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", debug.Profiles()))
 //
-// The state contains object names and error texts: serve it only to operators. A manager serves the
-// profiles itself: see manager.Options.PprofAddress.
+// The state contains object names and error texts: serve it only to operators. See also
+// [AddProfiles].
 package debug

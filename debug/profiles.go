@@ -4,6 +4,7 @@
 package debug
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Profiles returns a handler for go tool pprof and go tool trace, with the paths and parameters of
@@ -44,6 +48,25 @@ func Profiles() http.Handler {
 	mux.HandleFunc("GET /{name}", writeProfile)
 	return mux
 }
+
+// AddProfiles adds a plain HTTP server to a manager, with Profiles under /debug/pprof/ and without
+// authorization, at an address such as localhost:6060. A stop ends a CPU profile early. With an
+// empty address it does nothing.
+func AddProfiles(m *manager.Manager, address string) {
+	if address == "" {
+		return
+	}
+	o := server.Options{Name: "pprof server", Plain: true, Address: address}
+	s, _ := server.New(o) // Validate has the error
+	s.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", Profiles()))
+	m.AddServer(ending{s})
+}
+
+// ending is a server whose requests end when a stop begins.
+type ending struct{ *server.Server }
+
+// Serve implements manager.Server.
+func (e ending) Serve(take, _ context.Context) error { return e.Server.Serve(take, take) }
 
 func listProfiles(w http.ResponseWriter, _ *http.Request) {
 	names := []string{"cmdline", "profile", "trace"}

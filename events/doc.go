@@ -4,7 +4,7 @@
 // Package events records Kubernetes events, which kubectl describe shows, with the API
 // events.k8s.io/v1.
 //
-//	rec := mgr.Recorder() // once, at wiring time
+//	rec := events.For(mgr, events.Options{}) // once, at wiring time
 //	rec.Eventf(ctx, obj, events.Normal, "Created", "CreateConfigMap", "created ConfigMap %s", name)
 //
 // Eventf returns at once, without a request or an error. The operator needs the right to create and

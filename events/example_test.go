@@ -55,5 +55,5 @@ func ExampleFailing() {
 	wire := func(r controller.Reconciler[types.NamespacedName], sites *cache.Handle[*corev1.ConfigMap], rec *events.Recorder) *controller.Controller[types.NamespacedName] {
 		return controller.New("website", events.Failing(r, 10*time.Minute, sites, rec), controller.Options{})
 	}
-	_ = wire // with mgr.Recorder()
+	_ = wire // with events.For(mgr, events.Options{})
 }

@@ -23,7 +23,7 @@ const ReasonFailing = "ReconcileFailing"
 // Failing returns a Reconciler that calls r. It records one event for an object whose Reconciles
 // have failed for a time, such as 10 minutes:
 //
-//	r := events.Failing(&reconciler{…}, 10*time.Minute, websites, mgr.Recorder())
+//	r := events.Failing(&reconciler{…}, 10*time.Minute, websites, events.For(mgr, events.Options{}))
 //	c := controller.New("website", r, controller.Options{})
 //
 // The event is a Warning with [ReasonFailing]. Its note has the number of failures in a row and the

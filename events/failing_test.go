@@ -39,7 +39,7 @@ func failingFor(
 	cfg := &rest.Config{Host: sim.Host, Transport: api, QPS: -1}
 	m := manager.New(cfg, manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	maps := cache.For[*corev1.ConfigMap](m.Cache())
-	c := controller.New("website", events.Failing(reconcile, 10*time.Minute, maps, m.Recorder()), o)
+	c := controller.New("website", events.Failing(reconcile, 10*time.Minute, maps, events.For(m, events.Options{})), o)
 	c.Watch(source.Kind(maps, handler.Self()))
 	for _, s := range also {
 		c.Watch(s)

@@ -105,7 +105,7 @@ func TestForbidden_OneLineForEachNamespace(t *testing.T) {
 				for _, of := range []string{"shop", "ops", "default"} {
 					d.wantLog(1, "namespace="+of+" ")
 				}
-				const option = "choose another namespace for events about cluster-scoped objects with manager.Options.EventNamespace"
+				const option = "choose another namespace for events about cluster-scoped objects with events.Options.Namespace"
 				d.wantLog(1, option)
 				for line := range strings.Lines(d.log.String()) {
 					if strings.Contains(line, option) && !strings.Contains(line, "namespace="+own+" ") {
@@ -141,7 +141,7 @@ func TestOptionsNamespace_IsGone(t *testing.T) {
 		}
 		d.wantLog(1, "level=WARN")
 		d.wantLog(1, "events about cluster-scoped objects are dropped, because their namespace is gone or terminating; "+
-			"create it, or choose another namespace for events about cluster-scoped objects with manager.Options.EventNamespace")
+			"create it, or choose another namespace for events about cluster-scoped objects with events.Options.Namespace")
 		d.wantLog(1, "namespace=ops")
 		d.wantDropped("the namespace is gone or terminating", 3)
 	})
@@ -218,12 +218,13 @@ func record(t *testing.T, as, admin *rest.Config, namespace string, want, lines 
 	var log bytes.Buffer
 	done := make(chan int, 10)
 	m := manager.New(as, manager.Options{
-		Name: "operator", EventNamespace: namespace, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Name: "operator", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Hooks: hook.Hooks{Events: &hook.Events{
 			Sent:    func(e hook.EventSent) { done <- e.Events },
 			Dropped: func(e hook.EventDropped) { done <- e.Events },
 		}},
 	})
+	rec := events.For(m, events.Options{Namespace: namespace})
 	of := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + cmp.Or(namespace, "default")}}
 	ctx, stop := context.WithCancel(t.Context())
 	running := make(chan error, 1)
@@ -231,7 +232,7 @@ func record(t *testing.T, as, admin *rest.Config, namespace string, want, lines 
 	for range 2 { // the second event of a series is a patch
 		objects := []object.Object{of, in("ops"), in("shop")}
 		for _, obj := range objects {
-			m.Recorder().Eventf(ctx, obj, events.Normal, "Created", "Create", "created")
+			rec.Eventf(ctx, obj, events.Normal, "Created", "Create", "created")
 		}
 		for n := 0; n < len(objects); {
 			n += <-done

@@ -41,8 +41,8 @@ const (
 
 // Options configures New.
 type Options struct {
-	// Name is the name of the program, for reportingController. Required. Invalid characters become
-	// '-', and a longer name is cut to 63 bytes.
+	// Name is the name of the program, for reportingController. Required by New. Invalid characters
+	// become '-', and a longer name is cut to 63 bytes.
 	Name string
 	// Instance identifies this process, for reportingInstance. It is cut at 128 bytes. Default: the
 	// host name.
@@ -98,6 +98,30 @@ func New(c *client.Client, o Options) *Recorder {
 	if wrong := validation.IsDNS1123Label(r.namespace); len(wrong) > 0 {
 		r.err = fmt.Errorf("events.Options.Namespace: %q is not the name of a namespace: %s", o.Namespace, strings.Join(wrong, "; "))
 	}
+	return r
+}
+
+// Manager is what For uses of a *manager.Manager.
+type Manager interface {
+	Name() string
+	Identity() string
+	Client() *client.Client
+	Hooks() hook.Hooks
+	AddRecorder(r term.Recorder)
+}
+
+// For makes a recorder that m runs. Call it before or during m's Run. Name and Instance default to
+// m's name and Identity, and m's hooks run in addition to o.Hooks. m sends the events of a term
+// before it releases the Lease, for at most 2 seconds, and all others before its Run returns,
+// within the grace time.
+//
+// The recorder writes to m's own cluster, and drops an event whose namespace does not exist there.
+// For events in another cluster, pass New(cluster.Client(), …) to m.AddRecorder.
+func For(m Manager, o Options) *Recorder {
+	o.Name, o.Instance = cmp.Or(o.Name, m.Name()), cmp.Or(o.Instance, m.Identity())
+	o.Hooks = hook.Hooks{Events: o.Hooks}.With(m.Hooks()).Events
+	r := New(m.Client(), o)
+	m.AddRecorder(r)
 	return r
 }
 

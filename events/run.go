@@ -12,6 +12,9 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
+// Validate returns the error of invalid options or of an invalid configuration of the client.
+func (r *Recorder) Validate() error { return r.err }
+
 // Run sends events until ctx is done, then returns nil at once: [Recorder.Close] sends what is
 // left. It returns an error only for invalid options or an invalid configuration of the client.
 func (r *Recorder) Run(ctx context.Context) error {

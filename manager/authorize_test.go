@@ -26,6 +26,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/go-logr/logr"
+
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -127,16 +129,20 @@ func (v *reviewer) set(f func()) {
 }
 
 // guarded is a handler behind Authorize.
-func guarded(v *reviewer, change func(*manager.Options)) http.Handler {
+func guarded(v *reviewer, audiences ...string) http.Handler {
 	m := newManager(v, func(o *manager.Options) {
 		elected(o)
 		o.RequireTerm = true // reviews have no term
-		o.Server = &serverOptions{}
-		if change != nil {
-			change(o)
-		}
 	})
-	return m.Authorize(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "let through") }))
+	return addServer(m, serverOptions{Audiences: audiences}).Authorize(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "let through") }))
+}
+
+// logged is a handler whose requests have a logger, as in a server.
+func logged(h http.Handler, to io.Writer) http.Handler {
+	log := slog.New(slog.NewTextHandler(to, nil))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(logr.NewContextWithSlogLogger(r.Context(), log)))
+	})
 }
 
 func request(ctx context.Context, method, path, authorization string) *http.Request {
@@ -177,7 +183,7 @@ func TestAuthorize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newReviewer()
 			v.audiences = []string{"us"}
-			h := guarded(v, func(o *manager.Options) { o.Server.Audiences = test.audiences })
+			h := guarded(v, test.audiences...)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, request(t.Context(), test.method, test.path, test.authorization))
 			if body := strings.TrimSpace(w.Body.String()); w.Code != test.status || body != test.body {
@@ -208,7 +214,7 @@ func TestAuthorizeRemembers(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return nil, nil
 		}
-		h := guarded(v, nil)
+		h := guarded(v)
 		storm := func(authorization string, want, reviews int) {
 			t.Helper()
 			var all sync.WaitGroup
@@ -267,7 +273,7 @@ func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
 				var log bytes.Buffer
 				v := newReviewer()
 				v.fail = test.fail
-				h := guarded(v, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+				h := logged(guarded(v), &log)
 				for range 2 {
 					began := time.Now()
 					if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 503 || body != "the API server cannot authorize requests now; see the log" {
@@ -304,7 +310,7 @@ func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
 				return nil, r.Context().Err()
 			}
 		}
-		h := guarded(v, nil)
+		h := guarded(v)
 		impatient, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -333,7 +339,7 @@ func TestAuthorizeForSomebodyWhoGoesAway(t *testing.T) {
 func TestAuthorizeRefusesAmbiguousRequests(t *testing.T) {
 	v := newReviewer()
 	v.every = true
-	h := guarded(v, nil)
+	h := guarded(v)
 	const dots, encoded, control = "send a path without . and ..", "send a path that is encoded once: without % after decoding", "send a path of UTF-8 without control characters"
 	for _, test := range []struct{ method, path, body string }{
 		{"GeT", "/metrics", "send the method in upper case"},
@@ -373,8 +379,8 @@ func TestAuthorizeLeavesNoWayOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
 		v.every = true // like a rule for /public/*
-		m, _, c := serving(t, v, nil)
-		m.Handle("/", m.Authorize(http.FileServerFS(fstest.MapFS{"public/a": {Data: []byte("public")}, "secret": {Data: []byte("secret")}})))
+		m, s, _, c := serving(t, v, nil)
+		s.Handle("/", s.Authorize(http.FileServerFS(fstest.MapFS{"public/a": {Data: []byte("public")}, "secret": {Data: []byte("secret")}})))
 		stop, result := start(t, m)
 		for path, status := range map[string]int{
 			"/public/a": 200, "/public/a..": 404, "/public/%2e%2e/secret": 400, "/public/..%2fsecret": 400, "/public%2f..%2fsecret": 400, "/public/%2e%2e": 400,

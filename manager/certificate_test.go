@@ -23,6 +23,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -123,8 +125,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		files.put(one.cert, one.key, nil)
 		m, health := healthy(t, newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			o.Server = &serverOptions{Listener: w, CertDir: files.dir}
 		})
+		addServer(m, serverOptions{Listener: w, CertDir: files.dir})
 		stop, result := start(t, m)
 		shows := func(name string) {
 			t.Helper()
@@ -137,7 +139,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second)
 			got, body := get(t, health, "http://x/readyz?verbose")
-			_, line, _ := strings.Cut(body, "]certificate ")
+			_, line, _ := strings.Cut(body, "]certificate-server ")
 			line, _, _ = strings.Cut(line, "\n")
 			if got != status {
 				t.Errorf("readyz: %d %s", got, body)
@@ -193,13 +195,35 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	})
 }
 
+// The Pod can still serve its webhooks when the certificate of the metrics has expired.
+func TestAnExpiredCertificateOfTheMetricsIsARemark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files, w := newSecret(t), newWire()
+		brief := newPair(t, "brief", time.Hour)
+		files.put(brief.cert, brief.key, nil)
+		m, health := healthy(t, newAPI(), func(o *manager.Options) { o.Metrics = newMetrics(t, prometheus.NewRegistry()) })
+		addMetrics(m, serverOptions{Listener: w, CertDir: files.dir})
+		stop, result := start(t, m)
+		pass(time.Second)
+		want(t, health, "http://x/readyz/certificate-metrics-server", 200, "ok")
+		pass(2 * time.Hour)
+		want(t, health, "http://x/readyz/certificate-metrics-server", 200, "ok")
+		if _, body := get(t, health, "http://x/readyz?verbose"); !strings.Contains(body, "[+]certificate-metrics-server ok: the certificate expired at 2000-01-01T01:00:00Z; renew it") {
+			t.Error(body)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
 // The files are read once a second, for any number of connections.
 func TestCertificatesAreReadOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files, w := newSecret(t), newWire()
 		one, two := newPair(t, "one", time.Hour), newPair(t, "two", time.Hour)
 		files.put(one.cert, one.key, nil)
-		m := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Listener: w, CertDir: files.dir} })
+		m := newManager(newAPI(), nil)
+		addServer(m, serverOptions{Listener: w, CertDir: files.dir})
 		stop, result := start(t, m)
 		time.Sleep(time.Minute)
 		for _, want := range []string{"one", "one", "two"} {
@@ -219,10 +243,9 @@ func TestClientCertificates(t *testing.T) {
 		files, w := newSecret(t), newWire()
 		server, friend, stranger := newPair(t, "server", time.Hour), newPair(t, "friend", time.Hour), newPair(t, "stranger", time.Hour)
 		files.put(server.cert, server.key, friend.cert)
-		m := newManager(newAPI(), func(o *manager.Options) {
-			o.Server = &serverOptions{
-				Listener: w, CertFile: filepath.Join(files.dir, "tls.crt"), KeyFile: filepath.Join(files.dir, "tls.key"), ClientCAFile: filepath.Join(files.dir, "ca.crt"),
-			}
+		m := newManager(newAPI(), nil)
+		addServer(m, serverOptions{
+			Listener: w, CertFile: filepath.Join(files.dir, "tls.crt"), KeyFile: filepath.Join(files.dir, "tls.key"), ClientCAFile: filepath.Join(files.dir, "ca.crt"),
 		})
 		stop, result := start(t, m)
 		lets := func(p *pair, want bool) {
@@ -260,8 +283,8 @@ func TestTheServerSpeaksTLS12AndLater(t *testing.T) {
 		w := newWire()
 		m := newManager(newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			o.Server = &serverOptions{Listener: w}
 		})
+		addServer(m, serverOptions{Listener: w})
 		stop, result := start(t, m)
 		if _, err := shake(w, &tls.Config{MaxVersion: tls.VersionTLS12}, t); err != nil {
 			t.Error(err)
@@ -311,10 +334,9 @@ func TestCertificatesThatAreOfNoUseAtTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files.put(test.cert, test.key, test.ca)
-			m := newManager(newAPI(), func(o *manager.Options) {
-				o.Server = &serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")}
-			})
-			if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: manager.Options.Server: `+test.want {
+			m := newManager(newAPI(), nil)
+			addServer(m, serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")})
+			if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: the server: `+test.want {
 				t.Errorf("Run returned %v\nwant %s", err, test.want)
 			}
 		})
@@ -325,7 +347,8 @@ func TestCertificatesThatAreOfNoUseAtTheStart(t *testing.T) {
 func TestTheSelfSignedCertificateHasAnECDSAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		m := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Listener: w} })
+		m := newManager(newAPI(), nil)
+		addServer(m, serverOptions{Listener: w})
 		stop, result := start(t, m)
 		pass(time.Second)
 		conn, err := w.dial(t.Context(), "", "")

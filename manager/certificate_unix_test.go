@@ -35,8 +35,8 @@ func TestANamedPipeInThePlaceOfACertificateBlocksNoHandshake(t *testing.T) {
 		files.put(one.cert, one.key, nil)
 		m, health := healthy(t, newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			o.Server = &serverOptions{Listener: w, CertDir: files.dir}
 		})
+		addServer(m, serverOptions{Listener: w, CertDir: files.dir})
 		stop, result := start(t, m)
 		pass(time.Second)
 		files.pipe("tls.crt")
@@ -47,7 +47,7 @@ func TestANamedPipeInThePlaceOfACertificateBlocksNoHandshake(t *testing.T) {
 			}
 		}
 		sentence := "cannot read the TLS files: " + files.dir + "/tls.crt is not a regular file (prw-------); put a PEM file there"
-		want(t, health, "http://x/readyz?verbose", 200, "[+]informers ok", "[+]certificate ok: the certificate that expires at 2000-01-01T01:00:00Z stays in use: "+sentence, "[+]shutdown ok", "readyz check passed")
+		want(t, health, "http://x/readyz?verbose", 200, "[+]informers ok", "[+]certificate-server ok: the certificate that expires at 2000-01-01T01:00:00Z stays in use: "+sentence, "[+]shutdown ok", "readyz check passed")
 		if n := strings.Count(log.String(), sentence); n != 1 {
 			t.Errorf("the log has it %d times:\n%s", n, log.String())
 		}
@@ -62,10 +62,9 @@ func TestFilesThatAreNoFilesAtTheStart(t *testing.T) {
 	in := func(file string) string { return filepath.Join(files.dir, file) }
 	run := func(want string) {
 		t.Helper()
-		m := newManager(newAPI(), func(o *manager.Options) {
-			o.Server = &serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")}
-		})
-		if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: manager.Options.Server: cannot read the TLS files: `+want {
+		m := newManager(newAPI(), nil)
+		addServer(m, serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")})
+		if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: the server: cannot read the TLS files: `+want {
 			t.Errorf("Run returned %v\nwant %s", err, want)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Controller is the interface that Add accepts. *controller.Controller implements it, and documents
@@ -50,13 +49,13 @@ type Controller interface {
 	AwaitWrites(ctx context.Context) error
 }
 
-func checksOf(c Controller, o *HealthOptions, ready <-chan struct{}) (alive, synced *server.Check) {
+func checksOf(c Controller, stalledAfter time.Duration, ready <-chan struct{}) (alive, synced *check) {
 	name := "controller-" + c.Name()
-	if o != nil && o.StalledAfter > 0 {
-		ask := c.Alive(o.StalledAfter)
-		alive = server.NewCheck(name, func(context.Context) error { return ask() })
+	if stalledAfter > 0 {
+		ask := c.Alive(stalledAfter)
+		alive = newCheck(name, func(context.Context) error { return ask() })
 	}
-	return alive, server.NewCheck(name, func(context.Context) error { return unready(c, ready) })
+	return alive, newCheck(name, func(context.Context) error { return unready(c, ready) })
 }
 
 // unready fails until the controller can lead or, without RequiresSync, the manager is ready.
@@ -66,7 +65,7 @@ func unready(c Controller, ready <-chan struct{}) error {
 	case !run.Closed(c.Synced()) && (c.RequiresSync() || !run.Closed(ready)):
 		return errors.New(strings.TrimSuffix("it waits for its sources: "+waits, ": "))
 	case waits != "":
-		return server.Remark(waits)
+		return Remark(waits)
 	default:
 		return nil
 	}

@@ -4,17 +4,13 @@
 package manager
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
-	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/term"
@@ -56,7 +52,7 @@ type host struct {
 func (h *host) Name() string { return h.manager.o.Name }
 
 // Identity implements term.Host.
-func (h *host) Identity() string { return h.manager.leases.sameIdentity("") }
+func (h *host) Identity() string { return h.manager.Identity() }
 
 // Config implements term.Host.
 func (h *host) Config(of *rest.Config) (*rest.Config, error) {
@@ -85,11 +81,8 @@ func (h *host) Keeper(of term.Partition) term.Keeper {
 	return h.keeper
 }
 
-// Event implements term.Host.
-func (h *host) Event(l *coordinationv1.Lease, eventType, reason, note string) {
-	ctx := logr.NewContextWithSlogLogger(context.Background(), h.manager.report.logger())
-	h.manager.roster.recorder.Eventf(ctx, l, events.Type(eventType), reason, "", note)
-}
+// AddRecorder implements term.Host.
+func (h *host) AddRecorder(r term.Recorder) { h.manager.AddRecorder(r) }
 
 // electorOf returns an error for a Coordinator that does not keep its promises.
 func electorOf(c Coordinator, h *host) (term.Elector, error) {

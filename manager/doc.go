@@ -16,8 +16,8 @@
 //
 // Run starts these stages from top to bottom and stops them from bottom to top:
 //
-//	servers      Health, Server, MetricsServer and PprofAddress of Options listen and answer
-//	events       the recorder of Kubernetes events sends
+//	servers      servers of package server, debug and webhook listen and answer
+//	events       recorders of Kubernetes events send
 //	cache        informers list and watch, of all clusters
 //	everywhere   on every replica: functions of AddEverywhere, and each controller's Warm
 //	leader       on the leader: functions of AddLeaderOnly, and each controller's Lead

@@ -13,7 +13,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -32,7 +31,7 @@ type elected struct {
 	seen    atomic.Bool           // the Lease was read or written at least once
 	trouble atomic.Pointer[error] // why it cannot be used, or nil
 
-	alive, usable, joined *server.Check // joined is nil without a group
+	alive, usable, joined *check // joined is nil without a group
 }
 
 // words are the texts about a Lease.
@@ -68,11 +67,11 @@ func elect(c Coordinator, m *Manager, used <-chan struct{}) (*elected, error) {
 	}
 	e.name = e.String()[strings.LastIndex(e.String(), "/")+1:]
 	e.text = leaderWords()
-	e.alive = server.NewCheck(e.Name(), func(context.Context) error { return e.Check(nil) })
-	e.usable = server.NewCheck(e.Name(), func(context.Context) error { return e.usability() })
+	e.alive = newCheck(e.Name(), func(context.Context) error { return e.Check(nil) })
+	e.usable = newCheck(e.Name(), func(context.Context) error { return e.usability() })
 	if g, ok := e.Elector.(Group); ok {
 		e.members, e.text = g, memberWords()
-		e.joined = server.NewCheck("shards-"+e.name, func(context.Context) error { return e.joins() })
+		e.joined = newCheck("shards-"+e.name, func(context.Context) error { return e.joins() })
 	}
 	return e, nil
 }
@@ -129,7 +128,7 @@ func (e *elected) usability() error {
 	case trouble != nil && errors.As(*trouble, new(*run.OverdueError)):
 		return *trouble
 	case trouble != nil && e.seen.Load():
-		return server.Remark((*trouble).Error())
+		return Remark((*trouble).Error())
 	case trouble != nil:
 		return fmt.Errorf("it could not be used yet: %w", *trouble)
 	case e.seen.Load() || !run.Closed(e.used):
@@ -149,9 +148,9 @@ func (e *elected) joins() error {
 	case err != nil && run.Closed(e.used):
 		return err
 	case err != nil: // it joins when something is added
-		return server.Remark(err.Error())
+		return Remark(err.Error())
 	case remark != "":
-		return server.Remark(remark)
+		return Remark(remark)
 	}
 	return nil
 }

@@ -28,18 +28,20 @@ var eventsResource = sim.Resource{Group: "events.k8s.io", Version: "v1", Kind: "
 
 // recording adds a controller with one Reconcile, which records events until it stops the
 // manager, and after that.
-func recording(m *manager.Manager, stop <-chan func()) {
+func recording(m *manager.Manager, stop <-chan func()) *events.Recorder {
+	rec := events.For(m, events.Options{})
 	configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		for range 60 { // more than the limit for one object
-			m.Recorder().Eventf(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
+			rec.Eventf(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
 			time.Sleep(time.Second)
 		}
 		(<-stop)()
-		m.Recorder().Eventf(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
-		m.Recorder().Eventf(ctx, obj, events.Normal, "Interrupted", "Apply", "the last words")
+		rec.Eventf(ctx, obj, events.Warning, "Failed", "Apply", "before the stop")
+		rec.Eventf(ctx, obj, events.Normal, "Interrupted", "Apply", "the last words")
 		return controller.Result{}, nil
 	})
+	return rec
 }
 
 func eventsOf(t *testing.T, api *sim.Server) []eventsv1.Event {
@@ -79,11 +81,11 @@ func TestN3_EventsComeBeforeTheRelease(t *testing.T) {
 			o.RequireTerm = true
 		})
 		stop := make(chan func(), 1)
-		recording(m, stop)
+		rec := recording(m, stop)
 		m.AddEverywhere("janitor", func(ctx context.Context) error {
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
 			for range 50 { // more than the limit for one object
-				m.Recorder().Eventf(ctx, obj, events.Normal, "Cleaned", "", "cleaned up")
+				rec.Eventf(ctx, obj, events.Normal, "Cleaned", "", "cleaned up")
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -171,9 +173,10 @@ func TestRecorder_NamesTheReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases, eventsResource)
 		m := newManager(api, elected)
+		rec := events.For(m, events.Options{})
 		m.AddLeaderOnly("once", func(ctx context.Context) error {
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
-			m.Recorder().Eventf(ctx, obj, events.Normal, "Leading", "", "by %s", holder(api))
+			rec.Eventf(ctx, obj, events.Normal, "Leading", "", "by %s", holder(api))
 			<-ctx.Done()
 			return nil
 		})

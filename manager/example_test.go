@@ -18,12 +18,10 @@ import (
 // The kubelet probes :8081. Port 8443 serves metrics to the users that the API server allows.
 func Example_servers() {
 	serve := func(ctx context.Context, cfg *rest.Config, metrics http.Handler, license func() bool) error {
-		mgr := manager.New(cfg, manager.Options{
-			Name:   "website-operator",
-			Health: &manager.HealthOptions{Address: ":8081"},
-			Server: &server.Options{Address: ":8443", CertDir: "/etc/website-operator/tls"},
-		})
-		mgr.Handle("/metrics", mgr.Authorize(metrics))
+		mgr := manager.New(cfg, manager.Options{Name: "website-operator"})
+		server.AddHealth(mgr, server.Options{Address: ":8081"})
+		s := server.Add(mgr, server.Options{Address: ":8443", CertDir: "/etc/website-operator/tls"})
+		s.Handle("/metrics", s.Authorize(metrics))
 		mgr.AddReadyzCheck("license", func(context.Context) error {
 			if !license() {
 				return errors.New("the license has expired")

@@ -9,15 +9,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/manager"
 )
 
 // flood sends a number of made-up tokens every 10 ms from an address and counts the answers.
@@ -74,7 +71,7 @@ func TestAFloodOfMadeUpTokensIsBounded(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			return nil, nil
 		}
-		h := guarded(v, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		h := logged(guarded(v), &log)
 		if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 {
 			t.Fatal(status, body)
 		}
@@ -106,7 +103,7 @@ func TestANewTokenGetsThroughAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
 		v.audiences = []string{"us"}
-		h := guarded(v, func(o *manager.Options) { o.Server.Audiences = []string{"us"} })
+		h := guarded(v, "us")
 		account := serviceAccount(t)
 		v.set(func() { v.users[account] = "prometheus" })
 		answers := flood(t, h, "192.0.2.1:1234", 2, time.Minute, madeUp)
@@ -137,7 +134,7 @@ func TestANewTokenGetsThroughAFlood(t *testing.T) {
 // most.
 func TestClientsThatGoAwayLeaveNoBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := guarded(newReviewer(), nil)
+		h := guarded(newReviewer())
 		var all sync.WaitGroup
 		for i := range 3000 {
 			all.Go(func() {
@@ -180,7 +177,7 @@ func TestPlausibleTokens(t *testing.T) {
 			"two parts":    {"YQ.YQ", false},
 		} {
 			v := newReviewer()
-			h := guarded(v, func(o *manager.Options) { o.Server.Audiences = []string{"us"} })
+			h := guarded(v, "us")
 			answers := flood(t, h, "192.0.2.1:1234", 2, 7*time.Second, madeUp)
 			time.Sleep(5 * time.Second)
 			began := time.Now()
@@ -196,7 +193,7 @@ func TestPlausibleTokens(t *testing.T) {
 
 func TestTokensAreBounded(t *testing.T) {
 	v := newReviewer()
-	h := guarded(v, nil)
+	h := guarded(v)
 	if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer "+strings.Repeat("x", 900_000))); status != 431 || body != "the token has 900000 bytes, at most 16384 are reviewed" {
 		t.Errorf("%d %s", status, body)
 	}
@@ -212,7 +209,7 @@ func TestTokensAreBounded(t *testing.T) {
 func TestATokenThatIsNotValidIsReviewedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newReviewer()
-		h := guarded(v, nil)
+		h := guarded(v)
 		for i := range 1000 {
 			if status, _ := serve(h, request(t.Context(), "GET", fmt.Sprintf("/%d", i), "Bearer bad")); status != 401 {
 				t.Fatal(status)

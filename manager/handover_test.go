@@ -59,21 +59,22 @@ func (r *replicas) start(name string, over http.RoundTripper) (stop func(), resu
 			r.dropped[e.Why] += e.Events
 		}}
 	})
+	rec := events.For(m, events.Options{})
 	m.AddLeaderOnly("leads", func(ctx context.Context) error {
 		r.mu.Lock()
 		r.began[name] = time.Now()
 		r.mu.Unlock()
 		obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		m.Recorder().Eventf(ctx, obj, events.Normal, "Leads", "", "the first words")
+		rec.Eventf(ctx, obj, events.Normal, "Leads", "", "the first words")
 		for range r.repeats {
 			if ctx.Err() != nil {
 				break
 			}
-			m.Recorder().Eventf(ctx, obj, events.Normal, "Stops", "", "the last words")
+			rec.Eventf(ctx, obj, events.Normal, "Stops", "", "the last words")
 			time.Sleep(time.Second)
 		}
 		<-ctx.Done()
-		m.Recorder().Eventf(ctx, obj, events.Normal, "Stops", "", "the last words")
+		rec.Eventf(ctx, obj, events.Normal, "Stops", "", "the last words")
 		return nil
 	})
 	return start(r.t, m)

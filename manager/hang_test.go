@@ -38,12 +38,13 @@ func TestM3_AServerThatHangsWhileEventsWait(t *testing.T) {
 						Dropped: func(e hook.EventDropped) { dropped.Add(int64(e.Events)) },
 					}
 				})
+				rec := events.For(m, events.Options{})
 				const calls = 100
 				recorded := make(chan struct{})
 				configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 					obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 					for i := range calls {
-						m.Recorder().Eventf(ctx, obj, events.Warning, "Failed", "Apply", "note %d", i)
+						rec.Eventf(ctx, obj, events.Warning, "Failed", "Apply", "note %d", i)
 						if i == calls/2 {
 							time.Sleep(time.Minute) // some are sent
 							api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })

@@ -32,12 +32,8 @@ import (
 // healthy makes a manager with a health server on a wire.
 func healthy(t *testing.T, api http.RoundTripper, change func(*manager.Options)) (*manager.Manager, *http.Client) {
 	w := newWire()
-	m := newManager(api, func(o *manager.Options) {
-		o.Health = &manager.HealthOptions{Listener: w}
-		if change != nil {
-			change(o)
-		}
-	})
+	m := newManager(api, change)
+	addHealth(m, serverOptions{Listener: w})
 	return m, w.client(t)
 }
 
@@ -315,7 +311,7 @@ func TestAStalledControllerFailsLivezWhereThatIsAskedFor(t *testing.T) {
 			for _, name := range []string{"a", "b", "c"} {
 				put(api, name)
 			}
-			m, c := healthy(t, api, func(o *manager.Options) { o.Health.StalledAfter = after })
+			m, c := healthy(t, api, func(o *manager.Options) { o.StalledAfter = after })
 			free := make(chan struct{})
 			configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
 				stubborn(free)
@@ -374,12 +370,12 @@ func TestHealthWiringMistakes(t *testing.T) {
 			m.AddReadyzCheck("a", good)
 			m.AddLivezCheck("a", good) // another path
 		}, want: `AddReadyzCheck: two checks are named "a"; give each a name of its own`},
-		"two places": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: ":0", Listener: newWire()} },
-			want: "manager.Options.Health: server.Options: both Address and Listener are set; set one"},
-		"negative": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{StalledAfter: -1} },
-			want: "manager.Options.Health.StalledAfter: -1ns, must not be negative"},
-		"no address": {options: func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: "nowhere"} },
-			want: "manager.Options.Health: cannot listen on nowhere: listen tcp: address nowhere: missing port in address; give a host and a port, such as localhost:8081"},
+		"two places": {wire: func(m *manager.Manager) { addHealth(m, serverOptions{Address: ":0", Listener: newWire()}) },
+			want: "the health server: server.Options: both Address and Listener are set; set one"},
+		"negative": {options: func(o *manager.Options) { o.StalledAfter = -1 },
+			want: "manager.Options.StalledAfter: -1ns, must not be negative"},
+		"no address": {wire: func(m *manager.Manager) { addHealth(m, serverOptions{Address: "nowhere"}) },
+			want: "the health server: cannot listen on nowhere: listen tcp: address nowhere: missing port in address; give a host and a port, such as localhost:8081"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManager(newAPI(), test.options)

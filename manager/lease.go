@@ -218,25 +218,3 @@ func (l *Lease) lead(take, work context.Context) error {
 	l.flushEvents(term, work)
 	return nil
 }
-
-// flushLimit is how long the events of a term may delay the release of its Lease. Those that wait
-// are sent after it.
-const flushLimit = 2 * time.Second
-
-// flushEvents does nothing without an Elector: there is no term, and record sends the events later.
-// It does not wait for a request that ignores its context.
-func (l *Lease) flushEvents(term *stage, work context.Context) {
-	e, ok := l.life.(*elected)
-	if !ok {
-		return
-	}
-	limited, cancel := context.WithTimeout(work, flushLimit)
-	term.run("sending the events of "+l.leads, nil, func(context.Context) error {
-		defer cancel()
-		if err := l.roster.recorder.Flush(limited); err != nil {
-			e.logger().Warn("not all events of the term were sent before its end", "err", err)
-		}
-		return nil
-	})
-	<-limited.Done()
-}

@@ -35,9 +35,17 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Aliases, because variables named server hide the package.
-type serverOptions = server.Options
+type (
+	serverOptions = server.Options
+	handlers      = server.Server
+)
 
-var listenOn = server.Listen
+var (
+	listenOn   = server.Listen
+	addServer  = server.Add
+	addHealth  = server.AddHealth
+	addMetrics = server.AddMetrics
+)
 
 var silent = slog.New(slog.DiscardHandler)
 

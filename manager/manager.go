@@ -14,10 +14,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Manager runs the cache, leader election, controllers and functions of one process.
@@ -31,9 +29,8 @@ type Manager struct {
 	main     *Lease // of Options.LeaderElection
 	free     *Lease // of AddControllerEverywhere
 	clusters *clusters
-	server   *server.Server // has the handlers of Handle
 	probes   *probes
-	servers  []named
+	servers  []Server // guarded by the roster's lock until Run
 	ended    chan struct{}
 	result   error // of Run, when ended is closed
 }
@@ -62,12 +59,8 @@ func New(cfg *rest.Config, o Options) *Manager {
 	var err error
 	m.main, err = m.leases.add(main)
 	m.report.failed(err)
-	identity := m.leases.sameIdentity("")
-	m.roster.recorder = events.New(m.client, events.Options{
-		Name: o.Name, Instance: identity, Namespace: o.EventNamespace, Hooks: m.o.Hooks.Events,
-	})
 	m.free = m.leases.addFree()
-	m.makeServers()
+	m.probes = newProbes(m.roster, m.leases, m.clusters.states)
 	return m
 }
 
@@ -251,12 +244,14 @@ func (m *Manager) Cache() *cache.Cache { return m.cache }
 // Client returns the manager's client.
 func (m *Manager) Client() *client.Client { return m.client }
 
-// Recorder returns the manager's recorder of Kubernetes events. Run sends the events of a term
-// before it releases the Lease, for at most 2 seconds, and all others before it returns, within the
-// grace time.
-//
-// It writes all events to the manager's own cluster, and drops an event whose namespace does not
-// exist there. Events about cluster-scoped objects go to Options.EventNamespace. For events in the
-// object's cluster, make a recorder with events.New(cluster.Client(), …), run it with
-// AddEverywhere, and close it after its Run.
-func (m *Manager) Recorder() *events.Recorder { return m.roster.recorder }
+// Name returns Options.Name.
+func (m *Manager) Name() string { return m.o.Name }
+
+// Identity returns the identity of this process in its first Lease, or "" without one.
+func (m *Manager) Identity() string { return m.leases.sameIdentity("") }
+
+// Hooks returns Options.Hooks, with the hooks of Options.Metrics and the manager's own.
+func (m *Manager) Hooks() hook.Hooks { return m.o.Hooks }
+
+// Metrics returns Options.Metrics.
+func (m *Manager) Metrics() Metrics { return m.o.Metrics }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
@@ -55,23 +56,21 @@ func TestMetrics_AreServedWhereTheOptionsWantThem(t *testing.T) {
 	}{
 		"TLS of its own":        {own: &serverOptions{}, atOwn: no, withOwn: yes},
 		"plain of its own":      {own: &serverOptions{Plain: true}, atOwn: yes, withOwn: yes},
-		"with the handlers":     {main: &serverOptions{}, atMain: no, withMain: yes},
-		"plain with handlers":   {main: &serverOptions{Plain: true}, atMain: yes, withMain: yes},
 		"of its own, not there": {main: &serverOptions{}, own: &serverOptions{}, atMain: none, withMain: none, atOwn: no, withOwn: yes},
 		"nowhere":               {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mainWire, ownWire := newWire(), newWire()
-				m := newManager(newReviewer(), func(o *manager.Options) {
-					o.Metrics = newMetrics(t, prometheus.NewRegistry())
-					if o.Server = test.main; test.main != nil {
-						o.Server.Listener = mainWire
-					}
-					if o.MetricsServer = test.own; test.own != nil {
-						o.MetricsServer.Listener = ownWire
-					}
-				})
+				m := newManager(newReviewer(), func(o *manager.Options) { o.Metrics = newMetrics(t, prometheus.NewRegistry()) })
+				if test.main != nil {
+					test.main.Listener = mainWire
+					addServer(m, *test.main)
+				}
+				if test.own != nil {
+					test.own.Listener = ownWire
+					addMetrics(m, *test.own)
+				}
 				stop, result := start(t, m)
 				synctest.Wait()
 				ask := func(w *wire, o *serverOptions, without, with int) {
@@ -184,28 +183,24 @@ func TestMetrics_Mistakes(t *testing.T) {
 		want    string
 	}{
 		"nil": {options: func(o *manager.Options) { o.Metrics = none }, want: "manager.Options.Metrics: it is a nil pointer; use the result of metrics.New"},
-		"nothing to serve": {options: func(o *manager.Options) { o.Metrics, o.MetricsServer = nil, &serverOptions{} },
-			want: "manager.Options.MetricsServer: there is nothing to serve; set Metrics as well"},
+		"nothing to serve": {options: func(o *manager.Options) { o.Metrics = nil }, wire: func(m *manager.Manager) { addMetrics(m, serverOptions{}) },
+			want: "the metrics server: AddMetrics: there is nothing to serve; set manager.Options.Metrics, to the result of metrics.New"},
 		"no Gatherer": {options: func(o *manager.Options) {
-			o.Metrics, o.MetricsServer = newMetrics(t, prometheus.WrapRegistererWithPrefix("x_", registry)), &serverOptions{}
-		}, want: "manager.Options.Metrics: metrics: the Registerer given to metrics.New is no prometheus.Gatherer"},
-		"two registries": {options: func(o *manager.Options) { o.Server = &serverOptions{Listener: newWire()} },
-			wire: func(m *manager.Manager) { m.Handle("GET /metrics", http.NotFoundHandler()) },
-			want: `Handle: Options.Metrics has the path of "GET /metrics"; use another one, or set Options.MetricsServer`},
-		"both on 8443": {options: func(o *manager.Options) { o.Server, o.MetricsServer = &serverOptions{}, &serverOptions{} },
-			want: "manager.Options.Server and .MetricsServer have the same port, :8443 and :8443; give each one of its own"},
-		"pprof on 8080": {options: func(o *manager.Options) {
-			o.MetricsServer, o.PprofAddress = &serverOptions{Plain: true}, "localhost:8080"
-		},
-			want: "manager.Options.MetricsServer and .PprofAddress have the same port, :8080 and localhost:8080; give each one of its own"},
-		"pprof on no port": {options: func(o *manager.Options) { o.PprofAddress = "6060" }, want: "manager.Options.PprofAddress: cannot listen on 6060: "},
-		"certificate": {options: func(o *manager.Options) { o.MetricsServer = &serverOptions{CertFile: "x"} },
-			want: "manager.Options.MetricsServer: server.Options: one of CertFile and KeyFile is set; set both or none"},
+			o.Metrics = newMetrics(t, prometheus.WrapRegistererWithPrefix("x_", registry))
+		}, wire: func(m *manager.Manager) { addMetrics(m, serverOptions{}) },
+			want: "the metrics server: manager.Options.Metrics: metrics: the Registerer given to metrics.New is no prometheus.Gatherer"},
+		"pprof on no port": {wire: func(m *manager.Manager) { debug.AddProfiles(m, "6060") }, want: "the pprof server: cannot listen on 6060: "},
+		"certificate": {wire: func(m *manager.Manager) { addMetrics(m, serverOptions{CertFile: "x"}) },
+			want: "the metrics server: server.Options: one of CertFile and KeyFile is set; set both or none"},
+		"two with one name": {wire: func(m *manager.Manager) { addMetrics(m, serverOptions{}); addMetrics(m, serverOptions{}) },
+			want: `AddReadyzCheck: two checks are named "certificate-metrics-server"; give each a name of its own`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) {
 				o.Metrics = newMetrics(t, prometheus.NewRegistry())
-				test.options(o)
+				if test.options != nil {
+					test.options(o)
+				}
 			})
 			if test.wire != nil {
 				test.wire(m)
@@ -218,29 +213,30 @@ func TestMetrics_Mistakes(t *testing.T) {
 	}
 }
 
-// TestPortInUse_NamesOptionAndAddress: the other servers are closed again.
-func TestPortInUse_NamesOptionAndAddress(t *testing.T) {
+// TestPortInUse_NamesServerAndAddress: the other servers are closed again.
+func TestPortInUse_NamesServerAndAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ok(t, err)
 	defer l.Close()
 	taken := l.Addr().String()
-	for field, take := range map[string]func(*manager.Options){
-		"Health":        func(o *manager.Options) { o.Health = &manager.HealthOptions{Address: taken} },
-		"Server":        func(o *manager.Options) { o.Server = &serverOptions{Address: taken} },
-		"MetricsServer": func(o *manager.Options) { o.MetricsServer = &serverOptions{Address: taken} },
-		"PprofAddress":  func(o *manager.Options) { o.PprofAddress = taken },
+	for name, add := range map[string]func(*manager.Manager){
+		"health server":  func(m *manager.Manager) { addHealth(m, serverOptions{Address: taken}) },
+		"server":         func(m *manager.Manager) { addServer(m, serverOptions{Address: taken}) },
+		"metrics server": func(m *manager.Manager) { addMetrics(m, serverOptions{Address: taken}) },
+		"pprof server":   func(m *manager.Manager) { debug.AddProfiles(m, taken) },
 	} {
-		t.Run(field, func(t *testing.T) {
-			m := newManager(newAPI(), func(o *manager.Options) {
-				o.Metrics = newMetrics(t, prometheus.NewRegistry())
-				o.Health, o.Server = &manager.HealthOptions{Listener: newWire()}, &serverOptions{Listener: newWire()}
-				o.MetricsServer, o.PprofAddress = &serverOptions{Listener: newWire()}, "localhost:0"
-				take(o)
-			})
+		t.Run(name, func(t *testing.T) {
+			m := newManager(newAPI(), func(o *manager.Options) { o.Metrics = newMetrics(t, prometheus.NewRegistry()) })
+			first := newWire()
+			addServer(m, serverOptions{Name: "first server", Listener: first})
+			add(m)
 			err := m.Run(t.Context())
-			want := `the manager "test" cannot run: manager.Options.` + field + ": the address " + taken + " is taken: stop what listens there, or choose another one"
+			want := `the manager "test" cannot run: the ` + name + ": the address " + taken + " is taken: stop what listens there, or choose another one"
 			if err == nil || err.Error() != want {
 				t.Errorf("Run returned %v\nwant %s", err, want)
+			}
+			if _, err := first.dial(t.Context(), "", ""); err == nil {
+				t.Error("the first server is still open")
 			}
 		})
 	}
@@ -252,7 +248,8 @@ func TestM3_AProfileHoldsNoStop(t *testing.T) {
 	ok(t, err)
 	address := l.Addr().String()
 	ok(t, l.Close())
-	m := newManager(newAPI(), func(o *manager.Options) { o.PprofAddress, o.Grace = address, time.Hour })
+	m := newManager(newAPI(), func(o *manager.Options) { o.Grace = time.Hour })
+	debug.AddProfiles(m, address)
 	served := make(chan struct{})
 	m.AddEverywhere("wait", func(context.Context) error { close(served); return nil })
 	stop, result := start(t, m)

@@ -5,27 +5,21 @@ package manager
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/server"
 )
 
 // Options configures New. Only Name is required.
@@ -44,9 +38,6 @@ type Options struct {
 	//
 	//	Cache: cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))},
 	Cache cache.Options
-	// EventNamespace has the events about cluster-scoped objects: see events.Options.Namespace. An
-	// operator whose rights end at its own namespace sets that one. Default: default.
-	EventNamespace string
 	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
 	// informers, requests, Leases and events. Metrics adds hooks of its own. Independently, the
 	// manager logs informers that wait, fail or recover, restored API servers, and writes without
@@ -71,28 +62,15 @@ type Options struct {
 	// Limiter limits all controllers together. Grace, Logger, Hooks and Partition must be zero: the
 	// manager has its own. Default: as in package controller.
 	ControllerDefaults controller.Options
-	// Health serves /livez and /readyz for the kubelet. Default: nil.
-	Health *HealthOptions
-	// Server serves the handlers added with Handle, with TLS: metrics, webhooks, a dashboard. Its
-	// Client is always the manager's. Default: nil.
-	Server *server.Options
-	// Metrics counts what Hooks observe: see metrics.New. MetricsServer serves the counts at
-	// /metrics; without MetricsServer, Server does. Without either, Metrics only counts. Default:
-	// nil.
+	// StalledAfter is how long a controller may have ready keys without any Reconcile that begins
+	// or returns, before its check in Livez fails. Set it longer than any Reconcile takes, or slow
+	// Reconciles restart the process. Default: 0, never.
+	StalledAfter time.Duration
+	// Metrics counts what Hooks observe: see metrics.New. server.AddMetrics serves the counts.
+	// Default: nil.
 	Metrics Metrics
-	// MetricsServer serves only Metrics. Its Client is always the manager's. With TLS, the default
-	// Address is :8443, and a request needs the right to get /metrics: see Authorize. With Plain,
-	// the default Address is :8080, and all requests are answered. Default: nil.
-	MetricsServer *server.Options
-	// Webhooks answers admission and conversion requests, on a TLS server of its own: see
-	// webhook.New. It answers on standbys, too, and before caches are synced. Default: nil.
-	Webhooks Webhooks
-	// PprofAddress is an address such as localhost:6060 for a plain HTTP server with the profiles
-	// of debug.Profiles under /debug/pprof/, without authorization. A stop ends a CPU profile
-	// early. Default: none.
-	PprofAddress string
-	// Grace is how long running Reconciles, and the functions and handlers added to the manager,
-	// may continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
+	// Grace is how long running Reconciles, requests, and the functions added to the manager, may
+	// continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
 	// pod.
 	Grace time.Duration
 	// Logger is for the manager, and for controllers without their own. Default: the logger of
@@ -106,57 +84,6 @@ type Metrics interface {
 	Hooks() hook.Hooks
 	// Handler returns a handler that serves the counts, or an error if it cannot.
 	Handler() (http.Handler, error)
-}
-
-// Webhooks answers admission and conversion requests. *webhook.Webhooks implements it.
-type Webhooks interface {
-	// Validate returns the mistakes of the wiring. Run calls it.
-	Validate() error
-	// Server returns the options of the server.
-	Server() server.Options
-	// Handler returns the server's handler, which reports to hooks. New calls it once.
-	Handler(hooks *hook.Webhook) http.Handler
-	// Run keeps certificates and registrations for the API server until ctx ends, on every replica.
-	Run(ctx context.Context, c *client.Client, r *events.Recorder) error
-	// Check is the check "webhooks" of /readyz. It fails until the API server's calls can succeed.
-	Check(ctx context.Context) error
-}
-
-// HealthOptions configures a plain HTTP server for the kubelet's probes: see server.Health.
-// [Manager.AddLivezCheck] and [Manager.AddReadyzCheck] add checks.
-//
-// The checks of /livez:
-//
-//	ping                  never fails
-//	leader-election-NAME  for each Lease: fails when work continues after its term was lost, or no
-//	                      request for the Lease returns although its time is over
-//	controller-NAME       for each controller, if StalledAfter is set
-//
-// The checks of /readyz:
-//
-//	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
-//	                      manager is Ready; a standby is ready
-//	leader-election-NAME  for each Lease: fails until the Lease was acquired, or another replica was
-//	                      seen to hold it; later, while a request for it has not returned in its
-//	                      time; ?verbose describes other trouble
-//	shards-NAME           with a group: fails until the replica has joined the group, or waits
-//	                      for other processes; ?verbose lists unserved slots with their age and
-//	                      reason, also of others, and what the group waits for
-//	webhooks              if Options.Webhooks is set: fails until the API server's calls can succeed
-//	informers             never fails; ?verbose lists informers in trouble
-//	certificate           with a TLS server: fails when the certificate of Options.Server has
-//	                      expired; ?verbose reports a newer one that is broken, and the same
-//	                      problems of Options.MetricsServer
-//	shutdown              fails from the start of a stop, while the servers still answer
-type HealthOptions struct {
-	// Address is the address to listen on, as in server.Options. Default: :8081.
-	Address string
-	// Listener replaces Address, for tests or an open socket. Run closes it. Default: none.
-	Listener net.Listener
-	// StalledAfter is how long a controller may have ready keys without any Reconcile that begins
-	// or returns, before /livez fails. Set it longer than any Reconcile takes, or slow Reconciles
-	// restart the process. Default: 0, never.
-	StalledAfter time.Duration
 }
 
 func validateDefaults(o controller.Options) error {
@@ -182,16 +109,19 @@ func (o Options) Validate() error {
 	if strings.ContainsFunc(o.Name, unicode.IsControl) {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Name: %q has a line break or another control character; use printable text, which fits into a header", o.Name))
 	}
-	if bad := content.IsDNS1123Label(cmp.Or(o.EventNamespace, "default")); len(bad) > 0 {
-		wrong = append(wrong, fmt.Errorf("manager.Options.EventNamespace: %q is not the name of a namespace: %s", o.EventNamespace, strings.Join(bad, "; ")))
-	}
 	if o.Grace < 0 {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must not be negative", o.Grace))
 	}
 	if o.RequireTerm && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.RequireTerm: without LeaderElection there are no terms, and every write would be refused"))
 	}
-	wrong = append(wrong, validateDefaults(o.ControllerDefaults), validateList(o.Controllers), o.validateServers())
+	if o.StalledAfter < 0 {
+		wrong = append(wrong, fmt.Errorf("manager.Options.StalledAfter: %s, must not be negative", o.StalledAfter))
+	}
+	if o.Metrics != nil && argument.IsNil(o.Metrics) {
+		wrong = append(wrong, errors.New("manager.Options.Metrics: it is a nil pointer; use the result of metrics.New"))
+	}
+	wrong = append(wrong, validateDefaults(o.ControllerDefaults), validateList(o.Controllers))
 	if o.LeaderElection != nil {
 		wrong = append(wrong, validateCoordinator("manager.Options.LeaderElection", o.LeaderElection))
 	}
@@ -242,53 +172,5 @@ func validateNames(list, known []string) error {
 			wrong = append(wrong, fmt.Errorf("manager.Options.Controllers: no controller is named %q; there are %q", bare, known))
 		}
 	}
-	return errors.Join(wrong...)
-}
-
-func (o *Options) listeners() (all []listener) {
-	add := func(field, name, address string, so server.Options) {
-		so.Name = cmp.Or(so.Name, name)
-		if so.Address == "" && so.Listener == nil {
-			so.Address = address
-		}
-		all = append(all, listener{field, so})
-	}
-	if h := o.Health; h != nil {
-		add("Health", "health server", ":8081", server.Options{Plain: true, Address: h.Address, Listener: h.Listener})
-	}
-	if o.Server != nil {
-		add("Server", "server", ":8443", *o.Server)
-	}
-	if s := o.MetricsServer; s != nil {
-		address := ":8443"
-		if s.Plain {
-			address = ":8080"
-		}
-		add("MetricsServer", "metrics server", address, *s)
-	}
-	if o.Webhooks != nil && !argument.IsNil(o.Webhooks) {
-		add("Webhooks", "webhook server", ":9443", o.Webhooks.Server())
-	}
-	if o.PprofAddress != "" {
-		add("PprofAddress", "pprof server", "", server.Options{Plain: true, Address: o.PprofAddress})
-	}
-	return all
-}
-
-func (o *Options) validateServers() error {
-	var wrong []error
-	if o.Health != nil && o.Health.StalledAfter < 0 {
-		wrong = append(wrong, fmt.Errorf("manager.Options.Health.StalledAfter: %s, must not be negative", o.Health.StalledAfter))
-	}
-	if o.Metrics != nil && argument.IsNil(o.Metrics) {
-		wrong = append(wrong, errors.New("manager.Options.Metrics: it is a nil pointer; use the result of metrics.New"))
-	}
-	if o.Metrics == nil && o.MetricsServer != nil {
-		wrong = append(wrong, errors.New("manager.Options.MetricsServer: there is nothing to serve; set Metrics as well, to the result of metrics.New"))
-	}
-	if o.Webhooks != nil && argument.IsNil(o.Webhooks) {
-		wrong = append(wrong, errors.New("manager.Options.Webhooks: it is a nil pointer; use the result of webhook.New"))
-	}
-	wrong = append(wrong, validateListeners(o.listeners()))
 	return errors.Join(wrong...)
 }

@@ -13,42 +13,68 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/server"
 )
 
-type probes struct {
-	server.Health
-
-	roster                                 *roster // its lock guards live and ready
-	leases                                 *leases
-	ping, informers, certificate, shutdown *server.Check
-	webhooks                               *server.Check
-	live, ready                            []*server.Check // of AddLivezCheck and AddReadyzCheck
+// Check is one check of a probe. Values are comparable, and the same at each call of Livez or
+// Readyz.
+type Check interface {
+	// Name is the name in the answer.
+	Name() string
+	// Check returns an error if the check fails. With a [Remark], it passes.
+	Check(ctx context.Context) error
 }
 
-func newProbes(w Webhooks, r *roster, l *leases, states func() []hook.InformerState, main, metrics *server.Server) *probes {
-	p := &probes{
+// Remark is an error of a check that passes. It has a sentence for people.
+type Remark string
+
+// Error returns the sentence.
+func (r Remark) Error() string { return string(r) }
+
+type check struct {
+	name string
+	ask  func(ctx context.Context) error
+}
+
+func newCheck(name string, ask func(ctx context.Context) error) *check { return &check{name, ask} }
+
+// Name implements Check.
+func (c *check) Name() string { return c.name }
+
+// Check implements Check.
+func (c *check) Check(ctx context.Context) error { return c.ask(ctx) }
+
+type probes struct {
+	roster                    *roster // its lock guards live and ready
+	leases                    *leases
+	ping, informers, shutdown *check
+	live, ready               []Check // of AddLivezCheck and AddReadyzCheck
+}
+
+func newProbes(r *roster, l *leases, states func() []hook.InformerState) *probes {
+	return &probes{
 		roster: r, leases: l, informers: informersCheck(states),
-		ping: server.NewCheck("ping", func(context.Context) error { return nil }),
-		shutdown: server.NewCheck("shutdown", func(context.Context) error {
+		ping: newCheck("ping", func(context.Context) error { return nil }),
+		shutdown: newCheck("shutdown", func(context.Context) error {
 			if r.stops() {
 				return errors.New("the manager is stopping")
 			}
 			return nil
 		}),
 	}
-	if w != nil {
-		p.webhooks = server.NewCheck("webhooks", w.Check)
-	}
-	if main != nil || metrics != nil {
-		p.certificate = server.NewCheck("certificate", func(context.Context) error { return certificates(main, metrics) })
-	}
-	p.Checks = p
-	return p
 }
 
-func (p *probes) Livez() []*server.Check {
-	checks := []*server.Check{p.ping}
+// Livez returns the checks whose failure means that the process should be restarted:
+//
+//	ping                  never fails
+//	leader-election-NAME  for each Lease: fails when work continues after its term was lost, or no
+//	                      request for the Lease returns although its time is over
+//	controller-NAME       for each controller, if Options.StalledAfter is set
+//
+// and the checks of AddLivezCheck. server.AddHealth serves them at /livez. They come and go with
+// controllers and Leases.
+func (m *Manager) Livez() []Check {
+	p := m.probes
+	checks := []Check{p.ping}
 	for _, e := range p.leases.elected() {
 		checks = append(checks, e.alive)
 	}
@@ -60,7 +86,22 @@ func (p *probes) Livez() []*server.Check {
 	return append(checks, p.added(&p.live)...)
 }
 
-func (p *probes) Readyz() (checks []*server.Check) {
+// Readyz returns the checks whose failure means that the process should get no requests:
+//
+//	controller-NAME       for each controller: fails until it can lead or, without RequireKinds, the
+//	                      manager is Ready; a standby is ready
+//	leader-election-NAME  for each Lease: fails until the Lease was acquired, or another replica was
+//	                      seen to hold it; later, while a request for it has not returned in its
+//	                      time; ?verbose describes other trouble
+//	shards-NAME           with a group: fails until the replica has joined the group, or waits
+//	                      for other processes; ?verbose lists unserved slots with their age and
+//	                      reason, also of others, and what the group waits for
+//	informers             never fails; ?verbose lists informers in trouble
+//	shutdown              fails from the start of a stop, while the servers still answer
+//
+// and the checks of AddReadyzCheck. server.AddHealth serves them at /readyz.
+func (m *Manager) Readyz() (checks []Check) {
+	p := m.probes
 	for _, e := range p.leases.elected() {
 		checks = append(checks, e.usable)
 		if e.joined != nil {
@@ -71,22 +112,31 @@ func (p *probes) Readyz() (checks []*server.Check) {
 		checks = append(checks, c.synced)
 	}
 	checks = append(checks, p.informers)
-	if p.certificate != nil {
-		checks = append(checks, p.certificate)
-	}
-	if p.webhooks != nil {
-		checks = append(checks, p.webhooks)
-	}
 	return append(append(checks, p.added(&p.ready)...), p.shutdown)
 }
 
-func (p *probes) added(to *[]*server.Check) []*server.Check {
+// AddLivezCheck adds a check to Livez, before or during Run. If a check fails, the kubelet restarts
+// the process: let it fail only where a restart helps. The name consists of letters, digits, '-',
+// '_' and '.', and must not name a manager's check. Run returns a mistake as an error.
+//
+// The check may return a [Remark]. server.AddHealth limits how long it may take.
+func (m *Manager) AddLivezCheck(name string, check func(ctx context.Context) error) {
+	m.report.failed(m.probes.add("AddLivezCheck", &m.probes.live, name, check))
+}
+
+// AddReadyzCheck adds a check to Readyz, with the rules of AddLivezCheck. While it fails, Services
+// send no requests to the pod.
+func (m *Manager) AddReadyzCheck(name string, check func(ctx context.Context) error) {
+	m.report.failed(m.probes.add("AddReadyzCheck", &m.probes.ready, name, check))
+}
+
+func (p *probes) added(to *[]Check) []Check {
 	p.roster.mu.Lock()
 	defer p.roster.mu.Unlock()
 	return slices.Clone(*to)
 }
 
-func (p *probes) add(method string, to *[]*server.Check, name string, ask func(context.Context) error) error {
+func (p *probes) add(method string, to *[]Check, name string, ask func(context.Context) error) error {
 	switch {
 	case len(validation.IsConfigMapKey(name)) > 0:
 		return fmt.Errorf("%s: %q is not a valid name for a check; use letters, digits, '-', '_' and '.'", method, name)
@@ -97,35 +147,20 @@ func (p *probes) add(method string, to *[]*server.Check, name string, ask func(c
 	}
 	p.roster.mu.Lock()
 	defer p.roster.mu.Unlock()
-	if slices.ContainsFunc(*to, func(c *server.Check) bool { return c.Name() == name }) {
+	if slices.ContainsFunc(*to, func(c Check) bool { return c.Name() == name }) {
 		return fmt.Errorf("%s: two checks are named %q; give each a name of its own", method, name)
 	}
-	*to = append(*to, server.NewCheck(name, ask))
+	*to = append(*to, newCheck(name, ask))
 	return nil
 }
 
 func reserved(name string) bool {
-	return slices.Contains([]string{"ping", "shutdown", "informers", "certificate", "webhooks"}, name) ||
+	return slices.Contains([]string{"ping", "shutdown", "informers"}, name) ||
 		strings.HasPrefix(name, "shards-") || strings.HasPrefix(name, "leader-election") || strings.HasPrefix(name, "controller-")
 }
 
-// certificates reports an expired certificate of the metrics server as a remark, because the Pod
-// can still serve its webhooks.
-func certificates(main, metrics *server.Server) (err error) {
-	if main != nil {
-		err = main.CheckCertificate()
-	}
-	if metrics == nil || err != nil && !errors.As(err, new(server.Remark)) {
-		return err
-	}
-	if of := metrics.CheckCertificate(); of != nil {
-		err = server.Remark(strings.TrimPrefix(fmt.Sprintf("%v; %s: %v", err, metrics, of), "<nil>; "))
-	}
-	return err
-}
-
-func informersCheck(states func() []hook.InformerState) *server.Check {
-	return server.NewCheck("informers", func(context.Context) error {
+func informersCheck(states func() []hook.InformerState) *check {
+	return newCheck("informers", func(context.Context) error {
 		var troubled []string
 		for _, s := range states() {
 			if s.Err != nil {
@@ -135,6 +170,6 @@ func informersCheck(states func() []hook.InformerState) *server.Check {
 		if troubled == nil {
 			return nil
 		}
-		return server.Remark(strings.Join(troubled, "; "))
+		return Remark(strings.Join(troubled, "; "))
 	})
 }

@@ -13,18 +13,15 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 type roster struct {
-	o        *Options
-	report   *report
-	recorder *events.Recorder
-	ready    chan struct{}
+	o      *Options
+	report *report
+	ready  chan struct{}
 
 	goroutines run.Goroutines // the workers of all controllers
 
@@ -35,11 +32,12 @@ type roster struct {
 	stopping    bool       // nothing starts any more
 	controllers []*removable
 	everywhere  *group
+	recorders   *recorders
 }
 
 func newRoster(o *Options, report *report) *roster {
 	r := &roster{o: o, report: report, ready: make(chan struct{})}
-	r.everywhere = newGroup(r)
+	r.everywhere, r.recorders = newGroup(r), &recorders{launcher[term.Recorder]{mu: &r.mu}}
 	return r
 }
 
@@ -69,7 +67,7 @@ type removable struct {
 	under         *group
 	removed       chan struct{}
 	warm, lead    *phase
-	alive, synced *server.Check // alive may be nil
+	alive, synced *check // alive may be nil
 }
 
 func (r *roster) add(c Controller, under *group) {
@@ -149,7 +147,7 @@ func (r *roster) claim(c Controller, under *group) (added *removable, running bo
 			return c.Lead(take, work)
 		}),
 	}
-	added.alive, added.synced = checksOf(c, r.o.Health, r.ready)
+	added.alive, added.synced = checksOf(c, r.o.StalledAfter, r.ready)
 	r.had, r.used = true, true
 	r.controllers = append(r.controllers, added)
 	return added, r.ran

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Run starts everything, blocks until ctx is done or something fails, and stops everything. It
@@ -43,7 +44,10 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	}
 	late, cancel := run.WithGrace(stopping, alive, m.o.Grace)
 	defer cancel()
-	events.run("events", nil, func(ctx context.Context) error { return m.record(ctx, late) })
+	recorders := m.roster.recorders
+	recorders.open(func(r term.Recorder) {
+		events.run("events", nil, func(ctx context.Context) error { return recorders.run(ctx, late, r, m.report) })
+	})
 	caches.run("cache", nil, m.cache.Run)
 	m.clusters.open(func(c *Cluster) {
 		caches.run(fmt.Sprintf("the cache of the cluster %q", c.name), nil, func(ctx context.Context) error { return c.running.run(ctx, ctx) })
@@ -58,6 +62,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	m.roster.stop()
 	m.leases.close()
 	m.clusters.close()
+	recorders.close()
 	m.logStopping(ctx)
 	limit = time.Now().Add(m.o.Grace + hardLimit)
 	stop(limit, leader, everywhere, caches, events, servers)
@@ -69,8 +74,9 @@ func (m *Manager) validate() error {
 	m.roster.begin()
 	known, _ := m.roster.names()
 	wrong := append(m.report.errors(), m.cache.Validate(), m.clusters.validate(), validateNames(m.o.Controllers, known))
-	if w := m.webhooks(); w != nil {
-		wrong = append(wrong, w.Validate())
+	wrong = append(wrong, m.validateServers()...)
+	for _, r := range m.roster.recorders.current() {
+		wrong = append(wrong, r.Validate())
 	}
 	for _, c := range m.roster.current() {
 		wrong = append(wrong, c.Validate())
@@ -110,14 +116,4 @@ func (m *Manager) disconnect(limit time.Time) {
 	m.clusters.disconnect(ctx)
 	m.leases.disconnect(ctx)
 	m.client.Disconnect(ctx)
-}
-
-func (m *Manager) record(ctx, late context.Context) error {
-	if err := m.roster.recorder.Run(ctx); err != nil {
-		return err
-	}
-	if err := m.roster.recorder.Close(late); err != nil {
-		m.report.logger().Warn("some events are lost", "err", err)
-	}
-	return nil
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
@@ -35,7 +36,7 @@ import (
 type unknown struct{ corev1.ConfigMap }
 
 func TestM4_WiringMistakesComeOutTogether(t *testing.T) {
-	m := manager.New(nil, manager.Options{Grace: -time.Second, EventNamespace: "Ops", LeaderElection: &leaderelection.Options{RetryPeriod: time.Hour}})
+	m := manager.New(nil, manager.Options{Grace: -time.Second, LeaderElection: &leaderelection.Options{RetryPeriod: time.Hour}})
 	cache.For[*unknown](m.Cache())
 	m.Add(nil)
 	m.Add((*controller.Controller[string])(nil))
@@ -43,10 +44,10 @@ func TestM4_WiringMistakesComeOutTogether(t *testing.T) {
 	m.Add(controller.New[types.NamespacedName]("website", nil, controller.Options{}))
 	m.AddEverywhere("", func(context.Context) error { return nil })
 	m.AddLeaderOnly("reporter", nil)
+	events.For(m, events.Options{Namespace: "Ops"})
 	want := strings.TrimSpace(`
 the manager "" cannot run:
 manager.Options.Name: name the program
-manager.Options.EventNamespace: "Ops" is not the name of a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
 manager.Options.Grace: -1s, must not be negative
 leaderelection.Options.Lease: name the Lease
 leaderelection.Options.Namespace: this is not a pod (no /var/run/secrets/kubernetes.io/serviceaccount/namespace), so name the namespace of the Lease
@@ -58,6 +59,7 @@ two controllers are named "website"; give each a name of its own
 AddEverywhere: give the function a name
 AddLeaderOnly: "reporter" is a nil function
 cache.For[*manager_test.unknown]: the scheme does not know the type; add its package with AddToScheme: no kind is registered for the type manager_test.unknown in scheme ...
+events.Options.Namespace: "Ops" is not the name of a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
 controller "website": controller.Options.Workers: -1, must not be negative
 controller "website": the reconciler is nil; pass a Reconciler to New`)
 	got := regexp.MustCompile(`in scheme ".*"`).ReplaceAllString(fmt.Sprint(m.Run(t.Context())), "in scheme ...")

@@ -25,15 +25,10 @@ import (
 )
 
 // serving makes a manager with both servers on wires.
-func serving(t *testing.T, api http.RoundTripper, change func(*manager.Options)) (m *manager.Manager, health, server *http.Client) {
+func serving(t *testing.T, api http.RoundTripper, change func(*manager.Options)) (m *manager.Manager, s *handlers, health, server *http.Client) {
 	w := newWire()
-	m, health = healthy(t, api, func(o *manager.Options) {
-		o.Server = &serverOptions{Listener: w}
-		if change != nil {
-			change(o)
-		}
-	})
-	return m, health, w.client(t)
+	m, health = healthy(t, api, change)
+	return m, addServer(m, serverOptions{Listener: w}), health, w.client(t)
 }
 
 // held is a handler that reports a request, waits, and answers with the state of its context.
@@ -72,9 +67,9 @@ func plain(c *http.Client) *http.Client {
 
 func TestM1_RequestsUnderWayAreAnsweredAtAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, health, server := serving(t, newAPI(), nil)
+		m, s, health, server := serving(t, newAPI(), nil)
 		h := newHeld()
-		m.Handle("/held", h)
+		s.Handle("/held", h)
 		stop, result := start(t, m)
 		answer := fetch(t, server, "https://x/held")
 		<-h.came
@@ -100,9 +95,9 @@ func TestM1_RequestsUnderWayAreAnsweredAtAStop(t *testing.T) {
 
 func TestM3_RequestsAreCancelledWhenTheGraceTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Grace = 10 * time.Second })
+		m, s, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Grace = 10 * time.Second })
 		h := newHeld()
-		m.Handle("/held", h)
+		s.Handle("/held", h)
 		m.AddEverywhere("slow", (&diary{}).until("slow", 4*time.Second)) // servers have the rest
 		stop, result := start(t, m)
 		answer := fetch(t, server, "https://x/held")
@@ -127,14 +122,14 @@ func TestM3_RequestsAreCancelledWhenTheGraceTimeIsOver(t *testing.T) {
 
 func TestM1_AHandlerThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := serving(t, newAPI(), nil)
+		m, s, _, server := serving(t, newAPI(), nil)
 		came, free := make(chan struct{}, 2), make(chan struct{})
 		defer close(free)
-		m.Handle("GET /stubborn", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		s.Handle("GET /stubborn", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			came <- struct{}{}
 			stubborn(free)
 		}))
-		m.Handle("GET /hijacker", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.Handle("GET /hijacker", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				t.Error(err)
@@ -171,7 +166,7 @@ func TestM1_AHandlerThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 
 func TestM1_AHealthCheckThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, health, _ := serving(t, newAPI(), nil)
+		m, _, health, _ := serving(t, newAPI(), nil)
 		free := make(chan struct{})
 		defer close(free)
 		m.AddLivezCheck("stubborn", func(context.Context) error {
@@ -190,7 +185,8 @@ func TestM1_AHealthCheckThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 func TestM3_SilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		m := newManager(newAPI(), func(o *manager.Options) { o.Health = &manager.HealthOptions{Listener: w} })
+		m := newManager(newAPI(), nil)
+		addHealth(m, serverOptions{Listener: w})
 		stop, result := start(t, m)
 		want(t, w.client(t), "http://x/livez", 200, "ok") // and stays connected
 		pass(time.Second)
@@ -215,8 +211,8 @@ func TestM3_SilentConnections(t *testing.T) {
 func TestM2_ServersAreFirstAndLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
-		m, health, server := serving(t, api, elected)
-		m.Handle("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
+		m, s, health, server := serving(t, api, elected)
+		s.Handle("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
 		early := true
 		api.Intercept(func(*sim.Request) (*http.Response, error) {
 			if early {
@@ -259,19 +255,23 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 	}
 	defer first.Close()
 	taken := first.Addr().String()
-	for name, o := range map[string]manager.Options{
-		"Health": {Health: &manager.HealthOptions{Address: taken}},
-		"Server": {Health: &manager.HealthOptions{Address: "127.0.0.1:0"}, Server: &serverOptions{Address: taken}},
+	for name, add := range map[string]func(*manager.Manager){
+		"health server": func(m *manager.Manager) { addHealth(m, serverOptions{Address: taken}) },
+		"server": func(m *manager.Manager) {
+			addHealth(m, serverOptions{Address: "127.0.0.1:0"})
+			addServer(m, serverOptions{Address: taken})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI()
-			m := newManager(api, func(all *manager.Options) { all.Health, all.Server = o.Health, o.Server })
+			m := newManager(api, nil)
+			add(m)
 			m.AddEverywhere("everywhere", func(context.Context) error {
 				t.Error("something is started")
 				return nil
 			})
 			err := m.Run(t.Context())
-			text := fmt.Sprintf(`the manager "test" cannot run: manager.Options.%s: the address %s is taken: stop what listens there, or choose another one`, name, taken)
+			text := fmt.Sprintf(`the manager "test" cannot run: the %s: the address %s is taken: stop what listens there, or choose another one`, name, taken)
 			if err == nil || err.Error() != text {
 				t.Errorf("Run returned %v\nwant %s", err, text)
 			}
@@ -285,7 +285,8 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 func TestAServerThatEndsByItselfEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		m := newManager(newAPI(), func(o *manager.Options) { o.Health = &manager.HealthOptions{Listener: w} })
+		m := newManager(newAPI(), nil)
+		addHealth(m, serverOptions{Listener: w})
 		_, result := start(t, m)
 		pass(time.Second)
 		w.Close()
@@ -296,14 +297,14 @@ func TestAServerThatEndsByItselfEndsRun(t *testing.T) {
 func TestHandlersThatPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		m, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		m.Handle("GET /mad", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("mad") }))
-		m.Handle("GET /late", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		m, s, _, server := serving(t, newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		s.Handle("GET /mad", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("mad") }))
+		s.Handle("GET /late", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "half of it")
 			w.(http.Flusher).Flush()
 			panic("too late")
 		}))
-		m.Handle("GET /abort", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+		s.Handle("GET /abort", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 		stop, result := start(t, m)
 		pass(time.Second)
 		want(t, server, "https://x/mad", 500, "the handler of GET /mad has failed; see the log")
@@ -327,13 +328,13 @@ func TestHandlersThatPanic(t *testing.T) {
 
 func TestHandleWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := serving(t, newAPI(), nil)
+		m, s, _, server := serving(t, newAPI(), nil)
 		stop, result := start(t, m)
 		pass(time.Second)
 		want(t, server, "https://x/late", 404, "404 page not found")
-		m.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+		s.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 		want(t, server, "https://x/late", 200, "HTTP/2.0")
-		m.Handle("/late", http.NotFoundHandler())
+		s.Handle("/late", http.NotFoundHandler())
 		wantParts(t, result(), `Handle: cannot use the pattern "/late": `)
 		stop()
 	})
@@ -343,37 +344,32 @@ func TestServerWiringMistakes(t *testing.T) {
 	page := http.NotFoundHandler()
 	var none *held
 	for name, test := range map[string]struct {
-		without bool
-		wire    func(*manager.Manager)
+		wire    func(*handlers)
 		options serverOptions
 		want    string
 	}{
-		"no server":   {without: true, wire: func(m *manager.Manager) { m.Handle("/a", page) }, want: `Handle: nothing serves "/a"; set Options.Server`},
-		"no handler":  {wire: func(m *manager.Manager) { m.Handle("/a", nil) }, want: `Handle: the handler of "/a" is nil`},
-		"nil handler": {wire: func(m *manager.Manager) { m.Handle("/a", none) }, want: `Handle: the handler of "/a" is nil`},
-		"nil func":    {wire: func(m *manager.Manager) { m.Handle("/a", http.HandlerFunc(nil)) }, want: `Handle: the handler of "/a" is nil`},
-		"no pattern":  {wire: func(m *manager.Manager) { m.Handle("", page) }, want: `Handle: cannot use the pattern "": http: invalid pattern`},
-		"bad pattern": {wire: func(m *manager.Manager) { m.Handle("GET", page) }, want: `Handle: cannot use the pattern "GET": parsing "GET": `},
-		"conflict": {wire: func(m *manager.Manager) {
-			m.Handle("/a/{x}", page)
-			m.Handle("/{y}/b", page)
-		}, want: `Handle: cannot use the pattern "/{y}/b": pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
-		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "manager.Options.Server: server.Options: both Address and Listener are set; set one"},
-		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "manager.Options.Server: server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
-		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "manager.Options.Server: server.Options: one of CertFile and KeyFile is set; set both or none"},
-		"one address":       {options: serverOptions{Address: "localhost:8081"}, want: "manager.Options.Health and .Server have the same port, localhost:8081 and localhost:8081; give each one of its own"},
-		"nil for Authorize": {wire: func(m *manager.Manager) { m.Authorize(nil) }, want: "Authorize: the handler is nil"},
-		"nothing there":     {options: serverOptions{CertDir: "/no/such"}, want: "manager.Options.Server: cannot read the TLS files: open /no/such/tls.crt: "},
+		"no handler":  {wire: func(s *handlers) { s.Handle("/a", nil) }, want: `the server: Handle: the handler of "/a" is nil`},
+		"nil handler": {wire: func(s *handlers) { s.Handle("/a", none) }, want: `the server: Handle: the handler of "/a" is nil`},
+		"nil func":    {wire: func(s *handlers) { s.Handle("/a", http.HandlerFunc(nil)) }, want: `the server: Handle: the handler of "/a" is nil`},
+		"no pattern":  {wire: func(s *handlers) { s.Handle("", page) }, want: `the server: Handle: cannot use the pattern "": http: invalid pattern`},
+		"bad pattern": {wire: func(s *handlers) { s.Handle("GET", page) }, want: `the server: Handle: cannot use the pattern "GET": parsing "GET": `},
+		"conflict": {wire: func(s *handlers) {
+			s.Handle("/a/{x}", page)
+			s.Handle("/{y}/b", page)
+		}, want: `the server: Handle: cannot use the pattern "/{y}/b": pattern "/{y}/b" conflicts with pattern "/a/{x}": `},
+		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "the server: server.Options: both Address and Listener are set; set one"},
+		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "the server: server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
+		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "the server: server.Options: one of CertFile and KeyFile is set; set both or none"},
+		"one address":       {options: serverOptions{Address: "127.0.0.1:18081"}, want: "the server: the address 127.0.0.1:18081 is taken: "},
+		"nil for Authorize": {wire: func(s *handlers) { s.Authorize(nil) }, want: "the server: Authorize: the handler is nil"},
+		"nothing there":     {options: serverOptions{CertDir: "/no/such"}, want: "the server: cannot read the TLS files: open /no/such/tls.crt: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newManager(newAPI(), func(o *manager.Options) {
-				o.Health = &manager.HealthOptions{Address: "localhost:8081"}
-				if !test.without {
-					o.Server = &test.options
-				}
-			})
+			m := newManager(newAPI(), nil)
+			addHealth(m, serverOptions{Address: "127.0.0.1:18081"})
+			s := addServer(m, test.options)
 			if test.wire != nil {
-				test.wire(m)
+				test.wire(s)
 			}
 			err := m.Run(t.Context())
 			if err == nil || !strings.HasPrefix(err.Error(), `the manager "test" cannot run: `+test.want) || strings.Contains(err.Error(), "\n") {
@@ -389,9 +385,11 @@ func TestTwoManagersOnOneAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Listener: l} })
+	one := newManager(newAPI(), nil)
+	addServer(one, serverOptions{Listener: l})
 	one.AddEverywhere("other", func(ctx context.Context) error {
-		two := newManager(newAPI(), func(o *manager.Options) { o.Server = &serverOptions{Address: l.Addr().String()} })
+		two := newManager(newAPI(), nil)
+		addServer(two, serverOptions{Address: l.Addr().String()})
 		return two.Run(ctx)
 	})
 	wantParts(t, one.Run(t.Context()), "other: ", l.Addr().String()+" is taken")
@@ -400,8 +398,8 @@ func TestTwoManagersOnOneAddress(t *testing.T) {
 // During a stop under load, HTTP/1.1 and HTTP/2 requests are answered completely or refused.
 func TestM1_AStopUnderTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, health, server := serving(t, newAPI(), nil)
-		m.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		m, s, health, server := serving(t, newAPI(), nil)
+		s.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "half ")
 			time.Sleep(rand.N(3 * time.Second))
 			fmt.Fprint(w, "and half")
@@ -457,12 +455,12 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 			w := newWire()
 			m := newManager(newAPI(), func(o *manager.Options) {
 				o.Grace = 10 * time.Second
-				if secure {
-					o.Server = &serverOptions{Listener: w}
-				} else {
-					o.Health = &manager.HealthOptions{Listener: w}
-				}
 			})
+			if secure {
+				addServer(m, serverOptions{Listener: w})
+			} else {
+				addHealth(m, serverOptions{Listener: w})
+			}
 			stop, result := start(t, m)
 			conn, err := w.dial(t.Context(), "", "")
 			if err != nil {

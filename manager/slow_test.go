@@ -62,27 +62,28 @@ func (s trickler) run(conn net.Conn) {
 }
 
 // slowable makes a manager with handlers that wait for their clients.
-func slowable(t *testing.T, change func(*manager.Options)) (*manager.Manager, *wire, *wire) {
-	health, server := newWire(), newWire()
-	m := newManager(newAPI(), func(o *manager.Options) {
+func slowable(t *testing.T, change func(*manager.Options)) (m *manager.Manager, s *handlers, health, server *wire) {
+	health, server = newWire(), newWire()
+	m = newManager(newAPI(), func(o *manager.Options) {
 		o.Grace = 8 * time.Second
-		o.Health, o.Server = &manager.HealthOptions{Listener: health}, &serverOptions{Listener: server}
 		if change != nil {
 			change(o)
 		}
 	})
-	m.Handle("/locked", m.Authorize(http.NotFoundHandler()))
-	m.Handle("/echo", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
-	m.Handle("/flood", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	addHealth(m, serverOptions{Listener: health})
+	s = addServer(m, serverOptions{Listener: server})
+	s.Handle("/locked", s.Authorize(http.NotFoundHandler()))
+	s.Handle("/echo", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+	s.Handle("/flood", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, err := w.Write(make([]byte, 1<<20)); err == nil; _, err = w.Write(make([]byte, 1<<20)) {
 		}
 	}))
-	return m, health, server
+	return m, s, health, server
 }
 
 func TestM3_SlowClientsHoldNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, health, server := slowable(t, nil)
+		m, _, health, server := slowable(t, nil)
 		var last time.Time // end of the last work
 		m.AddLeaderOnly("work", func(ctx context.Context) error {
 			<-ctx.Done()
@@ -122,7 +123,7 @@ func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
 			line, _, _ := strings.Cut(kind.head, "\r")
 			t.Run(fmt.Sprintf("%s tls=%t after %s", line, kind.tls, after), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					m, w, server := slowable(t, nil)
+					m, _, w, server := slowable(t, nil)
 					if kind.tls {
 						w = server
 					}
@@ -154,7 +155,7 @@ func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
 // A slow client eventually loses its connection, even without a stop.
 func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, health, server := slowable(t, nil)
+		m, _, health, server := slowable(t, nil)
 		stop, result := start(t, m)
 		pass(time.Second)
 		for _, kind := range slowClients() {
@@ -180,8 +181,8 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 // A steady client is served beyond the limits for slow clients, and a handler may run for any time.
 func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := slowable(t, nil)
-		m.Handle("/long", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, s, _, server := slowable(t, nil)
+		s.Handle("/long", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sent, err := io.ReadAll(r.Body)
 			for range 3 {
 				time.Sleep(time.Minute)
@@ -212,9 +213,9 @@ func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 // A request in flight at a stop still gets the received part of its body, and its complete answer.
 func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := slowable(t, nil)
+		m, s, _, server := slowable(t, nil)
 		came, free := make(chan struct{}, 2), make(chan struct{})
-		m.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			came <- struct{}{}
 			<-free
 			sent, err := io.ReadAll(r.Body)
@@ -249,7 +250,7 @@ func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 
 func TestHeadersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := slowable(t, nil)
+		m, _, _, server := slowable(t, nil)
 		stop, result := start(t, m)
 		pass(time.Second)
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
@@ -284,9 +285,9 @@ func TestHeadersAreBounded(t *testing.T) {
 // A new connection displaces an idle one, never one with a running request.
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, health, server := slowable(t, nil)
+		m, s, health, server := slowable(t, nil)
 		h := newHeld()
-		m.Handle("/held", h)
+		s.Handle("/held", h)
 		stop, result := start(t, m)
 		pass(time.Second)
 		answer := fetch(t, plain(server.client(t)), "https://x/held")
@@ -332,7 +333,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // displaced.
 func TestConnectionsThatWaitForTheirClientsAreDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := slowable(t, nil)
+		m, _, _, server := slowable(t, nil)
 		stop, result := start(t, m)
 		pass(time.Second)
 		var clients sync.WaitGroup
@@ -356,9 +357,9 @@ func TestConnectionsThatWaitForTheirClientsAreDisplaced(t *testing.T) {
 // A hijacked connection belongs to its handler, even after the handler has returned.
 func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _, server := slowable(t, nil)
+		m, s, _, server := slowable(t, nil)
 		taken := make(chan net.Conn, 1)
-		m.Handle("/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.Handle("/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				t.Error(err)

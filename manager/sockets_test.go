@@ -87,9 +87,10 @@ func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 	health, server := listen(t), listen(t)
 	m := newManager(reviewing{v, api}, func(o *manager.Options) {
 		o.LeaderElection = &leaderelection.Options{Lease: "operator", Namespace: "default", LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second}
-		o.Health, o.Server = &manager.HealthOptions{Listener: health}, &serverOptions{Listener: server}
 	})
-	m.Handle("/metrics", m.Authorize(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })))
+	addHealth(m, serverOptions{Listener: health})
+	guard := addServer(m, serverOptions{Listener: server})
+	guard.Handle("/metrics", guard.Authorize(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })))
 	m.AddLeaderOnly("work", (&diary{}).until("work", 0))
 	stop, result := start(t, m)
 	livez, metrics := "http://"+health.Addr().String()+"/livez", "https://"+server.Addr().String()+"/metrics"

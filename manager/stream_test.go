@@ -20,8 +20,8 @@ func TestM1_AStreamGoesOnWithinTheGraceTime(t *testing.T) {
 		for _, sent := range []string{"", "body"} {
 			t.Run(fmt.Sprintf("HTTP/%d, body %q", proto, sent), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					m, _, server := slowable(t, nil)
-					m.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					m, s, _, server := slowable(t, nil)
+					s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						_, _ = io.ReadAll(r.Body)
 						for i := range 6 {
 							select {

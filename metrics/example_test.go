@@ -26,9 +26,10 @@ func Example() {
 			return err
 		}
 		mgr := manager.New(cfg, manager.Options{
-			Name: "website-operator", Metrics: m, MetricsServer: &server.Options{},
+			Name: "website-operator", Metrics: m,
 			LeaderElection: &leaderelection.Options{Lease: "website-operator"},
 		})
+		server.AddMetrics(mgr, server.Options{})
 		mgr.Add(controller.New("website", r, controller.Options{}))
 		return mgr.Run(ctx)
 	}

@@ -49,8 +49,9 @@ const (
 //	- nonResourceURLs: [/metrics]
 //	  verbs: [get]
 //
-// Bind the program's own ServiceAccount to the ClusterRole system:auth-delegator. Authorize returns
-// an error if h is nil or Options.Client is not set. Refused requests get these statuses:
+// Bind the program's own ServiceAccount to the ClusterRole system:auth-delegator. Without
+// Options.Client, or if h is nil, Validate and Open return the mistake, and Serve ends with it.
+// Refused requests get these statuses:
 //
 //	400  h could mistake the path or method for another one: a path with a . or .. segment (also
 //	     before a ;), a backslash, a control character or a % after decoding, or a method that is
@@ -72,13 +73,15 @@ const (
 //
 // The reviewed path is the one that h gets. To strip a prefix, wrap the handler that Authorize
 // returns.
-func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
+func (s *Server) Authorize(h http.Handler) http.Handler {
 	if argument.IsNil(h) {
-		return nil, errors.New("Authorize: the handler is nil")
+		s.failed(errors.New("Authorize: the handler is nil"))
+		return http.NotFoundHandler()
 	}
 	a, err := newAuthorizer(s.o.Client, s.o.Audiences)
 	if err != nil {
-		return nil, fmt.Errorf("Authorize: %w", err)
+		s.failed(fmt.Errorf("Authorize: %w", err))
+		return http.NotFoundHandler()
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := a.judge(r)
@@ -93,7 +96,7 @@ func (s *Server) Authorize(h http.Handler) (http.Handler, error) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 		}
 		http.Error(w, v.why, v.status)
-	}), nil
+	})
 }
 
 type authorizer struct {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 const (
@@ -92,9 +93,9 @@ func (c *certificate) check() error {
 	case expired:
 		return fmt.Errorf("the certificate expired at %s; renew it", expires)
 	case !run.Closed(read.done):
-		return Remark(fmt.Sprintf("the certificate that expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(read.began).Round(time.Millisecond)))
+		return manager.Remark(fmt.Sprintf("the certificate that expires at %s stays in use: reading the TLS files has taken %s so far; look at the file system they are on", expires, time.Since(read.began).Round(time.Millisecond)))
 	case now.err != nil:
-		return Remark(fmt.Sprintf("the certificate that expires at %s stays in use: %v", expires, now.err))
+		return manager.Remark(fmt.Sprintf("the certificate that expires at %s stays in use: %v", expires, now.err))
 	default:
 		return nil
 	}

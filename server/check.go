@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 const (
@@ -23,56 +24,39 @@ const (
 	checkTimeout = 800 * time.Millisecond
 )
 
-// Check is one named check of a Health.
-type Check struct {
-	name    string
-	ask     func(ctx context.Context) error
+// probe is the state of one check under one path.
+type probe struct {
+	check   manager.Check
 	calls   caller
 	failing atomic.Bool // as logged last
 }
 
-// NewCheck makes a check. ask returns nil or a [Remark] to pass, and any other error to fail. Its
-// context ends after 700 ms. The check also fails if ask panics, or runs for more than 800 ms. ask
-// is not called again before it returns.
-func NewCheck(name string, ask func(ctx context.Context) error) *Check {
-	return &Check{name: name, ask: ask}
-}
-
-// Name returns the name of the check.
-func (c *Check) Name() string { return c.name }
-
-// Remark is an error for a check that passes. It adds a sentence to the verbose answer.
-type Remark string
-
-// Error returns the sentence.
-func (r Remark) Error() string { return string(r) }
-
 // call outlives the context of its request, because later requests may wait for it.
-func (c *Check) call(ctx context.Context) (err error) {
+func (p *probe) call(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit)
 	defer cancel()
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("it has panicked: %v", p)
-			logging.Of(ctx).Error("a health check has panicked", "check", c.name, "panic", p, "stack", string(debug.Stack()))
+		if v := recover(); v != nil {
+			err = fmt.Errorf("it has panicked: %v", v)
+			logging.Of(ctx).Error("a health check has panicked", "check", p.check.Name(), "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
-	if err = c.ask(ctx); err != nil {
+	if err = p.check.Check(ctx); err != nil {
 		_ = err.Error() // may panic
 	}
 	return err
 }
 
-func (c *Check) log(ctx context.Context, path string, err error) {
-	failing := err != nil && !errors.As(err, new(Remark))
+func (p *probe) log(ctx context.Context, path string, err error) {
+	failing := err != nil && !errors.As(err, new(manager.Remark))
 	switch log := logging.Of(ctx); {
-	case c.failing.Swap(failing) == failing:
+	case p.failing.Swap(failing) == failing:
 	case failing && path != "/readyz":
-		log.Warn("a health check fails", "path", path, "check", c.name, "err", err)
+		log.Warn("a health check fails", "path", path, "check", p.check.Name(), "err", err)
 	case failing:
-		log.Info("not ready", "check", c.name, "err", err)
+		log.Info("not ready", "check", p.check.Name(), "err", err)
 	default:
-		log.Info("a health check has recovered", "path", path, "check", c.name)
+		log.Info("a health check has recovered", "path", path, "check", p.check.Name())
 	}
 }
 

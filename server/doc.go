@@ -5,11 +5,11 @@
 // authorization by the API server, limits for clients, health endpoints and a graceful stop.
 //
 //	s, err := server.New(server.Options{Address: ":9443", CertDir: "/etc/website/tls"})
-//	err = s.Handle("POST /validate", validator)
+//	s.Handle("POST /validate", validator)
 //	err = s.Open(ctx)
 //	err = s.Serve(ctx, work) // accepts until ctx ends; requests in flight may run until work ends
 //
-// A manager has its own servers: see manager.Options.
+// With [Add], [AddHealth] and [AddMetrics], a manager opens and runs a server.
 //
 // # Limits
 //

@@ -5,7 +5,6 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,14 +13,7 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
-// probes are the checks of both paths.
-type probes []*server.Check
-
-func (p probes) Livez() []*server.Check { return p }
-
-func (p probes) Readyz() []*server.Check { return p }
-
-// A program without a manager serves a page and its health.
+// A program without a manager serves a page.
 func Example() {
 	serve := func(ctx context.Context, l net.Listener) error {
 		s, err := server.New(server.Options{Listener: l, Plain: true}) // without Plain: TLS
@@ -29,11 +21,7 @@ func Example() {
 			return err
 		}
 		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
-		database := server.NewCheck("database", func(context.Context) error { return nil })
-		health := &server.Health{Checks: probes{database}}
-		if err := errors.Join(s.Handle("GET /page", page), health.Mount(s)); err != nil {
-			return err
-		}
+		s.Handle("GET /page", page)
 		if err := s.Open(ctx); err != nil {
 			return err
 		}
@@ -49,14 +37,11 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, l) }()
-	for _, path := range []string{"/page", "/readyz"} {
-		fmt.Println(path, body("http://"+l.Addr().String()+path))
-	}
+	fmt.Println(body("http://" + l.Addr().String() + "/page"))
 	stop()
 	fmt.Println("stopped:", <-done)
 	// Output:
-	// /page hello
-	// /readyz ok
+	// hello
 	// stopped: <nil>
 }
 

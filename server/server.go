@@ -36,7 +36,8 @@ type Server struct {
 	o   Options
 	mux http.ServeMux
 
-	calls sync.WaitGroup // of health checks and reads of the certificate
+	calls    sync.WaitGroup // of health checks and reads of the certificate
+	mistakes mistakes
 
 	// set by Open
 	traffic     *traffic
@@ -46,7 +47,45 @@ type Server struct {
 
 // New makes a server and returns the error of Options.Validate. It opens nothing.
 func New(o Options) (*Server, error) {
-	return &Server{o: o.withDefaults()}, o.Validate()
+	s, err := &Server{o: o.withDefaults()}, o.Validate()
+	s.failed(err)
+	return s, err
+}
+
+// mistakes has the mistakes of the options and of calls of Handle and Authorize.
+type mistakes struct {
+	mu  sync.Mutex // guards what follows
+	all []error
+	end func() // Serve; nil before
+}
+
+func (s *Server) failed(err error) {
+	if err == nil {
+		return
+	}
+	s.mistakes.mu.Lock()
+	s.mistakes.all = append(s.mistakes.all, err)
+	end := s.mistakes.end
+	s.mistakes.mu.Unlock()
+	if end != nil {
+		end()
+	}
+}
+
+// Validate returns the mistakes of the options and of calls of Handle and Authorize, or nil.
+func (s *Server) Validate() error {
+	s.mistakes.mu.Lock()
+	defer s.mistakes.mu.Unlock()
+	return errors.Join(s.mistakes.all...)
+}
+
+func (s *Server) endWithMistakes(end func()) {
+	s.mistakes.mu.Lock()
+	s.mistakes.end = end
+	s.mistakes.mu.Unlock()
+	if s.Validate() != nil {
+		end()
+	}
 }
 
 // Listen opens a TCP address, as in Options.Address. If it is in use, the error names a remedy.
@@ -62,33 +101,36 @@ func Listen(address string) (net.Listener, error) {
 }
 
 // Handle mounts a handler under a pattern of net/http.ServeMux, such as "POST /validate", before or
-// during Serve. It returns an error if the handler is nil, or the pattern is invalid or conflicts
-// with another one.
+// during Serve. If the handler is nil, or the pattern is invalid or conflicts with another one,
+// Validate and Open return the mistake, and Serve ends with it.
 //
 // The context of a request ends when its client disconnects, or with the work context of Serve. If
 // the handler panics, the client gets status 500 and the log gets the stack.
-func (s *Server) Handle(pattern string, h http.Handler) (err error) {
+func (s *Server) Handle(pattern string, h http.Handler) {
 	if argument.IsNil(h) {
-		return fmt.Errorf("Handle: the handler of %q is nil", pattern)
+		s.failed(fmt.Errorf("Handle: the handler of %q is nil", pattern))
+		return
 	}
 	defer func() { // http.ServeMux panics
 		if p := recover(); p != nil {
 			where := regexp.MustCompile(` \(registered at [^)]*\)`) // always this file
 			text := where.ReplaceAllString(fmt.Sprint(p), "")
-			err = fmt.Errorf("Handle: cannot use the pattern %q: %s", pattern, strings.ReplaceAll(text, "\n", " "))
+			s.failed(fmt.Errorf("Handle: cannot use the pattern %q: %s", pattern, strings.ReplaceAll(text, "\n", " ")))
 		}
 	}()
 	labels := pprof.Labels("handler", pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		pprof.Do(r.Context(), labels, func(context.Context) { h.ServeHTTP(w, r) })
 	})
-	return nil
 }
 
 // Open opens the listener and reads the certificate, so that their errors appear before anything
 // else starts. Call it once, then call Serve or Close. Certificate events go to the logger of ctx,
 // even during Serve.
 func (s *Server) Open(ctx context.Context) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
 	switch {
 	case s.o.Plain:
 	case s.o.GetCertificate != nil:
@@ -123,8 +165,8 @@ func (s *Server) String() string {
 	return fmt.Sprintf("the %s on %s", s.o.Name, s.traffic.Addr())
 }
 
-// CheckCertificate returns an error when the certificate in use has expired, and a [Remark] when
-// newer files are broken. Call it after Open. It returns nil for plain HTTP and for
+// CheckCertificate returns an error when the certificate in use has expired, and a [manager.Remark]
+// when newer files are broken. Call it after Open. It returns nil for plain HTTP and for
 // Options.GetCertificate.
 func (s *Server) CheckCertificate() error {
 	if s.certificate == nil {
@@ -137,11 +179,14 @@ func (s *Server) CheckCertificate() error {
 //
 // A stop begins with Options.Linger. Requests in flight continue until work, their context, ends.
 // Their handlers then have 250 ms to answer. Serve returns nil after a stop, when no connection is
-// open and no handler or health check runs, else the listener's error. It logs errors of clients to
-// the logger of take.
+// open and no handler or health check runs, else the error of the listener or of Handle. It logs
+// errors of clients to the logger of take.
 func (s *Server) Serve(take, work context.Context) error {
 	log := logging.Of(take)
 	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())
+	take, end := context.WithCancel(take)
+	defer end()
+	s.endWithMistakes(end)
 	srv := s.httpServer(work, log)
 	drained := make(chan struct{})
 	stop := context.AfterFunc(take, func() {
@@ -162,9 +207,9 @@ func (s *Server) Serve(take, work context.Context) error {
 	s.traffic.wait()
 	s.calls.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, s.Validate())
 }
 
 func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {

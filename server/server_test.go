@@ -69,9 +69,7 @@ func TestServe_WithoutAManager(t *testing.T) {
 	for scheme, o := range map[string]server.Options{"http": {Name: "page server", Plain: true}, "https": {Name: "page server"}} {
 		t.Run(scheme, func(t *testing.T) {
 			s := open(t, o)
-			if err := s.Handle("GET /page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })); err != nil {
-				t.Fatal(err)
-			}
+			s.Handle("GET /page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }))
 			stop, cancel, result := serve(t, s)
 			defer cancel()
 			if status, body := get(t, scheme+"://"+address(s)+"/page"); status != http.StatusOK || body != "here" {
@@ -94,13 +92,11 @@ func TestServe_WithoutAManager(t *testing.T) {
 func TestServe_RequestsUnderWayEndWithTheWork(t *testing.T) {
 	s := open(t, server.Options{Plain: true})
 	began := make(chan struct{})
-	if err := s.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(began)
 		<-r.Context().Done()
 		fmt.Fprint(w, "done")
-	})); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	stop, cancel, result := serve(t, s)
 	answered := make(chan string, 1)
 	go func() {
@@ -152,7 +148,8 @@ func TestAuthorize_NeedsAClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Authorize(http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "server.Options.Client") {
+	s.Authorize(http.NotFoundHandler())
+	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "server.Options.Client") {
 		t.Error(err)
 	}
 }
@@ -171,40 +168,13 @@ func TestValidate_NamesTheField(t *testing.T) {
 	}
 }
 
-func TestHealth_WithoutAManager(t *testing.T) {
-	well := server.NewCheck("well", func(context.Context) error { return server.Remark("hardly") })
-	late := server.NewCheck("late", func(context.Context) error { return context.DeadlineExceeded })
-	h := &server.Health{Checks: checks{live: []*server.Check{well}, ready: []*server.Check{well, late}}}
-	s := open(t, server.Options{Plain: true})
-	if err := h.Mount(s); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Mount(s); err == nil {
-		t.Error("the paths are mounted twice")
-	}
-	stop, cancel, result := serve(t, s)
-	defer cancel()
-	for path, want := range map[string]string{
-		"/livez?verbose": "[+]well ok: hardly\nlivez check passed\n",
-		"/readyz":        "[+]well ok: hardly\n[-]late failed: context deadline exceeded\nreadyz check failed\n",
-		"/readyz/well":   "ok",
-	} {
-		if _, got := get(t, "http://"+address(s)+path); got != want {
-			t.Errorf("%s: %q", path, got)
-		}
-	}
-	stop()
-	if err := result(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestHandle_NilIsAnError(t *testing.T) {
 	s, err := server.New(server.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Handle("/a", http.HandlerFunc(nil)); err == nil {
+	s.Handle("/a", http.HandlerFunc(nil))
+	if err := s.Validate(); err == nil || s.Open(t.Context()).Error() != err.Error() {
 		t.Error("a nil handler is mounted")
 	}
 }

@@ -33,11 +33,9 @@ func TestTLS_OptionsBindClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, test.options)
-			if err := s.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = w.Write([]byte(tls.VersionName(r.TLS.Version) + " " + r.Proto))
-			})); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			stop, cancel, result := serve(t, s)
 			defer cancel()
 			settings := &tls.Config{}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
@@ -24,7 +25,7 @@ type process struct {
 	identity string // the holderIdentity there
 	requests requests
 	owned    *owned.Slots
-	events   term.Host // records the group's troubles; may be nil
+	events   *events.Recorder // of the group's troubles; nil: none
 	seen     *seen
 	saw      atomic.Uint64 // the version of the newest record
 	status   atomic.Pointer[Status]

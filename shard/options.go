@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
@@ -111,6 +113,11 @@ func (o Options) Elector(h term.Host) (term.Elector, error) {
 	if o.Keeper == nil {
 		g.o.Keeper = h.Keeper(g)
 	}
-	g.events = h
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("the Lease %q: %w", e.Lease, err)
+	}
+	g.events = events.New(c, events.Options{Name: h.Name(), Instance: g.identity, Hooks: hooks.Events})
+	h.AddRecorder(g.events)
 	return g, nil
 }

@@ -5,15 +5,18 @@ package shard
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/events"
 )
 
 const (
@@ -29,23 +32,24 @@ func (r *reporter) record(s *Status, since time.Time) {
 	switch {
 	case since.IsZero() && r.recorded:
 		r.recorded = false
-		r.event(s, corev1.EventTypeNormal, "SlotsServed", "all slots are served again")
+		r.event(s, events.Normal, "SlotsServed", "all slots are served again")
 	case !since.IsZero() && !r.recorded && time.Since(since) > troubleLimit:
 		r.recorded = true
-		r.event(s, corev1.EventTypeWarning, "SlotsUnserved", describeUnserved(s))
+		r.event(s, events.Warning, "SlotsUnserved", describeUnserved(s))
 	}
 }
 
 // event is recorded by one member. It is about the group's Lease.
-func (r *reporter) event(s *Status, eventType, reason, note string) {
+func (r *reporter) event(s *Status, t events.Type, reason, note string) {
 	if !s.First || r.events == nil {
 		return
 	}
 	namespace, name, _ := strings.Cut(s.Group, "/")
-	r.events.Event(&coordinationv1.Lease{
+	ctx := logr.NewContextWithSlogLogger(context.Background(), r.log)
+	r.events.Eventf(ctx, &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: s.UID},
-	}, eventType, reason, note)
+	}, t, reason, "", note)
 }
 
 func describeUnserved(s *Status) string {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -55,6 +54,20 @@ type Host interface {
 	// Keeper returns the Keeper of the host's cache for the objects of a Partition. An Elector that
 	// is a Partition calls it once.
 	Keeper(of Partition) Keeper
-	// Event records a Kubernetes event about the Lease of the Elector.
-	Event(l *coordinationv1.Lease, eventType, reason, note string)
+	// AddRecorder lets the host run a Recorder of the Elector.
+	AddRecorder(r Recorder)
+}
+
+// Recorder sends what the work of terms records, such as Kubernetes events. *events.Recorder
+// implements it. All methods are safe for concurrent use.
+type Recorder interface {
+	// Validate returns the mistakes of its options, before Run.
+	Validate() error
+	// Run sends until ctx is done.
+	Run(ctx context.Context) error
+	// Flush sends what was recorded before the call, and in the term of ctx, if it has one. The
+	// host calls it before it releases the Lease.
+	Flush(ctx context.Context) error
+	// Close sends what is left until ctx is done. The host calls it after Run.
+	Close(ctx context.Context) error
 }

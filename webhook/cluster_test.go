@@ -153,7 +153,8 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 		}
 	})
 	hooks, address, ca := clusterHooks(t)
-	m := manager.New(cluster.Config(), manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+	m := manager.New(cluster.Config(), manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	hooks.AddTo(m)
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- m.Run(ctx) }()
@@ -277,7 +278,8 @@ func reinstall(t *testing.T, cfg *rest.Config, direct kubernetes.Interface, name
 	tests := webhook.Registration{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"test": "webhook"}}}
 	webhook.AddDefaulter(hooks, func(context.Context, *corev1.ConfigMap) error { return nil }, tests)
 	webhook.AddValidator(hooks, webhook.Validator[*corev1.ConfigMap]{Create: func(context.Context, *corev1.ConfigMap) error { return errors.New(name) }}, tests)
-	m := manager.New(cfg, manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+	m := manager.New(cfg, manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	hooks.AddTo(m)
 	running, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- m.Run(running) }()

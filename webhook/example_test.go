@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
-// A default and a validation for ConfigMaps. manager.Options.Webhooks serves them, and Manifests
+// A default and a validation for ConfigMaps. AddTo serves them, and Manifests
 // returns the objects that register them.
 func Example() {
 	hooks := webhook.New(webhook.Options{

@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook/internal/certs"
 )
@@ -45,9 +46,37 @@ func (w *Webhooks) Validate() error {
 // request that a closed connection has lost.
 const linger = time.Second
 
-// Server implements manager.Webhooks.
+// AddTo makes a manager answer webhooks, on a TLS server of its own, with the check "webhooks" of
+// /readyz. It answers on standbys, too, and before caches are synced. Call it before the manager's
+// Run, which returns mistakes as errors.
+func (w *Webhooks) AddTo(m *manager.Manager) {
+	o := w.Server()
+	o.Client = m.Client()
+	s, _ := server.New(o) // Validate has the error
+	s.Handle("/", w.Handler(m.Hooks().Webhook))
+	recorder := events.For(m, events.Options{})
+	m.AddServer(validated{s, w})
+	m.AddEverywhere("webhooks", func(ctx context.Context) error { return w.Run(ctx, m.Client(), recorder) })
+	m.AddReadyzCheck("webhooks", w.Check)
+}
+
+// validated is the server, with the mistakes of the webhooks.
+type validated struct {
+	*server.Server
+
+	webhooks *Webhooks
+}
+
+// Validate implements manager.Server.
+func (v validated) Validate() error { return errors.Join(v.Server.Validate(), v.webhooks.Validate()) }
+
+// Server returns the options of the server, for a program without a manager.
 func (w *Webhooks) Server() server.Options {
 	o := w.o.Server
+	o.Name = cmp.Or(o.Name, "webhook server")
+	if o.Address == "" && o.Listener == nil {
+		o.Address = ":9443"
+	}
 	o.DisableHTTP2 = true // CVE-2023-44487: a client without a certificate could open many streams
 	o.Linger = cmp.Or(o.Linger, linger)
 	if w.certs != nil {
@@ -56,8 +85,9 @@ func (w *Webhooks) Server() server.Options {
 	return o
 }
 
-// Handler implements manager.Webhooks. The handler serves each webhook at a path that is its name,
-// such as /validate.websites.web.example.com. It answers also for webhooks that are added later.
+// Handler returns the server's handler, which reports to hooks. Call it once. It serves each
+// webhook at a path that is its name, such as /validate.websites.web.example.com. It answers also
+// for webhooks that are added later.
 func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
 	w.mu.Lock()
 	w.hooks = hooks
@@ -65,8 +95,9 @@ func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
 	return newHandler(w, hooks)
 }
 
-// Run implements manager.Webhooks. It returns an error if a webhook is added while it runs. It logs
-// a warning for each webhook that could keep nodes from becoming ready: see Manifests.
+// Run keeps certificates and registrations for the API server until ctx ends, on every replica. It
+// returns an error if a webhook is added while it runs. It logs a warning for each webhook that
+// could keep nodes from becoming ready: see Manifests.
 func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
 	w.mu.Lock()
 	w.running = true
@@ -100,14 +131,14 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 }
 
-// Check implements manager.Webhooks. It names each registration and bundle that is missing or
-// wrong.
+// Check fails until the API server's calls can succeed. It names each registration and bundle that
+// is missing or wrong.
 func (w *Webhooks) Check(ctx context.Context) error {
 	var err error
 	if w.certs != nil {
 		err = w.certs.Check(ctx)
 	}
-	if err != nil && !errors.As(err, new(server.Remark)) {
+	if err != nil && !errors.As(err, new(manager.Remark)) {
 		return err
 	}
 	return cmp.Or(checkRegistrations(w), err) // joined with a remark, an error would pass

@@ -139,8 +139,9 @@ func newOperatorOn(t *testing.T, api http.RoundTripper, l net.Listener, dial fun
 		Server: server.Options{CertDir: dir, Listener: l},
 	})
 	o.Manager = manager.New(&rest.Config{Host: sim.Host, Transport: api}, manager.Options{
-		Name: "test", Webhooks: o.hooks, Logger: slog.New(slog.NewTextHandler(o.log, nil)),
+		Name: "test", Logger: slog.New(slog.NewTextHandler(o.log, nil)),
 	})
+	o.hooks.AddTo(o.Manager)
 	transport := &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // self-signed
 	t.Cleanup(transport.CloseIdleConnections)
 	o.client = &http.Client{Transport: transport, Timeout: time.Minute}
@@ -474,17 +475,10 @@ func TestAPortInUseIsNamed(t *testing.T) {
 		Name: "test", Scheme: runtime.NewScheme(), Service: types.NamespacedName{Namespace: "test-system", Name: "test"},
 		Server: server.Options{CertDir: dir, Address: l.Addr().String()},
 	})
-	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{Name: "test", Webhooks: hooks, Logger: slog.New(slog.DiscardHandler)})
-	want := fmt.Sprintf("manager.Options.Webhooks: the address %s is taken: stop what listens there, or choose another one", l.Addr())
+	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	hooks.AddTo(m)
+	want := fmt.Sprintf("the webhook server: the address %s is taken: stop what listens there, or choose another one", l.Addr())
 	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Error(err)
-	}
-}
-
-func TestANilPointerInTheManagersOptionsIsNamed(t *testing.T) {
-	var none *webhook.Webhooks
-	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{Name: "test", Webhooks: none, Logger: slog.New(slog.DiscardHandler)})
-	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "manager.Options.Webhooks: it is a nil pointer; use the result of webhook.New") {
 		t.Error(err)
 	}
 }

@@ -92,8 +92,9 @@ func operate() int {
 		func(from *Fleet, to *FleetBeta) error { to.Spec = from.Spec; return nil })
 	webhook.AddDefaulter(hooks, func(_ context.Context, f *Fleet) error { f.Spec.Page = "new" + f.Spec.Page; return nil }, webhook.Registration{})
 	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{
-		Name: "fleet-operator", Webhooks: hooks, Grace: grace, Logger: slog.New(slog.DiscardHandler),
+		Name: "fleet-operator", Grace: grace, Logger: slog.New(slog.DiscardHandler),
 	})
+	hooks.AddTo(m)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var stopped time.Time

@@ -41,26 +41,21 @@ const name = "cronjob-controller"
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file` (default: KUBECONFIG, the pod's service account, or ~/.kube/config)")
-	health := flag.String("health", ":8081", "`address` of /livez and /readyz; empty for none")
-	metricsAt := flag.String("metrics", "", "`address` of /metrics with TLS, such as :8443 (default: none)")
-	certs := flag.String("metrics-certs", "", "`directory` with tls.crt and tls.key (default: a self-signed certificate)")
+	var at addresses
+	flag.StringVar(&at.health, "health", ":8081", "`address` of /livez and /readyz; empty for none")
+	flag.StringVar(&at.metrics, "metrics", "", "`address` of /metrics with TLS, such as :8443 (default: none)")
+	flag.StringVar(&at.certs, "metrics-certs", "", "`directory` with tls.crt and tls.key (default: a self-signed certificate)")
 	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+name)
 	namespace := flag.String("lease-namespace", "", "`namespace` of the Lease (default: the pod's)")
 	flag.Parse()
 
 	o := manager.Options{Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
 	klog.SetSlogLogger(o.Logger) // logs of client-go
-	if *health != "" {
-		o.Health = &manager.HealthOptions{Address: *health}
-	}
-	if *metricsAt != "" {
-		o.MetricsServer = &server.Options{Address: *metricsAt, CertDir: *certs}
-	}
 	if *elect {
 		o.LeaderElection = &leaderelection.Options{Lease: name, Namespace: *namespace}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, *kubeconfig, o)
+	err := run(ctx, *kubeconfig, at, o)
 	stop()
 	if err != nil {
 		o.Logger.Error("the controller ended", "err", err)
@@ -68,7 +63,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, kubeconfig string, o manager.Options) error {
+// addresses has the addresses of the servers, and the directory with the certificate for metrics.
+type addresses struct{ health, metrics, certs string }
+
+func run(ctx context.Context, kubeconfig string, at addresses, o manager.Options) error {
 	cfg, err := client.LoadConfig(kubeconfig)
 	if err != nil {
 		return err
@@ -79,6 +77,12 @@ func run(ctx context.Context, kubeconfig string, o manager.Options) error {
 	mgr, _, err := operator(cfg, o, time.Now)
 	if err != nil {
 		return err
+	}
+	if at.health != "" {
+		server.AddHealth(mgr, server.Options{Address: at.health})
+	}
+	if at.metrics != "" {
+		server.AddMetrics(mgr, server.Options{Address: at.metrics, CertDir: at.certs})
 	}
 	return mgr.Run(ctx)
 }

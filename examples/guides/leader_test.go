@@ -116,7 +116,8 @@ func TestOperations_ServesStateAndProbes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	probed := manager.New(cluster.Config(), manager.Options{Name: "probed", Health: &manager.HealthOptions{Listener: l}})
+	probed := manager.New(cluster.Config(), manager.Options{Name: "probed"})
+	server.AddHealth(probed, server.Options{Listener: l})
 	probed.AddReadyzCheck("license", func(context.Context) error { return fmt.Errorf("the license has expired") })
 	stop := run(t, probed)
 	defer stop()

@@ -50,9 +50,14 @@ func moved() (manager.Options, error) {
 			Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE")), // DefaultNamespaces
 			Resync:     10 * time.Hour,                                      // SyncPeriod
 		},
-		Metrics:       m,
-		MetricsServer: &server.Options{Address: ":8080", Plain: true}, // Metrics.BindAddress
+		Metrics: m,
 	}, nil
+}
+
+// serveMoved has the servers.
+func serveMoved(mgr *manager.Manager) {
+	server.AddHealth(mgr, server.Options{})                               // HealthProbeBindAddress
+	server.AddMetrics(mgr, server.Options{Address: ":8080", Plain: true}) // Metrics.BindAddress
 }
 
 // newMoving wires the controller, with what WithOptions sets.
@@ -60,7 +65,7 @@ func newMoving(mgr *manager.Manager) *moving {
 	r := &moving{
 		services: cache.For[*corev1.Service](mgr.Cache()),
 		client:   mgr.Client(),
-		events:   mgr.Recorder(), // GetEventRecorder, GetEventRecorderFor
+		events:   events.For(mgr, events.Options{}), // GetEventRecorder, GetEventRecorderFor
 	}
 	c := controller.New("moving", r, controller.Options{
 		Workers:  4,           // MaxConcurrentReconciles

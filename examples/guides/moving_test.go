@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // TestMoving_ReportsOnAService runs the small parts that docs/controller-runtime.md shows.
@@ -38,8 +39,8 @@ func TestMoving_ReportsOnAService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.MetricsServer.Address, o.MetricsServer.Listener = "", listener
 	mgr := manager.New(cluster.Config(), o)
+	server.AddMetrics(mgr, server.Options{Plain: true, Listener: listener})
 	newMoving(mgr)
 	seen := &clusterKeys{}
 	severalClusters(mgr, cluster.Config(), seen)

@@ -26,22 +26,19 @@ func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName],
 		return nil, err
 	}
 	mgr := manager.New(cfg, manager.Options{
-		Name: "website-operator",
-
-		Health: &manager.HealthOptions{Address: ":8081"},
-		Server: &server.Options{Address: ":9443", CertDir: "/etc/website-operator/tls"},
-
-		Metrics:       m,                 // observes the manager and all that it runs
-		MetricsServer: &server.Options{}, // TLS on :8443, for users who may get /metrics
-
-		PprofAddress: "localhost:6060",
+		Name:    "website-operator",
+		Metrics: m, // observes the manager and all that it runs
 	})
 	c := controller.New("website", r, controller.Options{})
 	mgr.Add(c)
 
-	mgr.Handle("/debug/controllers/", mgr.Authorize(http.StripPrefix("/debug/controllers", debug.Controllers(c))))
-	mgr.Handle("/debug/informers/", mgr.Authorize(http.StripPrefix("/debug/informers", debug.Informers(mgr.Cache()))))
-	mgr.Handle("/debug/shards/", mgr.Authorize(http.StripPrefix("/debug/shards", debug.Shards(mgr.Group()))))
+	server.AddHealth(mgr, server.Options{Address: ":8081"})
+	server.AddMetrics(mgr, server.Options{}) // TLS on :8443, for users who may get /metrics
+	debug.AddProfiles(mgr, "localhost:6060")
+	s := server.Add(mgr, server.Options{Address: ":9443", CertDir: "/etc/website-operator/tls"})
+	s.Handle("/debug/controllers/", s.Authorize(http.StripPrefix("/debug/controllers", debug.Controllers(c))))
+	s.Handle("/debug/informers/", s.Authorize(http.StripPrefix("/debug/informers", debug.Informers(mgr.Cache()))))
+	s.Handle("/debug/shards/", s.Authorize(http.StripPrefix("/debug/shards", debug.Shards(mgr.Group()))))
 	mgr.AddReadyzCheck("license", func(context.Context) error {
 		if !license() {
 			return errors.New("the license has expired")

@@ -102,7 +102,9 @@ func noScripts() *admissionregistrationv1.ValidatingAdmissionPolicy {
 
 // operate runs webhooks in a manager.
 func operate(cfg *rest.Config, scheme *runtime.Scheme, hooks *webhook.Webhooks) *manager.Manager {
-	return manager.New(cfg, manager.Options{Name: "website-operator", Scheme: scheme, Webhooks: hooks})
+	mgr := manager.New(cfg, manager.Options{Name: "website-operator", Scheme: scheme})
+	hooks.AddTo(mgr)
+	return mgr
 }
 
 // generate is the program of a go:generate line.

@@ -33,6 +33,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -50,10 +51,11 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal kills the process
 	cfg, err := client.LoadConfig("")
 	if err == nil {
-		err = operator(cfg, manager.Options{
-			Health:         &manager.HealthOptions{Address: *health},
+		mgr := operator(cfg, manager.Options{
 			LeaderElection: &leaderelection.Options{Lease: lease, Namespace: *namespace},
-		}).Run(ctx)
+		})
+		server.AddHealth(mgr, server.Options{Address: *health})
+		err = mgr.Run(ctx)
 	}
 	if err != nil { // the kubelet restarts the process
 		fmt.Fprintf(os.Stderr, "ha: %v\n", err)

@@ -30,6 +30,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
@@ -46,12 +47,13 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal kills the process
 	cfg, err := client.LoadConfig("")
 	if err == nil {
-		err = operator(cfg, manager.Options{
-			Health: &manager.HealthOptions{Address: *health},
+		mgr := operator(cfg, manager.Options{
 			LeaderElection: &shard.Options{ // with &leaderelection.Options, one replica leads
 				Election: leaderelection.Options{Lease: name, Namespace: *namespace},
 			},
-		}).Run(ctx)
+		})
+		server.AddHealth(mgr, server.Options{Address: *health})
+		err = mgr.Run(ctx)
 	}
 	if err != nil { // the kubelet restarts the process
 		fmt.Fprintf(os.Stderr, "sharded: %v\n", err)

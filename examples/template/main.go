@@ -31,18 +31,11 @@ func main() {
 	klog.SetSlogLogger(slog.Default()) // logs of client-go
 
 	var o manager.Options
-	if *health != "" {
-		o.Health = &manager.HealthOptions{Address: *health}
-	}
-	if *scrape != "" {
-		// With a self-signed certificate; see CertDir.
-		o.MetricsServer = &server.Options{Address: *scrape}
-	}
 	if *elect {
 		o.LeaderElection = &leaderelection.Options{Lease: name} // in the Pod's namespace
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, *kubeconfig, o)
+	err := run(ctx, *kubeconfig, *health, *scrape, o)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -50,7 +43,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, kubeconfig string, o manager.Options) error {
+func run(ctx context.Context, kubeconfig, health, scrape string, o manager.Options) error {
 	cfg, err := client.LoadConfig(kubeconfig)
 	if err != nil {
 		return err
@@ -61,6 +54,12 @@ func run(ctx context.Context, kubeconfig string, o manager.Options) error {
 	mgr, err := newOperator(cfg, o)
 	if err != nil {
 		return err
+	}
+	if health != "" {
+		server.AddHealth(mgr, server.Options{Address: health})
+	}
+	if scrape != "" { // with a self-signed certificate; see CertDir
+		server.AddMetrics(mgr, server.Options{Address: scrape})
 	}
 	return mgr.Run(ctx)
 }

@@ -41,7 +41,7 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 		objects:    cache.For[*v1alpha1.Greeting](mgr.Cache()),
 		configMaps: cache.For[*corev1.ConfigMap](mgr.Cache()),
 		client:     mgr.Client(),
-		events:     mgr.Recorder(),
+		events:     events.For(mgr, events.Options{}),
 	}
 	c := controller.New("greeting", r, controller.Options{RequireKinds: true})
 	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))

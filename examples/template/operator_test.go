@@ -67,7 +67,7 @@ func TestOperator(t *testing.T) {
 	}
 	reconciled(t, mgr, admin, key, "hello, world")
 
-	if err := mgr.Recorder().Flush(ctx); err != nil {
+	if err := mgr.FlushEvents(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for event, err := range client.For[*eventsv1.Event](admin).ListLive(ctx, client.ListOptions{Namespace: key.Namespace}) {

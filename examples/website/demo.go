@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -18,7 +19,6 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
-	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -30,7 +30,7 @@ type demo struct {
 	options
 	log     *slog.Logger
 	table   *table
-	health  *manager.HealthOptions // nil: none
+	health  net.Listener // nil: none
 	hooks   *webhooks
 	dir     string           // for temporary files
 	sim     *simulation      // nil: a cluster
@@ -46,7 +46,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 			return fmt.Errorf("-http: %w", err)
 		}
 		defer l.Close()
-		d.health = &manager.HealthOptions{Listener: l}
+		d.health = l
 	}
 	if d.hooks, err = listenForWebhooks(d.webhooks); err != nil {
 		return err
@@ -138,9 +138,12 @@ func (d *demo) operate(ctx context.Context) error {
 
 // runOperator runs the operator and, beside it, what the flags request.
 func (d *demo) runOperator(ctx context.Context, c *client.Client) error {
-	mgr, err := operator.New(d.cluster.Config(), operator.Options{Webhooks: d.hooks.Webhooks, Health: d.health, Logger: d.log})
+	mgr, err := operator.New(d.cluster.Config(), operator.Options{Webhooks: d.hooks.Webhooks, Logger: d.log})
 	if err != nil {
 		return err
+	}
+	if d.health != nil {
+		server.AddHealth(mgr, server.Options{Listener: d.health})
 	}
 	standIn, err := d.standIn(ctx, c)
 	if err != nil {

@@ -55,11 +55,10 @@ func newScraping(ctx context.Context, audiences ...string) *scraping {
 	s.undelegate = s.bind(ctx, "operator", "system:auth-delegator")
 	l, err := server.Listen("127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	m := manager.New(cfg, manager.Options{
-		Name: "metrics", Logger: slog.New(slog.DiscardHandler), Server: &server.Options{Listener: l, Audiences: audiences},
-	})
+	m := manager.New(cfg, manager.Options{Name: "metrics", Logger: slog.New(slog.DiscardHandler)})
+	guard := server.Add(m, server.Options{Listener: l, Audiences: audiences})
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
-	m.Handle("/metrics/", m.Authorize(page))
+	guard.Handle("/metrics/", guard.Authorize(page))
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(run) }()

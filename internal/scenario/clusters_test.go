@@ -68,9 +68,10 @@ func (w *world) pairs(ctx context.Context, west string) *pairs {
 		requiring: &requiring{readyz: "http://" + l.Addr().String() + "/readyz"},
 	}
 	p.manager = manager.New(cluster.Config(), manager.Options{
-		Name: "pairs", Logger: slog.New(slog.DiscardHandler), Health: &manager.HealthOptions{Listener: l}, RequireTerm: true,
+		Name: "pairs", Logger: slog.New(slog.DiscardHandler), RequireTerm: true,
 		LeaderElection: &leaderelection.Options{Lease: "pairs", Namespace: w.namespace},
 	})
+	server.AddHealth(p.manager, server.Options{Listener: l})
 	through, err := w.proxy.Config()
 	Expect(err).NotTo(HaveOccurred())
 	p.west = p.manager.AddCluster("west", through)

@@ -119,6 +119,7 @@ var _ = Describe("Events", func() {
 		})
 		run, stop := context.WithCancel(ctx)
 		defer stop()
+		rec := events.For(m, events.Options{})
 		m.AddLeaderOnly("failing", func(ctx context.Context) error {
 			for i := range 10_000 {
 				if i == 9_000 { // the others are recorded while the manager stops
@@ -126,7 +127,7 @@ var _ = Describe("Events", func() {
 				}
 				now := obj.DeepCopy()
 				now.ResourceVersion = strconv.Itoa(i)
-				m.Recorder().Eventf(ctx, now, events.Warning, "ApplyFailed", "Apply", "attempt %d failed", i/10)
+				rec.Eventf(ctx, now, events.Warning, "ApplyFailed", "Apply", "attempt %d failed", i/10)
 				if i%100 == 0 && i < 2000 {
 					<-sent // until the limit is reached
 				}
@@ -170,7 +171,7 @@ var _ = Describe("Events", func() {
 			}
 			return controller.Result{}, fmt.Errorf("attempt %d failed", attempts)
 		})
-		c := controller.New("failing", events.Failing(r, time.Second, maps, m.Recorder()), controller.Options{})
+		c := controller.New("failing", events.Failing(r, time.Second, maps, events.For(m, events.Options{})), controller.Options{})
 		named := handler.Where(func(_, after *corev1.ConfigMap) bool { return after != nil && after.Name == obj.Name })
 		c.Watch(source.Kind(maps, handler.Self(), named))
 		m.Add(c)

@@ -41,9 +41,10 @@ func (w *world) require(name string, lamps bool) *requiring {
 	Expect(err).NotTo(HaveOccurred())
 	r := &requiring{readyz: "http://" + l.Addr().String() + "/readyz", seen: make(chan types.NamespacedName, 100)}
 	r.manager = manager.New(cluster.Config(), manager.Options{
-		Name: name, Scheme: newScheme(), Logger: slog.New(slog.DiscardHandler), Health: &manager.HealthOptions{Listener: l},
+		Name: name, Scheme: newScheme(), Logger: slog.New(slog.DiscardHandler),
 		LeaderElection: &leaderelection.Options{Lease: "lamps", Namespace: w.namespace, Identity: name},
 	})
+	server.AddHealth(r.manager, server.Options{Listener: l})
 	if lamps {
 		c := controller.New("lamps", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 			r.seen <- key

@@ -25,11 +25,11 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/events"
 	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
@@ -44,12 +44,8 @@ type Options struct {
 	LeaderElection manager.Coordinator
 	// Webhooks are the result of Webhooks. Default: nil, this process answers no webhooks.
 	Webhooks *webhook.Webhooks
-	// Health is where /livez and /readyz are served. Default: nil, nowhere.
-	Health *manager.HealthOptions
-	// Metrics observes the operator, and MetricsServer serves what it counts: see manager.Options.
-	// Default: nil, no metrics.
-	Metrics       manager.Metrics
-	MetricsServer *server.Options
+	// Metrics observes the operator: see manager.Options. Default: nil, no metrics.
+	Metrics manager.Metrics
 	// Logger receives the operator's log. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -66,21 +62,19 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mo := manager.Options{
-		Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Logger: o.Logger,
-		Health: o.Health, Metrics: o.Metrics, MetricsServer: o.MetricsServer,
-	}
+	mgr := manager.New(cfg, manager.Options{
+		Name: Name, Scheme: s, LeaderElection: o.LeaderElection, Metrics: o.Metrics, Logger: o.Logger,
+	})
 	if o.Webhooks != nil {
-		mo.Webhooks = o.Webhooks
+		o.Webhooks.AddTo(mgr)
 	}
-	mgr := manager.New(cfg, mo)
 	r := &reconciler{
 		websites:    cache.For[*v1.Website](mgr.Cache()),
 		configMaps:  cache.For[*corev1.ConfigMap](mgr.Cache()),
 		services:    cache.For[*corev1.Service](mgr.Cache()),
 		deployments: cache.For[*appsv1.Deployment](mgr.Cache()),
 		client:      mgr.Client(),
-		events:      mgr.Recorder(),
+		events:      events.For(mgr, events.Options{}),
 	}
 	if r.finalizers, err = r.cleanup(); err != nil {
 		return nil, err

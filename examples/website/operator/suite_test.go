@@ -97,7 +97,9 @@ func serveWebhooks(ctx context.Context, paths []string) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = cluster.InstallWebhooks(ctx, envtest.Webhooks{Paths: paths, Address: listener.Addr().String(), CABundle: ca})
 	Expect(err).NotTo(HaveOccurred())
-	start(manager.New(cluster.Config(), manager.Options{Name: "webhooks", Webhooks: hooks, Logger: logger}))
+	mgr := manager.New(cluster.Config(), manager.Options{Name: "webhooks", Logger: logger})
+	hooks.AddTo(mgr)
+	start(mgr)
 }
 
 // serviceAccount authenticates like the operator in a pod: with a token for its ServiceAccount.

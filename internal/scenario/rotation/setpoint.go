@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -61,8 +62,14 @@ func Setpoint(ctx context.Context, r Replica, o webhook.CertificateOptions, out 
 	}, webhook.Registration{Name: Name, Timeout: longestCall})
 	webhook.AddConversion(hooks, fromAlpha, toAlpha)
 	m := manager.New(cfg, manager.Options{
-		Name: "lamps", Scheme: scheme, Webhooks: closing{hooks}, Hooks: hook.Hooks{Webhook: seen}, Health: &manager.HealthOptions{Listener: health},
+		Name: "lamps", Scheme: scheme, Hooks: hook.Hooks{Webhook: seen},
 	})
+	server.AddHealth(m, server.Options{Listener: health})
+	// Like hooks.AddTo, but the answers close their connections.
+	recorder := events.For(m, events.Options{})
+	server.Add(m, hooks.Server()).Handle("/", Closing(hooks.Handler(m.Hooks().Webhook)))
+	m.AddEverywhere("webhooks", func(ctx context.Context) error { return hooks.Run(ctx, m.Client(), recorder) })
+	m.AddReadyzCheck("webhooks", hooks.Check)
 	var printing sync.WaitGroup
 	defer printing.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -94,8 +101,3 @@ func awaitReady(ctx context.Context, url string) error {
 		}
 	}
 }
-
-// closing are webhooks whose answers close their connections.
-type closing struct{ *webhook.Webhooks }
-
-func (c closing) Handler(hooks *hook.Webhook) http.Handler { return Closing(c.Webhooks.Handler(hooks)) }

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 // Certs manages the certificates of one server. New makes one. All methods are safe for concurrent
@@ -47,7 +47,7 @@ func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Check returns an error until the server uses a certificate that all bundles verify, and after
 // that certificate has expired. The error names what is not in place. After the first success,
-// problems are a [server.Remark], because the certificate in use still serves.
+// problems are a [manager.Remark], because the certificate in use still serves.
 func (c *Certs) Check(context.Context) error {
 	leaf, last := c.leaf.Load(), c.last.Load()
 	var text string
@@ -64,7 +64,7 @@ func (c *Certs) Check(context.Context) error {
 	case text == "":
 		return nil
 	case last.ready:
-		return server.Remark("the webhook certificate in use stays: " + text)
+		return manager.Remark("the webhook certificate in use stays: " + text)
 	}
 	return errors.New(text)
 }

@@ -17,15 +17,15 @@ import (
 // rewritten reports that another client changes the Secret again and again.
 func (d *driver) rewritten(ctx context.Context, s *corev1.Secret) {
 	by := taker(s, d.o.FieldOwner, "data")
-	who, tool := manager(by)
+	who, tool := fieldManager(by)
 	remedy := fmt.Sprintf("find out why %s writes it, and exclude it there", tool)
 	logging.Of(ctx).Warn("restored the Secret of the webhook certificates that another client changed",
 		"secret", d.o.Secret.String(), "manager", cmp.Or(by, "unknown"), "resets", d.secret.count, "remedy", remedy)
 	d.report.event(ctx, s, events.Warning, "SecretReset", fmt.Sprintf("%s changes the Secret again and again; %s", who, remedy))
 }
 
-// manager names the field manager, for two places in a sentence.
-func manager(by string) (who, tool string) {
+// fieldManager names the field manager, for two places in a sentence.
+func fieldManager(by string) (who, tool string) {
 	if by == "" {
 		return "an unknown field manager", "another tool"
 	}
@@ -35,7 +35,7 @@ func manager(by string) (who, tool string) {
 // restored reports that a bundle was reset, once for each reset.
 func (d *driver) restored(ctx context.Context, t observed, r *resets) {
 	by := taker(t.object, d.o.FieldOwner, "caBundle")
-	who, tool := manager(by)
+	who, tool := fieldManager(by)
 	args := []any{"object", t.String(), "manager", cmp.Or(by, "unknown")}
 	text := who + " reset the caBundle; it is restored"
 	if r.count >= quickResets {

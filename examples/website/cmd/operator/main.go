@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/leaderelection"
-	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
@@ -40,33 +39,21 @@ func main() {
 	if *elect {
 		o.LeaderElection = &leaderelection.Options{Lease: operator.Name, Namespace: *namespace}
 	}
-	if *scrape != "" {
-		// With a self-signed certificate; see CertDir.
-		o.MetricsServer = &server.Options{Address: *scrape}
-	}
 	o.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetSlogLogger(o.Logger) // logs of client-go
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process
-	if err := run(ctx, *kubeconfig, *health, *hooks, o); err != nil {
+	if err := run(ctx, *kubeconfig, *health, *scrape, *hooks, o); err != nil {
 		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, health, hooks string, o operator.Options) error {
+func run(ctx context.Context, kubeconfig, health, scrape, hooks string, o operator.Options) error {
 	cfg, err := client.LoadConfig(kubeconfig)
 	if err != nil {
 		return err
-	}
-	if health != "" {
-		l, err := server.Listen(health)
-		if err != nil {
-			return fmt.Errorf("-http: %w", err)
-		}
-		defer l.Close()
-		o.Health = &manager.HealthOptions{Listener: l}
 	}
 	if hooks != "" {
 		if o.Webhooks, err = operator.Webhooks(webhook.Options{Server: server.Options{Address: hooks}}); err != nil {
@@ -79,6 +66,12 @@ func run(ctx context.Context, kubeconfig, health, hooks string, o operator.Optio
 	mgr, err := operator.New(cfg, o)
 	if err != nil {
 		return err
+	}
+	if health != "" {
+		server.AddHealth(mgr, server.Options{Address: health})
+	}
+	if scrape != "" { // with a self-signed certificate; see CertDir
+		server.AddMetrics(mgr, server.Options{Address: scrape})
 	}
 	if err := operator.Installed(ctx, mgr.Client()); err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -46,22 +45,11 @@ func New(cfg *rest.Config, o Options) (*Elector, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	e, err := newElector(ownConfig(cfg), o)
+	e, err := newElector(lease.Config(cfg, "leader-election"), o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
 	return e, nil
-}
-
-func ownConfig(cfg *rest.Config) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	cfg.UserAgent += "/leader-election" // rest.AddUserAgent would replace the host's
-	cfg.Timeout = 0                     // it would end watches; requests have timeouts of their own
-	cfg.QPS, cfg.RateLimiter = -1, nil
-	return cfg
 }
 
 func newElector(cfg *rest.Config, o Options) (*Elector, error) {
@@ -80,18 +68,18 @@ func newElector(cfg *rest.Config, o Options) (*Elector, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, _, err := rest.DefaultServerUrlFor(cfg)
+	host, err := lease.Host(cfg)
 	if err != nil {
 		return nil, err
 	}
 	e := &Elector{http: httpClient}
 	e.now = newClock(wallTime)
-	e.stamper = newStamper(o.Identity, server.Scheme+"://"+server.Host+strings.TrimSuffix(server.Path, "/"))
+	e.stamper = newStamper(o.Identity, host)
 	e.o, e.rest = o, coordination.RESTClient()
 	e.calls.Of = "the Lease " + e.String()
 	e.watches.Of = "a watch of the Lease " + e.String()
 	if o.Config != nil {
-		e.elsewhere = e.stamper.Host
+		e.elsewhere = host
 	}
 	return e, nil
 }

@@ -79,9 +79,7 @@ func (l observedLease) Update(ctx context.Context, asked *coordinationv1.Lease, 
 // request makes a request of the host's elector, which waits at most for RenewDeadline, even if the
 // request ignores its context. client-go sets no limit for an acquisition.
 func (o *Observed) request(ctx context.Context, f func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(term.Without(ctx), o.o.RenewDeadline)
-	defer cancel()
-	return run.Call(ctx, &o.calls, f, nil)
+	return run.Call(term.Without(ctx), &o.calls, o.o.RenewDeadline, f)
 }
 
 // keep records a copy of an answer, because the LeaseLock changes it.

@@ -39,12 +39,10 @@ func (e *leases) String() string { return e.o.Namespace + "/" + e.o.Lease }
 func (e *leases) timeout() time.Duration { return max(time.Second, e.o.RenewDeadline/2) }
 
 func (e *leases) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout())
-	defer cancel()
-	lease, err := run.Call(ctx, &e.calls, func(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease, err := run.Call(ctx, &e.calls, e.timeout(), func(ctx context.Context) (*coordinationv1.Lease, error) {
 		lease := &coordinationv1.Lease{}
 		return lease, r.MaxRetries(0).Do(ctx).Into(lease)
-	}, nil)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -91,32 +89,14 @@ func (e *leases) update(ctx context.Context, l *coordinationv1.Lease) (*coordina
 
 // watch needs only a rule with the Lease in its resourceNames. Call stop.
 func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (events <-chan watch.Event, stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	limit = min(limit, e.timeout())
-	late := time.AfterFunc(limit, cancel)
 	seconds := int64(watchLimit / time.Second)
 	r := e.rest.Get().Namespace(e.o.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, e.o.Lease).String(), ResourceVersion: since,
 		Watch: true, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	}, scheme.ParameterCodec).MaxRetries(0)
-	end := func(stream watch.Interface) {
-		stream.Stop()
-		for range stream.ResultChan() { // the sender ends when the channel is drained
-		}
-	}
-	stream, err := run.Call(ctx, &e.watches, r.Watch, end)
+	stream, stop, err := run.Open(ctx, &e.watches, min(limit, e.timeout()), r.Watch, lease.EndWatch)
 	if err != nil {
-		late.Stop()
-		cancel()
 		return nil, nil, e.explained("watch", err)
-	}
-	stop = func() {
-		cancel()
-		e.watches.End(ctx, func() { end(stream) })
-	}
-	if !late.Stop() {
-		stop()
-		return nil, nil, fmt.Errorf("no answer within %s", limit)
 	}
 	return stream.ResultChan(), stop, nil
 }

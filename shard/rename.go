@@ -76,11 +76,9 @@ func (g *Group) awaitRenamed(ctx context.Context) {
 // foreign returns the Lease of a living member of another group of the program, or nil, and the
 // Leases of members that have crashed.
 func (g *Group) foreign(ctx context.Context, rivals map[string]*lease.Rival, began time.Time) (living *coordinationv1.Lease, expired []*coordinationv1.Lease, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	all, err := run.Call(ctx, g.requests.calls, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
+	all, err := run.Call(ctx, g.requests.calls, requestLimit, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
 		return g.requests.client.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{ProgramLabel: g.program}.String()})
-	}, nil)
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,18 +39,12 @@ type requests struct {
 const requestLimit = 5 * time.Second
 
 func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
-	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	cfg.UserAgent += "/shard"
-	cfg.Timeout = 0 // it would end watches
-	cfg.QPS, cfg.RateLimiter = -1, nil
+	cfg = lease.Config(cfg, "shard")
 	// It has no effect if the configuration is a client.Client's.
 	if err := transport.Wrap(cfg, transport.Options{}); err != nil {
 		return requests{}, fmt.Errorf("shard.New: %w", err)
 	}
-	server, _, err := rest.DefaultServerUrlFor(cfg)
+	host, err := lease.Host(cfg)
 	if err != nil {
 		return requests{}, fmt.Errorf("shard.New: %w", err)
 	}
@@ -58,7 +52,6 @@ func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
 	if err != nil {
 		return requests{}, fmt.Errorf("shard.New: %w", err)
 	}
-	host := server.Scheme + "://" + server.Host + strings.TrimSuffix(server.Path, "/")
 	r := requests{namespace: namespace, group: group, host: host, client: client.Leases(namespace)}
 	r.calls = &run.Calls{Of: "the Leases of the group " + r.String()}
 	r.watches = &run.Calls{Of: "a watch of the Leases of the group " + r.String()}
@@ -69,24 +62,20 @@ func newRequests(cfg *rest.Config, namespace, group string) (requests, error) {
 func (r *requests) String() string { return r.namespace + "/" + r.group }
 
 func (r *requests) get(ctx context.Context, name string) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	return run.Call(ctx, r.calls, func(ctx context.Context) (*coordinationv1.Lease, error) {
+	return run.Call(ctx, r.calls, requestLimit, func(ctx context.Context) (*coordinationv1.Lease, error) {
 		return r.client.Get(ctx, name, metav1.GetOptions{})
-	}, nil)
+	})
 }
 
 // put updates a Lease, or creates it if it has no UID. The API server refuses the write if the
 // Lease has changed.
 func (r *requests) put(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	return run.Call(ctx, r.calls, func(ctx context.Context) (*coordinationv1.Lease, error) {
+	return run.Call(ctx, r.calls, requestLimit, func(ctx context.Context) (*coordinationv1.Lease, error) {
 		if l.UID == "" {
 			return r.client.Create(ctx, l, metav1.CreateOptions{FieldManager: slots.Manager})
 		}
 		return r.client.Update(ctx, l, metav1.UpdateOptions{FieldManager: slots.Manager})
-	}, nil)
+	})
 }
 
 // overtaken reports whether the API server refused a write because the Lease has changed.
@@ -96,13 +85,11 @@ func overtaken(err error) bool {
 
 // remove deletes a Lease if it has not changed.
 func (r *requests) remove(ctx context.Context, l *coordinationv1.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	_, err := run.Call(ctx, r.calls, func(ctx context.Context) (struct{}, error) {
+	_, err := run.Call(ctx, r.calls, requestLimit, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, r.client.Delete(ctx, l.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
 		})
-	}, nil)
+	})
 	if overtaken(err) {
 		return nil
 	}
@@ -125,11 +112,9 @@ func (r *requests) deleteReleased(ctx context.Context, name string) error {
 // list returns the members' Leases, and the version of the list. It reads from etcd. Leases whose
 // label was removed by hand are found by their names and annotations.
 func (r *requests) list(ctx context.Context) ([]coordinationv1.Lease, uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	all, err := run.Call(ctx, r.calls, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
+	all, err := run.Call(ctx, r.calls, requestLimit, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
 		return r.client.List(ctx, metav1.ListOptions{})
-	}, nil)
+	})
 	if err != nil {
 		return nil, 0, err
 	}

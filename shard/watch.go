@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
@@ -155,24 +156,15 @@ func (r *requests) following(of metav1.ListOptions) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			limit(&o)
-			ctx, cancel := context.WithTimeout(ctx, requestLimit)
-			defer cancel()
-			return run.Call(ctx, r.watches, func(ctx context.Context) (runtime.Object, error) { return r.client.List(ctx, o) }, nil)
+			return run.Call(ctx, r.watches, requestLimit, func(ctx context.Context) (runtime.Object, error) { return r.client.List(ctx, o) })
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			limit(&o)
-			ctx, cancel := context.WithCancel(ctx)
-			late := time.AfterFunc(requestLimit, cancel)
-			w, err := run.Call(ctx, r.watches, func(ctx context.Context) (watch.Interface, error) { return r.client.Watch(ctx, o) }, end)
-			late.Stop()
+			w, stop, err := run.Open(ctx, r.watches, requestLimit, func(ctx context.Context) (watch.Interface, error) { return r.client.Watch(ctx, o) }, lease.EndWatch)
 			if err != nil {
-				cancel()
 				return nil, err
 			}
-			return stream{w, func() {
-				cancel()
-				r.watches.End(ctx, func() { end(w) })
-			}}, nil
+			return stream{w, stop}, nil
 		},
 	}
 }
@@ -182,13 +174,6 @@ type stream struct {
 	watch.Interface
 
 	stop func()
-}
-
-// end returns when the watch's goroutine has ended.
-func end(w watch.Interface) {
-	w.Stop()
-	for range w.ResultChan() {
-	}
 }
 
 // Stop implements watch.Interface.

@@ -55,18 +55,37 @@ func (e *OverdueError) Error() string {
 		"look for an exec plugin or a transport in its rest.Config that hangs", e.Of, e.Began.UTC().Format(time.RFC3339))
 }
 
-// Call returns the result of f, or an *OverdueError if f goes on after ctx has ended. Join then
-// joins its goroutine. late gets a result without an error that comes too late; it may be nil.
-func Call[T any](ctx context.Context, c *Calls, f func(context.Context) (T, error), late func(T)) (T, error) {
-	return call(ctx, c, mostOverdue, f, late)
+// Call returns the result of f, whose context ends with ctx or after limit. If f goes on after
+// that, Call returns an *OverdueError. Join then joins its goroutine.
+func Call[T any](ctx context.Context, c *Calls, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return call(ctx, c, mostOverdue, f, nil)
 }
 
-// End calls f, which ends something that no Call of c waits for, such as a watch. ctx has ended.
-func (c *Calls) End(ctx context.Context, f func()) {
-	_, _ = call(ctx, c, math.MaxInt, func(context.Context) (struct{}, error) {
-		f()
-		return struct{}{}, nil
-	}, nil)
+// Open is Call for something that lasts, such as a watch: the context of f ends after limit only if
+// f has not returned. stop ends the context, and calls end with the result. It does not wait for an
+// end that hangs. A result that comes too late is ended, too.
+func Open[T any](ctx context.Context, c *Calls, limit time.Duration, f func(context.Context) (T, error), end func(T)) (opened T, stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(limit, cancel)
+	if opened, err = call(ctx, c, mostOverdue, f, end); err != nil {
+		late.Stop()
+		cancel()
+		return opened, nil, err
+	}
+	stop = func() {
+		cancel()
+		_, _ = call(ctx, c, math.MaxInt, func(context.Context) (struct{}, error) {
+			end(opened)
+			return struct{}{}, nil
+		}, nil)
+	}
+	if !late.Stop() {
+		stop()
+		return opened, nil, fmt.Errorf("no answer within %s", limit)
+	}
+	return opened, stop, nil
 }
 
 func call[T any](ctx context.Context, c *Calls, most int, f func(context.Context) (T, error), late func(T)) (result T, err error) {

@@ -46,9 +46,7 @@ func TestCall_ReturnsWhatTheFunctionReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := &run.Calls{Of: "it"}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				text, err := run.Call(ctx, calls, c.f, nil)
+				text, err := run.Call(t.Context(), calls, time.Second, c.f)
 				if text != c.text || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 					t.Errorf("it returns %q, %v", text, err)
 				}
@@ -65,11 +63,14 @@ func TestCall_ReturnsWhatTheFunctionReturns(t *testing.T) {
 func TestCall_WaitsForNothingLongerThanItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, free, late := &run.Calls{Of: "it"}, make(chan struct{}), make(chan string, 3)
+		ended := make(chan string)
+		_, stop, err := run.Open(t.Context(), calls, time.Second, func(context.Context) (string, error) { return "open", nil }, func(text string) { ended <- text })
+		if err != nil {
+			t.Fatal(err)
+		}
 		var made atomic.Int32
 		ask := func(f func(context.Context) (string, error)) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_, err := run.Call(ctx, calls, func(ctx context.Context) (string, error) {
+			_, _, err := run.Open(t.Context(), calls, time.Second, func(ctx context.Context) (string, error) {
 				made.Add(1)
 				return f(ctx)
 			}, func(text string) { late <- text })
@@ -91,8 +92,7 @@ func TestCall_WaitsForNothingLongerThanItsContext(t *testing.T) {
 		if err := run.Join(time.Second, calls); err == nil || !strings.Contains(err.Error(), "a request for it has not returned since") || !strings.Contains(err.Error(), "calls_test.go") {
 			t.Errorf("Join returns %v", err)
 		}
-		ended := make(chan struct{})
-		go calls.End(t.Context(), func() { close(ended) }) // in spite of the limit
+		go stop() // in spite of the three
 		<-ended
 		close(free)
 		synctest.Wait()

@@ -127,7 +127,7 @@ func (f *following[K]) serve(ctx context.Context, batch []*served) {
 		})
 	})
 	if err != nil && ctx.Err() == nil {
-		if args, ok := c.repetition.few("replay", "", "err", err); ok {
+		if args, ok := c.repetition.Few("replay", "", "err", err); ok {
 			slog.New(f.log).Error("adopted slots, but not all of their objects were delivered", args...)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -34,7 +35,7 @@ type Controller[K comparable] struct {
 	started    chan struct{}       // closed by Warm: workers may start
 	synced     chan struct{}       // closed by Warm
 	began      time.Time           // zero of c.now
-	repetition repetition
+	repetition logging.Repetition  // limits the lines of the controller
 	warmed     atomic.Bool
 	observers  []hook.Hooks
 

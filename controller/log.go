@@ -56,15 +56,6 @@ func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.level}
 }
 
-// repetition limits the lines of a controller.
-type repetition struct{ logging.Repetition }
-
-func (l *repetition) few(kind, cause string, args ...any) ([]any, bool) {
-	return l.Few(kind, cause, args...)
-}
-
-func (l *repetition) once(kind string, words ...string) bool { return l.Once(kind, words...) }
-
 // reasonOf returns the same text for errors of the same cause about different objects: the API
 // server's reason, or the innermost error without digits and quoted text.
 func reasonOf(err error) (reason string) {

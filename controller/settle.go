@@ -210,7 +210,7 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 	if cause := context.Cause(r); cause != nil { // err may only report that the context ended
 		about = append(about, "cause", cause)
 	}
-	if args, ok := t.controller.repetition.few("ended", end.reason, about...); ok {
+	if args, ok := t.controller.repetition.Few("ended", end.reason, about...); ok {
 		r.log.Log(r, level, what, args...)
 	}
 }

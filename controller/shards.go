@@ -55,7 +55,7 @@ func (c *Controller[K]) reportUnplaced(key K, err error) {
 	if log == nil { // before Warm
 		log = c.logger(context.Background())
 	}
-	if c.repetition.once("slot", err.Error()) {
+	if c.repetition.Once("slot", err.Error()) {
 		log.Error("a key has no slot, so no process reconciles it", "key", fmt.Sprint(key), "err", err)
 	}
 }

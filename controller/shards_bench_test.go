@@ -38,8 +38,8 @@ func BenchmarkShards(b *testing.B) {
 				return controller.Result{}, nil
 			}), controller.Options{Logger: silent})
 			if sharded {
-				all := owned.New(shard.ByKey())
-				c.Divide(all)
+				all := owned.New()
+				c.Divide(partition{shard.ByKey().Slot, all})
 				for slot := range term.Slots {
 					all.Adopt(&owned.Adoption{Number: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})
 				}

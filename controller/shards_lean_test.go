@@ -37,7 +37,7 @@ func (slow) Keep(handler.Event) bool {
 func TestShards_AnAdoptionOfAKeptSlotReconcilesEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, objects := cluster(t, sim.ConfigMaps)
-		slots := cache.NewSlots(slotFunc(func(key types.NamespacedName) (uint8, error) { return key.Name[0], nil }))
+		slots := cache.NewSlots(slotFunc(firstLetters))
 		kept := cache.ForScope[*corev1.ConfigMap](objects, cache.Scope{Slots: slots})
 		r := &rig{t: t, api: api}
 		for _, name := range []string{"b1", "b2", "b3", "c1", "c2"} {
@@ -45,8 +45,8 @@ func TestShards_AnAdoptionOfAKeptSlotReconcilesEachKey(t *testing.T) {
 		}
 		r.control = controller.New("lean", controller.Func[types.NamespacedName](r.reconcile), controller.Options{Logger: silent})
 		r.control.Watch(source.Kind(kept, handler.Self(), slow{}))
-		all := owned.New(slotFunc(func(key types.NamespacedName) (uint8, error) { return key.Name[0], nil }))
-		r.control.Divide(all)
+		all := owned.New()
+		r.control.Divide(partition{firstLetters, all})
 		r.start()
 		for _, slot := range []byte("bc") {
 			slots.Add(slot)

@@ -35,18 +35,27 @@ type slotFunc func(types.NamespacedName) (uint8, error)
 
 func (f slotFunc) Slot(key types.NamespacedName) (uint8, error) { return f(key) }
 
+// partition divides keys by a function.
+type partition struct {
+	slotFunc
+	*owned.Slots
+}
+
+// firstLetters maps keys to the first letters of their names.
+func firstLetters(key types.NamespacedName) (uint8, error) { return key.Name[0], nil }
+
 // newSharded returns a rig whose slots are the first letters of the names. Names that begin with x
 // have no slot.
 func newSharded(t *testing.T, o controller.Options, steps ...stepFunc) (*rig, *owned.Slots) {
 	t.Helper()
 	r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, steps...)
-	all := owned.New(slotFunc(func(key types.NamespacedName) (uint8, error) {
+	all := owned.New()
+	r.control.Divide(partition{func(key types.NamespacedName) (uint8, error) {
 		if key.Name[0] == 'x' {
 			return 0, errors.New("no slot for " + key.Name)
 		}
 		return key.Name[0], nil
-	}))
-	r.control.Divide(all)
+	}, all})
 	for _, name := range []string{"b1", "b2", "c"} {
 		r.put(name)
 	}
@@ -444,8 +453,8 @@ func TestShards_KeysMustHaveAPlace(t *testing.T) {
 		return controller.Result{}, nil
 	}), sharded)
 	ok(t, c.Validate())
-	all := owned.New(slotFunc(func(key types.NamespacedName) (uint8, error) { return key.Name[0], nil }))
-	c.Divide(all)
+	all := owned.New()
+	c.Divide(partition{firstLetters, all})
 	a := adoption('a', nil)
 	all.Adopt(a)
 	keys := newPartial(placed{"panics"}, placed{"b"}, placed{"a"})

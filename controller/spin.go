@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -18,7 +19,7 @@ type spins[K comparable] struct {
 	records *records[K]
 	queue   *workqueue.Queue[K]
 	now     func() time.Duration
-	log     *repetition
+	log     *logging.Repetition
 }
 
 type cause uint8
@@ -92,7 +93,7 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
 		spins = r.spin.row == spinFree
 	})
-	if !spins || !s.log.once("spin", fmt.Sprint(key)) {
+	if !spins || !s.log.Once("spin", fmt.Sprint(key)) {
 		return
 	}
 	reason := "its RequeueAfter is shorter than " + spinGap.String()

@@ -223,7 +223,7 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 				waits = "keys of its cluster wait for a source to sync"
 			}
 			log.Warn(waits, "state", state)
-		case m.controller.repetition.once("not started", what.String()):
+		case m.controller.repetition.Once("not started", what.String()):
 			log.Warn("workers wait for a handle whose cache does not run; run that cache, or take the handle from the manager's Cache()")
 		}
 	}
@@ -253,12 +253,12 @@ func (m *warming[K]) sourceHooks() *hook.Source {
 	c, log := m.controller, m.log
 	logged := &hook.Source{
 		HandlerFailed: func(f hook.SourceFailure) {
-			if args, ok := c.repetition.few("handler", f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
+			if args, ok := c.repetition.Few("handler", f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
 				log.Error("handler failed; the event will be retried", args...)
 			}
 		},
 		HandlerBlocked: func(b hook.SourceBlocked) {
-			if c.repetition.once("blocked", b.Source) {
+			if c.repetition.Once("blocked", b.Source) {
 				log.Warn("handler blocks its source, which delivers no events; do slow work in Reconcile",
 					"source", b.Source, "after", b.After.String())
 			}

@@ -104,7 +104,7 @@ func (t *lead[K]) reportSlow(w *worker[K], r *running[K], took time.Duration, st
 		stack = cutStack(stacks, w.goroutine)
 	}
 	key, id := fmt.Sprint(r.item.Key()), r.id()
-	if args, ok := c.repetition.few("slow", "", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
+	if args, ok := c.repetition.Few("slow", "", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
 		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
 	if c.o.Hooks.Controller.Slow != nil {

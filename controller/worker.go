@@ -28,7 +28,7 @@ func (t *lead[K]) Decodes(r schema.GroupResource) bool {
 // Late implements ledger.Owner.
 func (t *lead[K]) Late(err *ledger.LateWriteError) {
 	w := &err.Request
-	if t.controller.repetition.once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
+	if t.controller.repetition.Once("late", w.Verb, w.Group, w.Resource, w.Subresource) {
 		slog.New(t.log).Error("refused a write that began after its Reconcile had returned",
 			"key", fmt.Sprint(err.Key), "reconcileID", err.ReconcileID, "err", err)
 	}
@@ -109,7 +109,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 	w.run.Store(r)
 	c.spins.begin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
-		if args, ok := c.repetition.few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
+		if args, ok := c.repetition.Few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
 			what := "reconciled before its own writes were visible in the cache"
 			if !slices.ContainsFunc(past.givenUp, func(w unseen) bool { return w.event == nil }) {
 				what = "reconciled before all its informers showed the change of an object"
@@ -158,7 +158,7 @@ func (t *lead[K]) callReconciling(r *running[K]) context.Context {
 		return r
 	}
 	if of, _ := ctx.Value(infoKey{}).(*running[K]); of != r {
-		if c.repetition.once("foreign context") {
+		if c.repetition.Once("foreign context") {
 			slog.New(t.log).Error("hook Reconciling returned a context that is not derived from its argument; the Reconcile gets the argument")
 		}
 		return r

@@ -52,7 +52,7 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 	election := o.Election
 	member := election
 	member.Lease = fmt.Sprintf("%s-%.*s", election.Lease, suffix, uuid.NewUUID())
-	g := &Group{grace: cmp.Or(election.StuckAfter, defaultGrace), process: process{o: o.withDefaults(), name: member.Lease, owned: owned.New(o.By)}}
+	g := &Group{grace: cmp.Or(election.StuckAfter, defaultGrace), process: process{o: o.withDefaults(), name: member.Lease, owned: owned.New()}}
 	if election.RetryPeriod == 0 && election.RenewDeadline == 0 {
 		member.RetryPeriod = o.leaseDuration() / 6 // 24 a minute, and at most 30 with moves
 	}

@@ -11,14 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Slots is the table. It is safe for concurrent use.
 type Slots struct {
-	by       Partitioner
 	returned chan struct{}
 
 	mu      sync.Mutex // guards what follows, and the state of all adoptions
@@ -26,18 +23,10 @@ type Slots struct {
 	changed chan struct{} // closed by the next change of current
 }
 
-// Partitioner maps a key to its slot, as a shard.By does.
-type Partitioner interface {
-	Slot(key types.NamespacedName) (uint8, error)
-}
-
 // New returns an empty table.
-func New(by Partitioner) *Slots {
-	return &Slots{by: by, returned: make(chan struct{}, 1), changed: make(chan struct{})}
+func New() *Slots {
+	return &Slots{returned: make(chan struct{}, 1), changed: make(chan struct{})}
 }
-
-// Slot returns the slot of a key. It fails if the user's function does.
-func (s *Slots) Slot(key types.NamespacedName) (uint8, error) { return s.by.Slot(key) }
 
 // Owned returns the adoptions that have begun and not stopped, by slot, and a channel that the next
 // change closes. You own the slice.

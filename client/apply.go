@@ -21,7 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // ApplyConfiguration has the fields that an object should have, its name, and the namespace of a
@@ -258,7 +258,7 @@ func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
 		return
 	}
 	s := hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: t.subresource}
-	if l := ledger.FromContext(ctx); l != nil {
+	if l := journal.FromContext(ctx); l != nil {
 		s.Controller = l.Origin().Controller
 	}
 	t.client.hooks.Skipped(s)

@@ -25,7 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // applying applies one object repeatedly. It has the live state as a cache would show it.
@@ -252,7 +252,7 @@ func TestUnlessAlreadyStatus(t *testing.T) {
 		t.Helper()
 		before := a.api.Count("apply", sim.Deployments)
 		status := appsac.Deployment("web", "default").WithStatus(appsac.DeploymentStatus().WithReplicas(n))
-		if _, err := a.deployments.ApplyStatus(ledger.With(t.Context(), ledger.New(ledger.Origin{Controller: "c"})), status, client.UnlessAlready(a.live())); err != nil {
+		if _, err := a.deployments.ApplyStatus(journal.With(t.Context(), journal.New(journal.Origin{Controller: "c"})), status, client.UnlessAlready(a.live())); err != nil {
 			t.Fatal(err)
 		}
 		return a.api.Count("apply", sim.Deployments) - before

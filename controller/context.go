@@ -12,8 +12,9 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/setpoint-dev/setpoint/internal/contextkey"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/logging"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -21,8 +22,8 @@ import (
 type lead[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
-	origin     ledger.Origin  // template, without key and delivery
-	over       *ledger.Ledger // marks a returned Reconcile without requests
+	origin     journal.Origin   // template, without key and delivery
+	over       *journal.Journal // marks a returned Reconcile without requests
 }
 
 // running is one Reconcile and its context. Most make no request, so the first one creates the
@@ -38,13 +39,13 @@ type running[K comparable] struct {
 	since  time.Duration // start, on the controller's clock
 	log    *slog.Logger
 	lines  logging.Lazy // the handler of log
-	ledger atomic.Pointer[ledger.Ledger]
+	ledger atomic.Pointer[journal.Journal]
 	doubts doubts
 }
 
 func (r *running[K]) Value(key any) any {
 	switch key {
-	case ledger.ContextKey{}:
+	case contextkey.Ledger{}:
 		return r.requests()
 	case doubtsKey{}:
 		if r.past == nil {
@@ -79,7 +80,7 @@ type served struct {
 }
 
 // requests returns the Reconcile's ledger, closed after the Reconcile has returned.
-func (r *running[K]) requests() *ledger.Ledger {
+func (r *running[K]) requests() *journal.Journal {
 	l := r.ledger.Load()
 	if l == nil {
 		r.ledger.CompareAndSwap(nil, r.newLedger())
@@ -92,11 +93,11 @@ func (r *running[K]) requests() *ledger.Ledger {
 	return l
 }
 
-func (r *running[K]) newLedger() *ledger.Ledger {
+func (r *running[K]) newLedger() *journal.Journal {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
 	o.Prove = r.of.controller.o.MaxInterrupts > 0 || r.past != nil && r.past.prove
-	return ledger.New(o)
+	return journal.New(o)
 }
 
 // end closes the ledger, because no later Reconcile would wait for writes that begin now.
@@ -107,7 +108,7 @@ func (r *running[K]) end() {
 	r.doubts.end()
 }
 
-func (r *running[K]) wrote() *ledger.Ledger {
+func (r *running[K]) wrote() *journal.Journal {
 	if l := r.ledger.Load(); l != nil && l.Wrote() {
 		return l
 	}

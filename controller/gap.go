@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -140,7 +141,7 @@ func unansweredOf(writes []unseen) error {
 	return errors.Join(all...)
 }
 
-func awaited(l *ledger.Ledger) (writes []unseen, again *ledger.Ledger) {
+func awaited(l *journal.Journal) (writes []unseen, again *journal.Journal) {
 	for _, w := range l.Writes() {
 		writes = append(writes, unseen{Write: w})
 		if w.Effect == ledger.Pending {

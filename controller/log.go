@@ -13,8 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/logging"
-	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // Logger returns the logger of a Reconcile from its context, with the attributes controller, key,
@@ -37,7 +37,7 @@ func (r *running[K]) LogAttrs() []slog.Attr {
 }
 
 func (r *running[K]) id() string {
-	return ledger.ReconcileID(r.of.controller.run, r.item.Delivery())
+	return journal.ReconcileID(r.of.controller.run, r.item.Delivery())
 }
 
 type leveled struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -26,7 +27,7 @@ type past struct {
 	hasty    bool                      // started by an event that is perhaps the key's own
 	began    time.Duration             // start, on the controller's clock
 	awaited  []unseen                  // perhaps not visible yet
-	answers  *ledger.Ledger            // source of awaited, if requests are in flight
+	answers  *journal.Journal          // source of awaited, if requests are in flight
 	revived  []unseen                  // part of awaited, not from answers
 	lost     error                     // about writes beyond the ledger's limit
 	unsure   []unseen                  // with lost answers

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -44,8 +44,8 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	if !c.consistency.awaitLeader(take, work) {
 		return nil
 	}
-	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &ledger.Ledger{}}
-	t.origin = ledger.Origin{Controller: c.name, Run: c.run, Owner: t}
+	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &journal.Journal{}}
+	t.origin = journal.Origin{Controller: c.name, Run: c.run, Owner: t}
 	if leading := term.FromContext(work); leading != nil {
 		t.origin.Term = leading.Token().String()
 	}

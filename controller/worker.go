@@ -20,12 +20,12 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Decodes implements ledger.Owner.
+// Decodes implements journal.Owner.
 func (t *lead[K]) Decodes(r schema.GroupResource) bool {
 	return t.controller.inputs.declared.Selects(r)
 }
 
-// Late implements ledger.Owner.
+// Late implements journal.Owner.
 func (t *lead[K]) Late(err *ledger.LateWriteError) {
 	w := &err.Request
 	if t.controller.repetition.Once("late", w.Verb, w.Group, w.Resource, w.Subresource) {

@@ -24,8 +24,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/leaderelection"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -49,7 +49,7 @@ func newHeirs(t *testing.T) *heirs {
 // write writes an object under the term of a context.
 func (h *heirs) write(work context.Context, name string) *corev1.ConfigMap {
 	h.t.Helper()
-	ctx := ledger.With(work, ledger.New(ledger.Origin{}))
+	ctx := journal.With(work, journal.New(journal.Origin{}))
 	m, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	ok(h.t, err)
 	return m
@@ -101,7 +101,7 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 			one = h.write(work, "one")
 			h.write(term.With(work, nil), "three")
 			two = h.write(work, "two")
-			ok(t, client.For[*corev1.ConfigMap](h.client).Delete(ledger.With(work, ledger.New(ledger.Origin{})), types.NamespacedName{Namespace: "default", Name: one.Name}))
+			ok(t, client.For[*corev1.ConfigMap](h.client).Delete(journal.With(work, journal.New(journal.Origin{})), types.NamespacedName{Namespace: "default", Name: one.Name}))
 		}); got != nil {
 			t.Errorf("the first one inherits %s", versions(got))
 		}
@@ -228,7 +228,7 @@ func TestL9_NoNameIsStored(t *testing.T) {
 		}
 		h.lead("a", func(work context.Context) {
 			leaks("an acquisition")
-			ctx := ledger.With(work, ledger.New(ledger.Origin{}))
+			ctx := journal.With(work, journal.New(journal.Origin{}))
 			m, err := client.For[*corev1.ConfigMap](h.client).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "the-namespace", Name: "the-name", UID: "3c2f1a50-9d0e-4c7c-8f43-000000001000", Labels: map[string]string{"the-label": "the-value"},
 			}})

@@ -25,13 +25,14 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // ledgerCase makes writes with a context that carries a ledger, by JSON or protobuf clients.
 type ledgerCase struct {
 	ctx       context.Context //nolint:containedctx // of one spec
-	ledger    *ledger.Ledger
+	ledger    *journal.Journal
 	clientset kubernetes.Interface
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
@@ -44,8 +45,8 @@ func newLedgerCase(ctx context.Context, contentType string) *ledgerCase {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(own.Close)
 	cfg := own.Config()
-	c := &ledgerCase{ledger: ledger.New(ledger.Origin{Controller: "ledger"})}
-	c.ctx = ledger.With(ctx, c.ledger)
+	c := &ledgerCase{ledger: journal.New(journal.Origin{Controller: "ledger"})}
+	c.ctx = journal.With(ctx, c.ledger)
 	c.dynamic, err = dynamic.NewForConfigAndClient(cfg, own.HTTPClient())
 	Expect(err).NotTo(HaveOccurred())
 	c.metadata, err = metadata.NewForConfigAndClient(cfg, own.HTTPClient())

@@ -33,27 +33,27 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // writing is a client with its own namespace, and a ledger that counts requests.
 type writing struct {
 	*client.Client
 	ctx       context.Context //nolint:containedctx // of one spec
-	ledger    *ledger.Ledger
+	ledger    *journal.Journal
 	namespace string
 }
 
 func newWriting(ctx context.Context) *writing {
 	GinkgoHelper()
-	w := &writing{ledger: ledger.New(ledger.Origin{Controller: "writing"})}
+	w := &writing{ledger: journal.New(journal.Origin{Controller: "writing"})}
 	var err error
 	w.Client, err = client.New(cluster.Config(), client.Options{Scheme: newScheme(), FieldOwner: "writing"})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(w.Close)
 	w.namespace, err = cluster.Namespace(ctx, "write-")
 	Expect(err).NotTo(HaveOccurred())
-	w.ctx = ledger.With(ctx, w.ledger)
+	w.ctx = journal.With(ctx, w.ledger)
 	return w
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -34,9 +35,9 @@ type exchange struct {
 	*Options
 
 	buffers      *buffers
-	ledger       *ledger.Ledger
+	ledger       *journal.Journal
 	term         *term.Term // nil: none
-	entry        ledger.Entry
+	entry        journal.Entry
 	precondition types.UID
 	replaces     *replacement // nil: not read yet
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // TestEachRequestIsReported: the hook gets each request once, with a ledger and without, answered,
@@ -45,7 +45,7 @@ func TestEachRequestIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		attributed := ledger.With(t.Context(), ledger.New(ledger.Origin{Controller: "test"}))
+		attributed := journal.With(t.Context(), journal.New(journal.Origin{Controller: "test"}))
 		for _, c := range []*client.Client{first, second} {
 			for _, request := range []struct{ method, path string }{
 				{http.MethodGet, "/api/v1/pods"}, {http.MethodGet, "/api/v1/pods?watch=true"}, {http.MethodGet, "/api/v1/nodes"},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
@@ -95,7 +96,7 @@ func answersObject(r *ledger.Request) bool {
 }
 
 // wanted reports whether the ledger wants a response's object.
-func wanted(l *ledger.Ledger, r *ledger.Request) bool {
+func wanted(l *journal.Journal, r *ledger.Request) bool {
 	o := l.Origin().Owner
 	return o != nil && answersObject(r) && r.Verb != "deletecollection" && o.Decodes(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -150,8 +151,8 @@ func TestL2_WaitingEndsWithTheTrust(t *testing.T) {
 				if c.meanwhile != nil {
 					go c.meanwhile(leading)
 				}
-				l := ledger.New(ledger.Origin{})
-				err := f.do(ledger.With(term.With(t.Context(), leading), l), http.MethodPut)
+				l := journal.New(journal.Origin{})
+				err := f.do(journal.With(term.With(t.Context(), leading), l), http.MethodPut)
 				if c.after == 0 {
 					if got := says(l); err != nil || len(got) != 1 || got[0] != "update pods ns/p stored p u@7" {
 						t.Errorf("%v, and the ledger has %v", err, got)
@@ -200,9 +201,9 @@ func TestL2_NothingPassesWithoutTrust(t *testing.T) {
 				leading.End(errLost)
 			}
 			for _, method := range []string{http.MethodGet, http.MethodPut} {
-				l := ledger.New(ledger.Origin{Controller: "web"})
+				l := journal.New(journal.Origin{Controller: "web"})
 				body := &closed{Reader: strings.NewReader("{}")}
-				req, _ := http.NewRequestWithContext(ledger.With(ctx, l), method, "http://x.test"+pods+"/p", body)
+				req, _ := http.NewRequestWithContext(journal.With(ctx, l), method, "http://x.test"+pods+"/p", body)
 				_, err := f.HTTPClient().Transport.RoundTrip(req)
 				var fenced *term.FencedError
 				if !errors.As(err, &fenced) || fenced.Controller != "web" || fenced.Request.Resource != "pods" || !errors.Is(err, term.ErrFenced) || c.end != errors.Is(err, errLost) {
@@ -241,8 +242,8 @@ func TestL2_ATransportThatDoesNotTell(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := ledger.New(ledger.Origin{})
-		req, _ := http.NewRequestWithContext(term.With(ledger.With(t.Context(), l), leading), http.MethodPut, "http://x.test"+pods+"/p", nil)
+		l := journal.New(journal.Origin{})
+		req, _ := http.NewRequestWithContext(term.With(journal.With(t.Context(), l), leading), http.MethodPut, "http://x.test"+pods+"/p", nil)
 		_, err = c.HTTPClient().Do(req)
 		if writes := l.Writes(); !errors.Is(err, term.ErrFenced) || time.Since(start) != limit || len(writes) != 1 || writes[0].Effect != ledger.Uncertain {
 			t.Errorf("after %s: %v, and the ledger has %v", time.Since(start), err, writes)
@@ -318,7 +319,7 @@ func TestL2_WithoutATerm(t *testing.T) {
 		"delete":           {"DELETE " + pods + "/p", nil, true},
 		"deletecollection": {"DELETE " + pods, nil, true},
 		"with a ledger": {"PUT " + pods + "/p", func(ctx context.Context) context.Context {
-			return ledger.With(ctx, ledger.New(ledger.Origin{}))
+			return journal.With(ctx, journal.New(journal.Origin{}))
 		}, true},
 		"under a term": {"PUT " + pods + "/p", func(ctx context.Context) context.Context { return term.With(ctx, leading) }, false},
 		"on purpose":   {"PUT " + pods + "/p", term.Without, false},

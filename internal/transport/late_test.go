@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -40,9 +41,9 @@ func TestLedger_CloseRefusesWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := &lateWrites{}
-	l := ledger.New(ledger.Origin{Controller: "test", Key: "k", Owner: told})
+	l := journal.New(journal.Origin{Controller: "test", Key: "k", Owner: told})
 	do := func(method, path, body string) error {
-		req, err := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://localhost"+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://localhost"+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -110,7 +110,7 @@ func (t *trip) once() {
 
 // reconcile begins one.
 func (t *trip) reconcile() {
-	t.req = t.req.WithContext(ledger.With(term.With(t.ctx, t.leading), ledger.New(ledger.Origin{Controller: "c"})))
+	t.req = t.req.WithContext(journal.With(term.With(t.ctx, t.leading), journal.New(journal.Origin{Controller: "c"})))
 }
 
 // BenchmarkLedger prints the ledger's cost per request: nanoseconds and allocations above the same

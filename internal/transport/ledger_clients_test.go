@@ -33,6 +33,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -134,8 +135,8 @@ func TestLedgerOfEveryClient(t *testing.T) {
 		}, []string{"patch deployments.apps ns/d stored", "delete deployments.apps ns/d gone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := ledger.New(ledger.Origin{Controller: "web", Key: "ns/m", Run: "r", Delivery: 1, Term: "t"})
-			if err := test.do(ledger.With(t.Context(), l), c.Config()); err != nil {
+			l := journal.New(journal.Origin{Controller: "web", Key: "ns/m", Run: "r", Delivery: 1, Term: "t"})
+			if err := test.do(journal.With(t.Context(), l), c.Config()); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -161,8 +162,8 @@ func TestLedgerOfEveryClient(t *testing.T) {
 
 // client-go's fakes have no transport: all works, and nothing is entered.
 func TestLedgerOfFakes(t *testing.T) {
-	l := ledger.New(ledger.Origin{})
-	ctx := ledger.With(t.Context(), l)
+	l := journal.New(journal.Origin{})
+	ctx := journal.With(t.Context(), l)
 	maps := fake.NewClientset().CoreV1().ConfigMaps("ns")
 	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -197,10 +198,10 @@ func TestLedgerIsInnermost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := ledger.New(ledger.Origin{})
+		l := journal.New(journal.Origin{})
 		start := time.Now()
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
-			req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://x.test"+pods+"/p", nil)
+			req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+pods+"/p", nil)
 			resp, err := c.HTTPClient().Do(req)
 			if err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // Over real connections, in both versions of HTTP, with responses that net/http decompresses, and
@@ -62,8 +62,8 @@ func TestLedgerOverHTTP(t *testing.T) {
 				"cut":  "update pods ns/p accepted p @: the answer was not read: it was cut off: ",
 				"none": "update pods ns/p uncertain p @: " + closed,
 			} {
-				l := ledger.New(ledger.Origin{})
-				req, err := http.NewRequestWithContext(ledger.With(t.Context(), l), http.MethodPut, server.URL+pods+"/p?do="+do, strings.NewReader("{}"))
+				l := journal.New(journal.Origin{})
+				req, err := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodPut, server.URL+pods+"/p?do="+do, strings.NewReader("{}"))
 				if err != nil {
 					t.Fatal(err)
 				}

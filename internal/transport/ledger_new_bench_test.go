@@ -7,17 +7,17 @@ import (
 	"context"
 	"testing"
 
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // BenchmarkNewLedger is what a Reconcile pays that makes no request.
 func BenchmarkNewLedger(b *testing.B) {
-	o := ledger.Origin{Controller: "website", Key: b, Run: "a1b2c3", Delivery: 7}
+	o := journal.Origin{Controller: "website", Key: b, Run: "a1b2c3", Delivery: 7}
 	b.Run("ledger", func(b *testing.B) {
 		b.ReportAllocs()
-		var l *ledger.Ledger
+		var l *journal.Journal
 		for b.Loop() {
-			l = ledger.New(o)
+			l = journal.New(o)
 		}
 		kept(l)
 	})
@@ -25,8 +25,8 @@ func BenchmarkNewLedger(b *testing.B) {
 		b.ReportAllocs()
 		ctx := context.Background()
 		for b.Loop() {
-			l := ledger.New(o)
-			kept(ledger.With(ctx, l))
+			l := journal.New(o)
+			kept(journal.With(ctx, l))
 			if l.Wrote() {
 				b.Fatal("it wrote")
 			}

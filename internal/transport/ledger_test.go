@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -86,16 +87,16 @@ func (a reply) RoundTrip(r *http.Request) (*http.Response, error) {
 func ok(body string) reply { return reply{code: http.StatusOK, body: strings.NewReader(body)} }
 
 // ask makes one request and reads its answer.
-func ask(t *testing.T, rt http.RoundTripper, host, request string, read func(*http.Response)) *ledger.Ledger {
+func ask(t *testing.T, rt http.RoundTripper, host, request string, read func(*http.Response)) *journal.Journal {
 	t.Helper()
 	c, err := client.New(&rest.Config{Host: host, Transport: rt}, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := ledger.New(ledger.Origin{Controller: "test"})
+	l := journal.New(journal.Origin{Controller: "test"})
 	head, body, _ := strings.Cut(request, " | ")
 	method, path, _ := strings.Cut(head, " ")
-	req, err := http.NewRequestWithContext(ledger.With(t.Context(), l), method, host+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(journal.With(t.Context(), l), method, host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func ask(t *testing.T, rt http.RoundTripper, host, request string, read func(*ht
 func readAll(resp *http.Response) { io.Copy(io.Discard, resp.Body) }
 
 // says is a ledger in short: what was written, its effect, name, uid, version and what is unknown.
-func says(l *ledger.Ledger) []string {
+func says(l *journal.Journal) []string {
 	var all []string
 	for _, w := range l.Writes() {
 		s := fmt.Sprintf("%s %s %s %s@%s", w.String(), w.Effect, w.Name, w.UID, w.ResourceVersion)
@@ -318,7 +319,7 @@ func TestLedgerLeavesStreamsAlone(t *testing.T) {
 }
 
 func TestLedgerPending(t *testing.T) {
-	l := ledger.New(ledger.Origin{})
+	l := journal.New(journal.Origin{})
 	var during []string
 	rt := roundTripper(func(r *http.Request) (*http.Response, error) {
 		if err := r.Context().Err(); err != nil {
@@ -339,7 +340,7 @@ func TestLedgerPending(t *testing.T) {
 		}
 		return resp
 	}
-	ctx := ledger.With(t.Context(), l)
+	ctx := journal.With(t.Context(), l)
 	resp := put(ctx)
 	before := says(l)
 	readAll(resp)
@@ -384,12 +385,12 @@ func TestLedgerBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := ledger.New(ledger.Origin{})
+	l := journal.New(journal.Origin{})
 	var group sync.WaitGroup
 	for _, method := range []string{http.MethodGet, http.MethodPut} {
 		group.Go(func() {
 			for range 105 {
-				req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://x.test"+pods+"/p", nil)
+				req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+pods+"/p", nil)
 				resp, err := c.HTTPClient().Do(req)
 				if err != nil {
 					t.Error(err)
@@ -407,7 +408,7 @@ func TestLedgerBounds(t *testing.T) {
 	}
 	items = strings.Repeat(`{"metadata":{"name":"x"}},`, 9999) + plain
 	for _, method := range []string{http.MethodDelete, http.MethodPut} {
-		req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://x.test"+pods, nil)
+		req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+pods, nil)
 		resp, err := c.HTTPClient().Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -436,10 +437,10 @@ func TestLedgerHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := ledger.New(ledger.Origin{Controller: "web"})
+	l := journal.New(journal.Origin{Controller: "web"})
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, h := range []*http.Client{c.HTTPClient(), again.HTTPClient()} {
-			req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://x.test"+pods, nil)
+			req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+pods, nil)
 			resp, err := h.Do(req)
 			if err != nil {
 				t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // TestLedgerDecodesWhatIsWanted: only the resources that the origin wants, in each format of the
@@ -55,8 +55,8 @@ func TestLedgerDecodesWhatIsWanted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := ledger.New(ledger.Origin{Owner: decodes(func(r schema.GroupResource) bool { return r.Resource != "secrets" })})
-			req, err := http.NewRequestWithContext(ledger.With(t.Context(), l), http.MethodPost, "http://api.test"+test.path, strings.NewReader("{}"))
+			l := journal.New(journal.Origin{Owner: decodes(func(r schema.GroupResource) bool { return r.Resource != "secrets" })})
+			req, err := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodPost, "http://api.test"+test.path, strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,8 +85,8 @@ func TestLedgerHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := ledger.New(ledger.Origin{})
-		if _, err := client.For[*corev1.Pod](c).Create(ledger.With(t.Context(), l), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err == nil {
+		l := journal.New(journal.Origin{})
+		if _, err := client.For[*corev1.Pod](c).Create(journal.With(t.Context(), l), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err == nil {
 			t.Log("the answer to discovery was taken for one")
 		}
 		for _, r := range l.Requests() {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -71,7 +72,7 @@ func TestLedgerObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []schema.GroupResource
-			l := ledger.New(ledger.Origin{Owner: decodes(func(r schema.GroupResource) bool {
+			l := journal.New(journal.Origin{Owner: decodes(func(r schema.GroupResource) bool {
 				asked = append(asked, r)
 				return r.Resource != "secrets"
 			})})
@@ -84,7 +85,7 @@ func TestLedgerObject(t *testing.T) {
 				t.Fatal(err)
 			}
 			method, path, _ := strings.Cut(c.request, " ")
-			req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), method, "http://x.test"+path, nil)
+			req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+path, nil)
 			resp, err := f.HTTPClient().Do(req)
 			if err != nil {
 				t.Fatal(err)
@@ -120,8 +121,8 @@ func TestLedgerObjectIsNotReadAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := ledger.New(ledger.Origin{Owner: decodes(func(schema.GroupResource) bool { return true })})
-	req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), http.MethodPut, "http://x.test"+pods+"/p", nil)
+	l := journal.New(journal.Origin{Owner: decodes(func(schema.GroupResource) bool { return true })})
+	req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodPut, "http://x.test"+pods+"/p", nil)
 	resp, err := f.HTTPClient().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -146,8 +147,8 @@ func TestRequestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"http://x.test:8080", "https://x.test:8080", "http://y.test"} {
-		l := ledger.New(ledger.Origin{})
-		req, _ := http.NewRequestWithContext(ledger.With(t.Context(), l), http.MethodGet, host+"/prefix"+pods, nil)
+		l := journal.New(journal.Origin{})
+		req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodGet, host+"/prefix"+pods, nil)
 		if _, err := f.HTTPClient().Do(req); err != nil {
 			t.Fatal(err)
 		}
@@ -170,8 +171,8 @@ func TestWrote(t *testing.T) {
 }
 
 func TestReconcileID(t *testing.T) {
-	for want, o := range map[string]ledger.Origin{"": {}, "a1-7": {Run: "a1", Delivery: 7}, "-7": {Delivery: 7}, "a1-0": {Run: "a1"}} {
-		if got := ledger.ReconcileID(o.Run, o.Delivery); got != want {
+	for want, o := range map[string]journal.Origin{"": {}, "a1-7": {Run: "a1", Delivery: 7}, "-7": {Delivery: 7}, "a1-0": {Run: "a1"}} {
+		if got := journal.ReconcileID(o.Run, o.Delivery); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -199,7 +200,7 @@ func TestUserAgentOfControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func(h *http.Client, controller, agent string) {
-		req, _ := http.NewRequestWithContext(ledger.With(t.Context(), ledger.New(ledger.Origin{Controller: controller})), http.MethodGet, "http://x.test"+pods, nil)
+		req, _ := http.NewRequestWithContext(journal.With(t.Context(), journal.New(journal.Origin{Controller: controller})), http.MethodGet, "http://x.test"+pods, nil)
 		if agent != "" {
 			req.Header.Set("User-Agent", agent)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -58,7 +58,7 @@ func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
 				if c.meanwhile != nil {
 					go c.meanwhile(leading, slot)
 				}
-				err := f.do(ledger.With(term.With(t.Context(), slot), ledger.New(ledger.Origin{})), http.MethodPut)
+				err := f.do(journal.With(term.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut)
 				took := time.Since(start)
 				if refused := c.says != ""; errors.Is(err, term.ErrFenced) != refused || (err != nil) != refused || (len(f.seen) == 0) != refused {
 					t.Fatalf("%v, arrived: %v", err, f.seen)
@@ -90,7 +90,7 @@ func TestAPartHasATrailOfItsOwn(t *testing.T) {
 		defer leading.End(nil)
 		slot := leading.Part("slot 17")
 		slot.Inherit(term.Handover{Holder: "before"})
-		if err := f.do(ledger.With(term.With(t.Context(), slot), ledger.New(ledger.Origin{})), http.MethodPut); err != nil {
+		if err := f.do(journal.With(term.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut); err != nil {
 			t.Fatal(err)
 		}
 		ofPart, ofTerm := slot.Written().Written, leading.Written().Written

@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // redirector is an API server over TLS that redirects some requests for Secrets, and another server
@@ -167,10 +167,10 @@ func TestRedirectsElsewhereAndOfWritesAreRefused(t *testing.T) {
 		}
 		defer c.Close()
 		port := strings.TrimPrefix(r.api.URL, "https://127.0.0.1:")
-		l := ledger.New(ledger.Origin{Controller: "website"})
+		l := journal.New(journal.Origin{Controller: "website"})
 		for where, to := range map[string]string{"another host": r.other.URL, "another name": "https://localhost:" + port, "another scheme": "http://127.0.0.1:" + port, "with a password": "https://a:b@127.0.0.1:" + port, "here": r.api.URL, "no URL": ":%"} {
 			r.set(code, to)
-			for request, do := range r.requests(ledger.With(t.Context(), l), t, c) {
+			for request, do := range r.requests(journal.With(t.Context(), l), t, c) {
 				method, _, _ := strings.Cut(request, " ")
 				err := do()
 				if method == "GET" && where == "here" {

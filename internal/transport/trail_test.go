@@ -23,6 +23,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -55,7 +56,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	leading := term.New(term.Token{}, time.Now(), time.Hour)
 	defer leading.End(nil)
 	under := term.With(t.Context(), leading)
-	ctx := ledger.With(under, ledger.New(ledger.Origin{}))
+	ctx := journal.With(under, journal.New(journal.Origin{}))
 	config := func(ctx context.Context, name string) *corev1.ConfigMap {
 		t.Helper()
 		m, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name}})
@@ -70,7 +71,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	held, err2 := maps.Update(ctx, held)
 	a.Data = map[string]string{"k": "v"}
 	a, err3 := maps.Update(ctx, a)
-	_, err4 := maps.Update(ledger.With(ctx, ledger.New(ledger.Origin{})), a) // changes nothing
+	_, err4 := maps.Update(journal.With(ctx, journal.New(journal.Origin{})), a) // changes nothing
 	if err != nil || err2 != nil || err3 != nil || err4 != nil {
 		t.Fatal(err, err2, err3, err4)
 	}
@@ -80,7 +81,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 		}
 	}
 	marked := api.Version()
-	config(term.With(ledger.With(t.Context(), ledger.New(ledger.Origin{})), nil), "without-a-term")
+	config(term.With(journal.With(t.Context(), journal.New(journal.Origin{})), nil), "without-a-term")
 	config(under, "without-a-ledger")
 	if _, err := maps.GetLive(ctx, name("x", "a")); err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	h := leading.Written()
 	h.Holder = "a"
 	next.Inherit(*h)
-	a, err = maps.Update(ledger.With(term.With(t.Context(), next), ledger.New(ledger.Origin{})), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})
+	a, err = maps.Update(journal.With(term.With(t.Context(), next), journal.New(journal.Origin{})), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func handed(t *testing.T, leading *term.Term, request string, answer reply) {
 		t.Fatal(err)
 	}
 	method, path, _ := strings.Cut(request, " ")
-	ctx := ledger.With(term.With(t.Context(), leading), ledger.New(ledger.Origin{}))
+	ctx := journal.With(term.With(t.Context(), leading), journal.New(journal.Origin{}))
 	req, _ := http.NewRequestWithContext(ctx, method, "http://x.test"+path, nil)
 	resp, err := c.HTTPClient().Do(req)
 	if err != nil {

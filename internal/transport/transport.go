@@ -26,6 +26,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/connection"
+	"github.com/setpoint-dev/setpoint/internal/contextkey"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -135,10 +137,10 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	l := ledger.FromContext(ctx)
+	l := journal.FromContext(ctx)
 	request, precondition := t.server.read(req)
 	if l == nil {
-		onPurpose := term.Decided(ctx) && term.FromContext(ctx) == nil || ctx.Value(ledger.ContextKey{}) != nil
+		onPurpose := term.Decided(ctx) && term.FromContext(ctx) == nil || ctx.Value(contextkey.Ledger{}) != nil
 		refused := t.RequireTerm && !term.Decided(ctx)
 		if !onPurpose && !refused && t.Hooks.Unattributed != nil && request.Stores() {
 			event := eventOf(&request, "", "")

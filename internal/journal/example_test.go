@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ledger_test
+package journal_test
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
-	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 // The ledger records the requests of every client that is built from the configuration.
-func ExampleLedger() {
+func ExampleJournal() {
 	api := sim.NewServer(sim.ConfigMaps)
 	c, err := client.New(api.Config(), client.Options{FieldOwner: "example"})
 	if err != nil {
 		panic(err)
 	}
 	defer c.Close()
-	l := ledger.New(ledger.Origin{Controller: "website"})
-	ctx := ledger.With(context.Background(), l)
+	l := journal.New(journal.Origin{Controller: "website"})
+	ctx := journal.With(context.Background(), l)
 	configs := client.For[*corev1.ConfigMap](c)
 	front := types.NamespacedName{Namespace: "shop", Name: "front"}
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: front.Namespace, Name: front.Name}}

@@ -37,7 +37,7 @@ type Cluster struct {
 }
 
 type clusters struct {
-	launcher[*Cluster]
+	starter[*Cluster]
 
 	own   *cache.Cache // the manager's
 	hooks *hook.Cache

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// elected is the life under a Lease in a cluster.
+// elected is the leadership under a Lease in a cluster.
 type elected struct {
 	term.Elector
 
@@ -35,11 +35,11 @@ type elected struct {
 }
 
 // words are the texts about a Lease.
-type words struct{ leads, campaigning, cold, leading, lost, stuck, released, other, not string }
+type words struct{ leads, campaigning, unsynced, leading, lost, stuck, released, other, not string }
 
 func leaderWords() words {
 	return words{
-		leads: "leading", campaigning: "campaigning", cold: "campaigning although not every controller is synced", leading: "leading",
+		leads: "leading", campaigning: "campaigning", unsynced: "campaigning although not every controller is synced", leading: "leading",
 		lost:  "the lease is lost: not renewed in time, or held by another replica; the work under it is cancelled",
 		stuck: "the lease could not be released; it will expire", released: "the lease is released", other: "another replica leads",
 		not: "campaign for the Lease",
@@ -48,7 +48,7 @@ func leaderWords() words {
 
 func memberWords() words {
 	return words{
-		leads: "membership", campaigning: "joining the group", cold: "joining the group although not every controller is synced", leading: "member of the group",
+		leads: "membership", campaigning: "joining the group", unsynced: "joining the group although not every controller is synced", leading: "member of the group",
 		lost:  "the membership is lost: its lease was not renewed in time, or another replica holds it; the work in all slots is cancelled",
 		stuck: "the lease of this member could not be released; it will expire", released: "left the group", other: "another process holds the lease of this member",
 		not: "join the group of the Lease",

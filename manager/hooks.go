@@ -82,9 +82,9 @@ func logOf(r *report, cluster string) *slog.Logger {
 }
 
 // clientHooks logs writes without a term only once for each resource.
-func clientHooks(roster *roster) *hook.Client {
-	hooks := &hook.Client{Unattributed: unattributed(roster)}
-	if roster.o.LeaderElection == nil {
+func clientHooks(registry *registry) *hook.Client {
+	hooks := &hook.Client{Unattributed: unattributed(registry)}
+	if registry.o.LeaderElection == nil {
 		return hooks
 	}
 	var logged sync.Map // of schema.GroupResource; bounded by the resources that the program writes
@@ -94,7 +94,7 @@ func clientHooks(roster *roster) *hook.Client {
 		}
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		if _, before := logged.LoadOrStore(resource, true); !before {
-			roster.report.logger().Warn("a write without a term of leadership, which the fence does not check; "+
+			registry.report.logger().Warn("a write without a term of leadership, which the fence does not check; "+
 				"use the context of the Reconcile, or term.Without(ctx) if that is intended", "resource", resource.String(), "verb", r.Verb)
 		}
 	}
@@ -104,21 +104,21 @@ func clientHooks(roster *roster) *hook.Client {
 // unattributed sees only the goroutine of a Reconcile and those that it started.
 //
 //nolint:contextcheck,nolintlint // it reads the context of another call; callers' linters see this
-func unattributed(roster *roster) func(hook.APIRequest) {
+func unattributed(registry *registry) func(hook.APIRequest) {
 	type what struct {
 		controller, verb string
 		resource         schema.GroupResource
 	}
 	var logged sync.Map // of what; bounded by the resources that the program writes
 	return func(r hook.APIRequest) {
-		own := roster.goroutines.Working()
+		own := registry.goroutines.Working()
 		if own == nil {
 			return
 		}
 		of, _ := controller.InfoFromContext(own)
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		if _, before := logged.LoadOrStore(what{of.Controller, r.Verb, resource}, true); !before {
-			roster.report.logger().Warn("a Reconcile writes with a context that is not its own, so the next one may not see the write; "+
+			registry.report.logger().Warn("a Reconcile writes with a context that is not its own, so the next one may not see the write; "+
 				"use the Reconcile's context, or ledger.Without(ctx) if that is intended",
 				"controller", of.Controller, "key", fmt.Sprint(of.Key), "verb", r.Verb, "resource", resource.String(), "userAgent", r.UserAgent)
 		}

@@ -48,7 +48,7 @@ import (
 //
 // Each call lists the metadata of every kind that the controllers watch or read at least once.
 func (m *Manager) Idle(ctx context.Context) error {
-	if controllers, _ := m.roster.hadAny(); !controllers {
+	if controllers, _ := m.registry.hadAny(); !controllers {
 		return fmt.Errorf("the manager %q has no controllers; pass them to Add", m.o.Name)
 	}
 	var watching sync.WaitGroup
@@ -120,7 +120,7 @@ func (e *FailingError) Error() string {
 }
 
 func (m *Manager) failing() (failing []FailingKey) {
-	for _, c := range m.roster.current() {
+	for _, c := range m.registry.current() {
 		for _, key := range c.Failing() {
 			failing = append(failing, FailingKey{c.Name(), key})
 		}
@@ -131,7 +131,7 @@ func (m *Manager) failing() (failing []FailingKey) {
 
 // quiet returns how many keys each controller has taken.
 func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
-	controllers := m.roster.current()
+	controllers := m.registry.current()
 	counts := make([]uint64, len(controllers))
 	err := each(controllers, func(i int) (err error) {
 		counts[i], err = controllers[i].Quiet(ctx)
@@ -145,7 +145,7 @@ func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
 }
 
 func (m *Manager) catchUp(ctx context.Context) error {
-	controllers := m.roster.current()
+	controllers := m.registry.current()
 	return each(controllers, func(i int) error { return controllers[i].CatchUp(ctx) })
 }
 

@@ -19,23 +19,23 @@ import (
 type Lease struct {
 	*group
 
-	life  life
-	leads string // in errors and profiles
+	leadership leadership
+	leads      string // in errors and profiles
 }
 
-// life is when the work of a Lease runs: elected, always or everywhere.
-type life interface {
+// leadership is when the work of a Lease runs: elected, always or everywhere.
+type leadership interface {
 	run(ctx context.Context, l *Lease, lead term.Lead) error
 }
 
-// always is the life without a Coordinator: this process leads.
+// always is the leadership without a Coordinator: this process leads.
 type always struct{}
 
 func (always) run(ctx context.Context, _ *Lease, lead term.Lead) error {
 	return lead(ctx, context.WithoutCancel(ctx))
 }
 
-// everywhere is the life beside other replicas that do the same, by intention.
+// everywhere is the leadership beside other replicas that do the same, by intention.
 type everywhere struct{}
 
 func (everywhere) run(ctx context.Context, l *Lease, lead term.Lead) error {
@@ -55,7 +55,7 @@ func (e *elected) run(ctx context.Context, l *Lease, lead term.Lead) error {
 }
 
 type leases struct {
-	launcher[*Lease]
+	starter[*Lease]
 
 	manager *Manager
 
@@ -63,12 +63,12 @@ type leases struct {
 }
 
 func newLeases(m *Manager) *leases {
-	return &leases{launcher: launcher[*Lease]{mu: &m.roster.mu}, manager: m}
+	return &leases{starter: starter[*Lease]{mu: &m.registry.mu}, manager: m}
 }
 
 // add makes a Lease. The first one is the main Lease; without a Coordinator it always leads.
 func (ls *leases) add(c Coordinator) (*Lease, error) {
-	l := &Lease{group: newGroup(ls.manager.roster), life: always{}, leads: leaderWords().leads}
+	l := &Lease{group: newGroup(ls.manager.registry), leadership: always{}, leads: leaderWords().leads}
 	if c == nil {
 		ls.mu.Lock()
 		defer ls.mu.Unlock()
@@ -80,7 +80,7 @@ func (ls *leases) add(c Coordinator) (*Lease, error) {
 		return l, err
 	}
 	ls.sameIdentity(e.Identity())
-	l.life, l.leads = e, e.text.leads
+	l.leadership, l.leads = e, e.text.leads
 	if e.members != nil {
 		l.partition = e.members
 	}
@@ -97,7 +97,7 @@ func (ls *leases) add(c Coordinator) (*Lease, error) {
 }
 
 func (ls *leases) addFree() *Lease {
-	l := &Lease{group: newGroup(ls.manager.roster), life: everywhere{}, leads: "leading on every replica"}
+	l := &Lease{group: newGroup(ls.manager.registry), leadership: everywhere{}, leads: "leading on every replica"}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.addLocked(l)
@@ -129,7 +129,7 @@ func (ls *leases) elected() []*elected {
 
 func (ls *leases) electedLocked() (all []*elected) {
 	for _, l := range ls.all {
-		if e, ok := l.life.(*elected); ok {
+		if e, ok := l.leadership.(*elected); ok {
 			all = append(all, e)
 		}
 	}
@@ -137,12 +137,12 @@ func (ls *leases) electedLocked() (all []*elected) {
 }
 
 // Add is [Manager.Add] for this Lease.
-func (l *Lease) Add(c Controller) { l.roster.add(c, l.group) }
+func (l *Lease) Add(c Controller) { l.registry.add(c, l.group) }
 
 // AddLeaderOnly is [Manager.AddLeaderOnly] for this Lease.
 func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	if l.partition != nil {
-		l.roster.report.failed(fmt.Errorf("AddLeaderOnly: %q has no leader to run on, because all replicas of a group are active; "+
+		l.registry.report.failed(fmt.Errorf("AddLeaderOnly: %q has no leader to run on, because all replicas of a group are active; "+
 			"make a Lease of its own with Manager.Lease and add it there, or use AddEverywhere", name))
 		return
 	}
@@ -154,9 +154,9 @@ func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) 
 const warmLimit = 2 * time.Minute
 
 func (l *Lease) campaign(ctx context.Context) error {
-	return l.life.run(ctx, l, func(take, work context.Context) error {
+	return l.leadership.run(ctx, l, func(take, work context.Context) error {
 		// The grace time begins with the stop. A member's take ends later, without its slots.
-		work, cancel := run.WithGrace(ctx, work, l.roster.o.Grace)
+		work, cancel := run.WithGrace(ctx, work, l.registry.o.Grace)
 		defer cancel()
 		return l.lead(take, work)
 	})
@@ -167,25 +167,25 @@ func (l *Lease) warm(ctx context.Context, e *elected) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
 	allSynced(limited, l.controllers())
-	for required := l.cold((*removable).RequiresSync); len(required) > 0; required = l.cold((*removable).RequiresSync) {
+	for required := l.unsynced((*removable).RequiresSync); len(required) > 0; required = l.unsynced((*removable).RequiresSync) {
 		if !allSynced(ctx, required) {
 			return
 		}
 	}
-	var cold []string
-	for _, c := range l.cold(func(*removable) bool { return true }) {
-		cold = append(cold, c.Name())
+	var unsynced []string
+	for _, c := range l.unsynced(func(*removable) bool { return true }) {
+		unsynced = append(unsynced, c.Name())
 	}
-	if cold == nil || ctx.Err() != nil {
+	if unsynced == nil || ctx.Err() != nil {
 		return
 	}
-	e.logger().Warn(e.text.cold, "after", warmLimit.String(), "controllers", cold)
+	e.logger().Warn(e.text.unsynced, "after", warmLimit.String(), "controllers", unsynced)
 	if hooks := e.host.hooks; hooks.Cold != nil {
 		hooks.Cold(e.name)
 	}
 }
 
-func (l *Lease) cold(is func(*removable) bool) []*removable {
+func (l *Lease) unsynced(is func(*removable) bool) []*removable {
 	return slices.DeleteFunc(l.controllers(), func(c *removable) bool { return run.Closed(c.Synced()) || !is(c) })
 }
 
@@ -202,7 +202,7 @@ func allSynced(ctx context.Context, controllers []*removable) bool {
 }
 
 func (l *Lease) lead(take, work context.Context) error {
-	r := l.roster.report
+	r := l.registry.report
 	term := newStage(take, r)
 	defer term.end()
 	l.open(func(f runnable) {

@@ -56,10 +56,10 @@ func holderOf(api *sim.Server, lease string) string {
 // are synced.
 func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, cold := newAPI(), 0
+		api, unsynced := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { unsynced++ }}
 		})
 		warm, late := newFake("warm", &diary{}), newFake("late", &diary{})
 		late.synced = make(chan struct{})
@@ -68,7 +68,7 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Minute)
 		if holder(api) != "" || isReady(m) {
-			t.Error("it leads, or says that it is ready, although a controller is cold")
+			t.Error("it leads, or says that it is ready, although a controller is unsynced")
 		}
 		close(late.synced)
 		pass(time.Millisecond)
@@ -77,8 +77,8 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		}
 		stop()
 		ok(t, result())
-		if cold != 0 {
-			t.Errorf("%d cold campaigns are reported", cold)
+		if unsynced != 0 {
+			t.Errorf("%d unsynced campaigns are reported", unsynced)
 		}
 	})
 }
@@ -87,10 +87,10 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
-		var cold []string
+		var unsynced []string
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(lease string) { cold = append(cold, lease) }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(lease string) { unsynced = append(unsynced, lease) }}
 		})
 		never := newFake("never", &diary{})
 		never.synced = make(chan struct{})
@@ -98,7 +98,7 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		stop, result := start(t, m)
 		pass(2*time.Minute - time.Second)
 		if holder(api) != "" {
-			t.Error("it leads although it is cold")
+			t.Error("it leads although it is unsynced")
 		}
 		pass(2 * time.Second)
 		if holder(api) == "" || isReady(m) {
@@ -106,8 +106,8 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		}
 		stop()
 		ok(t, result())
-		if !slices.Equal(cold, []string{"operator"}) {
-			t.Errorf("the cold campaigns that are reported are %q", cold)
+		if !slices.Equal(unsynced, []string{"operator"}) {
+			t.Errorf("the unsynced campaigns that are reported are %q", unsynced)
 		}
 	})
 }
@@ -116,10 +116,10 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 // and campaigns when they are there. The controller may also be added while the replica waits.
 func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, cold := newAPI(), 0
+		api, unsynced := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { cold++ }}
+			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { unsynced++ }}
 		})
 		required := func(name string) *fakeController {
 			f := newFake(name, &diary{})
@@ -138,15 +138,15 @@ func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 		}
 		close(second.synced)
 		pass(time.Second)
-		if holder(api) == "" || !isReady(m) || cold != 0 {
-			t.Errorf("held by %q, ready: %v, %d cold campaigns", holder(api), isReady(m), cold)
+		if holder(api) == "" || !isReady(m) || unsynced != 0 {
+			t.Errorf("held by %q, ready: %v, %d unsynced campaigns", holder(api), isReady(m), unsynced)
 		}
 		stop()
 		ok(t, result())
 	})
 }
 
-// TestL8_ByLease: a cold controller delays the campaign for its own Lease only.
+// TestL8_ByLease: an unsynced controller delays the campaign for its own Lease only.
 func TestL8_ByLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()

@@ -22,7 +22,7 @@ import (
 type Manager struct {
 	o        Options
 	report   *report
-	roster   *roster
+	registry *registry
 	client   *client.Client
 	cache    *cache.Cache
 	leases   *leases
@@ -30,7 +30,7 @@ type Manager struct {
 	free     *Lease // of AddControllerEverywhere
 	clusters *clusters
 	probes   *probes
-	servers  []Server // guarded by the roster's lock until Run
+	servers  []Server // guarded by the registry's lock until Run
 	ended    chan struct{}
 	result   error // of Run, when ended is closed
 }
@@ -41,12 +41,12 @@ func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, ended: make(chan struct{}), report: &report{manager: o.Name, log: o.Logger}}
 	m.report.failed(o.Validate())
-	m.roster = newRoster(&m.o, m.report)
+	m.registry = newRegistry(&m.o, m.report)
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {
 		o.Hooks = o.Metrics.Hooks().With(o.Hooks)
 	}
-	m.clusters = &clusters{launcher: launcher[*Cluster]{mu: &m.roster.mu}, hooks: o.Hooks.Cache}
-	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report, ""), Client: clientHooks(m.roster)}.With(o.Hooks)
+	m.clusters = &clusters{starter: starter[*Cluster]{mu: &m.registry.mu}, hooks: o.Hooks.Cache}
+	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report, ""), Client: clientHooks(m.registry)}.With(o.Hooks)
 	m.connect(cfg)
 	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache
 	m.cache = cache.New(m.client, m.o.Cache)
@@ -60,7 +60,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.main, err = m.leases.add(main)
 	m.report.failed(err)
 	m.free = m.leases.addFree()
-	m.probes = newProbes(m.roster, m.leases, m.clusters.states)
+	m.probes = newProbes(m.registry, m.leases, m.clusters.states)
 	return m
 }
 
@@ -68,7 +68,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 // the keys. A handle without it keeps all objects on every replica, so its keys move faster.
 // Without a Group, Slots returns nil, which selects everything.
 func (m *Manager) Slots() *cache.Slots {
-	if e, ok := m.main.life.(*elected); ok {
+	if e, ok := m.main.leadership.(*elected); ok {
 		return e.host.keeper
 	}
 	return nil
@@ -77,7 +77,7 @@ func (m *Manager) Slots() *cache.Slots {
 // Group returns the group of Options.LeaderElection, for debug.Shards. A *shard.Group has more. It
 // returns nil if one replica leads, or all do.
 func (m *Manager) Group() Group {
-	if e, ok := m.main.life.(*elected); ok {
+	if e, ok := m.main.leadership.(*elected); ok {
 		return e.members
 	}
 	return nil
@@ -128,7 +128,7 @@ func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error
 // done or it returns. An error or panic ends Run. During Run it starts at once. The name appears in
 // errors, logs and profiles, and must not be empty.
 func (m *Manager) AddEverywhere(name string, run func(ctx context.Context) error) {
-	m.roster.everywhere.addFunc("AddEverywhere", name, run)
+	m.registry.everywhere.addFunc("AddEverywhere", name, run)
 }
 
 // AddControllerEverywhere adds a controller that leads on every replica at once, leader or not. It
@@ -149,7 +149,7 @@ func (m *Manager) AddControllerEverywhere(c Controller) { m.free.Add(c) }
 func (m *Manager) AddLease(c Coordinator) *Lease {
 	if err := validateCoordinator("its Coordinator", c); err != nil {
 		m.report.failed(fmt.Errorf("AddLease: %w", err))
-		return &Lease{group: newGroup(m.roster)}
+		return &Lease{group: newGroup(m.registry)}
 	}
 	l, err := m.leases.add(c)
 	m.report.failed(err)
@@ -177,7 +177,7 @@ func (m *Manager) AddCluster(name string, cfg *rest.Config) *Cluster {
 	if err != nil {
 		m.report.failed(err)
 	} else {
-		m.roster.tooLate(fmt.Sprintf("the cluster %q", name))
+		m.registry.tooLate(fmt.Sprintf("the cluster %q", name))
 	}
 	return c
 }
@@ -236,7 +236,7 @@ func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
 // error also names a write that the caches did not show in time. If ctx ends earlier, Remove
 // returns an error and the stop continues. The controller's own Reconciles must not call Remove,
 // which waits for them.
-func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.roster.remove(ctx, c) }
+func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.registry.remove(ctx, c) }
 
 // Cache returns the manager's cache, which Run runs.
 func (m *Manager) Cache() *cache.Cache { return m.cache }

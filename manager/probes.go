@@ -44,15 +44,15 @@ func (c *check) Name() string { return c.name }
 func (c *check) Check(ctx context.Context) error { return c.ask(ctx) }
 
 type probes struct {
-	roster                    *roster // its lock guards live and ready
+	registry                  *registry // its lock guards live and ready
 	leases                    *leases
 	ping, informers, shutdown *check
 	live, ready               []Check // of AddLivezCheck and AddReadyzCheck
 }
 
-func newProbes(r *roster, l *leases, states func() []hook.InformerState) *probes {
+func newProbes(r *registry, l *leases, states func() []hook.InformerState) *probes {
 	return &probes{
-		roster: r, leases: l, informers: informersCheck(states),
+		registry: r, leases: l, informers: informersCheck(states),
 		ping: newCheck("ping", func(context.Context) error { return nil }),
 		shutdown: newCheck("shutdown", func(context.Context) error {
 			if r.stops() {
@@ -78,7 +78,7 @@ func (m *Manager) Livez() []Check {
 	for _, e := range p.leases.elected() {
 		checks = append(checks, e.alive)
 	}
-	for _, c := range p.roster.current() {
+	for _, c := range p.registry.current() {
 		if c.alive != nil {
 			checks = append(checks, c.alive)
 		}
@@ -108,7 +108,7 @@ func (m *Manager) Readyz() (checks []Check) {
 			checks = append(checks, e.joined)
 		}
 	}
-	for _, c := range p.roster.current() {
+	for _, c := range p.registry.current() {
 		checks = append(checks, c.synced)
 	}
 	checks = append(checks, p.informers)
@@ -131,8 +131,8 @@ func (m *Manager) AddReadyzCheck(name string, check func(ctx context.Context) er
 }
 
 func (p *probes) added(to *[]Check) []Check {
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
+	p.registry.mu.Lock()
+	defer p.registry.mu.Unlock()
 	return slices.Clone(*to)
 }
 
@@ -145,8 +145,8 @@ func (p *probes) add(method string, to *[]Check, name string, ask func(context.C
 	case reserved(name):
 		return fmt.Errorf("%s: %q is the name of a check of the manager; choose another one", method, name)
 	}
-	p.roster.mu.Lock()
-	defer p.roster.mu.Unlock()
+	p.registry.mu.Lock()
+	defer p.registry.mu.Unlock()
 	if slices.ContainsFunc(*to, func(c Check) bool { return c.Name() == name }) {
 		return fmt.Errorf("%s: two checks are named %q; give each a name of its own", method, name)
 	}

@@ -18,7 +18,7 @@ import (
 // error. If ctx ends earlier, the error names what is not synced. Call it at any time, also before
 // Run.
 func (m *Manager) WaitReady(ctx context.Context) error {
-	ready := m.roster.ready
+	ready := m.registry.ready
 	select {
 	case <-ready:
 	case <-m.ended:
@@ -31,7 +31,7 @@ func (m *Manager) WaitReady(ctx context.Context) error {
 		return cmp.Or(m.result, fmt.Errorf("the manager %q has stopped before it was ready", m.o.Name))
 	}
 	var waits []string
-	for _, c := range m.roster.current() {
+	for _, c := range m.registry.current() {
 		if !run.Closed(c.Synced()) {
 			waits = append(waits, fmt.Sprintf("the controller %q waits for its sources: %s", c.Name(), strings.Join(c.Unsynced(), "; ")))
 		}
@@ -41,18 +41,18 @@ func (m *Manager) WaitReady(ctx context.Context) error {
 }
 
 func (m *Manager) becomeReady(ctx context.Context) error {
-	controllers := m.roster.current()
+	controllers := m.registry.current()
 	if !allSynced(ctx, controllers) {
 		return nil
 	}
 	log := m.report.logger()
-	if _, disabled := m.roster.names(); disabled != nil {
+	if _, disabled := m.registry.names(); disabled != nil {
 		log = log.With("disabled", disabled)
 	}
 	log.Info("ready", "controllers", len(controllers))
-	if _, anything := m.roster.hadAny(); !anything {
+	if _, anything := m.registry.hadAny(); !anything {
 		log.Warn("the manager has no controllers and no functions; pass them to Add")
 	}
-	close(m.roster.ready)
+	close(m.registry.ready)
 	return nil
 }

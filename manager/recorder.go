@@ -16,10 +16,10 @@ import (
 // the recorder before it releases a Lease, for at most 2 seconds, and closes it before it returns,
 // within the grace time.
 func (m *Manager) AddRecorder(r term.Recorder) {
-	if m.roster.tooLate("a recorder") {
+	if m.registry.tooLate("a recorder") {
 		return
 	}
-	rs := m.roster.recorders
+	rs := m.registry.recorders
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.addLocked(r)
@@ -29,13 +29,13 @@ func (m *Manager) AddRecorder(r term.Recorder) {
 // and then returns an error. Tests call it before they look for events.
 func (m *Manager) FlushEvents(ctx context.Context) error {
 	var wrong []error
-	for _, r := range m.roster.recorders.current() {
+	for _, r := range m.registry.recorders.current() {
 		wrong = append(wrong, r.Flush(ctx))
 	}
 	return errors.Join(wrong...)
 }
 
-type recorders struct{ launcher[term.Recorder] }
+type recorders struct{ starter[term.Recorder] }
 
 func (rs *recorders) current() []term.Recorder {
 	rs.mu.Lock()
@@ -61,7 +61,7 @@ const flushLimit = 2 * time.Second
 // flushEvents does nothing without an Elector: there is no term, and recorders.run sends the events
 // later. It does not wait for a request that ignores its context.
 func (l *Lease) flushEvents(term *stage, work context.Context) {
-	e, ok := l.life.(*elected)
+	e, ok := l.leadership.(*elected)
 	if !ok {
 		return
 	}
@@ -69,7 +69,7 @@ func (l *Lease) flushEvents(term *stage, work context.Context) {
 	term.run("sending the events of "+l.leads, nil, func(context.Context) error {
 		defer cancel()
 		var flushing sync.WaitGroup
-		for _, r := range l.roster.recorders.current() {
+		for _, r := range l.registry.recorders.current() {
 			flushing.Go(func() {
 				if err := r.Flush(limited); err != nil {
 					e.logger().Warn("not all events of the term were sent before its end", "err", err)

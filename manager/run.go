@@ -35,7 +35,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	}
 	limit := time.Now().Add(moment)
 	defer func() { m.disconnect(limit) }() //nolint:contextcheck // ctx is done then
-	ctx = m.roster.goroutines.With(logr.NewContextWithSlogLogger(ctx, m.report.logger()))
+	ctx = m.registry.goroutines.With(logr.NewContextWithSlogLogger(ctx, m.report.logger()))
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }
 	servers, events, caches, everywhere, leader := stage(), stage(), stage(), stage(), stage()
@@ -44,7 +44,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	}
 	late, cancel := run.WithGrace(stopping, alive, m.o.Grace)
 	defer cancel()
-	recorders := m.roster.recorders
+	recorders := m.registry.recorders
 	recorders.open(func(r term.Recorder) {
 		events.run("events", nil, func(ctx context.Context) error { return recorders.run(ctx, late, r, m.report) })
 	})
@@ -52,14 +52,14 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	m.clusters.open(func(c *Cluster) {
 		caches.run(fmt.Sprintf("the cache of the cluster %q", c.name), nil, func(ctx context.Context) error { return c.running.run(ctx, ctx) })
 	})
-	m.roster.everywhere.open(func(f runnable) {
+	m.registry.everywhere.open(func(f runnable) {
 		everywhere.run(f.name, nil, func(ctx context.Context) error { return f.run(ctx, context.WithoutCancel(ctx)) })
 	})
 	everywhere.run("readiness", nil, m.becomeReady)
 	m.leases.open(func(l *Lease) { leader.run(l.leads, nil, l.campaign) })
 
 	<-stopping.Done()
-	m.roster.stop()
+	m.registry.stop()
 	m.leases.close()
 	m.clusters.close()
 	recorders.close()
@@ -71,14 +71,14 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 }
 
 func (m *Manager) validate() error {
-	m.roster.begin()
-	known, _ := m.roster.names()
+	m.registry.begin()
+	known, _ := m.registry.names()
 	wrong := append(m.report.errors(), m.cache.Validate(), m.clusters.validate(), validateNames(m.o.Controllers, known))
 	wrong = append(wrong, m.validateServers()...)
-	for _, r := range m.roster.recorders.current() {
+	for _, r := range m.registry.recorders.current() {
 		wrong = append(wrong, r.Validate())
 	}
-	for _, c := range m.roster.current() {
+	for _, c := range m.registry.current() {
 		wrong = append(wrong, c.Validate())
 	}
 	err := errors.Join(wrong...)

@@ -31,12 +31,12 @@ type Server interface {
 // last: it still answers while controllers stop. When the grace time ends, the contexts of running
 // requests end. If a handler still does not return, the error of Run has its stack.
 func (m *Manager) AddServer(s Server) {
-	m.roster.mu.Lock()
-	ran := m.roster.ran
+	m.registry.mu.Lock()
+	ran := m.registry.ran
 	if !ran && !argument.IsNil(s) {
 		m.servers = append(m.servers, s)
 	}
-	m.roster.mu.Unlock()
+	m.registry.mu.Unlock()
 	switch {
 	case argument.IsNil(s):
 		m.report.failed(errors.New("AddServer: the server is nil"))

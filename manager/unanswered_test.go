@@ -190,14 +190,14 @@ func TestNotReady_SaysWhatItWaitsFor(t *testing.T) {
 			return nil, nil
 		})
 		m, c := healthy(t, api, elected)
-		cold := newFake("cold", &diary{})
-		cold.synced = make(chan struct{})
-		m.Add(cold)
+		unsynced := newFake("unsynced", &diary{})
+		unsynced.synced = make(chan struct{})
+		m.Add(unsynced)
 		stop, result := start(t, m)
 		pass(time.Second)
 		want(t, c, "http://x/readyz/leader-election-operator", 500,
 			"[-]leader-election-operator failed: this replica does not campaign for the Lease default/operator before its controllers are synced")
-		close(cold.synced)
+		close(unsynced.synced)
 		pass(time.Second)
 		want(t, c, "http://x/readyz/leader-election-operator", 500,
 			"[-]leader-election-operator failed: no request for the Lease default/operator has been answered yet")

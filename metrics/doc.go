@@ -5,10 +5,8 @@
 // library.
 //
 //	m, err := metrics.New(prometheus.NewRegistry())
-//	mgr := manager.New(cfg, manager.Options{
-//		Name: "website-operator",
-//		Metrics: m, MetricsServer: &server.Options{}, // TLS on port 8443, with authorization
-//	})
+//	mgr := manager.New(cfg, manager.Options{Name: "website-operator", Metrics: m})
+//	server.AddMetrics(mgr, server.Options{}) // TLS on port 8443, with authorization
 //
 // # Common metrics
 //

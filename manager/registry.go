@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-type roster struct {
+type registry struct {
 	o      *Options
 	report *report
 	ready  chan struct{}
@@ -35,22 +35,22 @@ type roster struct {
 	recorders   *recorders
 }
 
-func newRoster(o *Options, report *report) *roster {
-	r := &roster{o: o, report: report, ready: make(chan struct{})}
-	r.everywhere, r.recorders = newGroup(r), &recorders{launcher[term.Recorder]{mu: &r.mu}}
+func newRegistry(o *Options, report *report) *registry {
+	r := &registry{o: o, report: report, ready: make(chan struct{})}
+	r.everywhere, r.recorders = newGroup(r), &recorders{starter[term.Recorder]{mu: &r.mu}}
 	return r
 }
 
 type group struct {
-	launcher[runnable]
+	starter[runnable]
 
-	roster    *roster
+	registry  *registry
 	used      chan struct{}  // closed when something is added
 	partition term.Partition // divides the keys of its controllers; nil: they have all keys
 }
 
-func newGroup(r *roster) *group {
-	return &group{launcher: launcher[runnable]{mu: &r.mu}, roster: r, used: make(chan struct{})}
+func newGroup(r *registry) *group {
+	return &group{starter: starter[runnable]{mu: &r.mu}, registry: r, used: make(chan struct{})}
 }
 
 // runnable takes new work until take is done. The context work is for work that has begun.
@@ -70,7 +70,7 @@ type removable struct {
 	alive, synced *check // alive may be nil
 }
 
-func (r *roster) add(c Controller, under *group) {
+func (r *registry) add(c Controller, under *group) {
 	if argument.IsNil(c) {
 		r.report.failed(errors.New("Add: the controller is nil"))
 		return
@@ -106,10 +106,10 @@ func (r *roster) add(c Controller, under *group) {
 func (g *group) addFunc(method, name string, f func(ctx context.Context) error) {
 	switch {
 	case name == "":
-		g.roster.report.failed(fmt.Errorf("%s: give the function a name", method))
+		g.registry.report.failed(fmt.Errorf("%s: give the function a name", method))
 	case f == nil:
-		g.roster.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
-	case !g.roster.tooLate(fmt.Sprintf("%q", name)):
+		g.registry.report.failed(fmt.Errorf("%s: %q is a nil function", method, name))
+	case !g.registry.tooLate(fmt.Sprintf("%q", name)):
 		g.add(runnable{name: name, run: func(take, _ context.Context) error { return f(take) }})
 	}
 }
@@ -123,15 +123,15 @@ func (g *group) add(f runnable) {
 	if !run.Closed(g.used) {
 		close(g.used)
 	}
-	g.roster.used = true
+	g.registry.used = true
 	g.addLocked(f)
 }
 
 func (g *group) controllers() []*removable {
-	return slices.DeleteFunc(g.roster.current(), func(c *removable) bool { return c.under != g })
+	return slices.DeleteFunc(g.registry.current(), func(c *removable) bool { return c.under != g })
 }
 
-func (r *roster) claim(c Controller, under *group) (added *removable, running bool) {
+func (r *registry) claim(c Controller, under *group) (added *removable, running bool) {
 	name := c.Name()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +153,7 @@ func (r *roster) claim(c Controller, under *group) (added *removable, running bo
 	return added, r.ran
 }
 
-func (r *roster) tooLate(what string) bool {
+func (r *registry) tooLate(what string) bool {
 	late := r.stops()
 	if late {
 		r.report.logger().Warn("not started: the manager is stopping or has stopped", "added", what)
@@ -161,39 +161,39 @@ func (r *roster) tooLate(what string) bool {
 	return late
 }
 
-func (r *roster) stops() bool {
+func (r *registry) stops() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stopping
 }
 
 // begin marks the start of Run. Add validates controllers that come later.
-func (r *roster) begin() {
+func (r *registry) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ran = true
 }
 
-func (r *roster) stop() {
+func (r *registry) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping, r.everywhere.start = true, nil
 }
 
 // hadAny reports whether a controller was ever added, and whether anything was.
-func (r *roster) hadAny() (controllers, anything bool) {
+func (r *registry) hadAny() (controllers, anything bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.had, r.used
 }
 
-func (r *roster) current() []*removable {
+func (r *registry) current() []*removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.controllers), func(c *removable) bool { return !c.enabled })
 }
 
-func (r *roster) names() (known, disabled []string) {
+func (r *registry) names() (known, disabled []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.controllers {
@@ -206,7 +206,7 @@ func (r *roster) names() (known, disabled []string) {
 	return known, disabled
 }
 
-func (r *roster) remove(ctx context.Context, c Controller) error {
+func (r *registry) remove(ctx context.Context, c Controller) error {
 	if argument.IsNil(c) {
 		return errors.New("Remove: the controller is nil")
 	}
@@ -224,7 +224,7 @@ func (r *roster) remove(ctx context.Context, c Controller) error {
 	return nil
 }
 
-func (r *roster) forget(c Controller) *removable {
+func (r *registry) forget(c Controller) *removable {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Another controller may have the name.

@@ -5,22 +5,22 @@ package manager
 
 import "sync"
 
-// launcher starts its members when it opens, and later members at once.
-type launcher[T any] struct {
-	mu *sync.Mutex // the roster's; guards the fields below
+// starter starts its members when it opens, and later members at once.
+type starter[T any] struct {
+	mu *sync.Mutex // the registry's; guards the fields below
 
 	all   []T
 	start func(T) // nil while closed
 }
 
-func (l *launcher[T]) addLocked(member T) {
+func (l *starter[T]) addLocked(member T) {
 	l.all = append(l.all, member)
 	if l.start != nil {
 		l.start(member)
 	}
 }
 
-func (l *launcher[T]) open(start func(T)) {
+func (l *starter[T]) open(start func(T)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.start = start
@@ -29,7 +29,7 @@ func (l *launcher[T]) open(start func(T)) {
 	}
 }
 
-func (l *launcher[T]) close() {
+func (l *starter[T]) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.start = nil

@@ -16,7 +16,7 @@ const (
 	// bodyBudget is for all bodies above smallBody. Two of maxBody leave 2 MiB for other requests.
 	bodyBudget, smallBody = 16 << 20, 64 << 10
 	// objectBudget is for all decoded objects above smallObject, with the copies of their text.
-	objectBudget, smallObject = 80 << 20, 256 << 10
+	objectBudget, smallObject = 64 << 20, 256 << 10
 	// patience is how long a client may send a body, or read an answer, while other requests wait.
 	patience = 3 * time.Second
 )

@@ -161,7 +161,7 @@ func TestA6_ObjectsThatNeedMuchMemoryAreRefused(t *testing.T) {
 	review := reviewOf(t, request(admissionv1.Create, `{"spec":{"named":[`+strings.Repeat("{},", 600_000)+`{}]}}`, ""))
 	for _, path := range []string{validatePath, defaultPath} {
 		got := post(h, path, review)
-		if want := "MiB of memory; the limit is 80 MiB, so limit its lists in the CustomResourceDefinition"; got.Code != http.StatusRequestEntityTooLarge || !strings.HasSuffix(got.Body.String(), want) {
+		if want := "MiB of memory; the limit is 64 MiB, so limit its lists in the CustomResourceDefinition"; got.Code != http.StatusRequestEntityTooLarge || !strings.HasSuffix(got.Body.String(), want) {
 			t.Errorf("%s: %d %s", path, got.Code, got.Body)
 		}
 	}

@@ -44,7 +44,7 @@
 //
 //	body              7 MiB: an update has two objects of up to 3 MB, a conversion has one object
 //	all bodies        16 MiB; up to 64 KiB, a body is not counted
-//	decoded objects   80 MiB, estimated from JSON and Go type; up to 256 KiB, one is not counted
+//	decoded objects   64 MiB, estimated from JSON and Go type; up to 256 KiB, one is not counted
 //	converted list    4 times the body, and 1 MiB
 //
 // A request waits for its share until its context ends, and small ones are served first. While

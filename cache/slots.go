@@ -36,7 +36,7 @@ type wantedSlots struct {
 	changed chan struct{} // closed by the next change
 }
 
-// Partitioner maps keys to slots, such as a By of package shard. It must always return the same
+// Partitioner maps keys to slots, such as one of package shard. It must always return the same
 // slot for a key, and be safe for concurrent use. The cache drops an object for which it fails, and
 // State names the object.
 type Partitioner interface {

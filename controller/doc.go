@@ -124,23 +124,24 @@
 // # Shards
 //
 // With [Options].Partition, the controller serves the slots that this process owns. It watches all
-// objects, and drops events of foreign keys where they are mapped. For each adopted slot:
+// objects, and drops events of foreign keys where they are mapped. For each slot that it takes
+// over:
 //
 //  1. It waits until its informers show the former owner's writes, as at a takeover.
 //  2. It accepts keys of the slot. Kind sources deliver their objects again, for the
-//     keys of adopted slots only.
+//     keys of these slots only.
 //  3. Its Reconciles have the slot's term, so the fence refuses their requests after the slot has
 //     been released.
 //
 // When a slot leaves, its running Reconciles finish, and its other keys are dropped with their
 // timers and failures. Pauses and log levels belong to the process and stay.
 //
-// Deletions are not lost: the adopter reconciles the key of an object that it saw being deleted at
-// most a minute ago, of the last 10,000 such keys. The former owner may have reconciled it, too.
+// Deletions are not lost: the next owner reconciles the key of an object that it saw being deleted
+// at most a minute ago, of the last 10,000 such keys. The former owner may have reconciled it, too.
 //
 // Other keys need a source that can deliver them again. An event of a Channel, and a key added to
 // [Controller.Queue], has no effect in a process that does not serve the key. A Ticker that yields
-// all keys works. Keys that [shard.By] cannot map are dropped, and logged once.
+// all keys works. Keys that a [shard.Partitioner] cannot map are dropped, and logged once.
 //
 // # Own writes during a backoff
 //
@@ -213,7 +214,7 @@
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
 //     or [Options].ReadYourWrites is over, or they are in a further cluster that no read answers
 //     from yet.
-//   - P1: With Options.Partition, a key is reconciled only between the adoption of its slot and the
+//   - P1: With Options.Partition, a key is reconciled only between the takeover of its slot and the
 //     slot's stop. The slot is not released before its running Reconciles are settled.
 //   - P4: The first Reconcile of a slot sees what its former owner wrote, or
 //     [Options].ReadYourWrites is over, or the owner crashed.
@@ -238,6 +239,6 @@
 // Workers call Reconcile concurrently, for different keys. Methods may be called at any time, from
 // any goroutine, unless they document otherwise. Warm starts a goroutine for each source, and one
 // for each source and declared handle that waits for its sync. Lead starts one for each worker and
-// one that watches for slow Reconciles; with Options.Partition, also one that follows adoptions,
+// one that watches for slow Reconciles; with Options.Partition, also one that follows the slots,
 // and one for each former owner. Both join their goroutines before they return.
 package controller

@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkShards measures a Reconcile that only adds the next key, with and without shards: a key
-// is mapped to its slot twice, and its adoption begins and ends.
+// is mapped to its slot twice, and its ownership begins and ends.
 func BenchmarkShards(b *testing.B) {
 	var keys [1024]types.NamespacedName
 	for i := range keys {
@@ -41,7 +41,7 @@ func BenchmarkShards(b *testing.B) {
 				all := owned.New()
 				c.Divide(partition{shard.ByKey().Slot, all})
 				for slot := range term.Slots {
-					all.Adopt(&owned.Adoption{Number: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})
+					all.Acquire(&owned.Slot{Number: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})
 				}
 				first := newPartial(keys[0])
 				close(first.ready)

@@ -32,7 +32,7 @@ func (slow) Keep(handler.Event) bool {
 }
 
 // TestShards_AnAdoptionOfAKeptSlotReconcilesEachKey: the handle has its objects, but the source's
-// handler has not seen all of them yet. So the adoption may deliver them first, and a key comes
+// handler has not seen all of them yet. So the ownership may deliver them first, and a key comes
 // twice.
 func TestShards_AnAdoptionOfAKeptSlotReconcilesEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestShards_AnAdoptionOfAKeptSlotReconcilesEachKey(t *testing.T) {
 		for _, slot := range []byte("bc") {
 			slots.Add(slot)
 			ok(t, slots.WaitForSync(t.Context(), slot))
-			all.Adopt(adoption(slot, nil))
+			all.Acquire(ownership(slot, nil))
 			keys := strings.Fields(r.seen(time.Second))
 			once, want := slices.Compact(slices.Clone(keys)), map[byte]string{'b': "b1 b2 b3", 'c': "c1 c2"}[slot]
 			if strings.Join(once, " ") != want || len(keys) > 2*len(once) {

@@ -75,17 +75,17 @@ func (p *partial[K]) Replay(context.Context) error {
 }
 
 // TestShards_AnUnsyncedSourceIsReplayedLater: it may have delivered some objects before the
-// adoption, and delivers no object twice.
+// ownership, and delivers no object twice.
 func TestShards_AnUnsyncedSourceIsReplayedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
 		late := newPartial(keyOf("b3"), keyOf("e"))
 		r.control.Watch(late)
 		r.start()
-		all.Adopt(adoption('b', nil))
-		r.wantSeen("adopted", time.Second, "b1 b2")
-		all.Adopt(adoption('e', nil))
-		r.wantSeen("adopted", time.Second, "")
+		all.Acquire(ownership('b', nil))
+		r.wantSeen("acquired", time.Second, "b1 b2")
+		all.Acquire(ownership('e', nil))
+		r.wantSeen("acquired", time.Second, "")
 		close(late.ready)
 		r.wantSeen("synced", time.Second, "b3 e")
 		if late.replays != 1 {
@@ -101,7 +101,7 @@ func TestShards_CatchUpWaitsForAdoptions(t *testing.T) {
 		r.start()
 		r.wantSeen("started", time.Second, "")
 		r.api.Lag(0)
-		all.Adopt(adoption('a', r.leftBehind(10*time.Second)))
+		all.Acquire(ownership('a', r.leftBehind(10*time.Second)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.control.CatchUp(ctx); err == nil {
@@ -122,8 +122,8 @@ func TestShards_ATermServesWhatItAdopts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		warmed := make(chan error)
 		go func() { warmed <- r.control.Warm(ctx) }()
-		a := adoption('a', nil)
-		all.Adopt(a)
+		a := ownership('a', nil)
+		all.Acquire(a)
 		for range 2 {
 			take, stop := context.WithCancel(ctx)
 			led := make(chan error)

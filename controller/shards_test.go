@@ -66,8 +66,8 @@ func (r *rig) put(name string) {
 	r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"at": time.Now().String()}})
 }
 
-func adoption(slot byte, left *term.Handover) *owned.Adoption {
-	return &owned.Adoption{Number: slot, Term: term.New(term.Token{Lease: "lease", ResourceVersion: "1"}, time.Now(), time.Hour), Before: left}
+func ownership(slot byte, left *term.Handover) *owned.Slot {
+	return &owned.Slot{Number: slot, Term: term.New(term.Token{Lease: "lease", ResourceVersion: "1"}, time.Now(), time.Hour), Before: left}
 }
 
 func keyOf(name string) types.NamespacedName {
@@ -100,16 +100,16 @@ func (r *rig) wantEmptyQueue(what string) {
 	}
 }
 
-// TestP1_OnlyKeysOfServedSlotsAreReconciled: no way leads a foreign key into the queue. An adoption
-// delivers the objects of its slot, and no others.
+// TestP1_OnlyKeysOfServedSlotsAreReconciled: no way leads a foreign key into the queue. An
+// ownership delivers the objects of its slot, and no others.
 func TestP1_OnlyKeysOfServedSlotsAreReconciled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
 		r.start()
 		r.wantSeen("without slots", time.Minute, "")
-		all.Adopt(adoption('a', nil))
+		all.Acquire(ownership('a', nil))
 		r.wantSeen("with a", time.Second, "a")
-		all.Adopt(adoption('b', nil))
+		all.Acquire(ownership('b', nil))
 		r.wantSeen("with b", time.Second, "b1 b2")
 		if n := r.control.Snapshot().Slots; n == nil || *n != 2 {
 			t.Errorf("it serves %v slots", n)
@@ -166,9 +166,9 @@ func TestP1_AStopDropsTheKeys(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, all := newSharded(t, controller.Options{ReadYourWrites: time.Hour}, step)
 				r.start()
-				a := adoption('a', nil)
-				all.Adopt(a)
-				r.wantSeen("adopted", time.Second, "a")
+				a := ownership('a', nil)
+				all.Acquire(a)
+				r.wantSeen("acquired", time.Second, "a")
 				all.Stop(a)
 				synctest.Wait()
 				r.control.Resume()
@@ -185,7 +185,7 @@ func TestP1_AStopDropsTheKeys(t *testing.T) {
 	}
 }
 
-// TestP1_AReconcileRunsWithinItsAdoption: the adoption is idle only when the Reconcile is settled,
+// TestP1_AReconcileRunsWithinItsAdoption: the ownership is idle only when the Reconcile is settled,
 // and no other one begins after Stop.
 func TestP1_AReconcileRunsWithinItsAdoption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -195,14 +195,14 @@ func TestP1_AReconcileRunsWithinItsAdoption(t *testing.T) {
 			return controller.Result{}, errFlaky
 		})
 		r.start()
-		a := adoption('a', nil)
-		all.Adopt(a)
-		r.wantSeen("adopted", time.Second, "a")
+		a := ownership('a', nil)
+		all.Acquire(a)
+		r.wantSeen("acquired", time.Second, "a")
 		r.put("a")
 		all.Stop(a)
 		synctest.Wait()
 		if a.Idle() {
-			t.Error("the adoption is idle while its Reconcile runs")
+			t.Error("the ownership is idle while its Reconcile runs")
 		}
 		close(goOn)
 		<-all.Returned()
@@ -223,24 +223,24 @@ func TestP1_NothingBeginsAfterStop(t *testing.T) {
 		close(slow.ready)
 		r.control.Watch(slow)
 		r.start()
-		a := adoption('a', nil)
-		all.Adopt(a)
-		r.wantSeen("adopted", time.Second, "a") // and its replay is held
+		a := ownership('a', nil)
+		all.Acquire(a)
+		r.wantSeen("acquired", time.Second, "a") // and its replay is held
 		all.Stop(a)
 		r.control.Requeue(keyOf("a"))
 		r.wantSeen("stopped", time.Second, "")
 		r.wantEmptyQueue("stopped")
-		all.Adopt(adoption('b', nil))
+		all.Acquire(ownership('b', nil))
 		close(slow.held)
 		r.wantSeen("the replay goes on", time.Second, "b1 b2 b3")
 	})
 }
 
-// TestP1_RequestsEndWithTheAdoption: a Reconcile has the term of its adoption. The controller's
-// next adoption of the slot has another one.
-func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
+// TestP1_RequestsEndWithTheSlot: a Reconcile has the term of its ownership. The controller's
+// next ownership of the slot has another one.
+func TestP1_RequestsEndWithTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, again := adoption('a', nil), adoption('a', nil)
+		a, again := ownership('a', nil), ownership('a', nil)
 		var errs []error
 		write := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(fmt.Sprint("s", len(errs)))})
@@ -252,18 +252,18 @@ func TestP1_RequestsEndWithTheAdoption(t *testing.T) {
 			return write(r, ctx, key)
 		}, write)
 		r.start()
-		all.Adopt(a)
-		r.wantSeen("adopted", time.Second, "a")
+		all.Acquire(a)
+		r.wantSeen("acquired", time.Second, "a")
 		r.control.Requeue(keyOf("a"))
 		r.wantSeen("requeued", time.Second, "a")
 		all.Stop(a)
-		all.Adopt(again)
-		r.wantSeen("adopted again", time.Second, "a")
+		all.Acquire(again)
+		r.wantSeen("acquired again", time.Second, "a")
 		if len(errs) != 3 || errs[0] != nil || !errors.Is(errs[1], term.ErrFenced) || errs[2] != nil {
 			t.Errorf("the writes returned %v", errs)
 		}
 		if h := a.Term.Written(); len(h.Written) != 1 || h.Written[0].Resource.Resource != "secrets" {
-			t.Errorf("the first adoption's term recorded %+v", h)
+			t.Errorf("the first ownership's term recorded %+v", h)
 		}
 	})
 }
@@ -283,8 +283,8 @@ func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
 		r.start()
 		r.wantSeen("started", time.Second, "")
 		left := r.leftBehind(10 * time.Second)
-		a, b, c := adoption('a', left), adoption('b', left), adoption('c', nil)
-		all.Adopt(a, b, c)
+		a, b, c := ownership('a', left), ownership('b', left), ownership('c', nil)
+		all.Acquire(a, b, c)
 		r.wantSeen("at once", 0, "c")
 		waits := a.Waiting()["test"]
 		if !strings.Contains(waits, "the write of secrets") || b.Waiting()["test"] != waits || len(c.Waiting()) > 0 {
@@ -309,7 +309,7 @@ func TestP4_TheWaitForAnOwnerIsBounded(t *testing.T) {
 		r, all := newSharded(t, controller.Options{ReadYourWrites: time.Second, Logger: slog.New(slog.NewTextHandler(out, nil))})
 		r.start()
 		r.wantSeen("started", time.Second, "")
-		all.Adopt(adoption('a', r.leftBehind(time.Minute)), adoption('c', nil))
+		all.Acquire(ownership('a', r.leftBehind(time.Minute)), ownership('c', nil))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if fmt.Sprint(r.keys) != "[c a]" || r.stale[0] != nil || r.stale[1] == nil || !strings.Contains(r.stale[1].Error(), "the write of secrets") {
@@ -321,30 +321,30 @@ func TestP4_TheWaitForAnOwnerIsBounded(t *testing.T) {
 	})
 }
 
-// TestP4_AStopDuringTheWait: the adoption is never served, and replaces no later one.
+// TestP4_AStopDuringTheWait: the ownership is never served, and replaces no later one.
 func TestP4_AStopDuringTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
 		r.start()
 		r.wantSeen("started", time.Second, "")
-		a := adoption('a', r.leftBehind(10*time.Second))
-		all.Adopt(a)
+		a := ownership('a', r.leftBehind(10*time.Second))
+		all.Acquire(a)
 		synctest.Wait()
 		all.Stop(a)
 		r.wantSeen("stopped", time.Second, "")
-		all.Adopt(adoption('a', nil))
-		r.wantSeen("adopted again", time.Minute, "a")
+		all.Acquire(ownership('a', nil))
+		r.wantSeen("acquired again", time.Minute, "a")
 		r.control.Requeue(keyOf("a"))
 		r.wantSeen("requeued", time.Second, "a")
 	})
 }
 
-// TestShards_ADeletionMoves: the adopter reconciles the key of an object that it saw being deleted
-// at most a minute before, although no cache has it.
+// TestShards_ADeletionMoves: the next owner reconciles the key of an object that it saw being
+// deleted at most a minute before, although no cache has it.
 func TestShards_ADeletionMoves(t *testing.T) {
 	for name, test := range map[string]struct {
-		adopted time.Duration
-		want    string
+		acquired time.Duration
+		want     string
 	}{"soon": {time.Minute - lag, "b1 b2"}, "late": {time.Minute + lag, "b2"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -354,13 +354,13 @@ func TestShards_ADeletionMoves(t *testing.T) {
 				r.api.Remove(sim.ConfigMaps, "default", "b1")
 				time.Sleep(lag)
 				synctest.Wait()
-				time.Sleep(test.adopted)
-				b := adoption('b', nil)
-				all.Adopt(b)
-				r.wantSeen("adopted", time.Second, test.want)
+				time.Sleep(test.acquired)
+				b := ownership('b', nil)
+				all.Acquire(b)
+				r.wantSeen("acquired", time.Second, test.want)
 				all.Stop(b)
 				synctest.Wait()
-				all.Adopt(adoption('b', nil))
+				all.Acquire(ownership('b', nil))
 				r.wantSeen("once", time.Second, "b2")
 			})
 		})
@@ -373,9 +373,9 @@ func TestShards_ADroppedDeletionMovesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
 		r.start()
-		b := adoption('b', nil)
-		all.Adopt(b)
-		r.wantSeen("adopted", time.Second, "b1 b2")
+		b := ownership('b', nil)
+		all.Acquire(b)
+		r.wantSeen("acquired", time.Second, "b1 b2")
 		r.control.Pause()
 		r.api.Remove(sim.ConfigMaps, "default", "b1")
 		time.Sleep(time.Second)
@@ -383,8 +383,8 @@ func TestShards_ADroppedDeletionMovesBack(t *testing.T) {
 		synctest.Wait()
 		r.control.Resume()
 		r.wantSeen("stopped", time.Second, "")
-		all.Adopt(adoption('b', nil))
-		r.wantSeen("adopted again", time.Second, "b1 b2")
+		all.Acquire(ownership('b', nil))
+		r.wantSeen("acquired again", time.Second, "b1 b2")
 	})
 }
 
@@ -396,7 +396,7 @@ func TestShards_RememberedDeletionsAreBounded(t *testing.T) {
 		for i := range 10_002 {
 			r.control.Queue().AddWith(keyOf(fmt.Sprint("d", max(1, i))), workqueue.AddOptions{Reason: workqueue.Reason{Event: string(handler.Delete)}})
 		}
-		all.Adopt(adoption('d', nil))
+		all.Acquire(ownership('d', nil))
 		if got := strings.Fields(r.seen(time.Second)); len(got) != 10_000 || slices.Contains(got, "d1") {
 			t.Errorf("reconciled %d keys, the oldest: %t", len(got), slices.Contains(got, "d1"))
 		}
@@ -410,9 +410,9 @@ func TestShards_AKeyWithoutASlotIsReported(t *testing.T) {
 		r, all := newSharded(t, controller.Options{Logger: slog.New(slog.NewTextHandler(out, nil))})
 		r.put("x")
 		r.start()
-		all.Adopt(adoption('a', nil), adoption(0, nil))
+		all.Acquire(ownership('a', nil), ownership(0, nil))
 		r.put("x")
-		r.wantSeen("adopted", time.Second, "a")
+		r.wantSeen("acquired", time.Second, "a")
 		const want = `level=ERROR msg="a key has no slot, so no process reconciles it" controller=test key=default/x err="no slot for x"`
 		if strings.Count(out.String(), want) != 1 || strings.Count(out.String(), "no slot") != 2 {
 			t.Errorf("the log is:\n%s", out)
@@ -455,8 +455,8 @@ func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	ok(t, c.Validate())
 	all := owned.New()
 	c.Divide(partition{firstLetters, all})
-	a := adoption('a', nil)
-	all.Adopt(a)
+	a := ownership('a', nil)
+	all.Acquire(a)
 	keys := newPartial(placed{"panics"}, placed{"b"}, placed{"a"})
 	close(keys.ready)
 	c.Watch(keys)

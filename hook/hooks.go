@@ -106,7 +106,7 @@ func (s *Shards) with(other *Shards) *Shards {
 		return one
 	}
 	return &Shards{
-		Observed: both(s.Observed, other.Observed), Adopted: both(s.Adopted, other.Adopted),
+		Observed: both(s.Observed, other.Observed), Acquired: both(s.Acquired, other.Acquired),
 		Released: both(s.Released, other.Released), Lost: both(s.Lost, other.Lost),
 	}
 }

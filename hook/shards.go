@@ -11,8 +11,8 @@ type Shards struct {
 	// Observed is called after each change that this process sees, at least every second while it
 	// is a member, and once when it is none any more.
 	Observed func(ShardGroup)
-	// Adopted is called when this process begins to act for slots.
-	Adopted func(ShardSlots)
+	// Acquired is called when this process begins to act for slots.
+	Acquired func(ShardSlots)
 	// Released is called when it gives slots up, because they move or it stops. It takes no new key
 	// of them; running Reconciles may go on.
 	Released func(ShardSlots)
@@ -21,7 +21,7 @@ type Shards struct {
 	Lost func(ShardSlots)
 }
 
-// ShardSlots is a number of slots that this process has adopted, released or lost at once.
+// ShardSlots is a number of slots that this process has acquired, released or lost at once.
 type ShardSlots struct {
 	// Group is the name of the group's Lease.
 	Group string

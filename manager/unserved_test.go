@@ -111,7 +111,7 @@ func TestShards_HooksOfTheManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		adopted := 0
 		count := func() *hook.Shards {
-			return &hook.Shards{Adopted: func(s hook.ShardSlots) { adopted += s.Slots }}
+			return &hook.Shards{Acquired: func(s hook.ShardSlots) { adopted += s.Slots }}
 		}
 		m := newManager(newAPI(), func(o *manager.Options) {
 			sharded(o)
@@ -178,7 +178,7 @@ func TestShards_ReadyAtOnce(t *testing.T) {
 	}{
 		"as a member":                      {sharded, "shards-operator ok"},
 		"beside a leader":                  {elected, "holds the group's Lease; the group waits until it is released"},
-		"beside members with another hash": {func(o *manager.Options) { sharded(o); o.LeaderElection.(*shard.Options).By = shard.ByNamespace() }, "its members use other settings"},
+		"beside members with another hash": {func(o *manager.Options) { sharded(o); o.LeaderElection.(*shard.Options).Partitioner = shard.ByNamespace() }, "its members use other settings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

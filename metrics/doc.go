@@ -121,7 +121,7 @@
 //	                                                          the group has no member that acts; 0
 //	                                                          if all are served
 //	setpoint_shard_slot_changes_total{group,event}            slots that this process has got or
-//	                                                          given up; event: adopted, released,
+//	                                                          given up; event: acquired, released,
 //	                                                          lost
 //	setpoint_events_sent_total{kind,type,reason}              events that the API server has stored;
 //	                                                          several may share one request

@@ -156,7 +156,7 @@ func feed(m hook.Hooks) {
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
 	m.LeaderElection.Trouble("operator", err)
 	m.Shards.Observed(hook.ShardGroup{Group: "operator", Member: "operator-1", Members: 3, Owned: 85, Moving: 2, Unserved: 1})
-	m.Shards.Adopted(hook.ShardSlots{Group: "operator", Slots: 86})
+	m.Shards.Acquired(hook.ShardSlots{Group: "operator", Slots: 86})
 	m.Shards.Released(hook.ShardSlots{Group: "operator", Slots: 1})
 	m.Events.Sent(hook.EventSent{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Events: 3})
 	m.Events.Failed(hook.EventFailed{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Err: err})
@@ -315,7 +315,7 @@ func TestScrape(t *testing.T) {
 		`setpoint_reconcile_slow_total{controller="website"} 1`,
 		`setpoint_reconcile_stale_total{controller="website"} 1`,
 		`setpoint_shard_members{group="operator"} 3`,
-		`setpoint_shard_slot_changes_total{event="adopted",group="operator"} 86`,
+		`setpoint_shard_slot_changes_total{event="acquired",group="operator"} 86`,
 		`setpoint_shard_slot_changes_total{event="lost",group="operator"} 0`,
 		`setpoint_shard_slot_changes_total{event="released",group="operator"} 1`,
 		`setpoint_shard_slots{group="operator",state="moving"} 2`,

@@ -29,7 +29,7 @@ func newShards(mu *lock) *shards {
 		slots:    prometheus.NewDesc("setpoint_shard_slots", "Slots that this process owns, and slots of the group that move or are unserved.", []string{"group", "state"}, nil),
 		members:  prometheus.NewDesc("setpoint_shard_members", "Members of the group.", []string{"group"}, nil),
 		unserved: prometheus.NewDesc("setpoint_shard_unserved_seconds", "Time for which the oldest unserved slot of the group has no member that acts.", []string{"group"}, nil),
-		changes:  counter("setpoint_shard_slot_changes_total", "Slots that this process has adopted, released or lost.", "group", "event"),
+		changes:  counter("setpoint_shard_slot_changes_total", "Slots that this process has acquired, released or lost.", "group", "event"),
 		mu:       mu, known: map[string]hook.ShardGroup{},
 	}
 	s.collectors = collectors{s.changes, scraped{[]*prometheus.Desc{s.slots, s.members, s.unserved}, s.scrape}}
@@ -40,7 +40,7 @@ func (s *shards) hooks() *hook.Shards {
 	count := func(event string) func(hook.ShardSlots) {
 		return func(e hook.ShardSlots) { s.changes.WithLabelValues(e.Group, event).Add(float64(e.Slots)) }
 	}
-	return &hook.Shards{Observed: s.observed, Adopted: count("adopted"), Released: count("released"), Lost: count("lost")}
+	return &hook.Shards{Observed: s.observed, Acquired: count("acquired"), Released: count("released"), Lost: count("lost")}
 }
 
 func (s *shards) observed(g hook.ShardGroup) {
@@ -51,7 +51,7 @@ func (s *shards) observed(g hook.ShardGroup) {
 	if before {
 		return
 	}
-	for _, event := range []string{"adopted", "released", "lost"} {
+	for _, event := range []string{"acquired", "released", "lost"} {
 		s.changes.WithLabelValues(g.Group, event)
 	}
 }

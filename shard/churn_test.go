@@ -286,7 +286,7 @@ func (c *churn) judge() {
 	for _, r := range c.all {
 		r.owns()
 		r.mu.Lock()
-		maps.DeleteFunc(r.known, func(a *owned.Adoption, _ bool) bool {
+		maps.DeleteFunc(r.known, func(a *owned.Slot, _ bool) bool {
 			err := a.Term.Trusted()
 			if other := open[a.Number]; err == nil && other != nil && other != r {
 				c.t.Errorf("P1: the fences of %s and %s are open for slot %d at %s\n%s", other.name, r.name, a.Number, time.Now().Format("04:05.000"), strings.Join(c.log, "\n"))

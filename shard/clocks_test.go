@@ -198,7 +198,7 @@ func (f *fleet) agesSince(fault time.Time, d time.Duration) {
 	}
 }
 
-func (f *fleet) oneDrains(r *replica, work *owned.Adoption, since time.Time) {
+func (f *fleet) oneDrains(r *replica, work *owned.Slot, since time.Time) {
 	f.t.Helper()
 	all, at := unserved(r)
 	if fmt.Sprint(all) != fmt.Sprint(shard.Slots{int(work.Number)}) || at.Before(since) || at.After(since.Add(6*time.Second)) {

@@ -11,11 +11,11 @@
 // Without a manager, give controller.Options.Partition a [Group], and pass the controller's Lead to
 // [Group.Run].
 //
-//	key ──By──▶ slot ──assignment──▶ member ──▶ its workers, its fence
+//	key ──Partitioner──▶ slot ──assignment──▶ member ──▶ its workers, its fence
 //
 // The parts of this picture:
 //
-//   - A key always belongs to one of 256 slots ([By]).
+//   - A key always belongs to one of 256 slots ([Partitioner]).
 //   - A member is a replica that holds a Lease of its own, with the label [GroupLabel]. It renews
 //     it as the elector of package leaderelection does, by default every sixth of LeaseDuration.
 //     So a member makes at most 30 writes of Leases a minute, also while slots move.
@@ -37,10 +37,10 @@
 // So a slot is unserved while its running Reconciles finish, and for one write and one event. Slots
 // that move to several members at once need a write for each of these.
 //
-// A member that stops leaves in the same way: the others adopt its slots before it gives them up,
-// for at most 5 s. A new member waits for Options.Settle before others give it slots. If a member
-// leaves meanwhile, as in a rolling update, the new one gets its slots. So each slot moves once,
-// and one or two twice if 256 is not a multiple of the members.
+// A member that stops leaves in the same way: the others take over its slots before it gives them
+// up, for at most 5 s. A new member waits for Options.Settle before others give it slots. If a
+// member leaves meanwhile, as in a rolling update, the new one gets its slots. So each slot moves
+// once, and one or two twice if 256 is not a multiple of the members.
 //
 // When a member has not renewed its Lease for LeaseDuration, another member acquires the Lease by
 // the rules of package leaderelection (L1), which ends the trust of the silent one, and gives its
@@ -50,19 +50,20 @@
 //
 // By default, all members keep all objects in their caches, and divide only the keys. Handles with
 // cache.Scope.Slots keep only the objects of the member's slots: see Options.Keeper. The API server
-// still sends every event to each member. A slot is ready for its adopter when the adopter's caches
-// have its objects.
+// still sends every event to each member. A slot is ready for its next owner when the next owner's
+// caches have its objects.
 //
-// An adopter reconciles each key of the slot at least once, from its caches. If it saw a deletion
-// at most a minute before, it reconciles that key, too. With Scope.Slots a key may come twice: from
-// the adoption, and as a new object of the cache. The adoption does not wait until the handlers
-// have seen all new objects, because they may be slow, or other slots may still be listed.
+// The next owner reconciles each key of the slot at least once, from its caches. If it saw a
+// deletion at most a minute before, it reconciles that key, too. With Scope.Slots a key may come
+// twice: from the takeover, and as a new object of the cache. The takeover does not wait until
+// the handlers have seen all new objects, because they may be slow, or other slots may still be
+// listed.
 //
 // # Keys without a member
 //
-// A member reports unserved slots in [Status].Unserved and the log. A replica that uses another By
-// is refused. Members do not compare keys. So these mistakes are found only by a test, with package
-// shardtest:
+// A member reports unserved slots in [Status].Unserved and the log. A replica that uses another
+// Partitioner is refused. Members do not compare keys. So these mistakes are found only by a test,
+// with package shardtest:
 //
 //   - ByFunc functions that differ, although they have one name: no member, or several, reconcile a
 //     key
@@ -88,7 +89,7 @@
 // has acknowledged that it has stopped, or is dead.
 //
 // An edit of a member's Lease proves nothing about the member: metadata.managedFields shows that
-// its life, holder and renewal have several writers. The member writes them again, or the Lease
+// its session, holder and renewal have several writers. The member writes them again, or the Lease
 // expires.
 //
 // A watch may show nothing, without an error. So a member also reads the group's Lease every
@@ -97,7 +98,8 @@
 // start again, because its caches may have objects that do not exist. A second read, at least 3 s
 // later, must confirm it, because one answer may come from a server that lags.
 //
-// Members with another By are refused, and stay standbys: to change it, stop all members first.
+// Members with another Partitioner are refused, and stay standbys: to change it, stop all members
+// first.
 //
 // # Permissions
 //

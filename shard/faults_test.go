@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	lifeAnnotation = "setpoint.dev/shard-life"
-	seenAnnotation = "setpoint.dev/shard-seen"
+	sessionAnnotation = "setpoint.dev/shard-session"
+	seenAnnotation    = "setpoint.dev/shard-seen"
 )
 
 // special starts a replica with its own election options and network, and a log.
@@ -123,7 +123,7 @@ type puppet struct {
 func (f *fleet) puppet(name string) *puppet {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, Labels: map[string]string{shard.GroupLabel: "web"},
-		Annotations: map[string]string{lifeAnnotation: "1", seenAnnotation: strconv.Itoa(1 << 40)},
+		Annotations: map[string]string{sessionAnnotation: "1", seenAnnotation: strconv.Itoa(1 << 40)},
 	}}
 	l = internallease.Held(l, "holder of "+name, 15*time.Second, time.Now())
 	got, err := f.client().CoordinationV1().Leases("default").Create(f.t.Context(), l, metav1.CreateOptions{FieldManager: "setpoint"})
@@ -406,14 +406,14 @@ func TestP2_AKeeperThatHangs(t *testing.T) {
 }
 
 // TestP1_ForgedProofs: a person edits the Lease of a living member, so that it looks like the Lease
-// of a later life, or like a released one. The member does not see that.
+// of a later session, or like a released one. The member does not see that.
 func TestP1_ForgedProofs(t *testing.T) {
 	for name, edit := range map[string]string{
-		"a later life":     `{"metadata":{"annotations":{"setpoint.dev/shard-life":"%s"}}}`,
-		"a far later life": `{"metadata":{"annotations":{"setpoint.dev/shard-life":"99999999999"}}}`,
-		"a release":        `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`,
-		"no life":          `{"metadata":{"annotations":{"setpoint.dev/shard-life":null}}}`,
-		"no label":         `{"metadata":{"labels":null}}`,
+		"a later session":     `{"metadata":{"annotations":{"setpoint.dev/shard-session":"%s"}}}`,
+		"a far later session": `{"metadata":{"annotations":{"setpoint.dev/shard-session":"99999999999"}}}`,
+		"a release":           `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`,
+		"no session":          `{"metadata":{"annotations":{"setpoint.dev/shard-session":null}}}`,
+		"no label":            `{"metadata":{"labels":null}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -471,7 +471,7 @@ func TestP1_ALabelIsLostUnseen(t *testing.T) {
 // TestGroup_AnEditedMember: a person edits the Lease of a member that works. It stays a member.
 func TestGroup_AnEditedMember(t *testing.T) {
 	for name, edit := range map[string]string{
-		"a later life":     `{"metadata":{"annotations":{"setpoint.dev/shard-life":"99999999999"}}}`,
+		"a later session":  `{"metadata":{"annotations":{"setpoint.dev/shard-session":"99999999999"}}}`,
 		"no annotations":   `{"metadata":{"annotations":null}}`,
 		"no label":         `{"metadata":{"labels":null}}`,
 		"no managedFields": `{"metadata":{"managedFields":[{}]}}`,
@@ -502,8 +502,8 @@ func TestGroup_AnEditedMember(t *testing.T) {
 // TestP1_ALostLabelAndALostAssignment: a list by the label does not show a member that acts.
 func TestP1_ALostLabelAndALostAssignment(t *testing.T) {
 	for name, edit := range map[string]string{
-		"no label": `{"metadata":{"labels":null}}`,
-		"no life":  `{"metadata":{"annotations":{"setpoint.dev/shard-life":null}}}`,
+		"no label":   `{"metadata":{"labels":null}}`,
+		"no session": `{"metadata":{"annotations":{"setpoint.dev/shard-session":null}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -42,8 +42,8 @@ type Group struct {
 // New makes a group of the replicas with the same Lease. It starts nothing and makes no request.
 // The error names what is invalid.
 //
-// All members need the same Lease, Namespace, LeaseDuration and Options.By. The Lease can be one
-// that an elector of package leaderelection or client-go used before: see the package
+// All members need the same Lease, Namespace, LeaseDuration and Options.Partitioner. The Lease can
+// be one that an elector of package leaderelection or client-go used before: see the package
 // documentation. With Election.Config, cfg may be nil.
 func New(cfg *rest.Config, o Options) (*Group, error) {
 	if err := o.Validate(); err != nil {
@@ -60,7 +60,7 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 	if g.program = election.Labels[ProgramLabel]; g.program != "" {
 		member.Labels[ProgramLabel] = g.program
 	}
-	member.Annotator = leaseNotes{&g.process}
+	member.Annotator = annotator{&g.process}
 	member.Hooks = renamed(election.Hooks, election.Lease)
 	var err error
 	if g.elector, err = leaderelection.New(cfg, member); err != nil {
@@ -74,7 +74,7 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 	if g.requests, err = newRequests(cfg, namespace, election.Lease); err != nil {
 		return nil, err
 	}
-	g.seen = newSeen(election.Lease, o.leaseDuration())
+	g.registry = newRegistry(election.Lease, o.leaseDuration())
 	g.status.Store(&Status{Group: g.String()})
 	return g, nil
 }
@@ -90,11 +90,11 @@ func (g *Group) Run(ctx context.Context, lead term.Lead) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	running.Go(func() { follow(watching, &g.requests, g.seen) })
+	running.Go(func() { watchLeases(watching, &g.requests, g.registry) })
 	g.awaitRenamed(term.Without(ctx))
 	var left bool
 	err := g.elector.Run(ctx, func(take, work context.Context) error {
-		l, err := newLife(&g.process, work)
+		l, err := newSession(&g.process, work)
 		if err == nil {
 			left, err = l.run(take, work, lead)
 		}
@@ -116,7 +116,7 @@ func (g *Group) cleanUp(ctx context.Context) {
 }
 
 // Slot implements [term.Partition].
-func (g *Group) Slot(name types.NamespacedName) (uint8, error) { return g.o.By.Slot(name) }
+func (g *Group) Slot(name types.NamespacedName) (uint8, error) { return g.o.Partitioner.Slot(name) }
 
 // Owned implements [term.Partition].
 func (g *Group) Owned() (all []term.OwnedSlot, changed <-chan struct{}) { return g.owned.Owned() }

@@ -50,7 +50,7 @@ type replica struct {
 	work sync.WaitGroup // lead returns after it
 
 	mu    sync.Mutex // guards known
-	known map[*owned.Adoption]bool
+	known map[*owned.Slot]bool
 }
 
 type network struct {
@@ -147,15 +147,15 @@ func (f *fleet) runIn(ctx context.Context, r *replica) {
 }
 
 // owns returns the slots that may be worked on now.
-func (r *replica) owns() (all []*owned.Adoption) {
+func (r *replica) owns() (all []*owned.Slot) {
 	current, _ := r.Owned()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known == nil {
-		r.known = map[*owned.Adoption]bool{}
+		r.known = map[*owned.Slot]bool{}
 	}
 	for _, of := range current {
-		a := of.(*owned.Adoption) //nolint:forcetypeassert // the only type
+		a := of.(*owned.Slot) //nolint:forcetypeassert // the only type
 		r.known[a] = true
 		if a.Term.Trusted() == nil {
 			all = append(all, a)

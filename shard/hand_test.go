@@ -150,7 +150,7 @@ func TestP1_ChangedByHand(t *testing.T) {
 				change(t, f)
 				f.pass(time.Second)
 				took := f.passUntil("again", 2*time.Minute, func(counts map[string]int) bool {
-					if name != "a member's Lease is deleted" && !f.adoptedSince(before) {
+					if name != "a member's Lease is deleted" && !f.acquiredSince(before) {
 						return false
 					}
 					sum := 0
@@ -165,8 +165,8 @@ func TestP1_ChangedByHand(t *testing.T) {
 	}
 }
 
-// adoptedSince reports whether all slots were adopted after a version.
-func (f *fleet) adoptedSince(version int) bool {
+// acquiredSince reports whether all slots were acquired after a version.
+func (f *fleet) acquiredSince(version int) bool {
 	for _, r := range f.all {
 		for _, a := range r.owns() {
 			if a.Epoch < uint64(version) { //nolint:gosec // positive
@@ -192,7 +192,7 @@ func TestGroup_AnotherHashIsRefused(t *testing.T) {
 		defer f.end()
 		a := f.start("a", shard.Options{})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
-		b := f.start("b", shard.Options{By: shard.ByNamespace()})
+		b := f.start("b", shard.Options{Partitioner: shard.ByNamespace()})
 		if f.pass(time.Minute)["b"] > 0 || !strings.Contains(b.Status().Trouble, "its members use other settings") {
 			t.Errorf("%+v", b.Status())
 		}
@@ -258,7 +258,7 @@ func TestNew_WrongOptions(t *testing.T) {
 		"shard.Options.Settle: -1s, must not be negative":          {"web", shard.Options{Settle: -time.Second}},
 		"has 64 characters; a shard group needs at most 63":        {strings.Repeat("w", 64), shard.Options{}},
 		"leaderelection.Options.Lease: name the Lease":             {"", shard.Options{}},
-		`the function of "func f fnv1a64-fmix64 256" is nil; pass`: {"web", shard.Options{By: shard.ByFunc("f", nil)}},
+		`the function of "func f fnv1a64-fmix64 256" is nil; pass`: {"web", shard.Options{Partitioner: shard.ByFunc("f", nil)}},
 	} {
 		test.o.Election = leaderelection.Options{Lease: test.lease, Namespace: "default"}
 		if _, err := shard.New(f.api.Config(), test.o); err == nil || !strings.Contains(err.Error(), want) {

@@ -67,8 +67,8 @@ func (f *fleet) hung(name string, of func(*http.Request) bool) (r *replica, on *
 
 func every(*http.Request) bool { return true }
 
-// TestP2_AMemberWhoseRequestsHang: others adopt its slots, its Check fails, and it joins again when
-// the requests return.
+// TestP2_AMemberWhoseRequestsHang: others take over its slots, its Check fails, and it joins again
+// when the requests return.
 func TestP2_AMemberWhoseRequestsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

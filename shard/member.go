@@ -17,54 +17,56 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// process is what the lives of this process in the group have in common. It is safe for concurrent
-// use.
+// process is what the sessions of this process in the group have in common. It is safe for
+// concurrent use.
 type process struct {
-	o        Options
-	name     string // of the member's Lease
-	identity string // the holderIdentity there
-	requests requests
-	owned    *owned.Slots
-	events   *events.Recorder // of the group's troubles; nil: none
-	seen     *seen
-	saw      atomic.Uint64 // the version of the newest record
-	status   atomic.Pointer[Status]
+	o           Options
+	name        string // of the member's Lease
+	identity    string // the holderIdentity there
+	requests    requests
+	owned       *owned.Slots
+	events      *events.Recorder // of the group's troubles; nil: none
+	registry    *registry
+	seenVersion atomic.Uint64 // the version of the newest record
+	status      atomic.Pointer[Status]
 }
 
 // settings describes what all members must share.
-func (p *process) settings() string { return fmt.Sprintf("format %d, %s", slots.Format, p.o.By) }
-
-// leaseNotes writes the annotations that are on the member's Lease while a life holds it. The
-// acquisition clears them.
-type leaseNotes struct{ *process }
-
-func (p leaseNotes) Annotations(t term.Token) map[string]string {
-	seen := ""
-	if t.ResourceVersion != "" {
-		seen = strconv.FormatUint(p.saw.Load(), 10)
-	}
-	return map[string]string{lifeAnnotation: t.ResourceVersion, seenAnnotation: seen, settingsAnnotation: p.settings()}
+func (p *process) settings() string {
+	return fmt.Sprintf("format %d, %s", slots.Format, p.o.Partitioner)
 }
 
-// member is one life of this process in the group: the time for which it holds the member's Lease.
-// The parts of the life share it. Only the goroutine of life.run uses it.
+// annotator writes the annotations that are on the member's Lease while a session holds it. The
+// acquisition clears them.
+type annotator struct{ *process }
+
+func (p annotator) Annotations(t term.Token) map[string]string {
+	seen := ""
+	if t.ResourceVersion != "" {
+		seen = strconv.FormatUint(p.seenVersion.Load(), 10)
+	}
+	return map[string]string{sessionAnnotation: t.ResourceVersion, seenAnnotation: seen, settingsAnnotation: p.settings()}
+}
+
+// member is one session of this process in the group: the time for which it holds the member's
+// Lease. The parts of the session share it. Only the goroutine of session.run uses it.
 type member struct {
 	*process
 
 	id      slots.ID
 	log     *slog.Logger
 	view    *slots.View
-	group   sight                // of the group's Lease, as the view has it
+	group   entry                // of the group's Lease, as the view has it
 	spread  time.Duration        // so that not all members acquire a Lease at once
 	leaving bool                 // it gives up its slots
-	leaveBy time.Time            // if it leaves: when it stops slots without an adopter
+	leaveBy time.Time            // if it leaves: when it stops slots that have no next owner
 	failed  map[string]time.Time // when failing has logged a line
 }
 
 // see passes the newest record to the view, and reports whether there is one.
 func (m *member) see() (news bool, err error) {
-	m.group = m.seen.look(m.requests.group)
-	if m.group.version == 0 || m.group.version == m.saw.Load() {
+	m.group = m.registry.get(m.requests.group)
+	if m.group.version == 0 || m.group.version == m.seenVersion.Load() {
 		return false, nil
 	}
 	r, err := recordOf(m.group.lease, m.group.version)
@@ -72,7 +74,7 @@ func (m *member) see() (news bool, err error) {
 		return true, err
 	}
 	err = m.view.See(r, time.Now())
-	m.saw.Store(r.Version)
+	m.seenVersion.Store(r.Version)
 	return true, err
 }
 
@@ -88,7 +90,7 @@ func (m *member) joined() bool {
 	return a != nil && a.Joined(m.id)
 }
 
-// others returns the other lives that may own slots.
+// others returns the other sessions that may own slots.
 func (m *member) others(a *slots.Assignment) (all []slots.ID) {
 	waiting, _ := a.Recovering()
 	for _, other := range a.Members() {
@@ -103,16 +105,16 @@ func (m *member) others(a *slots.Assignment) (all []slots.ID) {
 }
 
 // left is the time until this member may acquire the Lease of another one.
-func (m *member) left(of sight) time.Duration { return m.seen.left(of) + m.spread }
+func (m *member) left(of entry) time.Duration { return m.registry.left(of) + m.spread }
 
-// pulse is what the Lease of a member shows.
-func (m *member) pulse(id slots.ID) slots.Pulse {
+// heartbeat is what the Lease of a member shows.
+func (m *member) heartbeat(id slots.ID) slots.Heartbeat {
 	if id == m.id {
-		return slots.Pulse{Seen: m.saw.Load()}
+		return slots.Heartbeat{Seen: m.seenVersion.Load()}
 	}
-	of := m.seen.look(id.Name)
-	p := slots.Pulse{Seen: of.notes.seen}
-	if of.notes.life != id.Term || time.Since(of.at) > m.seen.least*2/3 {
+	of := m.registry.get(id.Name)
+	p := slots.Heartbeat{Seen: of.heartbeat.seen}
+	if of.heartbeat.session != id.Term || time.Since(of.at) > m.registry.least*2/3 {
 		p.Silent = of.at
 	}
 	return p
@@ -121,7 +123,7 @@ func (m *member) pulse(id slots.ID) slots.Pulse {
 // failingEvery is the pause between equal lines about a request that fails each time.
 const failingEvery = time.Minute
 
-// failing logs a failed request that is retried, unless the life has ended meanwhile.
+// failing logs a failed request that is retried, unless the session has ended meanwhile.
 func (m *member) failing(ctx context.Context, msg string, args ...any) {
 	if at, ok := m.failed[msg]; ctx.Err() != nil || ok && time.Since(at) < failingEvery {
 		return
@@ -131,8 +133,8 @@ func (m *member) failing(ctx context.Context, msg string, args ...any) {
 }
 
 const (
-	// patience is the longest pause between two looks at the group.
-	patience = time.Second
-	// again is the pause after a failed attempt to acquire a Lease.
-	again = 200 * time.Millisecond
+	// pollInterval is the longest pause between two looks at the group.
+	pollInterval = time.Second
+	// acquireRetry is the pause after a failed attempt to acquire a Lease.
+	acquireRetry = 200 * time.Millisecond
 )

@@ -106,7 +106,7 @@ func TestP6_ARollingUpdateMovesEachSlotOnce(t *testing.T) {
 }
 
 // busy begins work in a slot of a replica. Call done when it has returned.
-func busy(t *testing.T, r *replica) (work *owned.Adoption, done func()) {
+func busy(t *testing.T, r *replica) (work *owned.Slot, done func()) {
 	t.Helper()
 	for _, a := range r.owns() {
 		if a.Begin() {
@@ -147,8 +147,8 @@ func TestP1_ASlotWaitsForRunningWork(t *testing.T) {
 	})
 }
 
-// TestP4_TheAdopterKnowsWhatWasWritten, also if the slot moves on before it has worked.
-func TestP4_TheAdopterKnowsWhatWasWritten(t *testing.T) {
+// TestP4_TheNextOwnerKnowsWhatWasWritten, also if the slot moves on before it has worked.
+func TestP4_TheNextOwnerKnowsWhatWasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
@@ -260,9 +260,9 @@ func (k *keeper) keeps() int {
 	return len(k.has)
 }
 
-// TestP3_AnAdopterIsReadyWhenItsCachesAre: the owner works until then. Afterwards each member keeps
-// its own slots.
-func TestP3_AnAdopterIsReadyWhenItsCachesAre(t *testing.T) {
+// TestP3_ANextOwnerIsReadyWhenItsCachesAre: the owner works until then. Afterwards each member
+// keeps its own slots.
+func TestP3_ANextOwnerIsReadyWhenItsCachesAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
@@ -293,7 +293,7 @@ func TestP3_AnAdopterIsReadyWhenItsCachesAre(t *testing.T) {
 	})
 }
 
-// TestGroup_AMoveThatIsCancelled: the adopter leaves before its caches are ready.
+// TestGroup_AMoveThatIsCancelled: the next owner leaves before its caches are ready.
 func TestGroup_AMoveThatIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

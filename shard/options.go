@@ -25,8 +25,8 @@ type Options struct {
 	// Election has the Lease of the group, and this member's Identity, durations and Hooks. Each
 	// member holds a Lease of its own, too, which gets the Labels. Annotator must be nil.
 	Election leaderelection.Options
-	// By maps keys to slots. All members must use the same one. Default: ByKey.
-	By By
+	// Partitioner maps keys to slots. All members must use the same one. Default: ByKey.
+	Partitioner Partitioner
 	// Weight is this member's part of the slots, in relation to other members: 1 to 1000.
 	// Default: 1.
 	Weight int
@@ -35,8 +35,8 @@ type Options struct {
 	// slot moves once. Slots without an owner do not wait. Default: the LeaseDuration.
 	Settle time.Duration
 	// Keeper holds only the objects of this member's slots, for caches that need less memory: a
-	// *cache.Slots, made with By.Slot, that the scopes of handles name. A manager makes one: see
-	// its method Slots. Default: none, every member keeps all objects.
+	// *cache.Slots, made with the Partitioner, that the scopes of handles name. A manager makes
+	// one: see its method Slots. Default: none, every member keeps all objects.
 	Keeper term.Keeper
 	// Hooks observe the group. Default: none.
 	Hooks *hook.Shards
@@ -71,8 +71,8 @@ func (o Options) Validate() error {
 	if o.Settle < 0 {
 		wrong = append(wrong, fmt.Errorf("shard.Options.Settle: %s, must not be negative", o.Settle))
 	}
-	if o.By.calls != nil && o.By.text == nil {
-		wrong = append(wrong, fmt.Errorf("shard.Options.By: the function of %q is nil; pass one to ByFunc", o.By))
+	if o.Partitioner.calls != nil && o.Partitioner.text == nil {
+		wrong = append(wrong, fmt.Errorf("shard.Options.Partitioner: the function of %q is nil; pass one to ByFunc", o.Partitioner))
 	}
 	if o.Election.Annotator != nil {
 		wrong = append(wrong, errors.New("shard.Options.Election.Annotator: must be nil; the group annotates its Leases itself"))

@@ -128,7 +128,7 @@ const suffix = 8
 // isMember reports whether a Lease is, or was, of a member of this group.
 func (r *requests) isMember(l *coordinationv1.Lease) bool {
 	of, labelled := l.Labels[GroupLabel]
-	_, shows := l.Annotations[lifeAnnotation]
+	_, shows := l.Annotations[sessionAnnotation]
 	return of == r.group || !labelled && shows && len(l.Name) == len(r.group)+1+suffix && strings.HasPrefix(l.Name, r.group+"-")
 }
 

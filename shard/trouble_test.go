@@ -146,7 +146,7 @@ func TestP2_TheOwnLeaseIsDeletedUnseen(t *testing.T) {
 		before := a.Status().Member
 		on.Store(true)
 		f.remove(a.member(t))
-		f.passUntil("the next life", time.Minute, func(counts map[string]int) bool {
+		f.passUntil("the next session", time.Minute, func(counts map[string]int) bool {
 			return counts["a"] == 256 && a.Status().Member != before
 		})
 	})

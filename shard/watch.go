@@ -24,10 +24,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// store feeds seen from a reflector. Only the reflector's goroutine uses it.
+// store feeds a registry from a reflector. Only the reflector's goroutine uses it.
 type store struct {
-	of    *seen
-	names map[string]bool
+	registry *registry
+	names    map[string]bool
 }
 
 var _ toolscache.ReflectorStore = (*store)(nil)
@@ -42,7 +42,7 @@ func (s *store) put(o any) error {
 		return nil
 	}
 	s.names[l.Name] = true
-	_, err := s.of.put(l)
+	_, err := s.registry.put(l)
 	return err
 }
 
@@ -57,7 +57,7 @@ func (s *store) Delete(o any) error {
 		return err
 	}
 	delete(s.names, l.Name)
-	s.of.note(l.Name, nil, v)
+	s.registry.record(l.Name, nil, v)
 	return nil
 }
 
@@ -75,18 +75,18 @@ func (s *store) Replace(list []any, version string) error {
 	}
 	for name := range before {
 		if !s.names[name] {
-			s.of.note(name, nil, v)
+			s.registry.record(name, nil, v)
 		}
 	}
 	return nil
 }
 
-// follow watches the Leases of the group until ctx is done.
-func follow(ctx context.Context, r *requests, s *seen) {
+// watchLeases watches the Leases of the group until ctx is done.
+func watchLeases(ctx context.Context, r *requests, s *registry) {
 	group := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, r.group).String()}
 	var running sync.WaitGroup
-	running.Go(func() { reflect(ctx, r, group, &store{of: s, names: map[string]bool{r.group: true}}) })
-	running.Go(func() { reflect(ctx, r, r.ofMembers(), &store{of: s, names: map[string]bool{}}) })
+	running.Go(func() { reflect(ctx, r, group, &store{registry: s, names: map[string]bool{r.group: true}}) })
+	running.Go(func() { reflect(ctx, r, r.ofMembers(), &store{registry: s, names: map[string]bool{}}) })
 	running.Go(func() { confirm(ctx, r, s) })
 	running.Wait()
 }
@@ -94,7 +94,7 @@ func follow(ctx context.Context, r *requests, s *seen) {
 // confirm reads the group's Lease every LeaseDuration, because a watch may stop without an error.
 // Members' Leases need no such reads: one that seems to be silent is acquired only if it has not
 // changed, and else read.
-func confirm(ctx context.Context, r *requests, s *seen) {
+func confirm(ctx context.Context, r *requests, s *registry) {
 	pause := s.least
 	for run.Sleep(ctx, pause) == nil {
 		_ = read(ctx, r, s, r.group) // the watch reports what fails
@@ -108,14 +108,14 @@ func confirm(ctx context.Context, r *requests, s *seen) {
 // be from a replica that lags behind a load balancer.
 const secondRead = 3 * time.Second
 
-// read notes a Lease as it is now: the watch may be late, or silent without an error. That the
+// read records a Lease as it is now: the watch may be late, or silent without an error. That the
 // group's Lease is missing is left to the watch: a restored backup may not have it, and what is
 // known of the members is wrong then.
-func read(ctx context.Context, r *requests, s *seen, name string) error {
-	before := s.look(name)
+func read(ctx context.Context, r *requests, s *registry, name string) error {
+	before := s.get(name)
 	l, err := r.get(ctx, name)
 	if apierrors.IsNotFound(err) && before.lease != nil && name != s.group {
-		s.note(name, nil, before.version+1) // the answer does not have the version of the deletion
+		s.record(name, nil, before.version+1) // the answer lacks the version of the deletion
 	}
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func read(ctx context.Context, r *requests, s *seen, name string) error {
 	// The read is consistent, so it is not older than what a watch has shown. A hidden Lease may be
 	// older than the list without it.
 	v, err := s.put(l)
-	if err == nil && s.back(name, v < before.version && !s.hidden(l)) {
+	if err == nil && s.confirmOlder(name, v < before.version && !s.hidden(l)) {
 		s.fail(fmt.Errorf("the API server has version %d of the Lease %s/%s, and had version %d before: "+
 			"it was restored from a backup, so this process must start again, with empty caches", v, r.namespace, name, before.version))
 	}
@@ -133,7 +133,7 @@ func read(ctx context.Context, r *requests, s *seen, name string) error {
 func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *store) {
 	log := logging.Of(ctx).With("group", from.String())
 	quiet := logr.Discard()
-	r := toolscache.NewReflectorWithOptions(from.following(of), &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + from.String(), Logger: &quiet})
+	r := toolscache.NewReflectorWithOptions(from.listWatch(of), &coordinationv1.Lease{}, into, toolscache.ReflectorOptions{Name: "shard group " + from.String(), Logger: &quiet})
 	backoff, said := firstBackoff, ""
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -150,8 +150,8 @@ func reflect(ctx context.Context, from *requests, of metav1.ListOptions, into *s
 	}
 }
 
-// following lists and watches these Leases. A request that ignores its context is not awaited.
-func (r *requests) following(of metav1.ListOptions) *toolscache.ListWatch {
+// listWatch lists and watches these Leases. A request that ignores its context is not awaited.
+func (r *requests) listWatch(of metav1.ListOptions) *toolscache.ListWatch {
 	limit := func(o *metav1.ListOptions) { o.FieldSelector, o.LabelSelector = of.FieldSelector, of.LabelSelector }
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

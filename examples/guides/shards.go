@@ -48,7 +48,7 @@ func replica(cfg *rest.Config, namespace string, r controller.Reconciler[types.N
 
 // byTeam keeps the objects of a team in one slot. Names are TEAM.SITE.
 func byTeam() *shard.Options {
-	return &shard.Options{By: shard.ByFunc("team", func(key types.NamespacedName) string {
+	return &shard.Options{Partitioner: shard.ByFunc("team", func(key types.NamespacedName) string {
 		team, _, _ := strings.Cut(key.Name, ".")
 		return team
 	})}

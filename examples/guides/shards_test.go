@@ -68,12 +68,12 @@ func TestShards_EachReplicaHasAPart(t *testing.T) {
 // TestShards_ATeamHasOneSlot checks the function of docs/scale-out.md.
 func TestShards_ATeamHasOneSlot(t *testing.T) {
 	o := byTeam()
-	a, err := o.By.Slot(types.NamespacedName{Namespace: "x", Name: "blue.shop"})
-	b, err2 := o.By.Slot(types.NamespacedName{Namespace: "y", Name: "blue.blog"})
+	a, err := o.Partitioner.Slot(types.NamespacedName{Namespace: "x", Name: "blue.shop"})
+	b, err2 := o.Partitioner.Slot(types.NamespacedName{Namespace: "y", Name: "blue.blog"})
 	if a != b || err != nil || err2 != nil {
 		t.Errorf("slots %d and %d, errors %v and %v", a, b, err, err2)
 	}
-	if err := shardtest.CheckBy(o.By, types.NamespacedName{Namespace: "x", Name: "blue.shop"}); err != nil {
+	if err := shardtest.CheckPartitioner(o.Partitioner, types.NamespacedName{Namespace: "x", Name: "blue.shop"}); err != nil {
 		t.Error(err) // another call gives another slot
 	}
 }

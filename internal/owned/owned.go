@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package owned is the table of the slots that this process owns. A shard.Group writes it, and
-// controllers read it: they reconcile a key only between Begin and End of its slot's adoption.
+// controllers read it: they reconcile a key only between Begin and End of its slot.
 package owned
 
 import (
@@ -18,8 +18,8 @@ import (
 type Slots struct {
 	returned chan struct{}
 
-	mu      sync.Mutex // guards what follows, and the state of all adoptions
-	current [term.Slots]*Adoption
+	mu      sync.Mutex // guards what follows, and the state of all slots
+	current [term.Slots]*Slot
 	changed chan struct{} // closed by the next change of current
 }
 
@@ -28,7 +28,7 @@ func New() *Slots {
 	return &Slots{returned: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// Owned returns the adoptions that have begun and not stopped, by slot, and a channel that the next
+// Owned returns the slots that are owned and not stopped, by number, and a channel that the next
 // change closes. You own the slice.
 func (s *Slots) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
 	s.mu.Lock()
@@ -41,8 +41,8 @@ func (s *Slots) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
 	return all, s.changed
 }
 
-// Adopt begins adoptions. An earlier one of the same slot has stopped.
-func (s *Slots) Adopt(all ...*Adoption) {
+// Acquire adds slots. An earlier one of the same number has stopped.
+func (s *Slots) Acquire(all ...*Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range all {
@@ -52,8 +52,9 @@ func (s *Slots) Adopt(all ...*Adoption) {
 	s.tellLocked()
 }
 
-// Stop ends adoptions: no work of them begins any more. Running work goes on: see Adoption.Idle.
-func (s *Slots) Stop(all ...*Adoption) {
+// Stop ends the ownership of slots: no work of them begins any more. Running work goes on: see
+// Slot.Idle.
+func (s *Slots) Stop(all ...*Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range all {
@@ -71,10 +72,10 @@ func (s *Slots) tellLocked() {
 	s.changed = make(chan struct{})
 }
 
-// Returned has an element when an adoption has become idle. It is for one receiver.
+// Returned has an element when a slot has become idle. It is for one receiver.
 func (s *Slots) Returned() <-chan struct{} { return s.returned }
 
-func (s *Slots) settleLocked(a *Adoption) {
+func (s *Slots) settleLocked(a *Slot) {
 	if !a.stopped || a.running > 0 {
 		return
 	}
@@ -84,11 +85,11 @@ func (s *Slots) settleLocked(a *Adoption) {
 	}
 }
 
-// Adoption is the time for which this process owns a slot. Its methods are for the time after
-// Slots.Adopt, and safe for concurrent use.
-type Adoption struct {
+// Slot is a slot for the time for which this process owns it. If it comes back, it is another one.
+// Its methods are for the time after Slots.Acquire, and safe for concurrent use.
+type Slot struct {
 	Number uint8
-	// Epoch tells adoptions of the slot apart.
+	// Epoch tells the times apart for which the process owns the slot.
 	Epoch uint64
 	// Term fences the requests of the slot's work.
 	Term *term.Term
@@ -104,22 +105,22 @@ type Adoption struct {
 	waits   map[string]string // by controller: what its first Reconcile waits for
 }
 
-// Began returns the time of Adopt.
-func (a *Adoption) Began() time.Time { return a.began }
+// Began returns the time of Acquire.
+func (a *Slot) Began() time.Time { return a.began }
 
 // Slot implements term.OwnedSlot.
-func (a *Adoption) Slot() uint8 { return a.Number }
+func (a *Slot) Slot() uint8 { return a.Number }
 
 // Left implements term.OwnedSlot.
-func (a *Adoption) Left() *term.Handover { return a.Before }
+func (a *Slot) Left() *term.Handover { return a.Before }
 
 // Context returns a context for the slot's work.
-func (a *Adoption) Context(ctx context.Context) context.Context {
+func (a *Slot) Context(ctx context.Context) context.Context {
 	return term.With(ctx, a.Term)
 }
 
 // Begin reports whether work of the slot may begin. If so, call End when it has returned.
-func (a *Adoption) Begin() bool {
+func (a *Slot) Begin() bool {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	if a.stopped {
@@ -130,29 +131,29 @@ func (a *Adoption) Begin() bool {
 }
 
 // End ends what Begin has begun.
-func (a *Adoption) End() {
+func (a *Slot) End() {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	a.running--
 	a.in.settleLocked(a)
 }
 
-// Stopped reports whether the adoption has ended.
-func (a *Adoption) Stopped() bool {
+// Stopped reports whether the ownership has ended.
+func (a *Slot) Stopped() bool {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	return a.stopped
 }
 
-// Idle reports whether the adoption has stopped and none of its work runs.
-func (a *Adoption) Idle() bool {
+// Idle reports whether the slot has stopped and none of its work runs.
+func (a *Slot) Idle() bool {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	return a.stopped && a.running == 0
 }
 
 // Waits records why a controller does not reconcile the slot's keys yet; "" means that it does.
-func (a *Adoption) Waits(controller, reason string) {
+func (a *Slot) Waits(controller, reason string) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	delete(a.waits, controller)
@@ -162,7 +163,7 @@ func (a *Adoption) Waits(controller, reason string) {
 }
 
 // Waiting returns the controllers that do not reconcile the slot's keys yet, and why.
-func (a *Adoption) Waiting() map[string]string {
+func (a *Slot) Waiting() map[string]string {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	return maps.Clone(a.waits)

@@ -81,7 +81,7 @@ func (n network) WrappedRoundTripper() http.RoundTripper { return n.RoundTripper
 
 // plan is what a replica does otherwise than others.
 type plan struct {
-	by   shard.By
+	by   shard.Partitioner
 	sees labels.Selector // of the objects in its cache
 	runs string          // the name of its controller
 }
@@ -106,7 +106,7 @@ func (f *fleet) start(member string, p plan) *replica {
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, r} })
 	m := manager.New(cfg, manager.Options{
 		Name: "web", Logger: slog.New(slog.DiscardHandler),
-		LeaderElection: &shard.Options{Election: leaderelection.Options{Lease: "web", Namespace: "default"}, By: p.by},
+		LeaderElection: &shard.Options{Election: leaderelection.Options{Lease: "web", Namespace: "default"}, Partitioner: p.by},
 	})
 	var slow controller.Reconciler[name] = function(func(ctx context.Context, _ name) (controller.Result, error) {
 		select {
@@ -208,7 +208,7 @@ func TestP1_OneMemberReconcilesAKey(t *testing.T) {
 
 // TestCheck_AKeyWithoutAMember names it, and the keys that two members reconcile.
 func TestCheck_AKeyWithoutAMember(t *testing.T) {
-	by := func(suffix string) shard.By {
+	by := func(suffix string) shard.Partitioner {
 		return shard.ByFunc("f", func(k name) string { return k.Name + suffix })
 	}
 	none, _ := labels.Parse("none")
@@ -281,6 +281,6 @@ func TestCheckBy(t *testing.T) {
 		}
 		return k.Name
 	})
-	err := shardtest.CheckBy(by, names(4)...)
+	err := shardtest.CheckPartitioner(by, names(4)...)
 	wantError(t, err, "default/o1", "panics for default/o2")
 }

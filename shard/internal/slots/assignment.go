@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// ID identifies one life of a member: the time for which a process holds the member's Lease.
+// ID identifies one session of a member: the time for which a process holds the member's Lease.
 type ID struct {
-	// Name is the name of the Lease. A process that starts again under it is another life.
+	// Name is the name of the Lease. A process that starts again under it is another session.
 	Name string `json:"name"`
-	// Term is the resourceVersion at which the process acquired the Lease. A life with a higher
+	// Term is the resourceVersion at which the process acquired the Lease. A session with a higher
 	// Term on the same Lease proves that this one is over.
 	Term uint64 `json:"term"`
 }
@@ -70,7 +70,7 @@ type Assignment struct {
 	epoch   uint64
 
 	listed  bool // whether waiting is complete
-	waiting []ID // lives that may still act on an assignment before this one
+	waiting []ID // sessions that may still act on an assignment before this one
 
 	members   []Member // by name
 	slots     [Slots]slot
@@ -81,8 +81,8 @@ type Assignment struct {
 type slot struct {
 	owner, to int16
 	ready     bool     // to is
-	epoch     uint64   // of the adoption
-	since     int64    // in Unix ms: when it was adopted, began to drain or lost its owner
+	epoch     uint64   // of the ownership
+	since     int64    // in Unix ms: when it was acquired, began to drain or lost its owner
 	after     []uint64 // the handovers that the owner must see first; never changed in place
 }
 
@@ -92,13 +92,13 @@ const none = -1
 type State struct {
 	// Owner is the only member that may act for the slot, or zero.
 	Owner ID
-	// Epoch identifies this adoption of the slot. Each adoption has a higher one.
+	// Epoch identifies this ownership of the slot. Each ownership has a higher one.
 	Epoch uint64
 	// To is the member that the slot moves to, or zero.
 	To ID
 	// Draining reports that To is ready, so Owner takes no new key and releases the slot.
 	Draining bool
-	// Since is when the slot was adopted, began to drain or lost its owner, by the clock of the
+	// Since is when the slot was acquired, began to drain or lost its owner, by the clock of the
 	// member that wrote this.
 	Since time.Time
 	// After has the handovers that Owner must see in its caches before it takes a key.
@@ -145,18 +145,18 @@ func (a *Assignment) Epoch() uint64 { return a.epoch }
 // precondition for storing the assignment. It is 0 if there was no record: create it.
 func (a *Assignment) Version() uint64 { return a.version }
 
-// Recovering reports whether slots wait until earlier owners have stopped for sure, and the lives
-// that may be such owners. Before [Assignment.Listed] they are unknown.
+// Recovering reports whether slots wait until earlier owners have stopped for sure, and the
+// sessions that may be such owners. Before [Assignment.Listed] they are unknown.
 func (a *Assignment) Recovering() (waiting []ID, ok bool) {
 	return slices.Clone(a.waiting), a.recovering()
 }
 
 func (a *Assignment) recovering() bool { return !a.listed || len(a.waiting) > 0 }
 
-// Joined reports whether this life is a member.
+// Joined reports whether this session is a member.
 func (a *Assignment) Joined(id ID) bool { return a.index(id) != none }
 
-// index returns the place of this life among the members, or none.
+// index returns the place of this session among the members, or none.
 func (a *Assignment) index(id ID) int16 {
 	i, found := a.find(id.Name)
 	if !found || a.members[i].ID != id {
@@ -179,7 +179,7 @@ func (a *Assignment) next() *Assignment {
 	return &n
 }
 
-// member returns the index of a life that must be a member.
+// member returns the index of a session that must be a member.
 func (a *Assignment) member(what string, id ID) (int16, error) {
 	if i := a.index(id); i != none {
 		return i, nil
@@ -212,8 +212,8 @@ func (a *Assignment) remove(i int16) {
 // cancel ends a move. The owner stays, and releases the slot if it has begun to drain it.
 func (of *slot) cancel() { of.to, of.ready = none, false }
 
-// adopt gives a slot without an owner to a member.
-func (a *Assignment) adopt(of *slot, to int16, now time.Time) {
+// assign gives a slot without an owner to a member.
+func (a *Assignment) assign(of *slot, to int16, now time.Time) {
 	of.cancel()
 	of.owner, of.epoch, of.since = to, a.epoch, now.UnixMilli()
 }

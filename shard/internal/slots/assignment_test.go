@@ -136,7 +136,7 @@ func TestP1_AnAdopterActsAfterTheRelease(t *testing.T) {
 	}
 }
 
-// TestP1_OnlyTheOwnerReleases: every transition by another member or life is refused.
+// TestP1_OnlyTheOwnerReleases: every transition by another member or session is refused.
 func TestP1_OnlyTheOwnerReleases(t *testing.T) {
 	g := newGroup(t, "a", "b")
 	a, b := g.views["a"], g.views["b"]
@@ -184,14 +184,14 @@ func TestP1_DeathNeedsAnotherHolderOfTheLease(t *testing.T) {
 	}
 }
 
-// TestP1_ARestartedMemberOwnsNothing of its former life, and ends it.
+// TestP1_ARestartedMemberOwnsNothing of its former session, and ends it.
 func TestP1_ARestartedMemberOwnsNothing(t *testing.T) {
 	g := newGroup(t, "a", "b")
 	before, s := g.assignment(), g.views["a"].Tasks().Owned[0]
 	again := NewView(ID{"a", 20}, settings, epoch)
 	g.see(again)
 	if again.Owns(s, before.Slot(s).Epoch) || !again.Tasks().Join {
-		t.Fatal("it owns the slots of the former life")
+		t.Fatal("it owns the slots of the former session")
 	}
 	g.wantError("the member is a@1 already")(before.Join(Member{ID: ID{"a", 1}, Weight: 1}, epoch))
 	again = g.join(again.id)
@@ -200,8 +200,8 @@ func TestP1_ARestartedMemberOwnsNothing(t *testing.T) {
 	}
 }
 
-// TestP1_ASlotOfADeadOwnerGoesToItsAdopter, and a move to a dead adopter ends.
-func TestP1_ASlotOfADeadOwnerGoesToItsAdopter(t *testing.T) {
+// TestP1_ASlotOfADeadOwnerGoesToItsNextOwner, and a move to a dead next owner ends.
+func TestP1_ASlotOfADeadOwnerGoesToItsNextOwner(t *testing.T) {
 	g := newGroup(t, "a")
 	a, b := g.views["a"], g.join(ID{"b", 12})
 	s := b.Tasks().Prepare[0]
@@ -213,7 +213,7 @@ func TestP1_ASlotOfADeadOwnerGoesToItsAdopter(t *testing.T) {
 	a.Stop(epoch, s)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Dead(ID{"b", 50}, epoch) })
 	if state := g.assignment().Slot(s); state.Owner != a.id || state.Draining || state.To != (ID{}) {
-		t.Fatalf("the adopter is dead: %+v", state)
+		t.Fatalf("the next owner is dead: %+v", state)
 	}
 	if !slices.Equal(a.Tasks().Release, []Slot{s}) {
 		t.Fatalf("a has stopped slot %d and must release it: %+v", s, a.Tasks())
@@ -369,7 +369,7 @@ func TestJoin_RefusesWhatCannotBeAMember(t *testing.T) {
 	g.wantError("without a name or a term")(n.Join(Member{ID: ID{"", 1}, Weight: 1}, epoch))
 }
 
-// TestP6_ARetargetedMoveKeepsADrainThatBegan unless its adopter leaves.
+// TestP6_ARetargetedMoveKeepsADrainThatBegan unless its next owner leaves.
 func TestP6_ARetargetedMoveKeepsADrainThatBegan(t *testing.T) {
 	g := newGroup(t, "a")
 	a, b := g.views["a"], g.join(ID{"b", 12})

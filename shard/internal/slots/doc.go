@@ -10,21 +10,21 @@
 //
 //	  - A key always belongs to one of 256 slots.
 //	  - A member is a replica that holds a Lease of its own. Each time that it acquires the Lease is
-//	    another life of the member, with another [ID].
+//	    another session of the member, with another [ID].
 //	  - The [Assignment] is one stored object: the owner of each slot, and where the slot moves to.
 //	    Any member may change it, by compare-and-swap.
 //	  - [Desired] computes who should own each slot. [Assignment.Propose] starts the moves to it.
-//	  - A [View] is what one life of a member knows. It decides what the member may do.
+//	  - A [View] is what one session of a member knows. It decides what the member may do.
 //
 // # Moving a slot
 //
-// The adopter prepares while the owner works. So a slot is without an owner that acts only while
+// The next owner prepares while the owner works. So a slot is without an owner that acts only while
 // running Reconciles finish:
 //
 //		Propose   the slot moves to b        a works, b fills its caches
 //		Ready     b is ready: the slot       a takes no new key of it, and finishes running Reconciles
 //	          drains
-//		Stop      (nothing is stored)        a's fence is closed for good for this adoption
+//		Stop      (nothing is stored)        a's fence is closed for good for this ownership
 //		Release   b owns the slot, under     b works when its caches show what a wrote (State.After)
 //	          another epoch
 //
@@ -32,10 +32,10 @@
 //
 // # Why an old view is safe
 //
-// While a member lives, only this member takes a slot from itself. So however late it sees other
-// changes, its own slots stay its own. Other members may take its slots only after a later life has
-// acquired its Lease, because then the fence refuses each request of the earlier one: see package
-// leaderelection.
+// While a member is alive, only this member takes a slot from itself. So however late it sees other
+// changes, its own slots stay its own. Other members may take its slots only after a later session
+// has acquired its Lease, because then the fence refuses each request of the earlier one: see
+// package leaderelection.
 //
 // # The stored assignment is changed by hand
 //

@@ -16,7 +16,7 @@ type judge struct {
 	err       error
 	calmSince int64
 
-	ended    [Slots]uint64 // the highest epoch of an adoption that has ended
+	ended    [Slots]uint64 // the highest epoch of an ownership that has ended
 	unserved [Slots]int64  // since when, or 0
 	byOwner  [Slots]int64  // when its owner reported it last
 	lastBy   [Slots]ID     // who wrote the objects of the slot last
@@ -73,7 +73,7 @@ func (j *judge) stores(a *Assignment) {
 	}
 }
 
-// changesOwner notes that an adoption of slot s ends or begins.
+// changesOwner notes that an ownership of slot s ends or begins.
 func (j *judge) changesOwner(b, a *Assignment, x, y *slot, s int) {
 	if y.owner != none {
 		j.unserved[s] = 0 // its next owner has time to begin
@@ -248,7 +248,7 @@ func (j *judge) silent(p *process, s int, since int64) bool {
 
 // reports returns the slots that a process reports as unserved.
 func (p *process) reports() (reported [Slots]bool) {
-	for _, u := range p.view.Unserved(p.pulse) {
+	for _, u := range p.view.Unserved(p.heartbeat) {
 		reported[u.Slot] = true
 		if age := p.wall().Sub(u.Since); u.Reason == "" || age < -time.Hour || age > 2*time.Hour {
 			p.w.judge.fail("P2", "%s reports slot %d with the age %s: %s", p.id, u.Slot, age, u.Reason)

@@ -35,7 +35,7 @@ type process struct {
 
 	running  []*reconcile
 	prepared [Slots]int64  // when the slot will be prepared
-	shown    [Slots]uint64 // the adoption whose handovers the cache shows
+	shown    [Slots]uint64 // the ownership whose handovers the cache shows
 	shownAt  [Slots]int64
 	shows    uint64 // the newest write that its cache shows
 	next     uint64
@@ -148,7 +148,7 @@ func (p *process) step() {
 	if p.w.in(10) || p.w.quiet {
 		p.receive(p.read())
 	}
-	p.bury()
+	p.expire()
 	p.decide()
 }
 
@@ -174,7 +174,7 @@ func (p *process) receive(r stored) {
 	}
 }
 
-// lose ends a life whose trust is over.
+// lose ends a session whose trust is over.
 func (p *process) lose() {
 	p.view, p.id, p.running, p.proofs = nil, ID{}, nil, nil
 }
@@ -251,8 +251,8 @@ func (p *process) renew() {
 	})
 }
 
-// bury acquires the Leases of silent members, and finds Leases that a later life holds.
-func (p *process) bury() {
+// expire acquires the Leases of silent members, and finds Leases that a later session holds.
+func (p *process) expire() {
 	a := p.view.known
 	if a == nil || p.w.in(2) {
 		return
@@ -284,14 +284,14 @@ func ids(members []Member) (all []ID) {
 	return all
 }
 
-// pulse is the observer's part of the report.
-func (p *process) pulse(id ID) Pulse {
+// heartbeat is the observer's part of the report.
+func (p *process) heartbeat(id ID) Heartbeat {
 	seen, l := p.seen[id.Name], p.w.leases[id.Name]
-	pulse := Pulse{Seen: l.seen}
+	heartbeat := Heartbeat{Seen: l.seen}
 	if p.w.now-seen.at > silentTime || l.holder == nil || l.term != id.Term {
-		pulse.Silent = p.wallAt(seen.at)
+		heartbeat.Silent = p.wallAt(seen.at)
 	}
-	return pulse
+	return heartbeat
 }
 
 // work runs Reconciles of the owned slots.
@@ -487,7 +487,7 @@ func (p *process) send(n *Assignment) {
 	})
 }
 
-// exit releases the Lease when nothing of this life runs any more.
+// exit releases the Lease when nothing of this session runs any more.
 func (p *process) exit() {
 	if l := p.w.leases[p.name]; l.holder == p && l.term == p.id.Term {
 		p.w.version++

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Pulse is what the Lease of a member shows to other members.
-type Pulse struct {
-	// Silent is since when the Lease has not been renewed in time, or is held by another life. It
-	// is zero if the member renews.
+// Heartbeat is what the Lease of a member shows to other members.
+type Heartbeat struct {
+	// Silent is since when the Lease has not been renewed in time, or is held by another session.
+	// It is zero if the member renews.
 	Silent time.Time
 	// Seen is the Version of the newest record that the member had seen at its last renewal.
 	Seen uint64
@@ -26,27 +26,27 @@ type Unserved struct {
 	Reason string
 }
 
-// Unserved returns the slots without an owner that acts, by slot. pulse returns what the Lease of a
-// member shows; nil means that all members are well.
+// Unserved returns the slots without an owner that acts, by slot. heartbeat returns what the Lease
+// of a member shows; nil means that all members are well.
 //
 // It includes slots that drain, because a Reconcile that hangs keeps its slot, and slots whose
-// owner has not seen its adoption: it may renew its Lease without a working watch. So each move is
+// owner has not seen its ownership: it may renew its Lease without a working watch. So each move is
 // reported for a moment; alert on the age.
 //
 // Only the owner knows, and reports, that it has stopped a slot and cannot store the release. It
 // also knows that its caches do not show the handovers of a slot yet; add this to its report.
-func (v *View) Unserved(pulse func(ID) Pulse) []Unserved {
+func (v *View) Unserved(heartbeat func(ID) Heartbeat) []Unserved {
 	var all []Unserved
 	for i := range Slots {
 		s := Slot(i) //nolint:gosec // less than Slots
-		if since, reason := v.unserved(s, pulse); reason != "" {
+		if since, reason := v.unserved(s, heartbeat); reason != "" {
 			all = append(all, Unserved{s, since, reason})
 		}
 	}
 	return all
 }
 
-func (v *View) unserved(s Slot, pulse func(ID) Pulse) (time.Time, string) {
+func (v *View) unserved(s Slot, heartbeat func(ID) Heartbeat) (time.Time, string) {
 	if v.known == nil {
 		return v.since, "there is no valid assignment"
 	}
@@ -59,8 +59,8 @@ func (v *View) unserved(s Slot, pulse func(ID) Pulse) (time.Time, string) {
 	if owner == v.id && v.stopped[s] >= of.epoch {
 		return time.UnixMilli(v.at[s]), "this member has stopped it, and has not stored the release"
 	}
-	if pulse != nil {
-		p := pulse(owner)
+	if heartbeat != nil {
+		p := heartbeat(owner)
 		switch {
 		case !p.Silent.IsZero():
 			return p.Silent, fmt.Sprintf("its owner %s does not renew its Lease", owner)
@@ -69,7 +69,7 @@ func (v *View) unserved(s Slot, pulse func(ID) Pulse) (time.Time, string) {
 		}
 	}
 	if of.ready {
-		return since, fmt.Sprintf("it drains: %s finishes its work before %s adopts it", owner, v.known.members[of.to].ID)
+		return since, fmt.Sprintf("it drains: %s finishes its work before %s takes it over", owner, v.known.members[of.to].ID)
 	}
 	return time.Time{}, ""
 }

@@ -13,7 +13,7 @@ import (
 // it has no members, and each slot is without an owner since now. r is the record to replace.
 //
 // Earlier owners may not have noticed. So no slot gets an owner before [Assignment.Listed], and
-// before every life listed there has acknowledged or is dead.
+// before every session listed there has acknowledged or is dead.
 func New(by string, r Record, now time.Time) *Assignment {
 	a := &Assignment{by: by, version: r.Version, epoch: r.Version}
 	if r.Missing {
@@ -25,8 +25,8 @@ func New(by string, r Record, now time.Time) *Assignment {
 	return a
 }
 
-// Listed records the lives that may act on an earlier assignment: those whose Lease was held, and
-// showed their Term, in a list of the group's Leases. The list must have been made after New's
+// Listed records the sessions that may act on an earlier assignment: those whose Lease was held,
+// and showed their Term, in a list of the group's Leases. The list must have been made after New's
 // assignment was stored; version is its resourceVersion.
 func (a *Assignment) Listed(version uint64, held ...ID) (*Assignment, error) {
 	if a.listed {
@@ -45,7 +45,7 @@ func (a *Assignment) Listed(version uint64, held ...ID) (*Assignment, error) {
 	return n, nil
 }
 
-// Acknowledge records that this life has seen the assignment, that its fence is closed for all
+// Acknowledge records that this session has seen the assignment, that its fence is closed for all
 // earlier ones, and that no work of it runs.
 func (a *Assignment) Acknowledge(id ID) (*Assignment, error) {
 	if !slices.Contains(a.waiting, id) {
@@ -57,7 +57,7 @@ func (a *Assignment) Acknowledge(id ID) (*Assignment, error) {
 }
 
 // Join adds a member. It must be warm, its Lease must show its Term, and no work of it may run. An
-// earlier life under this name is dead: m.ID proves it. Call Propose next.
+// earlier session under this name is dead: m.ID proves it. Call Propose next.
 func (a *Assignment) Join(m Member, now time.Time) (*Assignment, error) {
 	if m.Weight < 1 || m.Weight > MaxWeight {
 		return nil, fmt.Errorf("shard: %s joins: Weight is %d; set 1 to %d", m.ID, m.Weight, MaxWeight)
@@ -73,7 +73,7 @@ func (a *Assignment) Join(m Member, now time.Time) (*Assignment, error) {
 		return nil, fmt.Errorf("shard: %s joins: the group has %d members and no slot for another one; reduce the replicas", m.ID, MaxMembers)
 	}
 	n := a.next()
-	n.bury(m.ID, now)
+	n.evict(m.ID, now)
 	n.waiting = slices.DeleteFunc(n.waiting, func(w ID) bool { return w == m.ID })
 	m.Leaving = false
 	i, _ = n.find(m.Name)
@@ -94,21 +94,21 @@ func (a *Assignment) insert(i int, m Member) {
 	}
 }
 
-// Dead removes the lives under proof.Name that are older than proof. A process must have acquired
-// that member's Lease at proof.Term, by the rules of package leaderelection: the caller to prove
-// the death, or a restarted member whose Lease shows the Term. Then no older life passes its fence.
-// Their slots go to their adopters, or are without an owner since the given time: when the caller
-// saw the Lease change last. Call Propose next.
+// Dead removes the sessions under proof.Name that are older than proof. A process must have
+// acquired that member's Lease at proof.Term, by the rules of package leaderelection: the caller to
+// prove the death, or a restarted member whose Lease shows the Term. Then no older session passes
+// its fence. Their slots go to their next owners, or are without an owner since the given time:
+// when the caller saw the Lease change last. Call Propose next.
 func (a *Assignment) Dead(proof ID, since time.Time) (*Assignment, error) {
 	n := a.next()
-	if !n.bury(proof, since) {
-		return nil, fmt.Errorf("shard: %s proves no death: no older life under this name is a member; read the assignment again", proof)
+	if !n.evict(proof, since) {
+		return nil, fmt.Errorf("shard: %s proves no death: no older session under this name is a member; read the assignment again", proof)
 	}
 	return n, nil
 }
 
-// bury removes older lives of a name, and reports whether there were any.
-func (a *Assignment) bury(proof ID, since time.Time) bool {
+// evict removes older sessions of a name, and reports whether there were any.
+func (a *Assignment) evict(proof ID, since time.Time) bool {
 	older := func(id ID) bool { return id.Name == proof.Name && id.Term < proof.Term }
 	before := len(a.waiting)
 	a.waiting = slices.DeleteFunc(a.waiting, older)
@@ -128,7 +128,7 @@ func (a *Assignment) bury(proof ID, since time.Time) bool {
 // vacate ends the ownership of a slot.
 func (a *Assignment) vacate(of *slot, now time.Time) {
 	if of.to != none {
-		a.adopt(of, of.to, now)
+		a.assign(of, of.to, now)
 		return
 	}
 	of.owner, of.since = none, now.UnixMilli()
@@ -136,7 +136,7 @@ func (a *Assignment) vacate(of *slot, now time.Time) {
 
 // Propose gives slots without an owner to members, and starts the moves toward [Desired]. It
 // returns a itself if there is nothing to do. A slot that drains completes its move first, unless
-// its adopter leaves.
+// its next owner leaves.
 func (a *Assignment) Propose(now time.Time) *Assignment {
 	if a.recovering() {
 		return a
@@ -185,7 +185,7 @@ func (of *slot) settled(a *Assignment, to int16) bool {
 func (a *Assignment) plan(of *slot, to int16, now time.Time) {
 	switch of.owner {
 	case none:
-		a.adopt(of, to, now)
+		a.assign(of, to, now)
 	case to:
 		of.cancel()
 	default:
@@ -212,9 +212,9 @@ func (a *Assignment) Ready(id ID, now time.Time, slots ...Slot) (*Assignment, er
 	return n, nil
 }
 
-// Release ends adoptions that the view's member has stopped ([View.Stop]). No work of these slots
-// may run any more. Each goes to its adopter. A slot whose move was cancelled comes back to the
-// owner, as another adoption; if the owner leaves, it has no owner since now.
+// Release gives up slots that the view's member has stopped ([View.Stop]). No work of these slots
+// may run any more. Each goes to its next owner. A slot whose move was cancelled comes back to the
+// owner, as another ownership; if the owner leaves, it has no owner since now.
 //
 // written describes the owner's newest writes for the next owner; "" means that there are none.
 // Release all slots of one write in one call.
@@ -239,7 +239,7 @@ func (a *Assignment) Release(v *View, written string, now time.Time, slots ...Sl
 			of.after = append(slices.Clip(of.after), n.epoch)
 		}
 		if of.to == none && !n.members[i].Leaving {
-			n.adopt(of, i, now) // its move was cancelled meanwhile
+			n.assign(of, i, now) // its move was cancelled meanwhile
 		} else {
 			n.vacate(of, now)
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// View is what one life of a member knows. It decides what the member may do. A new life needs a
-// new View. It is not safe for concurrent use.
+// View is what one session of a member knows. It decides what the member may do. A new session
+// needs a new View. It is not safe for concurrent use.
 type View struct {
 	id      ID
 	by      string // the name of the hash
@@ -17,7 +17,7 @@ type View struct {
 	known   *Assignment
 	err     error         // why known is nil
 	since   time.Time     // of err
-	stopped [Slots]uint64 // the epoch of the adoption that Stop has ended
+	stopped [Slots]uint64 // the epoch of the ownership that Stop has ended
 	at      [Slots]int64  // when it has, in Unix ms
 	begun   [Slots]int64  // when the state of the slot began, in Unix ms
 }
@@ -76,11 +76,11 @@ func (v *View) date(a *Assignment, now int64) {
 // Assignment returns the newest assignment, or nil and the reason.
 func (v *View) Assignment() (*Assignment, error) { return v.known, v.err }
 
-// Owns reports whether the member may act for a slot under the adoption with this epoch: its newest
-// assignment says so, and Stop has not ended it. The fence asks it for each write, and also whether
-// the term of the member's Lease is still trusted: both must hold.
+// Owns reports whether the member may act for a slot under the ownership with this epoch: its
+// newest assignment says so, and Stop has not ended it. The fence asks it for each write, and also
+// whether the term of the member's Lease is still trusted: both must hold.
 //
-// An old view is safe, because only the owner releases a slot while it lives.
+// An old view is safe, because only the owner releases a slot while it is alive.
 func (v *View) Owns(s Slot, epoch uint64) bool {
 	if v.known == nil || v.stopped[s] >= epoch {
 		return false
@@ -89,7 +89,7 @@ func (v *View) Owns(s Slot, epoch uint64) bool {
 	return of.owner != none && v.known.members[of.owner].ID == v.id && of.epoch == epoch
 }
 
-// Stop ends the member's adoptions of slots for good, so that it can release them. A release whose
+// Stop ends the member's ownership of slots for good, so that it can release them. A release whose
 // answer was lost must be repeated, not taken back. now is used for reports only.
 func (v *View) Stop(now time.Time, slots ...Slot) {
 	for _, s := range slots {
@@ -109,7 +109,7 @@ type Tasks struct {
 	Acknowledge bool
 	// Prepare are the slots that move to it, and are not ready.
 	Prepare []Slot
-	// Drain are its slots to stop, because their adopters are ready.
+	// Drain are its slots to stop, because their next owners are ready.
 	Drain []Slot
 	// Release are its stopped slots, to be released when no work of them runs.
 	Release []Slot

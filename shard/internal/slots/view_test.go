@@ -31,7 +31,7 @@ func TestP5_AnOlderRecordOpensNoFence(t *testing.T) {
 	}
 }
 
-// TestP5_AStopIsFinal: the same adoption never opens again, and a later one does.
+// TestP5_AStopIsFinal: the same ownership never opens again, and a later one does.
 func TestP5_AStopIsFinal(t *testing.T) {
 	g := newGroup(t, "a")
 	a := g.views["a"]
@@ -52,11 +52,11 @@ func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
 	g := newGroup(t, "a", "b")
 	a, b := g.views["a"], g.views["b"]
 	s := a.Tasks().Owned[0]
-	well := func(ID) Pulse { return Pulse{Seen: g.version} }
+	well := func(ID) Heartbeat { return Heartbeat{Seen: g.version} }
 	silent := epoch.Add(-time.Minute)
-	report := func(v *View, pulse func(ID) Pulse, n int, since time.Time, reason string) {
+	report := func(v *View, heartbeat func(ID) Heartbeat, n int, since time.Time, reason string) {
 		t.Helper()
-		all := v.Unserved(pulse)
+		all := v.Unserved(heartbeat)
 		if len(all) != n {
 			t.Fatalf("%d slots are reported, want %d", len(all), n)
 		}
@@ -68,15 +68,15 @@ func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
 	}
 	report(b, well, 0, epoch, "")
 	report(b, nil, 0, epoch, "")
-	report(b, func(id ID) Pulse {
+	report(b, func(id ID) Heartbeat {
 		if id == a.id {
-			return Pulse{Silent: silent, Seen: g.version}
+			return Heartbeat{Silent: silent, Seen: g.version}
 		}
 		return well(id)
 	}, Slots/2, silent, "its owner a@1 does not renew its Lease")
-	report(b, func(id ID) Pulse {
+	report(b, func(id ID) Heartbeat {
 		if id == a.id {
-			return Pulse{Seen: g.assignment().Slot(s).Epoch}
+			return Heartbeat{Seen: g.assignment().Slot(s).Epoch}
 		}
 		return well(id)
 	}, Slots/2, epoch, "its owner a@1 has not seen that it owns it")

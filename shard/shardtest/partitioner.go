@@ -13,12 +13,13 @@ import (
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
-// CheckBy returns an error for each key to which by gives no slot, or another one in another call.
-// It makes 20 calls for each key, concurrently: with -race, they also find data races.
+// CheckPartitioner returns an error for each key to which by gives no slot, or another one in
+// another call. It makes 20 calls for each key, concurrently: with -race, they also find data
+// races.
 //
 // It cannot see what differs between processes, such as an environment variable, or between
 // releases. For that, compare slots with constants in your test.
-func CheckBy(by shard.By, keys ...types.NamespacedName) error {
+func CheckPartitioner(by shard.Partitioner, keys ...types.NamespacedName) error {
 	const calls = 20
 	type answer struct {
 		slot uint8

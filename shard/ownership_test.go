@@ -18,7 +18,7 @@ import (
 
 // TestWritten_HasTheNewestVersionOfAllSlots: one version for each resource (P4).
 func TestWritten_HasTheNewestVersionOfAllSlots(t *testing.T) {
-	all := &adoptions{stamp: stamp.Codec{Identity: "a", Host: "https://api"}, of: map[slots.Slot]*owned.Adoption{}}
+	all := &ownership{stamp: stamp.Codec{Identity: "a", Host: "https://api"}, bySlot: map[slots.Slot]*owned.Slot{}}
 	for s, versions := range map[slots.Slot][]string{1: {"998", "1003"}, 2: {"999", "1002"}, 3: {"1000", "1001"}} {
 		of := term.New(term.Token{}, time.Now(), time.Minute)
 		for _, v := range versions {
@@ -27,7 +27,7 @@ func TestWritten_HasTheNewestVersionOfAllSlots(t *testing.T) {
 				UID:     types.UID("uid-" + v), ResourceVersion: v, Effect: ledger.Stored,
 			})
 		}
-		all.of[s] = &owned.Adoption{Number: s, Term: of}
+		all.bySlot[s] = &owned.Slot{Number: s, Term: of}
 	}
 	left, err := all.stamp.Decode(all.written([]slots.Slot{1, 2, 3}, 500))
 	if err == nil || left.Unknown != 1 {

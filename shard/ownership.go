@@ -23,45 +23,46 @@ var ErrReleased = errors.New("the slot belongs to another replica now, or to non
 // errHandedOn ends the term of a slot whose work has returned: its last events may be stored.
 var errHandedOn = fmt.Errorf("%w: %w", ErrReleased, term.ErrReturned)
 
-// settleTime is how long an adoption lasts at least before its handovers are dropped from the
+// settleTime is how long a slot is owned at least before its handovers are dropped from the
 // assignment. Then its controllers have begun to wait for them. The terms of the slots pass them on
 // for a minute.
 const settleTime = 2 * time.Second
 
-// adoptions of this life stay here until they are released or lost, and none of their work runs.
-// It writes them to the table that controllers read. Only the life's goroutine uses it.
-type adoptions struct {
+// ownership has the slots of this session. They stay here until they are released or lost, and none
+// of their work runs. It writes them to the table that controllers read. Only the session's
+// goroutine uses it.
+type ownership struct {
 	*member
 
-	term  *term.Term // of the member's Lease
-	stamp stamp.Codec
-	of    map[slots.Slot]*owned.Adoption
+	term   *term.Term // of the member's Lease
+	stamp  stamp.Codec
+	bySlot map[slots.Slot]*owned.Slot
 }
 
-func newAdoptions(m *member, t *term.Term) *adoptions {
+func newOwnership(m *member, t *term.Term) *ownership {
 	codec := stamp.Codec{Identity: m.identity, Host: m.requests.host, Limit: slots.MaxHandover}
-	return &adoptions{member: m, term: t, stamp: codec, of: map[slots.Slot]*owned.Adoption{}}
+	return &ownership{member: m, term: t, stamp: codec, bySlot: map[slots.Slot]*owned.Slot{}}
 }
 
-// all returns the adoptions by slot.
-func (p *adoptions) all() []*owned.Adoption {
-	return slices.SortedFunc(maps.Values(p.of), func(a, b *owned.Adoption) int { return cmp.Compare(a.Number, b.Number) })
+// all returns the slots, by number.
+func (p *ownership) all() []*owned.Slot {
+	return slices.SortedFunc(maps.Values(p.bySlot), func(a, b *owned.Slot) int { return cmp.Compare(a.Number, b.Number) })
 }
 
-// wanted returns the slots that this member owns or adopts, and those whose work still runs.
-func (p *adoptions) wanted(a *slots.Assignment) (all []slots.Slot) {
+// wanted returns the slots that this member owns or takes over, and those whose work still runs.
+func (p *ownership) wanted(a *slots.Assignment) (all []slots.Slot) {
 	for s, of := range a.All() {
-		if of.Owner == p.id || of.To == p.id || p.of[s] != nil {
+		if of.Owner == p.id || of.To == p.id || p.bySlot[s] != nil {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// follow makes the table agree with the view: it ends lost adoptions, and begins new ones of slots
-// that are ready.
-func (p *adoptions) follow(ready func(slots.Slot) bool) {
-	var lost, begun []*owned.Adoption
+// update makes the table agree with the view: it stops lost slots, and begins with new ones that
+// are ready.
+func (p *ownership) update(ready func(slots.Slot) bool) {
+	var lost, begun []*owned.Slot
 	for _, a := range p.all() {
 		if p.holds(a) {
 			continue
@@ -71,24 +72,24 @@ func (p *adoptions) follow(ready func(slots.Slot) bool) {
 		case !a.Stopped():
 			lost = append(lost, a)
 		case a.Idle():
-			delete(p.of, a.Number)
+			delete(p.bySlot, a.Number)
 		}
 	}
 	p.stop(lost)
 	tasks, handovers := p.view.Tasks(), map[string]*term.Handover{}
 	for _, s := range tasks.Owned {
-		if p.of[s] == nil && !slices.Contains(tasks.Drain, s) && !p.leaving && ready(s) {
-			p.of[s] = p.adoption(s, handovers)
-			begun = append(begun, p.of[s])
+		if p.bySlot[s] == nil && !slices.Contains(tasks.Drain, s) && !p.leaving && ready(s) {
+			p.bySlot[s] = p.own(s, handovers)
+			begun = append(begun, p.bySlot[s])
 		}
 	}
 	if begun != nil {
-		p.owned.Adopt(begun...)
+		p.owned.Acquire(begun...)
 	}
 }
 
-// holds reports whether the newest assignment gives the slot to this adoption.
-func (p *adoptions) holds(a *owned.Adoption) bool {
+// holds reports whether the newest assignment gives the slot to this session.
+func (p *ownership) holds(a *owned.Slot) bool {
 	known := p.assignment()
 	if known == nil {
 		return false
@@ -97,11 +98,11 @@ func (p *adoptions) holds(a *owned.Adoption) bool {
 	return of.Owner == p.id && of.Epoch == a.Epoch
 }
 
-// adoption begins an adoption. Slots with the same handovers share them, so that controllers wait
+// own makes an owned slot. Slots with the same handovers share them, so that controllers wait
 // for them once.
-func (p *adoptions) adoption(s slots.Slot, handovers map[string]*term.Handover) *owned.Adoption {
+func (p *ownership) own(s slots.Slot, handovers map[string]*term.Handover) *owned.Slot {
 	of := p.assignment().Slot(s)
-	a := &owned.Adoption{Number: s, Epoch: of.Epoch, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
+	a := &owned.Slot{Number: s, Epoch: of.Epoch, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
 	if len(of.After) == 0 {
 		return a
 	}
@@ -117,7 +118,7 @@ func (p *adoptions) adoption(s slots.Slot, handovers map[string]*term.Handover) 
 	return a
 }
 
-func (p *adoptions) handover(all []slots.Handover) *term.Handover {
+func (p *ownership) handover(all []slots.Handover) *term.Handover {
 	sum := &term.Handover{}
 	for _, h := range all {
 		left, err := p.stamp.Decode(h.Written)
@@ -130,48 +131,48 @@ func (p *adoptions) handover(all []slots.Handover) *term.Handover {
 	return sum
 }
 
-func (p *adoptions) stop(all []*owned.Adoption) {
+func (p *ownership) stop(all []*owned.Slot) {
 	if len(all) > 0 {
 		p.owned.Stop(all...)
 	}
 }
 
-// drain stops slots whose adopters are ready.
-func (p *adoptions) drain(all []slots.Slot) {
-	var stopped []*owned.Adoption
+// drain stops slots whose next owners are ready.
+func (p *ownership) drain(all []slots.Slot) {
+	var stopped []*owned.Slot
 	for _, s := range all {
-		if a := p.of[s]; a != nil && !a.Stopped() {
+		if a := p.bySlot[s]; a != nil && !a.Stopped() {
 			stopped = append(stopped, a)
 		}
 	}
 	p.stop(stopped)
 }
 
-func (p *adoptions) stopAll() { p.drain(slices.Sorted(maps.Keys(p.of))) }
+func (p *ownership) stopAll() { p.drain(slices.Sorted(maps.Keys(p.bySlot))) }
 
 // wait waits until the work of all slots has returned. They have stopped.
-func (p *adoptions) wait() {
+func (p *ownership) wait() {
 	for !p.returned() {
 		<-p.owned.Returned()
 	}
 }
 
-func (p *adoptions) returned() bool {
-	return !slices.ContainsFunc(p.all(), func(a *owned.Adoption) bool { return !a.Idle() })
+func (p *ownership) returned() bool {
+	return !slices.ContainsFunc(p.all(), func(a *owned.Slot) bool { return !a.Idle() })
 }
 
 // idle reports whether the member owns nothing that it could still work for.
-func (p *adoptions) idle() bool {
+func (p *ownership) idle() bool {
 	return p.returned() && (p.assignment() == nil || len(p.view.Tasks().Owned) == 0)
 }
 
 // releasable returns slots that this member has stopped and whose work has returned, all for the
-// same adopter: its caches can wait for all their writes. It closes the fence of these and others
-// for good.
-func (p *adoptions) releasable() (all []slots.Slot) {
+// same next owner: its caches can wait for all their writes. It closes the fence of these and
+// others for good.
+func (p *ownership) releasable() (all []slots.Slot) {
 	tasks := p.view.Tasks()
 	for _, s := range slices.Sorted(slices.Values(slices.Concat(tasks.Owned, tasks.Release))) {
-		switch a := p.of[s]; {
+		switch a := p.bySlot[s]; {
 		case a == nil && (p.leaving || slices.Contains(tasks.Drain, s) || slices.Contains(tasks.Release, s)):
 			all = append(all, s)
 		case a != nil && a.Idle():
@@ -189,10 +190,10 @@ func (p *adoptions) releasable() (all []slots.Slot) {
 }
 
 // written describes the writes of slots, in at most limit bytes.
-func (p *adoptions) written(all []slots.Slot, limit int) string {
+func (p *ownership) written(all []slots.Slot, limit int) string {
 	var sum term.Handover
 	for _, s := range all {
-		if a := p.of[s]; a != nil {
+		if a := p.bySlot[s]; a != nil {
 			sum.Add(a.Term.Written())
 		}
 	}
@@ -202,10 +203,10 @@ func (p *adoptions) written(all []slots.Slot, limit int) string {
 }
 
 // settled returns the owned slots whose handovers no later owner needs.
-func (p *adoptions) settled() (all []slots.Slot) {
+func (p *ownership) settled() (all []slots.Slot) {
 	known := p.assignment()
 	for _, s := range p.view.Tasks().Owned {
-		a := p.of[s]
+		a := p.bySlot[s]
 		if a != nil && a.Before != nil && time.Since(a.Began()) > settleTime && len(a.Waiting()) == 0 && len(known.Slot(s).After) > 0 {
 			all = append(all, s)
 		}

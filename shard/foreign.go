@@ -40,7 +40,7 @@ func (g *Group) awaitRenamed(ctx context.Context) {
 	for ctx.Err() == nil {
 		other, expired, err := g.foreign(ctx, rivals, began)
 		switch {
-		case apierrors.IsForbidden(err) || err != nil && time.Since(listed) > g.seen.least:
+		case apierrors.IsForbidden(err) || err != nil && time.Since(listed) > g.registry.least:
 			// The watch reports the error.
 			g.status.Store(&Status{Group: g.String()})
 			return
@@ -69,7 +69,7 @@ func (g *Group) awaitRenamed(ctx context.Context) {
 					"other", of, "member", other.Name, "holder", lease.Holder(other))
 			}
 		}
-		_ = run.Sleep(ctx, patience)
+		_ = run.Sleep(ctx, pollInterval)
 	}
 }
 
@@ -90,7 +90,7 @@ func (g *Group) foreign(ctx context.Context, rivals map[string]*lease.Rival, beg
 		}
 		r := rivals[l.Name]
 		if r == nil {
-			r = &lease.Rival{Least: g.seen.least}
+			r = &lease.Rival{Least: g.registry.least}
 			rivals[l.Name] = r
 		}
 		switch r.See(l, false, now); {

@@ -15,41 +15,41 @@ import (
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
-// proof proves that the lives of a member before it are over: its Lease was acquired
+// proof proves that the sessions of a member before it are over: its Lease was acquired
 // since.
 type proof struct {
 	of    slots.ID
 	since time.Time // when the Lease was seen to change last
 }
 
-// undertaker proves the deaths of silent members, and deletes Leases without a member. Only the
-// life's goroutine uses it.
-type undertaker struct {
+// expirer proves the deaths of silent members, and deletes Leases without a member. Only the
+// session's goroutine uses it.
+type expirer struct {
 	*member
 
 	proofs map[slots.ID]proof   // of deaths, not stored yet
-	tried  map[string]time.Time // when this life last tried to acquire the Leases of others
+	tried  map[string]time.Time // when this session last tried to acquire the Leases of others
 	swept  time.Time            // when it last tried to delete one
 }
 
-func newUndertaker(m *member) *undertaker {
-	return &undertaker{member: m, proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}}
+func newExpirer(m *member) *expirer {
+	return &expirer{member: m, proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}}
 }
 
-// bury acquires the Leases of silent members, by the rule of L1.
-func (u *undertaker) bury(ctx context.Context, a *slots.Assignment) {
+// expire acquires the Leases of silent members, by the rule of L1.
+func (u *expirer) expire(ctx context.Context, a *slots.Assignment) {
 	for _, id := range u.others(a) {
-		of := u.seen.look(id.Name)
+		of := u.registry.get(id.Name)
 		// It has released its Lease, and not left; or it has restarted, and not joined.
 		later := of.released
-		if of.notes.author == oneAuthor {
-			later = max(later, of.notes.life)
+		if of.heartbeat.author == oneAuthor {
+			later = max(later, of.heartbeat.session)
 		}
 		if later > id.Term {
 			u.proofs[id] = proof{slots.ID{Name: id.Name, Term: later}, of.at}
 			continue
 		}
-		if _, proved := u.proofs[id]; proved || u.left(of) > 0 || time.Since(u.tried[id.Name]) < patience {
+		if _, proved := u.proofs[id]; proved || u.left(of) > 0 || time.Since(u.tried[id.Name]) < pollInterval {
 			continue
 		}
 		u.tried[id.Name] = time.Now()
@@ -66,26 +66,26 @@ func (u *undertaker) bury(ctx context.Context, a *slots.Assignment) {
 // If the Lease is missing, acquire only creates it: the member may have renewed it after this
 // process saw it last, until it was deleted. The new one lasts as long as the member's, so when it
 // expires, the member's trust is over.
-func (u *undertaker) acquire(ctx context.Context, name string, of sight) (term uint64, ok bool) {
-	silent, lasts := of.lease, u.seen.least
+func (u *expirer) acquire(ctx context.Context, name string, of entry) (term uint64, ok bool) {
+	silent, lasts := of.lease, u.registry.least
 	if silent == nil {
 		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.requests.namespace, Name: name}}
 		lasts = of.rival.Lasts()
 	}
 	next := lease.Acquired(silent, u.identity, lasts, time.Now())
 	metav1.SetMetaDataLabel(&next.ObjectMeta, GroupLabel, u.requests.group) // it may be lost
-	delete(next.Annotations, lifeAnnotation)
+	delete(next.Annotations, sessionAnnotation)
 	delete(next.Annotations, seenAnnotation)
 	got, err := u.requests.put(ctx, next)
 	switch {
 	case overtaken(err):
-		_ = read(ctx, &u.requests, u.seen, name) // an error is met again at the next attempt
+		_ = read(ctx, &u.requests, u.registry, name) // an error is met again at the next attempt
 		return 0, false
 	case err != nil:
 		u.failing(ctx, "the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
 		return 0, false
 	}
-	if term, err = u.seen.put(got); err != nil {
+	if term, err = u.registry.put(got); err != nil {
 		return 0, false
 	}
 	return term, of.lease != nil
@@ -96,17 +96,17 @@ const abandoned = time.Minute
 
 // sweep deletes one Lease that no member uses: of a dead member, or of a process that has ended
 // before it joined.
-func (u *undertaker) sweep(ctx context.Context, a *slots.Assignment) {
-	if _, recovering := a.Recovering(); recovering || !a.Joined(u.id) || time.Since(u.swept) < patience {
+func (u *expirer) sweep(ctx context.Context, a *slots.Assignment) {
+	if _, recovering := a.Recovering(); recovering || !a.Joined(u.id) || time.Since(u.swept) < pollInterval {
 		return
 	}
 	others := u.others(a)
-	for _, of := range u.seen.members() {
+	for _, of := range u.registry.members() {
 		name := of.lease.Name
 		used := name == u.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == name })
-		_, lives := of.lease.Annotations[lifeAnnotation] // perhaps of a process with our identity
-		buried := lease.Holder(of.lease) == u.identity && !lives
-		if used || !buried && u.seen.left(of) > -abandoned {
+		_, inUse := of.lease.Annotations[sessionAnnotation] // by a process with our identity
+		ours := lease.Holder(of.lease) == u.identity && !inUse
+		if used || !ours && u.registry.left(of) > -abandoned {
 			continue
 		}
 		u.swept = time.Now()
@@ -114,7 +114,7 @@ func (u *undertaker) sweep(ctx context.Context, a *slots.Assignment) {
 			u.failing(ctx, "the Lease of a former replica was not deleted; it will be retried", "lease", name, "err", err)
 			return
 		}
-		_ = read(ctx, &u.requests, u.seen, name) // the watch may be silent
+		_ = read(ctx, &u.requests, u.registry, name) // the watch may be silent
 		return
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // preparations are the slots whose objects Options.Keeper holds, or will. Without a Keeper, every
-// slot is prepared. Only the life's goroutine uses it.
+// slot is prepared. Only the session's goroutine uses it.
 type preparations struct {
 	*member
 
@@ -116,6 +116,6 @@ func (p *preparations) note(ctx context.Context, n preparation) {
 		p.await(ctx, left, 0)
 	default:
 		p.log.Warn("the objects of new slots are not there yet; their keys wait", "slots", len(left), "err", n.err)
-		p.await(ctx, left, patience)
+		p.await(ctx, left, pollInterval)
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
-// By maps keys to slots. The zero value is ByKey. All members of a group must use the same one: its
-// name is stored in the assignment, and a member with another one is refused.
+// Partitioner maps keys to slots. The zero value is ByKey. All members of a group must use the same
+// one: its name is stored in the assignment, and a member with another one is refused.
 //
 // The hash is FNV-1a 64 of a text, mixed by the finalizer of MurmurHash3; the slot is its highest
 // byte. Without the mixing, names that differ only in their last characters share a slot.
-type By struct {
+type Partitioner struct {
 	name  string
 	text  func(types.NamespacedName) string
 	calls *atomic.Uint64 // of text, if it is the user's
@@ -30,27 +30,27 @@ type By struct {
 const checkEvery = 1000
 
 // ByKey spreads keys by namespace and name.
-func ByKey() By { return By{} }
+func ByKey() Partitioner { return Partitioner{} }
 
 // ByNamespace keeps the keys of a namespace in one slot. Objects without a namespace share a slot.
-func ByNamespace() By {
-	return By{name: "namespace", text: func(k types.NamespacedName) string { return k.Namespace }}
+func ByNamespace() Partitioner {
+	return Partitioner{name: "namespace", text: func(k types.NamespacedName) string { return k.Namespace }}
 }
 
 // ByName keeps the keys with the same name in one slot, whatever their namespace.
-func ByName() By {
-	return By{name: "name", text: func(k types.NamespacedName) string { return k.Name }}
+func ByName() Partitioner {
+	return Partitioner{name: "name", text: func(k types.NamespacedName) string { return k.Name }}
 }
 
 // ByFunc hashes the text that f returns. f must return the same text for a key in every process and
 // release: see shardtest.CheckBy. Change the name when f changes: members with another name are
 // refused. f may be called concurrently.
-func ByFunc(name string, f func(types.NamespacedName) string) By {
-	return By{name: "func " + name, text: f, calls: new(atomic.Uint64)}
+func ByFunc(name string, f func(types.NamespacedName) string) Partitioner {
+	return Partitioner{name: "func " + name, text: f, calls: new(atomic.Uint64)}
 }
 
 // String returns the name that is stored in the assignment.
-func (b By) String() string {
+func (b Partitioner) String() string {
 	name := b.name
 	if name == "" {
 		name = "namespace/name"
@@ -60,7 +60,7 @@ func (b By) String() string {
 
 // Slot returns the slot of a key. It fails only if a ByFunc function is nil, panics, or returns
 // different texts in two calls. For the first key and every 1,000th, it calls the function twice.
-func (b By) Slot(key types.NamespacedName) (uint8, error) {
+func (b Partitioner) Slot(key types.NamespacedName) (uint8, error) {
 	if b.calls == nil {
 		text := key.Namespace + "/" + key.Name
 		if b.text != nil {
@@ -78,7 +78,7 @@ func (b By) Slot(key types.NamespacedName) (uint8, error) {
 	return b.slotOf(text), err
 }
 
-func (b By) call(key types.NamespacedName) (text string, err error) {
+func (b Partitioner) call(key types.NamespacedName) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("shard: the function of %q panics for %s: %v; it must return a text for every key", b, key, p)
@@ -87,14 +87,14 @@ func (b By) call(key types.NamespacedName) (text string, err error) {
 	return b.text(key), nil
 }
 
-func (b By) slotOf(text string) uint8 {
+func (b Partitioner) slotOf(text string) uint8 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // it cannot fail
-	return uint8(mixed(h.Sum64()) >> 56)
+	return uint8(fmix64(h.Sum64()) >> 56)
 }
 
-// mixed is the finalizer of MurmurHash3 (fmix64, public domain). It is a bijection.
-func mixed(h uint64) uint64 {
+// fmix64 is the finalizer of MurmurHash3 (fmix64, public domain). It is a bijection.
+func fmix64(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33

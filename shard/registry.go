@@ -15,49 +15,49 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/lease"
 )
 
-// seen has the Leases of the group as the watches show them, and times their records. Only the
+// registry has the Leases of the group as the watches show them, and times their records. Only the
 // monotonic clock counts, as in package leaderelection.
-type seen struct {
+type registry struct {
 	group string
 	least time.Duration // that a Lease is respected
 	began time.Time
 	wake  chan struct{} // has an element after a change
 
 	mu     sync.Mutex // guards what follows
-	leases map[string]sight
+	leases map[string]entry
 	failed error // why nothing here is true any more
 }
 
-// sight is a Lease as last seen. Its Lease is shared: do not change it.
-type sight struct {
-	lease   *coordinationv1.Lease // nil: there is none
-	version uint64                // of the Lease, or of its absence
-	at      time.Time             // when this process saw it change
-	notes   notes
+// entry is a Lease as last seen. Its Lease is shared: do not change it.
+type entry struct {
+	lease     *coordinationv1.Lease // nil: there is none
+	version   uint64                // of the Lease, or of its absence
+	at        time.Time             // when this process saw it change
+	heartbeat heartbeat
 	// released is the version at which its holder last released it, because its work had returned.
 	released uint64
 	rival    lease.Rival
 	doubted  time.Time // when a read returned an older version, and no other read has since
 }
 
-func newSeen(group string, least time.Duration) *seen {
-	return &seen{group: group, least: least, began: time.Now(), wake: make(chan struct{}, 1), leases: map[string]sight{}}
+func newRegistry(group string, least time.Duration) *registry {
+	return &registry{group: group, least: least, began: time.Now(), wake: make(chan struct{}, 1), leases: map[string]entry{}}
 }
 
-// look returns what is known of a Lease. A Lease that was never seen is timed from now on.
-func (s *seen) look(name string) sight {
+// get returns what is known of a Lease. A Lease that was never seen is timed from now on.
+func (s *registry) get(name string) entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of, ok := s.leases[name]
 	if !ok {
-		of = sight{at: time.Now(), rival: lease.Rival{Least: s.least}}
+		of = entry{at: time.Now(), rival: lease.Rival{Least: s.least}}
 		s.leases[name] = of
 	}
 	return of
 }
 
 // members returns the Leases of members that exist, by name.
-func (s *seen) members() (all []sight) {
+func (s *registry) members() (all []entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, of := range s.leases {
@@ -65,12 +65,12 @@ func (s *seen) members() (all []sight) {
 			all = append(all, of)
 		}
 	}
-	slices.SortFunc(all, func(a, b sight) int { return strings.Compare(a.lease.Name, b.lease.Name) })
+	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.lease.Name, b.lease.Name) })
 	return all
 }
 
-// note records a Lease, or its absence as nil, unless something newer is known.
-func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
+// record stores a Lease, or its absence as nil, unless something newer is known.
+func (s *registry) record(name string, l *coordinationv1.Lease, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of, ok := s.leases[name]
@@ -85,15 +85,15 @@ func (s *seen) note(name string, l *coordinationv1.Lease, version uint64) {
 	if l == nil && name == s.group {
 		record = lastRecord(of.lease, version)
 	}
-	of.lease, of.version, of.at, of.notes = l, version, time.Now(), shown(l)
+	of.lease, of.version, of.at, of.heartbeat = l, version, time.Now(), heartbeatOf(l)
 	released := l != nil && lease.Released(l)
-	forged := released && name != s.group && of.notes.author != oneAuthor
+	forged := released && name != s.group && of.heartbeat.author != oneAuthor
 	if released && !forged {
 		of.released = version
 	}
 	of.rival.See(limited(record, s.least, forged), held(record), time.Since(s.began))
 	s.leases[name] = of
-	s.tell()
+	s.notify()
 }
 
 // lastRecord returns the group's Lease as its leader may have renewed it, unseen, just before the
@@ -107,16 +107,16 @@ func lastRecord(before *coordinationv1.Lease, deleted uint64) *coordinationv1.Le
 	return last
 }
 
-func (s *seen) tell() {
+func (s *registry) notify() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// back records whether a read returned an older version of a Lease than the known one. It reports
-// whether an earlier read did, too, and none between the two returned a newer version.
-func (s *seen) back(name string, older bool) (confirmed bool) {
+// confirmOlder records whether a read returned an older version of a Lease than the known one. It
+// reports whether an earlier read did, too, and none between the two returned a newer version.
+func (s *registry) confirmOlder(name string, older bool) (confirmed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.leases[name]
@@ -133,18 +133,18 @@ func (s *seen) back(name string, older bool) (confirmed bool) {
 }
 
 // doubts reports whether the last read of a Lease returned an older version than the known one.
-func (s *seen) doubts(name string) bool { return !s.look(name).doubted.IsZero() }
+func (s *registry) doubts(name string) bool { return !s.get(name).doubted.IsZero() }
 
 // fail ends this process's membership.
-func (s *seen) fail(err error) {
+func (s *registry) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
-	s.tell()
+	s.notify()
 }
 
 // trouble returns the error of fail.
-func (s *seen) trouble() error {
+func (s *registry) trouble() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
@@ -152,14 +152,14 @@ func (s *seen) trouble() error {
 
 // hidden reports whether a Lease is a member's, and has lost its label. The watch by the label
 // takes it for deleted.
-func (s *seen) hidden(l *coordinationv1.Lease) bool {
+func (s *registry) hidden(l *coordinationv1.Lease) bool {
 	return l != nil && l.Name != s.group && l.Labels[GroupLabel] != s.group
 }
 
-// put notes a Lease that exists, and returns its version.
-func (s *seen) put(l *coordinationv1.Lease) (version uint64, err error) {
+// put records a Lease that exists, and returns its version.
+func (s *registry) put(l *coordinationv1.Lease) (version uint64, err error) {
 	if version, err = parseVersion(l.ResourceVersion); err == nil {
-		s.note(l.Name, l, version)
+		s.record(l.Name, l, version)
 	}
 	return version, err
 }
@@ -178,7 +178,7 @@ func limited(l *coordinationv1.Lease, d time.Duration, forged bool) *coordinatio
 
 // left is how long a Lease is still respected: until its last record has not changed for its
 // duration. It is not positive if another process may acquire it.
-func (s *seen) left(of sight) time.Duration {
+func (s *registry) left(of entry) time.Duration {
 	if of.version == 0 { // never seen
 		return s.least - time.Since(of.at)
 	}

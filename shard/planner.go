@@ -15,20 +15,20 @@ import (
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
-// planner stores the next assignments. Only the life's goroutine uses it.
+// planner stores the next assignments. Only the session's goroutine uses it.
 type planner struct {
-	*undertaker
+	*expirer
 
 	prepared  *preparations
-	adoptions *adoptions
-	met       map[slots.ID]time.Time // when this life saw the members first
+	ownership *ownership
+	met       map[slots.ID]time.Time // when this session saw the members first
 	renewed   time.Time              // when it made the last new assignment
 	listed    time.Time              // when it last listed the Leases
 	read      time.Time              // when it last read its own Lease
 }
 
-func newPlanner(m *member, p *preparations, a *adoptions) *planner {
-	return &planner{undertaker: newUndertaker(m), prepared: p, adoptions: a, met: map[slots.ID]time.Time{}, read: time.Now()}
+func newPlanner(m *member, p *preparations, a *ownership) *planner {
+	return &planner{expirer: newExpirer(m), prepared: p, ownership: a, met: map[slots.ID]time.Time{}, read: time.Now()}
 }
 
 // step stores the next assignment, if there is something to do, and returns the pause until the
@@ -44,7 +44,7 @@ func (p *planner) step(ctx context.Context) time.Duration {
 		}
 	case errors.Is(err, slots.ErrInvalid) && !p.leaving:
 		if n = p.fresh(ctx); n == nil {
-			return min(p.pause(), max(p.seen.left(p.group), again))
+			return min(p.pause(), max(p.registry.left(p.group), acquireRetry))
 		}
 		p.renewed = time.Now()
 	}
@@ -57,7 +57,7 @@ func (p *planner) step(ctx context.Context) time.Duration {
 // fresh returns a new assignment, unless another process holds the group's Lease. It makes at most
 // one in a second.
 func (p *planner) fresh(ctx context.Context) *slots.Assignment {
-	if !p.mayJoin(ctx) || !held(p.group.lease) && p.seen.left(p.group) > 0 || time.Since(p.renewed) < patience {
+	if !p.mayJoin(ctx) || !held(p.group.lease) && p.registry.left(p.group) > 0 || time.Since(p.renewed) < pollInterval {
 		return nil
 	}
 	if of := p.group.lease; of != nil && len(of.ManagedFields) == 0 {
@@ -71,20 +71,20 @@ func (p *planner) fresh(ctx context.Context) *slots.Assignment {
 	if err != nil {
 		return nil
 	}
-	return slots.New(p.o.By.String(), r, time.Now())
+	return slots.New(p.o.Partitioner.String(), r, time.Now())
 }
 
 // pause is the time until a member's Lease may be acquired, or one may be given slots.
 func (p *planner) pause() time.Duration {
-	pause := patience
+	pause := pollInterval
 	if p.leaving {
 		pause = min(pause, time.Until(p.leaveBy))
 	}
 	if a := p.assignment(); a != nil {
 		for _, id := range p.others(a) {
-			left := p.left(p.seen.look(id.Name))
+			left := p.left(p.registry.get(id.Name))
 			if left <= 0 {
-				left = again
+				left = acquireRetry
 			}
 			pause = min(pause, left)
 		}
@@ -109,10 +109,10 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 	if tasks.List {
 		p.list(ctx, n)
 	}
-	if tasks.Acknowledge && p.adoptions.idle() {
+	if tasks.Acknowledge && p.ownership.idle() {
 		n.apply(n.n.Acknowledge(p.id))
 	}
-	p.bury(ctx, a)
+	p.expire(ctx, a)
 	for id, proof := range p.proofs {
 		if !n.apply(n.n.Dead(proof.of, proof.since)) {
 			delete(p.proofs, id)
@@ -126,10 +126,10 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 		n.apply(n.n.Ready(p.id, now, ready...))
 	}
 	p.leave(n)
-	p.adoptions.drain(tasks.Drain)
+	p.ownership.drain(tasks.Drain)
 	p.release(n, now)
 	p.leave(n)
-	if all := p.adoptions.settled(); len(all) > 0 {
+	if all := p.ownership.settled(); len(all) > 0 {
 		n.apply(n.n.Settle(p.id, all...))
 	}
 	if p.mayPropose(n.n) {
@@ -138,9 +138,9 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 	return n.n
 }
 
-// list reads which lives may act on an assignment before a new one.
+// list reads which sessions may act on an assignment before a new one.
 func (p *planner) list(ctx context.Context, n *transition) {
-	if time.Since(p.listed) < patience {
+	if time.Since(p.listed) < pollInterval {
 		return
 	}
 	p.listed = time.Now()
@@ -151,29 +151,29 @@ func (p *planner) list(ctx context.Context, n *transition) {
 	}
 	var living []slots.ID
 	for i := range all {
-		shows := shown(&all[i])
+		shows := heartbeatOf(&all[i])
 		if shows.author == edited {
 			p.edited(ctx, &all[i])
 			return
 		}
-		if shows.life != 0 {
-			living = append(living, slots.ID{Name: all[i].Name, Term: shows.life})
+		if shows.session != 0 {
+			living = append(living, slots.ID{Name: all[i].Name, Term: shows.session})
 		}
 	}
 	n.apply(n.n.Listed(version, living...))
 }
 
-// edited handles a Lease that does not show which life holds it. Its holder renews it soon, and
+// edited handles a Lease that does not show which session holds it. Its holder renews it soon, and
 // writes it as it was. Otherwise it expires, and is acquired.
 func (p *planner) edited(ctx context.Context, l *coordinationv1.Lease) {
 	p.failing(ctx, "the Lease of a replica was edited by hand; a new assignment waits until it is renewed or expires", "lease", l.Name)
-	_, _ = p.seen.put(l)
-	if of := p.seen.look(l.Name); p.left(of) <= 0 {
+	_, _ = p.registry.put(l)
+	if of := p.registry.get(l.Name); p.left(of) <= 0 {
 		p.acquire(ctx, l.Name, of)
 	}
 }
 
-// join makes this life a member. The group refuses it if each slot has a member of its own.
+// join makes this session a member. The group refuses it if each slot has a member of its own.
 func (p *planner) join(ctx context.Context, n *transition, now time.Time) {
 	next, err := n.n.Join(slots.Member{ID: p.id, Weight: p.o.Weight}, now)
 	if !n.apply(next, err) {
@@ -181,21 +181,21 @@ func (p *planner) join(ctx context.Context, n *transition, now time.Time) {
 	}
 }
 
-// mayJoin reports whether nothing of the process runs, and its Lease shows this life.
+// mayJoin reports whether nothing of the process runs, and its Lease shows this session.
 func (p *planner) mayJoin(ctx context.Context) bool {
-	if p.leaving || len(p.adoptions.of) > 0 {
+	if p.leaving || len(p.ownership.bySlot) > 0 {
 		return false
 	}
-	shows := func() bool { return p.seen.look(p.id.Name).notes.life == p.id.Term }
-	if !shows() && time.Since(p.read) > p.seen.least {
-		_ = read(ctx, &p.requests, p.seen, p.id.Name) // the watch may be silent
+	shows := func() bool { return p.registry.get(p.id.Name).heartbeat.session == p.id.Term }
+	if !shows() && time.Since(p.read) > p.registry.least {
+		_ = read(ctx, &p.requests, p.registry, p.id.Name) // the watch may be silent
 		p.read = time.Now()
 	}
 	return shows()
 }
 
 // leave gives up the member's slots, and later its membership. Without another member, or when the
-// others take too long, it stops its slots without adopters.
+// others take too long, it stops its slots without waiting for their next owners.
 func (p *planner) leave(n *transition) {
 	if !p.leaving || !n.n.Joined(p.id) {
 		return
@@ -210,17 +210,17 @@ func (p *planner) leave(n *transition) {
 		n.n = next
 	}
 	if alone || time.Now().After(p.leaveBy) {
-		p.adoptions.stopAll()
+		p.ownership.stopAll()
 	}
 }
 
 func (p *planner) release(n *transition, now time.Time) {
-	all := p.adoptions.releasable()
+	all := p.ownership.releasable()
 	if len(all) == 0 {
 		return
 	}
 	room := n.n.Room()
-	if !n.apply(n.n.Release(p.view, p.adoptions.written(all, min(slots.MaxHandover/2, room/4)), now, all...)) {
+	if !n.apply(n.n.Release(p.view, p.ownership.written(all, min(slots.MaxHandover/2, room/4)), now, all...)) {
 		p.log.Warn("the assignment has no room for the newest writes of released slots; their next owner does not wait for them", "slots", len(all))
 		n.apply(n.n.Release(p.view, "", now, all...))
 	}
@@ -255,14 +255,14 @@ func (p *planner) store(ctx context.Context, n *slots.Assignment) time.Duration 
 		if got.Annotations[SlotsAnnotation] != sent.Annotations[SlotsAnnotation] {
 			p.failing(ctx, "the API server changed the assignment of slots while storing it; look for an admission webhook that changes Leases")
 		}
-		_, err = p.seen.put(got) // another step follows at once
+		_, err = p.registry.put(got) // another step follows at once
 	case overtaken(err):
-		err = read(ctx, &p.requests, p.seen, p.requests.group)
+		err = read(ctx, &p.requests, p.registry, p.requests.group)
 	default:
 		p.failing(ctx, "the assignment of slots was not stored; it will be retried", "err", err)
 	}
 	if err != nil {
-		return patience/2 + retryPause()
+		return pollInterval/2 + retryPause()
 	}
 	return retryPause()
 }

@@ -19,7 +19,7 @@ func key(text string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-func slotFor(t *testing.T, by By, k string) uint8 {
+func slotFor(t *testing.T, by Partitioner, k string) uint8 {
 	t.Helper()
 	s, err := by.Slot(key(k))
 	if err != nil {
@@ -32,13 +32,13 @@ func slotFor(t *testing.T, by By, k string) uint8 {
 func TestBy_TheHashNeverChanges(t *testing.T) {
 	text := ByFunc("team", func(k types.NamespacedName) string { return k.Name[:1] })
 	for _, test := range []struct {
-		by   By
+		by   Partitioner
 		key  string
 		want uint8
 	}{
 		{ByKey(), "default/web", 4},
 		{ByKey(), "/node-1", 179},
-		{By{}, "default/web", 4},
+		{Partitioner{}, "default/web", 4},
 		{ByNamespace(), "default/web", 212},
 		{ByNamespace(), "/node-1", 239},
 		{ByName(), "default/web", 139},
@@ -49,7 +49,7 @@ func TestBy_TheHashNeverChanges(t *testing.T) {
 		}
 	}
 	for by, want := range map[string]string{
-		By{}.String(): "namespace/name fnv1a64-fmix64 256", ByNamespace().String(): "namespace fnv1a64-fmix64 256",
+		Partitioner{}.String(): "namespace/name fnv1a64-fmix64 256", ByNamespace().String(): "namespace fnv1a64-fmix64 256",
 		ByName().String(): "name fnv1a64-fmix64 256", text.String(): "func team fnv1a64-fmix64 256",
 	} {
 		if by != want {
@@ -67,7 +67,7 @@ func TestBy_KeysThatBelongTogetherShareASlot(t *testing.T) {
 // TestBy_NumberedNamesSpread: without the mixing, 1,000 numbered namespaces fill 10 slots.
 func TestBy_NumberedNamesSpread(t *testing.T) {
 	for _, test := range []struct {
-		by     By
+		by     Partitioner
 		format string
 	}{
 		{ByKey(), "default/web-%d"}, {ByNamespace(), "tenant-%03d/web"}, {ByName(), "default/web-%d"}, {ByKey(), "team-%[1]d/team-%[1]d"},

@@ -17,40 +17,40 @@ import (
 // Annotations of a member's Lease: the version of the Lease when the member acquired it, the
 // version of the newest assignment that it has seen, and the settings that all members must share.
 const (
-	lifeAnnotation     = "setpoint.dev/shard-life"
+	sessionAnnotation  = "setpoint.dev/shard-session"
 	seenAnnotation     = "setpoint.dev/shard-seen"
 	settingsAnnotation = "setpoint.dev/shard-settings"
 )
 
-// notes are what a member's Lease shows of its holder.
-type notes struct {
-	life, seen uint64 // zero without a holder, or if the holder has not renewed the Lease yet
-	author     author
+// heartbeat is what a member's Lease shows of its holder.
+type heartbeat struct {
+	session, seen uint64 // zero without a holder, or if the holder has not renewed the Lease yet
+	author        author
 }
 
-// author is who wrote the holder, the time of the renewal and the life of a member's Lease.
+// author is who wrote the holder, the time of the renewal and the session of a member's Lease.
 type author int
 
 const (
 	untracked author = iota // the API server does not track it
-	oneAuthor               // one writer: the elector of a member, or an undertaker
+	oneAuthor               // one writer: the elector of a member, or an expirer
 	edited                  // one of them was edited by hand: nothing follows from the Lease
 )
 
-func shown(l *coordinationv1.Lease) (n notes) {
+func heartbeatOf(l *coordinationv1.Lease) (n heartbeat) {
 	if l == nil {
 		return n
 	}
 	n.author = authorOf(l)
 	if lease.Holder(l) != "" {
-		n.life, _ = strconv.ParseUint(l.Annotations[lifeAnnotation], 10, 64)
+		n.session, _ = strconv.ParseUint(l.Annotations[sessionAnnotation], 10, 64)
 		n.seen, _ = strconv.ParseUint(l.Annotations[seenAnnotation], 10, 64)
 	}
 	return n
 }
 
-// authorOf reads metadata.managedFields. An elector writes all three parts. An undertaker deletes
-// the life.
+// authorOf reads metadata.managedFields. An elector writes all three parts. An expirer deletes
+// the session.
 func authorOf(l *coordinationv1.Lease) author {
 	if len(l.ManagedFields) == 0 {
 		return untracked
@@ -59,13 +59,13 @@ func authorOf(l *coordinationv1.Lease) author {
 	for _, e := range l.ManagedFields {
 		of := ownedBy(e)
 		parts := 0
-		for _, owns := range []bool{of.spec("holderIdentity"), of.spec("renewTime"), of.annotation(lifeAnnotation)} {
+		for _, owns := range []bool{of.spec("holderIdentity"), of.spec("renewTime"), of.annotation(sessionAnnotation)} {
 			if owns {
 				parts++
 			}
 		}
 		switch {
-		case parts == 3, parts == 2 && e.Manager == slots.Manager && !of.annotation(lifeAnnotation):
+		case parts == 3, parts == 2 && e.Manager == slots.Manager && !of.annotation(sessionAnnotation):
 			found = oneAuthor
 		case parts > 0:
 			return edited
@@ -88,8 +88,8 @@ func managerOf(l *coordinationv1.Lease, annotation string) (manager string) {
 	return manager
 }
 
-// ownership are the fields of one manager.
-type ownership struct {
+// managedFields are the fields of one manager.
+type managedFields struct {
 	Metadata struct {
 		Annotations map[string]json.RawMessage `json:"f:annotations"`
 	} `json:"f:metadata"`
@@ -98,19 +98,19 @@ type ownership struct {
 	unread bool // they are unknown, which is as bad as another manager
 }
 
-func ownedBy(e metav1.ManagedFieldsEntry) (of ownership) {
+func ownedBy(e metav1.ManagedFieldsEntry) (of managedFields) {
 	if e.FieldsV1 != nil {
 		of.unread = json.Unmarshal(e.FieldsV1.GetRawBytes(), &of) != nil
 	}
 	return of
 }
 
-func (o ownership) annotation(name string) bool {
+func (o managedFields) annotation(name string) bool {
 	_, ok := o.Metadata.Annotations["f:"+name]
 	return ok || o.unread
 }
 
-func (o ownership) spec(field string) bool {
+func (o managedFields) spec(field string) bool {
 	_, ok := o.Spec["f:"+field]
 	return ok || o.unread
 }

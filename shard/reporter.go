@@ -19,32 +19,32 @@ import (
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
-// reporter publishes the state of a life: as Status, in the log and to the hooks. Only the life's
-// goroutine uses it.
+// reporter publishes the state of a session: as Status, in the log and to the hooks. Only the
+// session's goroutine uses it.
 type reporter struct {
 	*member
 
-	adoptions *adoptions
-	lost      bool                           // the member's Lease is
-	why       string                         // there is no assignment
-	waits     bool                           // because another process holds the group's Lease
-	apart     bool                           // because the group's members use other settings
-	freed     time.Time                      // when those others worked no longer
-	valid     bool                           // there was an assignment in this life
-	unserved  map[string]bool                // the reasons that were logged
-	divided   parts                          // the last ones that were logged
-	since     map[slots.Slot]time.Time       // when reported slots became unserved
-	begun     map[slots.Slot]*owned.Adoption // that the hooks know
-	panicked  bool                           // a hook has
-	refused   error                          // by the group, and not logged yet
-	recorded  bool                           // an event about unserved slots
+	ownership *ownership
+	lost      bool                       // the member's Lease is
+	why       string                     // there is no assignment
+	waits     bool                       // because another process holds the group's Lease
+	apart     bool                       // because the group's members use other settings
+	freed     time.Time                  // when those others worked no longer
+	valid     bool                       // there was an assignment in this session
+	unserved  map[string]bool            // the reasons that were logged
+	divided   parts                      // the last ones that were logged
+	since     map[slots.Slot]time.Time   // when reported slots became unserved
+	begun     map[slots.Slot]*owned.Slot // that the hooks know
+	panicked  bool                       // a hook has
+	refused   error                      // by the group, and not logged yet
+	recorded  bool                       // an event about unserved slots
 }
 
 // parts are what the log has about a division of the slots.
 type parts struct{ owned, members int }
 
-func newReporter(m *member, a *adoptions) *reporter {
-	return &reporter{member: m, adoptions: a, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Adoption{}}
+func newReporter(m *member, a *ownership) *reporter {
+	return &reporter{member: m, ownership: a, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Slot{}}
 }
 
 const (
@@ -91,9 +91,10 @@ func (r *reporter) trouble(err error) {
 	}
 }
 
-// logRefusal names the members that use other settings. Their Leases are known when this life's is.
+// logRefusal names the members that use other settings. Their Leases are known when this session's
+// is.
 func (r *reporter) logRefusal() {
-	if r.refused != nil && r.seen.look(r.name).notes.life == r.id.Term {
+	if r.refused != nil && r.registry.get(r.name).heartbeat.session == r.id.Term {
 		r.log.Warn("the group refuses this replica, which stays a standby", "err", r.refused, "members", r.strangers())
 		r.refused = nil
 	}
@@ -102,7 +103,7 @@ func (r *reporter) logRefusal() {
 // strangers names the replicas that use other settings than this one, with their holders.
 func (r *reporter) strangers() string {
 	var all []string
-	for _, of := range r.seen.members() {
+	for _, of := range r.registry.members() {
 		if holder := lease.Holder(of.lease); holder != "" && of.lease.Annotations[settingsAnnotation] != r.settings() {
 			all = append(all, fmt.Sprintf("%s (%s)", of.lease.Name, holder))
 		}
@@ -117,22 +118,22 @@ func (r *reporter) report() {
 	r.logRefusal()
 	r.logUnserved(s)
 	r.logDivided(s)
-	r.tellSlots()
+	r.reportSlots()
 	now := r.observed(s)
 	r.record(s, now.UnservedSince)
-	tell(r, r.o.Hooks.Observed, now)
+	callHook(r, r.o.Hooks.Observed, now)
 }
 
 // ended reports that this process is no member any more.
 func (r *reporter) ended() {
 	was := r.status.Load()
 	r.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read})
-	tell(r, r.o.Hooks.Observed, hook.ShardGroup{Group: r.requests.group})
+	callHook(r, r.o.Hooks.Observed, hook.ShardGroup{Group: r.requests.group})
 }
 
 func (r *reporter) current() *Status {
 	s := &Status{Group: r.requests.String(), Member: r.id.String(), Trouble: r.why}
-	of := r.seen.look(r.requests.group)
+	of := r.registry.get(r.requests.group)
 	if s.Read = of.version != 0; !s.Read {
 		s.Trouble = unread
 	}
@@ -145,9 +146,9 @@ func (r *reporter) current() *Status {
 		r.describe(s, a)
 	}
 	s.Standby = r.waits || r.apart || len(s.Members) >= slots.MaxMembers && !r.joined()
-	for _, adopted := range r.adoptions.all() {
-		if !adopted.Stopped() {
-			s.Owned = append(s.Owned, int(adopted.Number))
+	for _, acquired := range r.ownership.all() {
+		if !acquired.Stopped() {
+			s.Owned = append(s.Owned, int(acquired.Number))
 		}
 	}
 	if !errors.Is(err, slots.ErrSettings) { // else the members know
@@ -165,8 +166,8 @@ func (r *reporter) describe(s *Status, a *slots.Assignment) {
 		}
 	}
 	for _, m := range a.Members() {
-		of := MemberStatus{Name: m.Name, Weight: m.Weight, Leaving: m.Leaving, Slots: count[m.Name], Silent: r.pulse(m.ID).Silent}
-		if seen := r.seen.look(m.Name).lease; seen != nil {
+		of := MemberStatus{Name: m.Name, Weight: m.Weight, Leaving: m.Leaving, Slots: count[m.Name], Silent: r.heartbeat(m.ID).Silent}
+		if seen := r.registry.get(m.Name).lease; seen != nil {
 			of.Identity = lease.Holder(seen)
 		}
 		s.Members = append(s.Members, of)
@@ -178,14 +179,14 @@ func (r *reporter) describe(s *Status, a *slots.Assignment) {
 func (r *reporter) first(a *slots.Assignment) bool {
 	if a != nil {
 		for _, m := range a.Members() {
-			if p := r.pulse(m.ID); !m.Leaving && p.Silent.IsZero() && p.Seen > a.Epoch() {
+			if p := r.heartbeat(m.ID); !m.Leaving && p.Silent.IsZero() && p.Seen > a.Epoch() {
 				return m.ID == r.id
 			}
 		}
 	}
-	for _, of := range r.seen.members() {
-		id := slots.ID{Name: of.lease.Name, Term: of.notes.life}
-		if id.Term != 0 && r.pulse(id).Silent.IsZero() {
+	for _, of := range r.registry.members() {
+		id := slots.ID{Name: of.lease.Name, Term: of.heartbeat.session}
+		if id.Term != 0 && r.heartbeat(id).Silent.IsZero() {
 			return id == r.id
 		}
 	}
@@ -215,7 +216,7 @@ func (r *reporter) waiting(trouble string) (all []Unserved) {
 			all[i].Since = began
 		}
 	}
-	for _, u := range r.view.Unserved(r.pulse) {
+	for _, u := range r.view.Unserved(r.heartbeat) {
 		add(u.Slot, u.Since, cmp.Or(trouble, u.Reason))
 	}
 	r.waitingHere(add)
@@ -227,14 +228,14 @@ func (r *reporter) waiting(trouble string) (all []Unserved) {
 // waitingHere adds slots of this process that wait for its caches.
 func (r *reporter) waitingHere(add func(slots.Slot, time.Time, string)) {
 	for _, slot := range r.view.Tasks().Owned {
-		if r.adoptions.of[slot] == nil && !r.leaving {
+		if r.ownership.bySlot[slot] == nil && !r.leaving {
 			add(slot, time.Now(), "this member owns it, and its Keeper does not have the objects yet")
 		}
 	}
-	for _, adopted := range r.adoptions.all() {
-		waits := adopted.Waiting()
+	for _, acquired := range r.ownership.all() {
+		waits := acquired.Waiting()
 		for _, controller := range slices.Sorted(maps.Keys(waits)) {
-			add(adopted.Number, adopted.Began(), fmt.Sprintf("controller %s waits: %s", controller, waits[controller]))
+			add(acquired.Number, acquired.Began(), fmt.Sprintf("controller %s waits: %s", controller, waits[controller]))
 		}
 	}
 }
@@ -285,39 +286,39 @@ func (r *reporter) observed(s *Status) hook.ShardGroup {
 	return o
 }
 
-// tellSlots reports the adoptions that have begun or stopped since the last call.
-func (r *reporter) tellSlots() {
-	adopted, released, lost := 0, 0, 0
+// reportSlots reports the slots that have begun or stopped since the last call.
+func (r *reporter) reportSlots() {
+	acquired, released, lost := 0, 0, 0
 	for slot, a := range r.begun {
 		switch {
 		case !a.Stopped():
 			continue
-		case !r.lost && r.adoptions.holds(a):
+		case !r.lost && r.ownership.holds(a):
 			released++
 		default:
 			lost++
 		}
 		delete(r.begun, slot)
 	}
-	for slot, a := range r.adoptions.of {
+	for slot, a := range r.ownership.bySlot {
 		if !a.Stopped() && r.begun[slot] != a {
 			r.begun[slot] = a
-			adopted++
+			acquired++
 		}
 	}
 	hooks := r.o.Hooks
 	for _, of := range []struct {
 		hook func(hook.ShardSlots)
 		n    int
-	}{{hooks.Released, released}, {hooks.Lost, lost}, {hooks.Adopted, adopted}} {
+	}{{hooks.Released, released}, {hooks.Lost, lost}, {hooks.Acquired, acquired}} {
 		if of.n > 0 {
-			tell(r, of.hook, hook.ShardSlots{Group: r.requests.group, Slots: of.n})
+			callHook(r, of.hook, hook.ShardSlots{Group: r.requests.group, Slots: of.n})
 		}
 	}
 }
 
-// tell calls a hook. If it panics, the moves of slots go on.
-func tell[A any](r *reporter, f func(A), a A) {
+// callHook calls a hook. If it panics, the moves of slots go on.
+func callHook[A any](r *reporter, f func(A), a A) {
 	if f == nil {
 		return
 	}

@@ -25,10 +25,10 @@ import (
 
 // witness records what the hooks of a group report.
 type witness struct {
-	mu                      sync.Mutex
-	last                    hook.ShardGroup
-	calls                   atomic.Int32
-	adopted, released, lost int
+	mu                       sync.Mutex
+	last                     hook.ShardGroup
+	calls                    atomic.Int32
+	acquired, released, lost int
 }
 
 func (w *witness) hooks() *hook.Shards {
@@ -46,14 +46,14 @@ func (w *witness) hooks() *hook.Shards {
 			w.last = g
 			w.calls.Add(1)
 		},
-		Adopted: count(&w.adopted), Released: count(&w.released), Lost: count(&w.lost),
+		Acquired: count(&w.acquired), Released: count(&w.released), Lost: count(&w.lost),
 	}
 }
 
 func (w *witness) counts() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("adopted %d, released %d, lost %d", w.adopted, w.released, w.lost)
+	return fmt.Sprintf("acquired %d, released %d, lost %d", w.acquired, w.released, w.lost)
 }
 
 func (w *witness) group() hook.ShardGroup {
@@ -66,7 +66,7 @@ func (f *fleet) seenBy(w *witness, name string) *replica {
 	return f.start(name, shard.Options{Hooks: w.hooks()})
 }
 
-// TestHooks_CountEverySlot: a slot that was adopted is released or lost once.
+// TestHooks_CountEverySlot: a slot that was acquired is released or lost once.
 func TestHooks_CountEverySlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -77,7 +77,7 @@ func TestHooks_CountEverySlot(t *testing.T) {
 		second := f.seenBy(&b, "b")
 		f.passUntil("two members", time.Minute, even(2, 256))
 		f.pass(3 * time.Second) // a renewal shows that b has seen its slots
-		if got := a.counts(); got != "adopted 256, released 128, lost 0" {
+		if got := a.counts(); got != "acquired 256, released 128, lost 0" {
 			t.Errorf("a: %s", got)
 		}
 		if g := a.group(); g.Group != "web" || g.Members != 2 || g.Owned != 128 || g.Moving != 0 || g.Unserved != 0 || !g.UnservedSince.IsZero() || g.Epoch == 0 {
@@ -85,7 +85,7 @@ func TestHooks_CountEverySlot(t *testing.T) {
 		}
 		second.cut.Store(true)
 		f.pass(30 * time.Second)
-		if got := b.counts(); got != "adopted 128, released 0, lost 128" {
+		if got := b.counts(); got != "acquired 128, released 0, lost 128" {
 			t.Errorf("b: %s", got)
 		}
 		if g := b.group(); g != (hook.ShardGroup{Group: "web"}) {
@@ -96,7 +96,7 @@ func TestHooks_CountEverySlot(t *testing.T) {
 		}
 		first.stop()
 		<-first.done
-		if got := a.counts(); got != "adopted 384, released 384, lost 0" && got != "adopted 256, released 256, lost 0" {
+		if got := a.counts(); got != "acquired 384, released 384, lost 0" && got != "acquired 256, released 256, lost 0" {
 			t.Errorf("a: %s", got)
 		}
 	})
@@ -141,7 +141,7 @@ func TestHooks_MayPanic(t *testing.T) {
 		defer f.end()
 		f.start("a", shard.Options{Hooks: &hook.Shards{
 			Observed: func(hook.ShardGroup) { panic("observed") },
-			Adopted:  func(hook.ShardSlots) { panic("adopted") },
+			Acquired: func(hook.ShardSlots) { panic("acquired") },
 			Released: func(hook.ShardSlots) { panic("released") },
 		}})
 		f.start("b", shard.Options{})
@@ -276,7 +276,7 @@ func TestLog_SaysEachReasonOnce(t *testing.T) {
 		f.pass(5 * time.Second)
 		b.cut.Store(true)
 		f.pass(2 * time.Minute)
-		f.start("c", shard.Options{By: shard.ByNamespace()})
+		f.start("c", shard.Options{Partitioner: shard.ByNamespace()})
 		f.pass(2 * time.Minute)
 		for line, n := range map[string]int{
 			`msg="waiting until another process releases the group's Lease"`: 1,
@@ -322,14 +322,14 @@ func TestLog_FailingRequests(t *testing.T) {
 	})
 }
 
-// TestP2_SlotsOfOtherSettingsAreServed: while the last members with another By leave, no slot
-// becomes old.
+// TestP2_SlotsOfOtherSettingsAreServed: while the last members with another Partitioner leave, no
+// slot becomes old.
 func TestP2_SlotsOfOtherSettingsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
 		var log buffer
-		old := f.logged(&log, "old", shard.Options{By: shard.ByNamespace()})
+		old := f.logged(&log, "old", shard.Options{Partitioner: shard.ByNamespace()})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		var w witness
 		f.logged(&log, "new", shard.Options{Hooks: w.hooks()})

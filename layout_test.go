@@ -285,7 +285,7 @@ func TestNoSleep(t *testing.T) {
 // joins lists every go statement of the library, by function, and how the goroutine is joined.
 // sync.WaitGroup.Go and errgroup.Group.Go are not go statements: their group joins them.
 var joins = map[string]string{
-	"shard.session.run":                   "run receives lead's result from done before it returns",
+	"shard.session.run":                "run receives lead's result from done before it returns",
 	"controller.Controller.Run":        "receives what it returned",
 	"envtest.build":                    "receives from stopped before returning",
 	"envtest.startProcess":             "Stop waits for done; the process ends at the latest when its pipe closes",

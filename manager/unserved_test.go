@@ -176,9 +176,12 @@ func TestShards_ReadyAtOnce(t *testing.T) {
 		former func(*manager.Options)
 		line   string
 	}{
-		"as a member":                      {sharded, "shards-operator ok"},
-		"beside a leader":                  {elected, "holds the group's Lease; the group waits until it is released"},
-		"beside members with another hash": {func(o *manager.Options) { sharded(o); o.LeaderElection.(*shard.Options).Partitioner = shard.ByNamespace() }, "its members use other settings"},
+		"as a member":     {sharded, "shards-operator ok"},
+		"beside a leader": {elected, "holds the group's Lease; the group waits until it is released"},
+		"beside members with another hash": {func(o *manager.Options) {
+			sharded(o)
+			o.LeaderElection.(*shard.Options).Partitioner = shard.ByNamespace()
+		}, "its members use other settings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

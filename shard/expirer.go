@@ -25,7 +25,7 @@ type proof struct {
 // expirer proves the deaths of silent members, and deletes Leases without a member. Only the
 // session's goroutine uses it.
 type expirer struct {
-	*member
+	m *member
 
 	proofs map[slots.ID]proof   // of deaths, not stored yet
 	tried  map[string]time.Time // when this session last tried to acquire the Leases of others
@@ -33,13 +33,13 @@ type expirer struct {
 }
 
 func newExpirer(m *member) *expirer {
-	return &expirer{member: m, proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}}
+	return &expirer{m: m, proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}}
 }
 
 // expire acquires the Leases of silent members, by the rule of L1.
 func (u *expirer) expire(ctx context.Context, a *slots.Assignment) {
-	for _, id := range u.others(a) {
-		of := u.registry.get(id.Name)
+	for _, id := range u.m.others(a) {
+		of := u.m.registry.get(id.Name)
 		// It has released its Lease, and not left; or it has restarted, and not joined.
 		later := of.released
 		if of.heartbeat.author == oneAuthor {
@@ -49,13 +49,13 @@ func (u *expirer) expire(ctx context.Context, a *slots.Assignment) {
 			u.proofs[id] = proof{slots.ID{Name: id.Name, Term: later}, of.at}
 			continue
 		}
-		if _, proved := u.proofs[id]; proved || u.left(of) > 0 || time.Since(u.tried[id.Name]) < pollInterval {
+		if _, proved := u.proofs[id]; proved || u.m.left(of) > 0 || time.Since(u.tried[id.Name]) < pollInterval {
 			continue
 		}
 		u.tried[id.Name] = time.Now()
 		if term, ok := u.acquire(ctx, id.Name, of); ok {
 			u.proofs[id] = proof{slots.ID{Name: id.Name, Term: term}, of.at}
-			u.log.Warn("a replica has not renewed its Lease; its slots are given to others", "replica", id.String(), "silentFor", time.Since(of.at).Round(time.Millisecond).String())
+			u.m.log.Warn("a replica has not renewed its Lease; its slots are given to others", "replica", id.String(), "silentFor", time.Since(of.at).Round(time.Millisecond).String())
 		}
 	}
 }
@@ -67,25 +67,25 @@ func (u *expirer) expire(ctx context.Context, a *slots.Assignment) {
 // process saw it last, until it was deleted. The new one lasts as long as the member's, so when it
 // expires, the member's trust is over.
 func (u *expirer) acquire(ctx context.Context, name string, of entry) (term uint64, ok bool) {
-	silent, lasts := of.lease, u.registry.least
+	silent, lasts := of.lease, u.m.registry.least
 	if silent == nil {
-		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.requests.namespace, Name: name}}
+		silent = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.m.requests.namespace, Name: name}}
 		lasts = of.rival.Lasts()
 	}
-	next := lease.Acquired(silent, u.identity, lasts, time.Now())
-	metav1.SetMetaDataLabel(&next.ObjectMeta, GroupLabel, u.requests.group) // it may be lost
+	next := lease.Acquired(silent, u.m.identity, lasts, time.Now())
+	metav1.SetMetaDataLabel(&next.ObjectMeta, GroupLabel, u.m.requests.group) // it may be lost
 	delete(next.Annotations, sessionAnnotation)
 	delete(next.Annotations, seenAnnotation)
-	got, err := u.requests.put(ctx, next)
+	got, err := u.m.requests.put(ctx, next)
 	switch {
 	case overtaken(err):
-		_ = read(ctx, &u.requests, u.registry, name) // an error is met again at the next attempt
+		_ = read(ctx, &u.m.requests, u.m.registry, name) // an error comes again at the next attempt
 		return 0, false
 	case err != nil:
-		u.failing(ctx, "the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
+		u.m.failing(ctx, "the Lease of a silent replica was not acquired; it will be retried", "lease", name, "err", err)
 		return 0, false
 	}
-	if term, err = u.registry.put(got); err != nil {
+	if term, err = u.m.registry.put(got); err != nil {
 		return 0, false
 	}
 	return term, of.lease != nil
@@ -97,24 +97,24 @@ const abandoned = time.Minute
 // sweep deletes one Lease that no member uses: of a dead member, or of a process that has ended
 // before it joined.
 func (u *expirer) sweep(ctx context.Context, a *slots.Assignment) {
-	if _, recovering := a.Recovering(); recovering || !a.Joined(u.id) || time.Since(u.swept) < pollInterval {
+	if _, recovering := a.Recovering(); recovering || !a.Joined(u.m.id) || time.Since(u.swept) < pollInterval {
 		return
 	}
-	others := u.others(a)
-	for _, of := range u.registry.members() {
+	others := u.m.others(a)
+	for _, of := range u.m.registry.members() {
 		name := of.lease.Name
-		used := name == u.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == name })
+		used := name == u.m.id.Name || slices.ContainsFunc(others, func(id slots.ID) bool { return id.Name == name })
 		_, inUse := of.lease.Annotations[sessionAnnotation] // by a process with our identity
-		ours := lease.Holder(of.lease) == u.identity && !inUse
-		if used || !ours && u.registry.left(of) > -abandoned {
+		ours := lease.Holder(of.lease) == u.m.identity && !inUse
+		if used || !ours && u.m.registry.left(of) > -abandoned {
 			continue
 		}
 		u.swept = time.Now()
-		if err := u.requests.remove(ctx, of.lease); err != nil {
-			u.failing(ctx, "the Lease of a former replica was not deleted; it will be retried", "lease", name, "err", err)
+		if err := u.m.requests.remove(ctx, of.lease); err != nil {
+			u.m.failing(ctx, "the Lease of a former replica was not deleted; it will be retried", "lease", name, "err", err)
 			return
 		}
-		_ = read(ctx, &u.requests, u.registry, name) // the watch may be silent
+		_ = read(ctx, &u.m.requests, u.m.registry, name) // the watch may be silent
 		return
 	}
 }

@@ -40,9 +40,9 @@ func (g *Group) awaitRenamed(ctx context.Context) {
 	for ctx.Err() == nil {
 		other, expired, err := g.foreign(ctx, rivals, began)
 		switch {
-		case apierrors.IsForbidden(err) || err != nil && time.Since(listed) > g.registry.least:
+		case apierrors.IsForbidden(err) || err != nil && time.Since(listed) > g.process.registry.least:
 			// The watch reports the error.
-			g.status.Store(&Status{Group: g.String()})
+			g.process.status.Store(&Status{Group: g.String()})
 			return
 		case err != nil:
 		case other == nil:
@@ -52,14 +52,14 @@ func (g *Group) awaitRenamed(ctx context.Context) {
 			}
 			if waits {
 				log.Info("the members of the other group have left")
-				g.status.Store(&Status{Group: g.String()})
+				g.process.status.Store(&Status{Group: g.String()})
 			}
 			g.sweepRenamed(ctx, expired)
 			return
 		default:
 			listed, waits, free = time.Now(), true, 0
 			of := other.Labels[GroupLabel]
-			g.status.Store(&Status{Group: g.String(), Standby: true, Trouble: fmt.Sprintf(
+			g.process.status.Store(&Status{Group: g.String(), Standby: true, Trouble: fmt.Sprintf(
 				"members of the group %s of the same program (%s) work: was the group's Lease renamed? "+
 					"Stop the replicas with the old name; give two programs two names", of, g.program)})
 			if said.IsZero() || time.Since(said) >= reminder {
@@ -76,8 +76,8 @@ func (g *Group) awaitRenamed(ctx context.Context) {
 // foreign returns the Lease of a living member of another group of the program, or nil, and the
 // Leases of members that have crashed.
 func (g *Group) foreign(ctx context.Context, rivals map[string]*lease.Rival, began time.Time) (living *coordinationv1.Lease, expired []*coordinationv1.Lease, err error) {
-	all, err := run.Call(ctx, g.requests.calls, requestLimit, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
-		return g.requests.client.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{ProgramLabel: g.program}.String()})
+	all, err := run.Call(ctx, g.process.requests.calls, requestLimit, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
+		return g.process.requests.client.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{ProgramLabel: g.program}.String()})
 	})
 	if err != nil {
 		return nil, nil, err
@@ -85,12 +85,12 @@ func (g *Group) foreign(ctx context.Context, rivals map[string]*lease.Rival, beg
 	now := time.Since(began)
 	for i := range all.Items { // all of them, so that their times pass together
 		l := &all.Items[i]
-		if of := l.Labels[GroupLabel]; of == "" || of == g.requests.group {
+		if of := l.Labels[GroupLabel]; of == "" || of == g.process.requests.group {
 			continue
 		}
 		r := rivals[l.Name]
 		if r == nil {
-			r = &lease.Rival{Least: g.registry.least}
+			r = &lease.Rival{Least: g.process.registry.least}
 			rivals[l.Name] = r
 		}
 		switch r.See(l, false, now); {
@@ -107,7 +107,7 @@ func (g *Group) foreign(ctx context.Context, rivals map[string]*lease.Rival, beg
 // it, and each start would wait for them.
 func (g *Group) sweepRenamed(ctx context.Context, expired []*coordinationv1.Lease) {
 	for _, l := range expired {
-		if err := g.requests.remove(ctx, l); err != nil {
+		if err := g.process.requests.remove(ctx, l); err != nil {
 			logging.Of(ctx).Warn("the Lease of a crashed member of another group was not deleted", "lease", l.Name, "err", err)
 			return
 		}

@@ -31,7 +31,7 @@ import (
 // [term.Elector] and a [term.Partition]. Run may be called once at a time. All other methods are
 // safe for concurrent use.
 type Group struct {
-	process
+	process process
 
 	elector *leaderelection.Elector // for the member's Lease
 	grace   time.Duration           // as in leaderelection.Options
@@ -66,16 +66,16 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 	if g.elector, err = leaderelection.New(cfg, member); err != nil {
 		return nil, err
 	}
-	g.identity = g.elector.Identity()
+	g.process.identity = g.elector.Identity()
 	namespace, _, _ := strings.Cut(g.elector.String(), "/")
 	if election.Config != nil {
 		cfg = election.Config
 	}
-	if g.requests, err = newRequests(cfg, namespace, election.Lease); err != nil {
+	if g.process.requests, err = newRequests(cfg, namespace, election.Lease); err != nil {
 		return nil, err
 	}
-	g.registry = newRegistry(election.Lease, o.leaseDuration())
-	g.status.Store(&Status{Group: g.String()})
+	g.process.registry = newRegistry(election.Lease, o.leaseDuration())
+	g.process.status.Store(&Status{Group: g.String()})
 	return g, nil
 }
 
@@ -90,7 +90,7 @@ func (g *Group) Run(ctx context.Context, lead term.Lead) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	running.Go(func() { watchLeases(watching, &g.requests, g.registry) })
+	running.Go(func() { watchLeases(watching, &g.process.requests, g.process.registry) })
 	g.awaitRenamed(term.Without(ctx))
 	var left bool
 	err := g.elector.Run(ctx, func(take, work context.Context) error {
@@ -105,39 +105,43 @@ func (g *Group) Run(ctx context.Context, lead term.Lead) error {
 	}
 	stop()
 	running.Wait()
-	return errors.Join(err, run.Join(requestLimit, g.requests.calls, g.requests.watches))
+	return errors.Join(err, run.Join(requestLimit, g.process.requests.calls, g.process.requests.watches))
 }
 
 // cleanUp deletes the released Lease of this member.
 func (g *Group) cleanUp(ctx context.Context) {
-	if err := g.requests.deleteReleased(ctx, g.name); err != nil {
-		logging.Of(ctx).Warn("the Lease of this member was not deleted; another member will do it", "lease", g.name, "err", err)
+	if err := g.process.requests.deleteReleased(ctx, g.process.name); err != nil {
+		logging.Of(ctx).Warn("the Lease of this member was not deleted; another member will do it", "lease", g.process.name, "err", err)
 	}
 }
 
 // Slot implements [term.Partition].
-func (g *Group) Slot(name types.NamespacedName) (uint8, error) { return g.o.Partitioner.Slot(name) }
+func (g *Group) Slot(name types.NamespacedName) (uint8, error) {
+	return g.process.o.Partitioner.Slot(name)
+}
 
 // Owned implements [term.Partition].
-func (g *Group) Owned() (all []term.OwnedSlot, changed <-chan struct{}) { return g.owned.Owned() }
+func (g *Group) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
+	return g.process.owned.Owned()
+}
 
 // Identity returns the holderIdentity of this process in its Lease.
-func (g *Group) Identity() string { return g.identity }
+func (g *Group) Identity() string { return g.process.identity }
 
 // Name returns the name of the Check, such as "leader-election-operator".
-func (g *Group) Name() string { return "leader-election-" + g.requests.group }
+func (g *Group) Name() string { return "leader-election-" + g.process.requests.group }
 
 // Check is like [leaderelection.Elector.Check]. It also covers the requests for the group's Lease.
 func (g *Group) Check(r *http.Request) error {
-	return cmp.Or(g.elector.Check(r), g.requests.calls.Stuck(g.grace))
+	return cmp.Or(g.elector.Check(r), g.process.requests.calls.Stuck(g.grace))
 }
 
 // String returns NAMESPACE/NAME of the group's Lease.
-func (g *Group) String() string { return g.requests.String() }
+func (g *Group) String() string { return g.process.requests.String() }
 
 // Status returns the state of the group. Run updates it at least every second, and with every
 // change. You may keep it: it never changes.
-func (g *Group) Status() *Status { return g.status.Load() }
+func (g *Group) Status() *Status { return g.process.status.Load() }
 
 // MarshalJSON returns Status as JSON, for package debug.
 func (g *Group) MarshalJSON() ([]byte, error) { return json.Marshal(g.Status()) }

@@ -38,14 +38,14 @@ func (p *process) settings() string {
 
 // annotator writes the annotations that are on the member's Lease while a session holds it. The
 // acquisition clears them.
-type annotator struct{ *process }
+type annotator struct{ process *process }
 
 func (p annotator) Annotations(t term.Token) map[string]string {
 	seen := ""
 	if t.ResourceVersion != "" {
-		seen = strconv.FormatUint(p.seenVersion.Load(), 10)
+		seen = strconv.FormatUint(p.process.seenVersion.Load(), 10)
 	}
-	return map[string]string{sessionAnnotation: t.ResourceVersion, seenAnnotation: seen, settingsAnnotation: p.settings()}
+	return map[string]string{sessionAnnotation: t.ResourceVersion, seenAnnotation: seen, settingsAnnotation: p.process.settings()}
 }
 
 // member is one session of this process in the group: the time for which it holds the member's

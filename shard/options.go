@@ -111,13 +111,13 @@ func (o Options) Elector(h term.Host) (term.Elector, error) {
 		return nil, fmt.Errorf("the Lease %q: %w", e.Lease, err)
 	}
 	if o.Keeper == nil {
-		g.o.Keeper = h.Keeper(g)
+		g.process.o.Keeper = h.Keeper(g)
 	}
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("the Lease %q: %w", e.Lease, err)
 	}
-	g.events = events.New(c, events.Options{Name: h.Name(), Instance: g.identity, Hooks: hooks.Events})
-	h.AddRecorder(g.events)
+	g.process.events = events.New(c, events.Options{Name: h.Name(), Instance: g.process.identity, Hooks: hooks.Events})
+	h.AddRecorder(g.process.events)
 	return g, nil
 }

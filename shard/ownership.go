@@ -32,7 +32,7 @@ const settleTime = 2 * time.Second
 // of their work runs. It writes them to the table that controllers read. Only the session's
 // goroutine uses it.
 type ownership struct {
-	*member
+	m *member
 
 	term   *term.Term // of the member's Lease
 	stamp  stamp.Codec
@@ -41,7 +41,7 @@ type ownership struct {
 
 func newOwnership(m *member, t *term.Term) *ownership {
 	codec := stamp.Codec{Identity: m.identity, Host: m.requests.host, Limit: slots.MaxHandover}
-	return &ownership{member: m, term: t, stamp: codec, bySlot: map[slots.Slot]*owned.Slot{}}
+	return &ownership{m: m, term: t, stamp: codec, bySlot: map[slots.Slot]*owned.Slot{}}
 }
 
 // all returns the slots, by number.
@@ -52,7 +52,7 @@ func (p *ownership) all() []*owned.Slot {
 // wanted returns the slots that this member owns or takes over, and those whose work still runs.
 func (p *ownership) wanted(a *slots.Assignment) (all []slots.Slot) {
 	for s, of := range a.All() {
-		if of.Owner == p.id || of.To == p.id || p.bySlot[s] != nil {
+		if of.Owner == p.m.id || of.To == p.m.id || p.bySlot[s] != nil {
 			all = append(all, s)
 		}
 	}
@@ -76,32 +76,32 @@ func (p *ownership) update(ready func(slots.Slot) bool) {
 		}
 	}
 	p.stop(lost)
-	tasks, handovers := p.view.Tasks(), map[string]*term.Handover{}
+	tasks, handovers := p.m.view.Tasks(), map[string]*term.Handover{}
 	for _, s := range tasks.Owned {
-		if p.bySlot[s] == nil && !slices.Contains(tasks.Drain, s) && !p.leaving && ready(s) {
+		if p.bySlot[s] == nil && !slices.Contains(tasks.Drain, s) && !p.m.leaving && ready(s) {
 			p.bySlot[s] = p.own(s, handovers)
 			begun = append(begun, p.bySlot[s])
 		}
 	}
 	if begun != nil {
-		p.owned.Acquire(begun...)
+		p.m.owned.Acquire(begun...)
 	}
 }
 
 // holds reports whether the newest assignment gives the slot to this session.
 func (p *ownership) holds(a *owned.Slot) bool {
-	known := p.assignment()
+	known := p.m.assignment()
 	if known == nil {
 		return false
 	}
 	of := known.Slot(a.Number)
-	return of.Owner == p.id && of.Epoch == a.Epoch
+	return of.Owner == p.m.id && of.Epoch == a.Epoch
 }
 
 // own makes an owned slot. Slots with the same handovers share them, so that controllers wait
 // for them once.
 func (p *ownership) own(s slots.Slot, handovers map[string]*term.Handover) *owned.Slot {
-	of := p.assignment().Slot(s)
+	of := p.m.assignment().Slot(s)
 	a := &owned.Slot{Number: s, Epoch: of.Epoch, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
 	if len(of.After) == 0 {
 		return a
@@ -123,7 +123,7 @@ func (p *ownership) handover(all []slots.Handover) *term.Handover {
 	for _, h := range all {
 		left, err := p.stamp.Decode(h.Written)
 		if err != nil {
-			p.log.Warn("the writes that a former owner handed over cannot be read, so the caches are compared with the API server", "from", h.From.String(), "err", err)
+			p.m.log.Warn("the writes that a former owner handed over cannot be read, so the caches are compared with the API server", "from", h.From.String(), "err", err)
 		}
 		sum.Holder, sum.Released = h.From.String(), left.Released
 		sum.Add(left)
@@ -133,7 +133,7 @@ func (p *ownership) handover(all []slots.Handover) *term.Handover {
 
 func (p *ownership) stop(all []*owned.Slot) {
 	if len(all) > 0 {
-		p.owned.Stop(all...)
+		p.m.owned.Stop(all...)
 	}
 }
 
@@ -153,7 +153,7 @@ func (p *ownership) stopAll() { p.drain(slices.Sorted(maps.Keys(p.bySlot))) }
 // wait waits until the work of all slots has returned. They have stopped.
 func (p *ownership) wait() {
 	for !p.returned() {
-		<-p.owned.Returned()
+		<-p.m.owned.Returned()
 	}
 }
 
@@ -163,28 +163,28 @@ func (p *ownership) returned() bool {
 
 // idle reports whether the member owns nothing that it could still work for.
 func (p *ownership) idle() bool {
-	return p.returned() && (p.assignment() == nil || len(p.view.Tasks().Owned) == 0)
+	return p.returned() && (p.m.assignment() == nil || len(p.m.view.Tasks().Owned) == 0)
 }
 
 // releasable returns slots that this member has stopped and whose work has returned, all for the
 // same next owner: its caches can wait for all their writes. It closes the fence of these and
 // others for good.
 func (p *ownership) releasable() (all []slots.Slot) {
-	tasks := p.view.Tasks()
+	tasks := p.m.view.Tasks()
 	for _, s := range slices.Sorted(slices.Values(slices.Concat(tasks.Owned, tasks.Release))) {
 		switch a := p.bySlot[s]; {
-		case a == nil && (p.leaving || slices.Contains(tasks.Drain, s) || slices.Contains(tasks.Release, s)):
+		case a == nil && (p.m.leaving || slices.Contains(tasks.Drain, s) || slices.Contains(tasks.Release, s)):
 			all = append(all, s)
 		case a != nil && a.Idle():
 			a.Term.End(errHandedOn)
 			all = append(all, s)
 		}
 	}
-	p.view.Stop(time.Now(), all...)
+	p.m.view.Stop(time.Now(), all...)
 	if all == nil {
 		return nil
 	}
-	known := p.assignment()
+	known := p.m.assignment()
 	first := known.Slot(all[0]).To
 	return slices.DeleteFunc(all, func(s slots.Slot) bool { return known.Slot(s).To != first })
 }
@@ -204,8 +204,8 @@ func (p *ownership) written(all []slots.Slot, limit int) string {
 
 // settled returns the owned slots whose handovers no later owner needs.
 func (p *ownership) settled() (all []slots.Slot) {
-	known := p.assignment()
-	for _, s := range p.view.Tasks().Owned {
+	known := p.m.assignment()
+	for _, s := range p.m.view.Tasks().Owned {
 		a := p.bySlot[s]
 		if a != nil && a.Before != nil && time.Since(a.Began()) > settleTime && len(a.Waiting()) == 0 && len(known.Slot(s).After) > 0 {
 			all = append(all, s)

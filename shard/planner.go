@@ -17,7 +17,8 @@ import (
 
 // planner stores the next assignments. Only the session's goroutine uses it.
 type planner struct {
-	*expirer
+	m       *member
+	expirer *expirer
 
 	prepared  *preparations
 	ownership *ownership
@@ -28,23 +29,23 @@ type planner struct {
 }
 
 func newPlanner(m *member, p *preparations, a *ownership) *planner {
-	return &planner{expirer: newExpirer(m), prepared: p, ownership: a, met: map[slots.ID]time.Time{}, read: time.Now()}
+	return &planner{m: m, expirer: newExpirer(m), prepared: p, ownership: a, met: map[slots.ID]time.Time{}, read: time.Now()}
 }
 
 // step stores the next assignment, if there is something to do, and returns the pause until the
 // next step. One write has everything that is due.
 func (p *planner) step(ctx context.Context) time.Duration {
-	a, err := p.view.Assignment()
+	a, err := p.m.view.Assignment()
 	n := a
 	switch {
-	case p.group.version == 0:
+	case p.m.group.version == 0:
 	case a != nil:
 		if n = p.transit(ctx, a); n == a {
-			p.sweep(ctx, a)
+			p.expirer.sweep(ctx, a)
 		}
-	case errors.Is(err, slots.ErrInvalid) && !p.leaving:
+	case errors.Is(err, slots.ErrInvalid) && !p.m.leaving:
 		if n = p.fresh(ctx); n == nil {
-			return min(p.pause(), max(p.registry.left(p.group), acquireRetry))
+			return min(p.pause(), max(p.m.registry.left(p.m.group), acquireRetry))
 		}
 		p.renewed = time.Now()
 	}
@@ -57,32 +58,32 @@ func (p *planner) step(ctx context.Context) time.Duration {
 // fresh returns a new assignment, unless another process holds the group's Lease. It makes at most
 // one in a second.
 func (p *planner) fresh(ctx context.Context) *slots.Assignment {
-	if !p.mayJoin(ctx) || !held(p.group.lease) && p.registry.left(p.group) > 0 || time.Since(p.renewed) < pollInterval {
+	if !p.mayJoin(ctx) || !held(p.m.group.lease) && p.m.registry.left(p.m.group) > 0 || time.Since(p.renewed) < pollInterval {
 		return nil
 	}
-	if of := p.group.lease; of != nil && len(of.ManagedFields) == 0 {
+	if of := p.m.group.lease; of != nil && len(of.ManagedFields) == 0 {
 		// The API server would not track who writes the annotation: it does for a new object only.
-		if err := p.requests.remove(ctx, of); err != nil {
-			p.failing(ctx, "the group's Lease has no managedFields, and was not deleted; it will be retried", "err", err)
+		if err := p.m.requests.remove(ctx, of); err != nil {
+			p.m.failing(ctx, "the group's Lease has no managedFields, and was not deleted; it will be retried", "err", err)
 		}
 		return nil
 	}
-	r, err := recordOf(p.group.lease, p.group.version)
+	r, err := recordOf(p.m.group.lease, p.m.group.version)
 	if err != nil {
 		return nil
 	}
-	return slots.New(p.o.Partitioner.String(), r, time.Now())
+	return slots.New(p.m.o.Partitioner.String(), r, time.Now())
 }
 
 // pause is the time until a member's Lease may be acquired, or one may be given slots.
 func (p *planner) pause() time.Duration {
 	pause := pollInterval
-	if p.leaving {
-		pause = min(pause, time.Until(p.leaveBy))
+	if p.m.leaving {
+		pause = min(pause, time.Until(p.m.leaveBy))
 	}
-	if a := p.assignment(); a != nil {
-		for _, id := range p.others(a) {
-			left := p.left(p.registry.get(id.Name))
+	if a := p.m.assignment(); a != nil {
+		for _, id := range p.m.others(a) {
+			left := p.m.left(p.m.registry.get(id.Name))
 			if left <= 0 {
 				left = acquireRetry
 			}
@@ -105,32 +106,32 @@ func (t *transition) apply(next *slots.Assignment, err error) (ok bool) {
 // transit applies everything that is due.
 func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assignment {
 	n, now := &transition{a}, time.Now()
-	tasks := p.view.Tasks()
+	tasks := p.m.view.Tasks()
 	if tasks.List {
 		p.list(ctx, n)
 	}
 	if tasks.Acknowledge && p.ownership.idle() {
-		n.apply(n.n.Acknowledge(p.id))
+		n.apply(n.n.Acknowledge(p.m.id))
 	}
-	p.expire(ctx, a)
-	for id, proof := range p.proofs {
+	p.expirer.expire(ctx, a)
+	for id, proof := range p.expirer.proofs {
 		if !n.apply(n.n.Dead(proof.of, proof.since)) {
-			delete(p.proofs, id)
+			delete(p.expirer.proofs, id)
 		}
 	}
 	if tasks.Join && p.mayJoin(ctx) {
 		p.join(ctx, n, now)
 	}
 	ready := slices.DeleteFunc(tasks.Prepare, func(s slots.Slot) bool { return !p.prepared.ready(s) })
-	if len(ready) > 0 && !p.leaving {
-		n.apply(n.n.Ready(p.id, now, ready...))
+	if len(ready) > 0 && !p.m.leaving {
+		n.apply(n.n.Ready(p.m.id, now, ready...))
 	}
 	p.leave(n)
 	p.ownership.drain(tasks.Drain)
 	p.release(n, now)
 	p.leave(n)
 	if all := p.ownership.settled(); len(all) > 0 {
-		n.apply(n.n.Settle(p.id, all...))
+		n.apply(n.n.Settle(p.m.id, all...))
 	}
 	if p.mayPropose(n.n) {
 		n.n = n.n.Propose(now)
@@ -144,9 +145,9 @@ func (p *planner) list(ctx context.Context, n *transition) {
 		return
 	}
 	p.listed = time.Now()
-	all, version, err := p.requests.list(ctx)
+	all, version, err := p.m.requests.list(ctx)
 	if err != nil {
-		p.failing(ctx, "the Leases of the group cannot be listed; its slots wait", "err", err)
+		p.m.failing(ctx, "the Leases of the group cannot be listed; its slots wait", "err", err)
 		return
 	}
 	var living []slots.ID
@@ -166,29 +167,29 @@ func (p *planner) list(ctx context.Context, n *transition) {
 // edited handles a Lease that does not show which session holds it. Its holder renews it soon, and
 // writes it as it was. Otherwise it expires, and is acquired.
 func (p *planner) edited(ctx context.Context, l *coordinationv1.Lease) {
-	p.failing(ctx, "the Lease of a replica was edited by hand; a new assignment waits until it is renewed or expires", "lease", l.Name)
-	_, _ = p.registry.put(l)
-	if of := p.registry.get(l.Name); p.left(of) <= 0 {
-		p.acquire(ctx, l.Name, of)
+	p.m.failing(ctx, "the Lease of a replica was edited by hand; a new assignment waits until it is renewed or expires", "lease", l.Name)
+	_, _ = p.m.registry.put(l)
+	if of := p.m.registry.get(l.Name); p.m.left(of) <= 0 {
+		p.expirer.acquire(ctx, l.Name, of)
 	}
 }
 
 // join makes this session a member. The group refuses it if each slot has a member of its own.
 func (p *planner) join(ctx context.Context, n *transition, now time.Time) {
-	next, err := n.n.Join(slots.Member{ID: p.id, Weight: p.o.Weight}, now)
+	next, err := n.n.Join(slots.Member{ID: p.m.id, Weight: p.m.o.Weight}, now)
 	if !n.apply(next, err) {
-		p.failing(ctx, "this replica is no member of the group, and waits", "err", err)
+		p.m.failing(ctx, "this replica is no member of the group, and waits", "err", err)
 	}
 }
 
 // mayJoin reports whether nothing of the process runs, and its Lease shows this session.
 func (p *planner) mayJoin(ctx context.Context) bool {
-	if p.leaving || len(p.ownership.bySlot) > 0 {
+	if p.m.leaving || len(p.ownership.bySlot) > 0 {
 		return false
 	}
-	shows := func() bool { return p.registry.get(p.id.Name).heartbeat.session == p.id.Term }
-	if !shows() && time.Since(p.read) > p.registry.least {
-		_ = read(ctx, &p.requests, p.registry, p.id.Name) // the watch may be silent
+	shows := func() bool { return p.m.registry.get(p.m.id.Name).heartbeat.session == p.m.id.Term }
+	if !shows() && time.Since(p.read) > p.m.registry.least {
+		_ = read(ctx, &p.m.requests, p.m.registry, p.m.id.Name) // the watch may be silent
 		p.read = time.Now()
 	}
 	return shows()
@@ -197,19 +198,19 @@ func (p *planner) mayJoin(ctx context.Context) bool {
 // leave gives up the member's slots, and later its membership. Without another member, or when the
 // others take too long, it stops its slots without waiting for their next owners.
 func (p *planner) leave(n *transition) {
-	if !p.leaving || !n.n.Joined(p.id) {
+	if !p.m.leaving || !n.n.Joined(p.m.id) {
 		return
 	}
 	before, alone := false, true
 	for _, m := range n.n.Members() {
-		before = before || m.ID == p.id && m.Leaving
-		alone = alone && (m.ID == p.id || m.Leaving)
+		before = before || m.ID == p.m.id && m.Leaving
+		alone = alone && (m.ID == p.m.id || m.Leaving)
 	}
-	next, err := n.n.Leave(p.id)
-	if err == nil && (!before || !next.Joined(p.id)) {
+	next, err := n.n.Leave(p.m.id)
+	if err == nil && (!before || !next.Joined(p.m.id)) {
 		n.n = next
 	}
-	if alone || time.Now().After(p.leaveBy) {
+	if alone || time.Now().After(p.m.leaveBy) {
 		p.ownership.stopAll()
 	}
 }
@@ -220,9 +221,9 @@ func (p *planner) release(n *transition, now time.Time) {
 		return
 	}
 	room := n.n.Room()
-	if !n.apply(n.n.Release(p.view, p.ownership.written(all, min(slots.MaxHandover/2, room/4)), now, all...)) {
-		p.log.Warn("the assignment has no room for the newest writes of released slots; their next owner does not wait for them", "slots", len(all))
-		n.apply(n.n.Release(p.view, "", now, all...))
+	if !n.apply(n.n.Release(p.m.view, p.ownership.written(all, min(slots.MaxHandover/2, room/4)), now, all...)) {
+		p.m.log.Warn("the assignment has no room for the newest writes of released slots; their next owner does not wait for them", "slots", len(all))
+		n.apply(n.n.Release(p.m.view, "", now, all...))
 	}
 }
 
@@ -235,7 +236,7 @@ func (p *planner) mayPropose(n *slots.Assignment) bool {
 		if _, ok := p.met[m.ID]; !ok {
 			p.met[m.ID] = time.Now()
 		}
-		fresh = fresh || time.Since(p.met[m.ID]) < p.o.Settle
+		fresh = fresh || time.Since(p.met[m.ID]) < p.m.o.Settle
 	}
 	for _, of := range n.All() {
 		urgent = urgent || of.Owner == slots.ID{}
@@ -245,21 +246,21 @@ func (p *planner) mayPropose(n *slots.Assignment) bool {
 
 // store stores an assignment in place of the one that it was made from.
 func (p *planner) store(ctx context.Context, n *slots.Assignment) time.Duration {
-	sent, err := p.requests.stored(p.group.lease, n, p.leaving, time.Now())
+	sent, err := p.m.requests.stored(p.m.group.lease, n, p.m.leaving, time.Now())
 	var got *coordinationv1.Lease
 	if err == nil {
-		got, err = p.requests.put(ctx, sent)
+		got, err = p.m.requests.put(ctx, sent)
 	}
 	switch {
 	case err == nil:
 		if got.Annotations[SlotsAnnotation] != sent.Annotations[SlotsAnnotation] {
-			p.failing(ctx, "the API server changed the assignment of slots while storing it; look for an admission webhook that changes Leases")
+			p.m.failing(ctx, "the API server changed the assignment of slots while storing it; look for an admission webhook that changes Leases")
 		}
-		_, err = p.registry.put(got) // another step follows at once
+		_, err = p.m.registry.put(got) // another step follows at once
 	case overtaken(err):
-		err = read(ctx, &p.requests, p.registry, p.requests.group)
+		err = read(ctx, &p.m.requests, p.m.registry, p.m.requests.group)
 	default:
-		p.failing(ctx, "the assignment of slots was not stored; it will be retried", "err", err)
+		p.m.failing(ctx, "the assignment of slots was not stored; it will be retried", "err", err)
 	}
 	if err != nil {
 		return pollInterval/2 + retryPause()

@@ -17,7 +17,7 @@ import (
 // preparations are the slots whose objects Options.Keeper holds, or will. Without a Keeper, every
 // slot is prepared. Only the session's goroutine uses it.
 type preparations struct {
-	*member
+	m *member
 
 	done    map[slots.Slot]bool // false: the Keeper has not all objects yet
 	asked   time.Time           // when it was asked for some of those that it has not, or zero
@@ -32,14 +32,14 @@ type preparation struct {
 }
 
 func newPreparations(m *member) *preparations {
-	return &preparations{member: m, done: map[slots.Slot]bool{}, news: make(chan preparation)}
+	return &preparations{m: m, done: map[slots.Slot]bool{}, news: make(chan preparation)}
 }
 
-func (p *preparations) ready(s slots.Slot) bool { return p.o.Keeper == nil || p.done[s] }
+func (p *preparations) ready(s slots.Slot) bool { return p.m.o.Keeper == nil || p.done[s] }
 
 // keep keeps the objects of exactly the wanted slots.
 func (p *preparations) keep(ctx context.Context, wanted []slots.Slot) {
-	keeper := p.o.Keeper
+	keeper := p.m.o.Keeper
 	if keeper == nil {
 		return
 	}
@@ -83,14 +83,14 @@ func (p *preparations) warn(ctx context.Context) {
 	case p.asked.IsZero():
 		p.asked = time.Now()
 	case time.Since(p.asked) > slowSync:
-		p.failing(ctx, "the objects of new slots are not there yet; this member cannot serve the slots", "slots", missing, "for", time.Since(p.asked).Round(time.Second).String())
+		p.m.failing(ctx, "the objects of new slots are not there yet; this member cannot serve the slots", "slots", missing, "for", time.Since(p.asked).Round(time.Second).String())
 	}
 }
 
 func (p *preparations) await(ctx context.Context, all []slots.Slot, after time.Duration) {
 	p.waiting.Go(func() {
 		_ = run.Sleep(ctx, after)
-		n := preparation{all, p.o.Keeper.WaitForSync(ctx, all...)}
+		n := preparation{all, p.m.o.Keeper.WaitForSync(ctx, all...)}
 		select {
 		case p.news <- n:
 		case <-ctx.Done():
@@ -115,7 +115,7 @@ func (p *preparations) note(ctx context.Context, n preparation) {
 	case len(left) < len(n.of):
 		p.await(ctx, left, 0)
 	default:
-		p.log.Warn("the objects of new slots are not there yet; their keys wait", "slots", len(left), "err", n.err)
+		p.m.log.Warn("the objects of new slots are not there yet; their keys wait", "slots", len(left), "err", n.err)
 		p.await(ctx, left, pollInterval)
 	}
 }

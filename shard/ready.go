@@ -41,12 +41,12 @@ func (r *reporter) record(s *Status, since time.Time) {
 
 // event is recorded by one member. It is about the group's Lease.
 func (r *reporter) event(s *Status, t events.Type, reason, note string) {
-	if !s.First || r.events == nil {
+	if !s.First || r.m.events == nil {
 		return
 	}
 	namespace, name, _ := strings.Cut(s.Group, "/")
-	ctx := logr.NewContextWithSlogLogger(context.Background(), r.log)
-	r.events.Eventf(ctx, &coordinationv1.Lease{
+	ctx := logr.NewContextWithSlogLogger(context.Background(), r.m.log)
+	r.m.events.Eventf(ctx, &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: s.UID},
 	}, t, reason, "", note)

@@ -22,7 +22,7 @@ import (
 // reporter publishes the state of a session: as Status, in the log and to the hooks. Only the
 // session's goroutine uses it.
 type reporter struct {
-	*member
+	m *member
 
 	ownership *ownership
 	lost      bool                       // the member's Lease is
@@ -44,7 +44,7 @@ type reporter struct {
 type parts struct{ owned, members int }
 
 func newReporter(m *member, a *ownership) *reporter {
-	return &reporter{member: m, ownership: a, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Slot{}}
+	return &reporter{m: m, ownership: a, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Slot{}}
 }
 
 const (
@@ -58,7 +58,7 @@ const (
 
 // trouble logs why there is no assignment, once for each change.
 func (r *reporter) trouble(err error) {
-	of := r.group.lease
+	of := r.m.group.lease
 	waits := err != nil && of != nil && !held(of) && lease.Holder(of) != ""
 	text := ""
 	switch {
@@ -78,24 +78,24 @@ func (r *reporter) trouble(err error) {
 	r.why, r.waits, r.apart = text, waits, refused
 	switch {
 	case text == "" && r.valid:
-		r.log.Info("the assignment of slots is valid again")
+		r.m.log.Info("the assignment of slots is valid again")
 	case text == "":
 		r.valid = true
 	case waits:
-		r.log.Info("waiting until another process releases the group's Lease", "holder", lease.Holder(of))
-	case refused && !r.leaving:
+		r.m.log.Info("waiting until another process releases the group's Lease", "holder", lease.Holder(of))
+	case refused && !r.m.leaving:
 		r.refused = err
 	case refused:
-	case r.valid && !r.leaving:
-		r.log.Warn("the assignment of slots is lost; all members stop, and make a new one", "err", err)
+	case r.valid && !r.m.leaving:
+		r.m.log.Warn("the assignment of slots is lost; all members stop, and make a new one", "err", err)
 	}
 }
 
 // logRefusal names the members that use other settings. Their Leases are known when this session's
 // is.
 func (r *reporter) logRefusal() {
-	if r.refused != nil && r.registry.get(r.name).heartbeat.session == r.id.Term {
-		r.log.Warn("the group refuses this replica, which stays a standby", "err", r.refused, "members", r.strangers())
+	if r.refused != nil && r.m.registry.get(r.m.name).heartbeat.session == r.m.id.Term {
+		r.m.log.Warn("the group refuses this replica, which stays a standby", "err", r.refused, "members", r.strangers())
 		r.refused = nil
 	}
 }
@@ -103,8 +103,8 @@ func (r *reporter) logRefusal() {
 // strangers names the replicas that use other settings than this one, with their holders.
 func (r *reporter) strangers() string {
 	var all []string
-	for _, of := range r.registry.members() {
-		if holder := lease.Holder(of.lease); holder != "" && of.lease.Annotations[settingsAnnotation] != r.settings() {
+	for _, of := range r.m.registry.members() {
+		if holder := lease.Holder(of.lease); holder != "" && of.lease.Annotations[settingsAnnotation] != r.m.settings() {
 			all = append(all, fmt.Sprintf("%s (%s)", of.lease.Name, holder))
 		}
 	}
@@ -114,38 +114,38 @@ func (r *reporter) strangers() string {
 // report updates the status, logs slots that stay unserved, and calls the hooks.
 func (r *reporter) report() {
 	s := r.current()
-	r.status.Store(s)
+	r.m.status.Store(s)
 	r.logRefusal()
 	r.logUnserved(s)
 	r.logDivided(s)
 	r.reportSlots()
 	now := r.observed(s)
 	r.record(s, now.UnservedSince)
-	callHook(r, r.o.Hooks.Observed, now)
+	callHook(r, r.m.o.Hooks.Observed, now)
 }
 
 // ended reports that this process is no member any more.
 func (r *reporter) ended() {
-	was := r.status.Load()
-	r.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read})
-	callHook(r, r.o.Hooks.Observed, hook.ShardGroup{Group: r.requests.group})
+	was := r.m.status.Load()
+	r.m.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read})
+	callHook(r, r.m.o.Hooks.Observed, hook.ShardGroup{Group: r.m.requests.group})
 }
 
 func (r *reporter) current() *Status {
-	s := &Status{Group: r.requests.String(), Member: r.id.String(), Trouble: r.why}
-	of := r.registry.get(r.requests.group)
+	s := &Status{Group: r.m.requests.String(), Member: r.m.id.String(), Trouble: r.why}
+	of := r.m.registry.get(r.m.requests.group)
 	if s.Read = of.version != 0; !s.Read {
 		s.Trouble = unread
 	}
 	if of.lease != nil {
 		s.UID = of.lease.UID
 	}
-	a, err := r.view.Assignment()
+	a, err := r.m.view.Assignment()
 	if a != nil {
 		s.Epoch = a.Epoch()
 		r.describe(s, a)
 	}
-	s.Standby = r.waits || r.apart || len(s.Members) >= slots.MaxMembers && !r.joined()
+	s.Standby = r.waits || r.apart || len(s.Members) >= slots.MaxMembers && !r.m.joined()
 	for _, acquired := range r.ownership.all() {
 		if !acquired.Stopped() {
 			s.Owned = append(s.Owned, int(acquired.Number))
@@ -166,8 +166,8 @@ func (r *reporter) describe(s *Status, a *slots.Assignment) {
 		}
 	}
 	for _, m := range a.Members() {
-		of := MemberStatus{Name: m.Name, Weight: m.Weight, Leaving: m.Leaving, Slots: count[m.Name], Silent: r.heartbeat(m.ID).Silent}
-		if seen := r.registry.get(m.Name).lease; seen != nil {
+		of := MemberStatus{Name: m.Name, Weight: m.Weight, Leaving: m.Leaving, Slots: count[m.Name], Silent: r.m.heartbeat(m.ID).Silent}
+		if seen := r.m.registry.get(m.Name).lease; seen != nil {
 			of.Identity = lease.Holder(seen)
 		}
 		s.Members = append(s.Members, of)
@@ -179,15 +179,15 @@ func (r *reporter) describe(s *Status, a *slots.Assignment) {
 func (r *reporter) first(a *slots.Assignment) bool {
 	if a != nil {
 		for _, m := range a.Members() {
-			if p := r.heartbeat(m.ID); !m.Leaving && p.Silent.IsZero() && p.Seen > a.Epoch() {
-				return m.ID == r.id
+			if p := r.m.heartbeat(m.ID); !m.Leaving && p.Silent.IsZero() && p.Seen > a.Epoch() {
+				return m.ID == r.m.id
 			}
 		}
 	}
-	for _, of := range r.registry.members() {
+	for _, of := range r.m.registry.members() {
 		id := slots.ID{Name: of.lease.Name, Term: of.heartbeat.session}
-		if id.Term != 0 && r.heartbeat(id).Silent.IsZero() {
-			return id == r.id
+		if id.Term != 0 && r.m.heartbeat(id).Silent.IsZero() {
+			return id == r.m.id
 		}
 	}
 	return false
@@ -216,7 +216,7 @@ func (r *reporter) waiting(trouble string) (all []Unserved) {
 			all[i].Since = began
 		}
 	}
-	for _, u := range r.view.Unserved(r.heartbeat) {
+	for _, u := range r.m.view.Unserved(r.m.heartbeat) {
 		add(u.Slot, u.Since, cmp.Or(trouble, u.Reason))
 	}
 	r.waitingHere(add)
@@ -227,8 +227,8 @@ func (r *reporter) waiting(trouble string) (all []Unserved) {
 
 // waitingHere adds slots of this process that wait for its caches.
 func (r *reporter) waitingHere(add func(slots.Slot, time.Time, string)) {
-	for _, slot := range r.view.Tasks().Owned {
-		if r.ownership.bySlot[slot] == nil && !r.leaving {
+	for _, slot := range r.m.view.Tasks().Owned {
+		if r.ownership.bySlot[slot] == nil && !r.m.leaving {
 			add(slot, time.Now(), "this member owns it, and its Keeper does not have the objects yet")
 		}
 	}
@@ -245,7 +245,7 @@ func (r *reporter) logUnserved(s *Status) {
 	logged := r.unserved
 	if len(s.Unserved) == 0 && len(logged) > 0 {
 		clear(logged)
-		r.log.Info("all slots are served again")
+		r.m.log.Info("all slots are served again")
 	}
 	for _, u := range s.Unserved {
 		age := time.Since(u.Since)
@@ -254,7 +254,7 @@ func (r *reporter) logUnserved(s *Status) {
 			continue
 		}
 		logged[u.Reason] = true
-		r.log.Warn("slots are not served, so their keys wait",
+		r.m.log.Warn("slots are not served, so their keys wait",
 			"count", len(u.Slots), "slots", u.Slots.String(), "for", age.Round(time.Second).String(), "because", u.Reason)
 	}
 }
@@ -262,16 +262,16 @@ func (r *reporter) logUnserved(s *Status) {
 // logDivided logs this member's part when nothing moves any more, if the part is another one.
 func (r *reporter) logDivided(s *Status) {
 	now := parts{owned: len(s.Owned), members: len(s.Members)}
-	if r.leaving || s.Epoch == 0 || s.Moving > 0 || len(s.Unserved) > 0 || now == r.divided {
+	if r.m.leaving || s.Epoch == 0 || s.Moving > 0 || len(s.Unserved) > 0 || now == r.divided {
 		return
 	}
 	r.divided = now
-	r.log.Info("the slots are divided", "count", now.owned, "members", now.members)
+	r.m.log.Info("the slots are divided", "count", now.owned, "members", now.members)
 }
 
 func (r *reporter) observed(s *Status) hook.ShardGroup {
 	o := hook.ShardGroup{
-		Group: r.requests.group, Member: r.id.Name, Epoch: s.Epoch, Members: len(s.Members),
+		Group: r.m.requests.group, Member: r.m.id.Name, Epoch: s.Epoch, Members: len(s.Members),
 		Owned: len(s.Owned), Moving: s.Moving, First: s.First,
 	}
 	all := map[int]bool{} // a slot may be unserved for several reasons
@@ -306,13 +306,13 @@ func (r *reporter) reportSlots() {
 			acquired++
 		}
 	}
-	hooks := r.o.Hooks
+	hooks := r.m.o.Hooks
 	for _, of := range []struct {
 		hook func(hook.ShardSlots)
 		n    int
 	}{{hooks.Released, released}, {hooks.Lost, lost}, {hooks.Acquired, acquired}} {
 		if of.n > 0 {
-			callHook(r, of.hook, hook.ShardSlots{Group: r.requests.group, Slots: of.n})
+			callHook(r, of.hook, hook.ShardSlots{Group: r.m.requests.group, Slots: of.n})
 		}
 	}
 }
@@ -325,7 +325,7 @@ func callHook[A any](r *reporter, f func(A), a A) {
 	defer func() {
 		if p := recover(); p != nil && !r.panicked {
 			r.panicked = true
-			r.log.Error("a hook of the shard group has panicked; further panics are not logged", "panic", p, "stack", string(debug.Stack()))
+			r.m.log.Error("a hook of the shard group has panicked; further panics are not logged", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	f(a)

@@ -23,7 +23,7 @@ const finishLimit = 2 * time.Second
 
 // session is the loop of a member. In each step, its parts see what has changed, and act.
 type session struct {
-	*member
+	m *member
 
 	prepared  *preparations
 	ownership *ownership
@@ -45,7 +45,7 @@ func newSession(p *process, work context.Context) (*session, error) {
 	p.seenVersion.Store(0)
 	prepared, acquired := newPreparations(m), newOwnership(m, t)
 	return &session{
-		member: m, prepared: prepared, ownership: acquired,
+		m: m, prepared: prepared, ownership: acquired,
 		planner: newPlanner(m, prepared, acquired), reporter: newReporter(m, acquired),
 	}, nil
 }
@@ -75,7 +75,7 @@ func (l *session) run(take, work context.Context, lead term.Lead) (left bool, er
 		l.finish(running)
 	}
 	l.prepared.keep(running, nil)
-	return !l.joined(), err
+	return !l.m.joined(), err
 }
 
 // serve runs until the member has left, its Lease is lost, or lead has returned.
@@ -83,11 +83,11 @@ func (l *session) serve(work, take context.Context, done <-chan error, end conte
 	stop := take.Done()
 	for {
 		pause := l.step(work)
-		idle := l.leaving && l.ownership.idle()
-		if l.leaving && (idle || time.Now().After(l.leaveBy)) {
+		idle := l.m.leaving && l.ownership.idle()
+		if l.m.leaving && (idle || time.Now().After(l.m.leaveBy)) {
 			end(context.Cause(take))
 		}
-		if err := l.registry.trouble(); idle || err != nil {
+		if err := l.m.registry.trouble(); idle || err != nil {
 			return err, false
 		}
 		select {
@@ -96,9 +96,9 @@ func (l *session) serve(work, take context.Context, done <-chan error, end conte
 		case err := <-done:
 			return err, true
 		case <-stop:
-			stop, l.leaving, l.leaveBy = nil, true, time.Now().Add(leaveLimit)
-		case <-l.registry.wake:
-		case <-l.owned.Returned():
+			stop, l.m.leaving, l.m.leaveBy = nil, true, time.Now().Add(leaveLimit)
+		case <-l.m.registry.wake:
+		case <-l.m.owned.Returned():
 		case n := <-l.prepared.news:
 			l.prepared.note(work, n)
 		case <-time.After(pause):
@@ -110,17 +110,17 @@ func (l *session) serve(work, take context.Context, done <-chan error, end conte
 func (l *session) finish(work context.Context) {
 	ctx, cancel := context.WithTimeout(work, finishLimit)
 	defer cancel()
-	l.leaving, l.leaveBy = true, time.Now()
+	l.m.leaving, l.m.leaveBy = true, time.Now()
 	for {
 		pause := l.step(ctx)
 		// After trouble, no write succeeds.
-		if !l.joined() || ctx.Err() != nil || l.registry.trouble() != nil {
+		if !l.m.joined() || ctx.Err() != nil || l.m.registry.trouble() != nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.registry.wake:
-		case <-l.owned.Returned():
+		case <-l.m.registry.wake:
+		case <-l.m.owned.Returned():
 		case <-time.After(pause):
 		}
 	}
@@ -129,10 +129,10 @@ func (l *session) finish(work context.Context) {
 // step sees what has changed, and stores at most one new assignment. It returns the pause until the
 // next step, unless something happens before.
 func (l *session) step(ctx context.Context) time.Duration {
-	if news, err := l.see(); news {
+	if news, err := l.m.see(); news {
 		l.reporter.trouble(err)
 	}
-	if a := l.assignment(); a != nil && !l.leaving {
+	if a := l.m.assignment(); a != nil && !l.m.leaving {
 		l.prepared.keep(ctx, l.ownership.wanted(a))
 	}
 	l.ownership.update(l.prepared.ready)

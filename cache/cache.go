@@ -6,8 +6,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,11 +21,10 @@ type Cache struct {
 
 	options Options
 	// The environment's mutex guards the fields below.
-	informers map[key]*informer
-	broken    []error         // mistakes in declarations
-	start     func(*informer) // set while Run runs
-	join      func(func())    // runs a function that Run joins; set while Run runs
-	ran       bool
+	broken []error         // mistakes in declarations
+	start  func(*informer) // set while Run runs
+	join   func(func())    // runs a function that Run joins; set while Run runs
+	ran    bool
 
 	cluster string                // of Options
 	retired atomic.Pointer[error] // of Retire
@@ -39,10 +36,8 @@ type Cache struct {
 // New returns a cache. Without a Backend (nil), it can only use informers that list and watch by
 // themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
-	c := &Cache{
-		environment: &environment{backend: b, quietLimit: o.QuietLimit}, options: o, informers: map[key]*informer{}, cluster: o.Cluster,
-	}
-	c.environment.all = c.all
+	e := &environment{backend: b, quietLimit: o.QuietLimit, informers: map[key]*informer{}}
+	c := &Cache{environment: e, options: o, cluster: o.Cluster}
 	if o.Hooks != nil {
 		c.hooks = *o.Hooks
 	}
@@ -221,12 +216,6 @@ func (c *Cache) states(size func(*informer) (int, int64)) []hook.InformerState {
 		states = append(states, s)
 	}
 	return states
-}
-
-func (c *Cache) all() []*informer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.informers))
 }
 
 func (c *Cache) host() string {

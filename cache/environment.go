@@ -5,6 +5,8 @@ package cache
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,13 +27,19 @@ type environment struct {
 	backend    Backend // may be nil
 	quietLimit time.Duration
 	hooks      hook.Cache
-	all        func() []*informer
 	strings    sharedStrings
 	users      sync.Map // from *declarations to consistency.User, see Attach
-	groups     sync.Map // from *group to its learn, until it ends
+	groups     sync.Map // of *group, until it ends
 
-	mu   sync.Mutex // guards the field below, the states of the informers, and Cache's fields
-	news run.Barrier
+	mu        sync.Mutex // guards the fields below, the states of the informers, and Cache's fields
+	news      run.Barrier
+	informers map[key]*informer
+}
+
+func (e *environment) all() []*informer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.informers))
 }
 
 // changed is Cache.Changed, also for changes of a handle's scope.
@@ -60,10 +68,20 @@ func (e *environment) tell(f func(consistency.User)) {
 
 // learn tells the groups how a kind is served.
 func (e *environment) learn(gvk schema.GroupVersionKind, m *meta.RESTMapping) {
-	e.groups.Range(func(_, learn any) bool {
-		learn.(func(schema.GroupVersionKind, *meta.RESTMapping))(gvk, m) //nolint:forcetypeassert // groups has no other types
+	for _, g := range e.groupsOf(gvk) {
+		g.learn(m)
+	}
+}
+
+// groupsOf returns the groups of a kind.
+func (e *environment) groupsOf(gvk schema.GroupVersionKind) (of []*group) {
+	e.groups.Range(func(each, _ any) bool {
+		if g := each.(*group); g.key.gvk == gvk { //nolint:forcetypeassert // groups has no other types
+			of = append(of, g)
+		}
 		return true
 	})
+	return of
 }
 
 // Backend lists and watches for a cache, as a *client.Client does. It must be safe for concurrent

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -71,15 +70,15 @@ func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
 	} else if m := g.knownMapping(); m != nil {
 		g.kind = kindScope{known: true, clusterScoped: !isNamespaced(m)}
 	}
-	c.groups.Store(g, g.learn)
+	c.groups.Store(g, nil)
 	s.tell(g, g.follow)
 	g.follow()
 	return g
 }
 
 // learn chooses other members if inherited namespaces do not fit the kind after all.
-func (g *group) learn(gvk schema.GroupVersionKind, m *meta.RESTMapping) {
-	if g.key.gvk == gvk && g.scope.inherited && g.learned(kindScope{known: true, clusterScoped: !isNamespaced(m)}) {
+func (g *group) learn(m *meta.RESTMapping) {
+	if g.scope.inherited && g.learned(kindScope{known: true, clusterScoped: !isNamespaced(m)}) {
 		g.follow()
 	}
 }
@@ -90,17 +89,6 @@ func (g *group) learned(kind kindScope) (changed bool) {
 	changed = g.kind != kind
 	g.kind = kind
 	return changed
-}
-
-// groupsOf returns the groups of a kind.
-func (c *Cache) groupsOf(gvk schema.GroupVersionKind) (of []*group) {
-	c.groups.Range(func(each, _ any) bool {
-		if g := each.(*group); g.key.gvk == gvk { //nolint:forcetypeassert // groups has no other types
-			of = append(of, g)
-		}
-		return true
-	})
-	return of
 }
 
 func (g *group) placesLocked() (map[place]bool, error) {

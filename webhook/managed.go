@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/setpoint-dev/setpoint/webhook/internal/certs"
 )
 
 // differs returns the path of a wanted field that the object does not have, or nil.
@@ -93,48 +96,20 @@ func nameOf(webhook any) string {
 // takenBy returns the field manager that has changed a path. It returns "" if owner still has it,
 // or nothing is known about others.
 func takenBy(live *unstructured.Unstructured, path fieldpath.Path, owner string) (manager string) {
-	var newest, newestOf *metav1.ManagedFieldsEntry // of all, and of those that have the path
-	all := live.GetManagedFields()
-	for i := range all {
-		e := &all[i]
-		set := fieldsOf(e)
-		switch has := set.Has(path) || !set.WithPrefixOf(path).Empty() || set.whole(path); {
-		case e.Manager == owner && has:
-			return ""
-		case e.Manager == owner:
-			continue
-		case has && later(e, newestOf):
-			newestOf = e
-		}
-		if later(e, newest) {
-			newest = e
-		}
+	owned := false
+	of := certs.LastManager(live, func(manager string, fields *fieldpath.Set) bool {
+		has := fields.Has(path) || !below(fields, path).Empty() || whole(fields, path)
+		owned = owned || has && manager == owner
+		return has && manager != owner
+	})
+	if owned {
+		return ""
 	}
-	switch {
-	case newestOf != nil:
-		return newestOf.Manager
-	case newest != nil:
-		return newest.Manager
-	}
-	return ""
+	return cmp.Or(of, certs.LastManager(live, func(manager string, _ *fieldpath.Set) bool { return manager != owner }))
 }
 
-func later(e, than *metav1.ManagedFieldsEntry) bool {
-	return than == nil || e.Time != nil && (than.Time == nil || !e.Time.Before(than.Time))
-}
-
-func fieldsOf(e *metav1.ManagedFieldsEntry) *fieldSet {
-	set := &fieldpath.Set{}
-	if e.FieldsV1 != nil {
-		_ = set.FromJSON(e.FieldsV1.GetRawReader()) // the API server's own; else no fields
-	}
-	return &fieldSet{set}
-}
-
-type fieldSet struct{ *fieldpath.Set }
-
-func (s *fieldSet) WithPrefixOf(path fieldpath.Path) *fieldpath.Set {
-	set := s.Set
+// below returns the fields below a path.
+func below(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
 	for _, element := range path {
 		set = set.WithPrefix(element)
 	}
@@ -142,9 +117,9 @@ func (s *fieldSet) WithPrefixOf(path fieldpath.Path) *fieldpath.Set {
 }
 
 // whole reports whether the set has a field above the path as a whole, so that it has one owner.
-func (s *fieldSet) whole(path fieldpath.Path) bool {
+func whole(set *fieldpath.Set, path fieldpath.Path) bool {
 	for n := 1; n < len(path); n++ {
-		if s.Has(path[:n]) && s.WithPrefixOf(path[:n]).Empty() {
+		if set.Has(path[:n]) && below(set, path[:n]).Empty() {
 			return true
 		}
 	}
@@ -158,17 +133,16 @@ func oldWebhook(want, live *unstructured.Unstructured, owner string) int {
 	}
 	wanted, _ := want.Object["webhooks"].([]any)
 	has, _ := live.Object["webhooks"].([]any)
-	all := live.GetManagedFields()
 	for i, one := range has {
 		name := nameOf(one)
 		if slices.ContainsFunc(wanted, func(o any) bool { return nameOf(o) == name }) {
 			continue
 		}
 		path := fieldpath.MakePathOrDie("webhooks", fieldpath.KeyByFields("name", name), "rules")
-		for j := range all {
-			if all[j].Manager == owner && fieldsOf(&all[j]).Has(path) {
-				return i
-			}
+		if slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+			return e.Manager == owner && certs.FieldsOf(e).Has(path)
+		}) {
+			return i
 		}
 	}
 	return -1

@@ -138,30 +138,32 @@ func (o observed) configuration(want []authority) *unstructured.Unstructured {
 // taker returns the field manager other than owner that wrote a field last, or "". A client that
 // removes the field leaves no trace.
 func taker(object client.Object, owner, field string) string {
-	var last *metav1.ManagedFieldsEntry
-	all := object.GetManagedFields()
-	for i := range all {
-		e := &all[i]
-		if e.Manager != owner && owns(e, field) && (last == nil || e.Time != nil && !e.Time.Before(last.Time)) {
+	return LastManager(object, func(manager string, fields *fieldpath.Set) (has bool) {
+		fields.Iterate(func(p fieldpath.Path) {
+			has = has || slices.ContainsFunc(p, func(e fieldpath.PathElement) bool { return e.FieldName != nil && *e.FieldName == field })
+		})
+		return has && manager != owner
+	})
+}
+
+// LastManager returns the field manager of the newest of an object's managedFields that match
+// accepts, or "".
+func LastManager(object client.Object, match func(manager string, fields *fieldpath.Set) bool) string {
+	var last metav1.ManagedFieldsEntry
+	for _, e := range object.GetManagedFields() {
+		newer := last.Manager == "" || e.Time != nil && !e.Time.Before(last.Time)
+		if match(e.Manager, FieldsOf(e)) && newer {
 			last = e
 		}
-	}
-	if last == nil {
-		return ""
 	}
 	return last.Manager
 }
 
-func owns(e *metav1.ManagedFieldsEntry, field string) bool {
-	if e.FieldsV1 == nil {
-		return false
+// FieldsOf returns the fields of an entry, or none if they cannot be read.
+func FieldsOf(e metav1.ManagedFieldsEntry) *fieldpath.Set {
+	set := &fieldpath.Set{}
+	if e.FieldsV1 != nil {
+		_ = set.FromJSON(e.FieldsV1.GetRawReader()) // the API server's own
 	}
-	set, owns := fieldpath.NewSet(), false
-	if set.FromJSON(e.FieldsV1.GetRawReader()) != nil {
-		return false
-	}
-	set.Iterate(func(p fieldpath.Path) {
-		owns = owns || slices.ContainsFunc(p, func(e fieldpath.PathElement) bool { return e.FieldName != nil && *e.FieldName == field })
-	})
-	return owns
+	return set
 }

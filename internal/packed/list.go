@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// List is a list of packed objects.
+// List is a list of objects that were read one by one.
 type List struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 
-	Items []runtime.Object // *Object
+	Items []runtime.Object // usually *Object
 }
 
 // DeepCopyObject returns a copy of the list with the same objects, which never change.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // ListerWatcher lists and watches a Target. It is safe for concurrent use.
@@ -255,7 +256,7 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 		if err == nil {
 			list, err = r.list(ctx, l.target.narrow(o))
 		}
-		if err == nil && d.Codec == nil {
+		if _, filtered := list.(*packed.List); err == nil && !filtered {
 			err = part.filter(list)
 		}
 		return err

@@ -18,7 +18,7 @@ type List struct {
 	Items []runtime.Object // usually *Object
 }
 
-// DeepCopyObject returns a copy of the list with the same objects, which never change.
+// DeepCopyObject returns a copy of the list with the same objects.
 func (l *List) DeepCopyObject() runtime.Object {
 	c := &List{TypeMeta: l.TypeMeta, Items: slices.Clone(l.Items)}
 	l.DeepCopyInto(&c.ListMeta)

@@ -12,6 +12,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/setpoint-dev/setpoint/internal/builtin"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
@@ -28,17 +29,7 @@ type decoder struct {
 	part     *portion // nil: everything
 }
 
-func (d *decoder) speaksProtobuf() bool {
-	obj, err := d.Backend.Scheme().New(d.Kind)
-	if err != nil {
-		return false
-	}
-	_, ok := obj.(interface {
-		Marshal() ([]byte, error)
-		Unmarshal(data []byte) error
-	})
-	return ok
-}
+func (d *decoder) speaksProtobuf() bool { return builtin.SpeaksProtobuf(d.Backend.Scheme(), d.Kind) }
 
 func (d *decoder) decode(f wire.Format, raw []byte) (o object.Object, err error) {
 	if d.Codec != nil {

@@ -36,8 +36,9 @@ type eventReader struct {
 	format  wire.Format
 	closed  atomic.Bool
 
-	ahead map[types.NamespacedName]bool // unless objects are packed: decoded, perhaps not stored yet
-	most  int                           // size of ahead at which it is pruned
+	// ahead are objects that were decoded, and are perhaps not stored yet. It has no packed ones.
+	ahead map[types.NamespacedName]bool
+	most  int // size of ahead at which it is pruned
 }
 
 // event is an event of a watch.

@@ -42,7 +42,7 @@ func (in *inputs[K]) waiting() (by map[string]*input[K], common *input[K], some 
 	return by, common, some
 }
 
-func (in *inputs[K]) hostOf(i *input[K]) string { return in.declared.Host(i.handle()) }
+func (in *inputs[K]) hostOf(i *input[K]) string { return in.informers.Host(i.handle()) }
 
 // awaitFirst waits until the inputs of one cluster are settled, or all of them.
 func (in *inputs[K]) awaitFirst(ctx context.Context, all bool) bool {
@@ -66,7 +66,7 @@ func (in *inputs[K]) changed() <-chan struct{} {
 	return in.news.When(false)
 }
 
-func (in *inputs[K]) ring() {
+func (in *inputs[K]) notify() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.news.Open()
@@ -101,12 +101,12 @@ func (in *inputs[K]) holding(reasons []workqueue.Reason) (held *input[K]) {
 }
 
 // hold parks a key until its cluster is settled. p may be nil.
-func (c *Controller[K]) hold(item workqueue.Item[K], p *past) bool {
+func (c *Controller[K]) hold(item workqueue.Item[K], p *lastRun) bool {
 	if run.Closed(c.synced) {
 		return false
 	}
 	if p == nil {
-		p = &past{}
+		p = &lastRun{}
 	}
 	p.held = false
 	reasons, dropped := item.Reasons()

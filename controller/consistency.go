@@ -27,7 +27,7 @@ const eventRelisted = "Relisted"
 
 // visibility makes keys wait until the caches show earlier writes.
 type visibility[K comparable] struct {
-	gaps
+	pendingWrites
 
 	queue   *workqueue.Queue[K]
 	records *records[K]
@@ -55,7 +55,7 @@ func (k *visibility[K]) Goroutines() *run.Goroutines { return k.goroutines }
 
 // putOff parks a key while the caches lack its last Reconcile's writes, or, after Stale, while
 // anything is stale. Otherwise p.doubts describes what the next Reconcile may not see.
-func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *past) (parked bool) {
+func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *lastRun) (parked bool) {
 	if p.unnotify != nil {
 		p.unnotify()
 		p.unnotify = nil
@@ -83,7 +83,7 @@ func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *p
 	return true
 }
 
-func (k *visibility[K]) park(item workqueue.Item[K], p *past, reason gap, left time.Duration) {
+func (k *visibility[K]) park(item workqueue.Item[K], p *lastRun, reason gap, left time.Duration) {
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(&parkedKey[K]{k.queue, item.Key()})
 	pause := min(left, time.Second<<min(p.checks, 10))
@@ -99,7 +99,7 @@ func (k *visibility[K]) park(item workqueue.Item[K], p *past, reason gap, left t
 	}
 }
 
-func (k *gaps) giveUp(p *past, expired bool, now time.Time) {
+func (k *pendingWrites) giveUp(p *lastRun, expired bool, now time.Time) {
 	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
 	given := p.unsure
 	for i := range p.awaited {
@@ -128,8 +128,8 @@ func (k *gaps) giveUp(p *past, expired bool, now time.Time) {
 }
 
 // revive makes a key wait again for writes given up while their informer failed.
-func (k *gaps) revive(p *past) {
-	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w unseen) bool {
+func (k *pendingWrites) revive(p *lastRun) {
+	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w pendingWrite) bool {
 		if !w.failing {
 			return false
 		}
@@ -145,7 +145,7 @@ func (k *gaps) revive(p *past) {
 	})
 }
 
-func (k *gaps) isOver(p *past) bool {
+func (k *pendingWrites) isOver(p *lastRun) bool {
 	if p.failure != nil || !p.since.IsZero() || p.answers != nil || p.held {
 		return false
 	}
@@ -167,7 +167,7 @@ func (k *visibility[K]) letGo() {
 
 // outstanding returns what behind does. It asks the API server about lost answers when nothing else
 // is missing.
-func (k *gaps) outstanding(ctx context.Context, p *past) (missing gap, unknown error) {
+func (k *pendingWrites) outstanding(ctx context.Context, p *lastRun) (missing gap, unknown error) {
 	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {
 		return missing, unknown
@@ -178,14 +178,14 @@ func (k *gaps) outstanding(ctx context.Context, p *past) (missing gap, unknown e
 	return k.behind(p)
 }
 
-func (k *gaps) reportAwaited(a hook.Awaited) {
+func (k *pendingWrites) reportAwaited(a hook.Awaited) {
 	if k.hooks.Controller.Awaited != nil {
 		a.Controller = k.name
 		k.hooks.Controller.Awaited(a)
 	}
 }
 
-func (k *visibility[K]) parkStale(item workqueue.Item[K], p *past) {
+func (k *visibility[K]) parkStale(item workqueue.Item[K], p *lastRun) {
 	p.since = time.Now()
 	reason := k.staleGap(p)
 	if reason == nil { // it has recovered, or cannot notify
@@ -210,7 +210,7 @@ func (k *visibility[K]) addMissed(key K) {
 // Recovered makes keys due that failed before an informer recovered. They may have failed before
 // the informer did, in the same outage.
 func (k *visibility[K]) Recovered() {
-	last := k.declared.Recovered()
+	last := k.informers.Recovered()
 	for key, r := range k.records.all() {
 		if p := r.past; p != nil && p.backsOff && !p.failure.At.After(last) {
 			k.queue.AddWith(key, workqueue.AddOptions{Class: workqueue.Background, Reason: workqueue.Reason{Source: "cache", Event: eventRecovered}})

@@ -34,7 +34,7 @@ type running[K comparable] struct {
 	cancel context.CancelCauseFunc
 	of     *lead[K]
 	item   workqueue.Item[K]
-	past   *past         // or nil
+	past   *lastRun      // or nil
 	by     author        // who made the key due since then
 	since  time.Duration // start, on the controller's clock
 	log    *slog.Logger
@@ -71,7 +71,8 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 	return now
 }
 
-// served is an adoption whose keys this controller reconciles, as the context of their Reconciles.
+// served is an owned slot whose keys this controller reconciles, as the context of their
+// Reconciles.
 type served struct {
 	context.Context //nolint:containedctx // it is one
 	term.OwnedSlot

@@ -68,19 +68,19 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	c.o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
 	c.inputs.name = name
-	c.inputs.declared, c.inputs.declare = cache.Declare()
-	c.own = ownEvents[K]{declared: c.inputs.declared, records: &c.records, now: c.now}
+	c.inputs.informers, c.inputs.setInformers = cache.Declare()
+	c.own = ownEvents[K]{informers: c.inputs.informers, records: &c.records, now: c.now}
 	c.keepEarly()
 	c.consistency = visibility[K]{
-		gaps:    gaps{name: name, hooks: &c.o.Hooks, logger: c.logger, declared: c.inputs.declared, stale: c.inputs.stale},
-		records: &c.records,
+		pendingWrites: pendingWrites{name: name, hooks: &c.o.Hooks, logger: c.logger, informers: c.inputs.informers, stale: c.inputs.stale},
+		records:       &c.records,
 	}
 	c.spins = spins[K]{own: &c.own, records: &c.records, now: c.now, log: &c.repetition}
 	c.pauses = pauses[K]{records: &c.records, queue: &c.current}
 	c.interrupts = interrupts[K]{pool: &c.pool, records: &c.records}
 	c.shards = shards[K]{queue: &c.current, place: placeOf[K](), report: c.reportUnplaced}
 	c.pool.set(o.workers())
-	c.inputs.declareLocked()
+	c.inputs.updateInformersLocked()
 	c.inputs.wrong = []error{o.validate(), checkName(name)}
 	if argument.IsNil(r) {
 		c.inputs.complain("the reconciler is nil; pass a Reconciler to New")

@@ -34,9 +34,9 @@ type Readable interface {
 }
 
 type inputs[K comparable] struct {
-	name     string
-	declared consistency.Declarations
-	declare  func(who string, of ...cache.Declared)
+	name         string
+	informers    consistency.Declarations
+	setInformers func(who string, of ...cache.Declared)
 
 	mu       sync.Mutex      // guards what follows
 	wrong    []error         // mistakes for Validate
@@ -134,7 +134,7 @@ func (in *inputs[K]) add(i *input[K]) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.list = append(slices.Clip(in.list), i)
-	in.declareLocked()
+	in.updateInformersLocked()
 	if in.start != nil {
 		in.altered.Store(true)
 		in.start(i)
@@ -154,20 +154,20 @@ func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 	was = in.list[i]
 	in.altered.Store(true)
 	in.list = slices.Delete(slices.Clone(in.list), i, i+1)
-	in.declareLocked()
+	in.updateInformersLocked()
 	close(was.removed)
 	in.news.Open()
 	return was, was.stop != nil
 }
 
-func (in *inputs[K]) declareLocked() {
+func (in *inputs[K]) updateInformersLocked() {
 	var of []cache.Declared
 	for _, i := range in.list {
 		if h := i.handle(); h != nil {
 			of = append(of, h)
 		}
 	}
-	in.declare(fmt.Sprintf("the controller %q", in.name), of...)
+	in.setInformers(fmt.Sprintf("the controller %q", in.name), of...)
 }
 
 // handle returns nil if the input has none.

@@ -77,7 +77,7 @@ func (o *observer[K]) Observe(key K, e handler.Event) (after func()) {
 
 func (o *observer[K]) changed(e handler.Event) changed {
 	at := consistency.Write{Namespace: e.New.GetNamespace(), Name: e.New.GetName()}
-	if of, ok := o.controller.inputs.declared.Event(o.handle, at); ok {
+	if of, ok := o.controller.inputs.informers.Event(o.handle, at); ok {
 		return changed{event: e, host: of.Host, resource: of.Resource}
 	}
 	return changed{event: e}

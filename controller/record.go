@@ -15,8 +15,8 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// past is what a key's last Reconcile left behind. It is not changed while it is in a record.
-type past struct {
+// lastRun is what a key's last Reconcile left behind. It is not changed while it is in a record.
+type lastRun struct {
 	delivery uint64
 	failure  *Failure
 	made     map[version]made          // of a failure
@@ -26,12 +26,12 @@ type past struct {
 	visible  map[version]*ledger.Write // before it began
 	hasty    bool                      // started by an event that is perhaps the key's own
 	began    time.Duration             // start, on the controller's clock
-	awaited  []unseen                  // perhaps not visible yet
+	awaited  []pendingWrite            // perhaps not visible yet
 	answers  *journal.Journal          // source of awaited, if requests are in flight
-	revived  []unseen                  // part of awaited, not from answers
+	revived  []pendingWrite            // part of awaited, not from answers
 	lost     error                     // about writes beyond the ledger's limit
-	unsure   []unseen                  // with lost answers
-	givenUp  []unseen                  // not visible in time
+	unsure   []pendingWrite            // with lost answers
+	givenUp  []pendingWrite            // not visible in time
 	wrote    []ledger.Write            // for interrupts
 	stale    bool
 	held     bool // parked until its cluster is settled
@@ -45,7 +45,7 @@ type past struct {
 	unnotify func() // cancels the notification, or nil
 }
 
-func (p *past) empty() bool {
+func (p *lastRun) empty() bool {
 	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0 && !p.stale
 }
 
@@ -57,7 +57,7 @@ type Failure struct {
 	Terminal    bool      // not retried
 }
 
-type unseen struct {
+type pendingWrite struct {
 	ledger.Write
 
 	// What to wait for instead, after the API server was asked about a lost answer.
@@ -113,7 +113,7 @@ func textsOf(pausers []pauser) (texts []string) {
 }
 
 type record[K comparable] struct {
-	past        *past
+	past        *lastRun
 	events      []event // not shown by all informers when they came; replaced, never changed
 	spin        spin
 	interrupted int // in a row
@@ -199,7 +199,7 @@ func (t *records[K]) take(key K) record[K] {
 	return was
 }
 
-func (t *records[K]) put(key K, p *past) {
+func (t *records[K]) put(key K, p *lastRun) {
 	t.edit(key, func(r *record[K]) { r.past = p })
 }
 

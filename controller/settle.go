@@ -115,7 +115,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 
 // leave records what the Reconcile leaves behind, before another worker can take the key. It
 // returns nil for nothing, but never after a failure or Stale.
-func (t *lead[K]) leave(r *running[K], end ending) *past {
+func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	c := t.controller
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
 	stale := end.outcome == hook.Stale
@@ -123,7 +123,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	if !failed && !stale && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || len(r.past.givenUp) == 0) {
 		return nil
 	}
-	p := &past{delivery: r.item.Delivery(), stale: stale, hasty: r.by == perhaps, began: r.since}
+	p := &lastRun{delivery: r.item.Delivery(), stale: stale, hasty: r.by == perhaps, began: r.since}
 	if r.past != nil {
 		p.givenUp = r.past.givenUp
 		if r.by != someone { // else the object may have changed to and fro
@@ -143,7 +143,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *past {
 	}
 	if wrote != nil {
 		p.states = statesOf(p.awaited)
-		p.prove = slices.ContainsFunc(p.awaited, func(w unseen) bool { return w.Content != nil })
+		p.prove = slices.ContainsFunc(p.awaited, func(w pendingWrite) bool { return w.Content != nil })
 	}
 	if failed || p.prove {
 		p.visible = visibleOf(r.past)

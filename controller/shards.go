@@ -67,11 +67,11 @@ type shards[K comparable] struct {
 	place  func(K) types.NamespacedName // nil: keys have none
 	report func(key K, err error)
 	log    atomic.Pointer[slog.Logger] // set by Warm
-	of     atomic.Pointer[division]    // nil: not divided
+	of     atomic.Pointer[servedSlots] // nil: not divided
 }
 
-// division is the part of shards without a type of keys.
-type division struct {
+// servedSlots is the part of shards without a type of keys.
+type servedSlots struct {
 	partition term.Partition
 	serves    [term.Slots]atomic.Pointer[served] // nil: not by this controller
 
@@ -80,12 +80,12 @@ type division struct {
 	changed run.Barrier
 }
 
-func (s *shards[K]) divide(all term.Partition) { s.of.Store(&division{partition: all}) }
+func (s *shards[K]) divide(all term.Partition) { s.of.Store(&servedSlots{partition: all}) }
 
 func (s *shards[K]) divided() bool { return s.of.Load() != nil }
 
 // slotOf reports false if the key has no slot.
-func (s *shards[K]) slotOf(d *division, key K) (of uint8, ok bool) {
+func (s *shards[K]) slotOf(d *servedSlots, key K) (of uint8, ok bool) {
 	of, err := place(d.partition, s.place, key)
 	if err != nil {
 		s.report(key, err)
@@ -173,8 +173,8 @@ func (s *shards[K]) clear() {
 	}
 }
 
-// remember notes a deletion in a slot. It returns false if another adoption of it is served now.
-func (d *division) remember(of uint8, key any, before *served) bool {
+// remember notes a deletion in a slot. It returns false if it was taken over again.
+func (d *servedSlots) remember(of uint8, key any, before *served) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.serves[of].Load() != before {
@@ -185,7 +185,7 @@ func (d *division) remember(of uint8, key any, before *served) bool {
 }
 
 // serve begins to serve slots, and returns the keys of them that were deleted shortly before.
-func (d *division) serve(batch []*served) (deleted []any) {
+func (d *servedSlots) serve(batch []*served) (deleted []any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range batch {
@@ -195,8 +195,8 @@ func (d *division) serve(batch []*served) (deleted []any) {
 	return deleted
 }
 
-// keep stops serving all other adoptions, and reports whether there were any.
-func (d *division) keep(all []term.OwnedSlot) (lost bool) {
+// keep stops serving all other slots, and reports whether there were any.
+func (d *servedSlots) keep(all []term.OwnedSlot) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.serves {
@@ -209,7 +209,7 @@ func (d *division) keep(all []term.OwnedSlot) (lost bool) {
 	return lost
 }
 
-func (d *division) count() (n int) {
+func (d *servedSlots) count() (n int) {
 	for i := range d.serves {
 		if d.serves[i].Load() != nil {
 			n++

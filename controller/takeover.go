@@ -20,7 +20,7 @@ import (
 )
 
 // awaitLeader waits for the writes of the previous term, if that was released.
-func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
+func (k *pendingWrites) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
 	leading := term.FromContext(work)
 	if leading == nil {
@@ -30,22 +30,22 @@ func (k *gaps) awaitLeader(take, work context.Context) (goOn bool) {
 	return k.awaitHandover(take, work, leading.Inherited(), wait{result: &k.inherited.leader, show: k.showWait})
 }
 
-func (k *gaps) showWait(what string) { k.inherited.waits.Store(&what) }
+func (k *pendingWrites) showWait(what string) { k.inherited.waits.Store(&what) }
 
 // wait is where await reports: the write that it waits for, and the given-up ones in the end.
 type wait struct {
-	result *atomic.Pointer[past]
+	result *atomic.Pointer[lastRun]
 	show   func(what string)
 	aside  func(gap) bool // reports what is not waited for
 }
 
 // awaitHandover waits for the writes of a former leader, or of the former owner of slots.
-func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to wait) (goOn bool) {
+func (k *pendingWrites) awaitHandover(take, work context.Context, left *term.Handover, to wait) (goOn bool) {
 	if left == nil || k.bound < 0 {
 		return true
 	}
 	began := time.Now()
-	to.aside = func(g gap) bool { return k.declared.Hosts() > 1 && g.Unread() }
+	to.aside = func(g gap) bool { return k.informers.Hosts() > 1 && g.Unread() }
 	expired, doubts, goOn := k.await(take, work, to, batches(left, began))
 	if !goOn {
 		return false
@@ -65,11 +65,11 @@ func (k *gaps) awaitHandover(take, work context.Context, left *term.Handover, to
 
 // batches are what a former leader has handed over. If an informer cannot decide about a batch, the
 // API server is asked, as about a write without an answer.
-func batches(left *term.Handover, began time.Time) (all []unseen) {
+func batches(left *term.Handover, began time.Time) (all []pendingWrite) {
 	add := func(of term.Written, batch consistency.Batch) {
 		w := ledger.Write{ResourceVersion: of.ResourceVersion, Effect: ledger.Stored, Unknown: "the previous leader has written it"}
 		w.Verb, w.Host, w.Group, w.Resource = "update", of.Host, of.Resource.Group, of.Resource.Resource
-		all = append(all, unseen{Write: w, batch: &batch, taken: began})
+		all = append(all, pendingWrite{Write: w, batch: &batch, taken: began})
 	}
 	for _, of := range left.Written {
 		deleted := map[types.UID]bool{}
@@ -94,15 +94,15 @@ func unknownIn(left *term.Handover) int {
 
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
 // when the controller stops. Unless it stops, to.result gets the given-up writes.
-func (k *gaps) await(take, work context.Context, to wait, awaited []unseen) (expired bool, doubts error, goOn bool) {
-	p := &past{awaited: awaited}
-	var aside []unseen
+func (k *pendingWrites) await(take, work context.Context, to wait, awaited []pendingWrite) (expired bool, doubts error, goOn bool) {
+	p := &lastRun{awaited: awaited}
+	var aside []pendingWrite
 	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
 		aside = append(aside, k.setAside(p, to.aside)...)
 		last, doubts := k.outstanding(take, p)
 		if last == nil {
-			to.result.Store(&past{givenUp: append(aside, p.unsure...)})
+			to.result.Store(&lastRun{givenUp: append(aside, p.unsure...)})
 			return false, doubts, true
 		}
 		to.show(last.String())
@@ -121,7 +121,7 @@ func (k *gaps) await(take, work context.Context, to wait, awaited []unseen) (exp
 		}
 		unnotify()
 		if expired {
-			to.result.Store(&past{givenUp: append(aside, p.awaited...)})
+			to.result.Store(&lastRun{givenUp: append(aside, p.awaited...)})
 		}
 		if expired || !goOn {
 			return expired, doubts, goOn
@@ -131,8 +131,8 @@ func (k *gaps) await(take, work context.Context, to wait, awaited []unseen) (exp
 
 // setAside leaves out some writes, such as those to a cluster that cannot be reached: the others go
 // on, and no read answers from its informers before they have synced.
-func (k *gaps) setAside(p *past, which func(gap) bool) (aside []unseen) {
-	p.awaited = slices.DeleteFunc(slices.Clone(p.awaited), func(w unseen) bool {
+func (k *pendingWrites) setAside(p *lastRun, which func(gap) bool) (aside []pendingWrite) {
+	p.awaited = slices.DeleteFunc(slices.Clone(p.awaited), func(w pendingWrite) bool {
 		missing, _ := k.gapOf(&w)
 		out := missing != nil && which(missing)
 		if out {
@@ -143,12 +143,12 @@ func (k *gaps) setAside(p *past, which func(gap) bool) (aside []unseen) {
 	return aside
 }
 
-func (k *gaps) missingOf(before *atomic.Pointer[past]) error {
+func (k *pendingWrites) missingOf(before *atomic.Pointer[lastRun]) error {
 	p := before.Load()
 	if p == nil || len(p.givenUp) == 0 {
 		return nil
 	}
-	return k.stillMissing(&past{givenUp: slices.Clone(p.givenUp)}) // a copy, for concurrent calls
+	return k.stillMissing(&lastRun{givenUp: slices.Clone(p.givenUp)}) // a copy: calls overlap
 }
 
 // awaitOwn waits for the writes of all keys' last Reconciles. It returns an error if ctx ends, or
@@ -157,7 +157,7 @@ func (k *visibility[K]) awaitOwn(ctx context.Context) error {
 	if k.bound < 0 {
 		return nil
 	}
-	var own []unseen
+	var own []pendingWrite
 	for _, r := range k.records.all() {
 		if r.past != nil {
 			own = append(own, r.past.writes()...)
@@ -165,7 +165,7 @@ func (k *visibility[K]) awaitOwn(ctx context.Context) error {
 	}
 	var last string
 	expired, _, goOn := k.await(ctx, ctx, wait{
-		result: &atomic.Pointer[past]{}, show: func(what string) { last = what },
+		result: &atomic.Pointer[lastRun]{}, show: func(what string) { last = what },
 		aside: func(g gap) bool { return g.Unread() || g.Unserved() },
 	}, own)
 	switch {
@@ -179,10 +179,10 @@ func (k *visibility[K]) awaitOwn(ctx context.Context) error {
 }
 
 // writes returns the writes of the Reconcile, and those before it that were given up.
-func (p *past) writes() []unseen {
+func (p *lastRun) writes() []pendingWrite {
 	all := p.awaited
 	if p.answers != nil {
 		all, _ = awaited(p.answers)
 	}
-	return slices.DeleteFunc(slices.Concat(all, p.givenUp), func(w unseen) bool { return w.event != nil })
+	return slices.DeleteFunc(slices.Concat(all, p.givenUp), func(w pendingWrite) bool { return w.event != nil })
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // tombstones are keys of foreign slots whose object was deleted a short time ago. No cache has them
-// when the slot is adopted. The zero value is empty.
+// when the slot is taken over. The zero value is empty.
 type tombstones struct {
 	keys  map[any]*list.Element
 	order list.List // of tombstone, oldest first

@@ -52,7 +52,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	stale := func() error {
 		return errors.Join(c.consistency.missingOf(&c.consistency.inherited.leader), c.inputs.stale())
 	}
-	return t.runWorkers(take, c.inputs.declared.Context(context.WithValue(work, staleKey{}, stale)))
+	return t.runWorkers(take, c.inputs.informers.Context(context.WithValue(work, staleKey{}, stale)))
 }
 
 // Run warms and leads until ctx is done, without a manager. It leads under the term of leadership
@@ -109,7 +109,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
 	}
 	c.consistency.goroutines = run.GoroutinesOf(ctx)
-	defer c.inputs.declared.Attach(&c.consistency)()
+	defer c.inputs.informers.Attach(&c.consistency)()
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}
@@ -176,7 +176,7 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 			m.hooks.Stopped(started)
 		}
 		close(w.ended)
-		c.inputs.ring()
+		c.inputs.notify()
 		c.wakeAllHeld()
 	}()
 	w.err = named(w.source, m.run(ctx, w, q, &overseen))
@@ -232,7 +232,7 @@ func (m *warming[K]) settle(ctx context.Context, what *input[K]) {
 		log.Warn("source is not synced; workers start without it", "err", trouble)
 	}
 	close(what.settled)
-	m.controller.inputs.ring()
+	m.controller.inputs.notify()
 	m.controller.wakeAllHeld()
 	if trouble != nil && what.WaitForSync(ctx) == nil && what.Stale() == nil {
 		log.Info("source is synced now")

@@ -22,7 +22,7 @@ import (
 
 // Decodes implements journal.Owner.
 func (t *lead[K]) Decodes(r schema.GroupResource) bool {
-	return t.controller.inputs.declared.Selects(r)
+	return t.controller.inputs.informers.Selects(r)
 }
 
 // Late implements journal.Owner.
@@ -54,7 +54,7 @@ func (t *lead[K]) runWorkers(take, work context.Context) error {
 	watching.Go(func() { t.watch(ctx, work) })
 	following, unfollow := context.WithCancel(take)
 	if c.shards.divided() {
-		watching.Go(func() { t.follow(following, work) })
+		watching.Go(func() { t.serveSlots(following, work) })
 	}
 	all.Wait()
 	unfollow()
@@ -111,7 +111,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 	if past != nil && past.expired {
 		if args, ok := c.repetition.Few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
 			what := "reconciled before its own writes were visible in the cache"
-			if !slices.ContainsFunc(past.givenUp, func(w unseen) bool { return w.event == nil }) {
+			if !slices.ContainsFunc(past.givenUp, func(w pendingWrite) bool { return w.event == nil }) {
 				what = "reconciled before all its informers showed the change of an object"
 			}
 			r.log.Warn(what, args...)

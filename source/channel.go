@@ -23,7 +23,7 @@ import (
 // Keys get class Normal and no delay. To choose, add keys to the controller's Queue. RequeueAll
 // does not send events again.
 type Channel[E any, K comparable] struct {
-	life // its mutex guards the last group of fields
+	lifecycle // its mutex guards the last group of fields
 
 	keys  func(ctx context.Context, event E) ([]K, error)
 	room  chan struct{} // one element per event in the channel
@@ -53,7 +53,7 @@ const (
 // error the event is retried. Validate reports wrong arguments.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
-		life: newLife("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
+		lifecycle: newLifecycle("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
 		room: make(chan struct{}, max(size, 1)), order: newOrder[*held[E]]("events"),
 	}
 	c.state = c.State

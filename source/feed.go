@@ -24,7 +24,7 @@ import (
 
 // feed delivers the events of a handle to a queue.
 type feed[K comparable] struct {
-	life
+	lifecycle
 
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
@@ -63,7 +63,7 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 		return nil
 	}
 	f := &feed[K]{
-		life: newLife(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, example: *new(T),
+		lifecycle: newLifecycle(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, example: *new(T),
 		began: make(chan struct{}), asked: make(chan request),
 	}
 	for _, predicate := range predicates {
@@ -209,12 +209,12 @@ func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) 
 func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler {
 	added := func(obj any, initial, several bool) {
 		if o := f.known(obj); o != nil {
-			f.deliver(ctx, unseen{Event: handler.Event{Op: handler.Create, New: o, Initial: initial}, several: several})
+			f.deliver(ctx, pendingEvent{Event: handler.Event{Op: handler.Create, New: o, Initial: initial}, several: several})
 		}
 	}
 	updated := func(before, after any, several bool) {
 		if o, n := f.known(before), f.known(after); o != nil && n != nil {
-			f.deliver(ctx, unseen{Event: handler.Event{Op: handler.Update, Old: o, New: n}, several: several})
+			f.deliver(ctx, pendingEvent{Event: handler.Event{Op: handler.Update, Old: o, New: n}, several: several})
 		}
 	}
 	return eventHandler{
@@ -227,7 +227,7 @@ func (f *feed[K]) informed(ctx context.Context) toolscache.ResourceEventHandler 
 					obj = tombstone.Obj
 				}
 				if o := f.known(obj); o != nil {
-					f.deliver(ctx, unseen{Event: handler.Event{Op: handler.Delete, Old: o, Stale: stale}})
+					f.deliver(ctx, pendingEvent{Event: handler.Event{Op: handler.Delete, Old: o, Stale: stale}})
 				}
 			},
 		},
@@ -250,7 +250,7 @@ func (f *feed[K]) known(obj any) handler.Object {
 	return o
 }
 
-func (f *feed[K]) deliver(ctx context.Context, e unseen) {
+func (f *feed[K]) deliver(ctx context.Context, e pendingEvent) {
 	if f.identity == nil || e.Old == e.New { // a resync, or no observer
 		f.retries.deliver(ctx, e, nil)
 		return

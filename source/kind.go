@@ -29,7 +29,7 @@ func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Hand
 	k := &kind[K]{feed: newFeed[T]("Kind("+name+")", h, predicates)}
 	k.state = k.State
 	if objects != nil {
-		k.objects, k.declared, k.all = objects, objects, listOf(objects)
+		k.objects, k.handle, k.all = objects, objects, listOf(objects)
 		k.subscribe = func(events toolscache.ResourceEventHandler) (subscription, error) {
 			s, err := objects.Subscribe(events)
 			if err != nil {
@@ -48,7 +48,7 @@ type kind[K comparable] struct {
 
 	// The handle, or nil.
 	objects   objects
-	declared  cache.Declared
+	handle    cache.Declared
 	subscribe func(toolscache.ResourceEventHandler) (subscription, error)
 	all       list
 }
@@ -71,7 +71,7 @@ func (k *kind[K]) Validate() error {
 	return errors.Join(k.objects.Validate(), k.validate())
 }
 
-func (k *kind[K]) Handle() cache.Declared { return k.declared }
+func (k *kind[K]) Handle() cache.Declared { return k.handle }
 
 func (k *kind[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 	return k.run(ctx, q, h, k.subscribe, func(ctx context.Context) { k.redeliver(ctx, k.all, k.objects.Resync()) })

@@ -28,10 +28,10 @@ func FuzzS8_Merge(f *testing.F) {
 		var gone handler.Object // the last state of an object that is deleted
 		first := now            // known from before, or the first that came and went
 		uid := 0
-		var pending unseen
+		var pending pendingEvent
 		failed := false
 		deliver := func(e handler.Event) {
-			u := unseen{Event: e}
+			u := pendingEvent{Event: e}
 			if failed {
 				u = merge(pending, u)
 			}
@@ -95,18 +95,18 @@ func TestMerge(t *testing.T) {
 	for _, m := range []struct {
 		name           string
 		earlier, later event
-		want           unseen
+		want           pendingEvent
 	}{
-		{"create, update", event{Op: handler.Create, New: a, Initial: true}, event{Op: handler.Update, Old: a, New: b}, unseen{Event: event{Op: handler.Create, New: b}}},
-		{"update, update", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Update, Old: b, New: c}, unseen{Event: event{Op: handler.Update, Old: a, New: c}}},
-		{"update, delete", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Delete, Old: c, Stale: true}, unseen{Event: event{Op: handler.Delete, Old: a, Stale: true}, last: c}},
-		{"create, delete", event{Op: handler.Create, New: a}, event{Op: handler.Delete, Old: b}, unseen{Event: event{Op: handler.Delete, Old: b}}},
-		{"delete, create", event{Op: handler.Delete, Old: a, Stale: true}, event{Op: handler.Create, New: b}, unseen{Event: event{Op: handler.Update, Old: a, New: b}}},
-		{"resync, delete", event{Op: handler.Update, Old: a, New: a}, event{Op: handler.Delete, Old: b}, unseen{Event: event{Op: handler.Delete, Old: b}}},
-		{"update, resync", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Update, Old: a, New: a}, unseen{Event: event{Op: handler.Update, Old: a, New: b}}},
-		{"initial, twice", event{Op: handler.Create, New: a, Initial: true}, event{Op: handler.Create, New: b, Initial: true}, unseen{Event: event{Op: handler.Create, New: b, Initial: true}}},
+		{"create, update", event{Op: handler.Create, New: a, Initial: true}, event{Op: handler.Update, Old: a, New: b}, pendingEvent{Event: event{Op: handler.Create, New: b}}},
+		{"update, update", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Update, Old: b, New: c}, pendingEvent{Event: event{Op: handler.Update, Old: a, New: c}}},
+		{"update, delete", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Delete, Old: c, Stale: true}, pendingEvent{Event: event{Op: handler.Delete, Old: a, Stale: true}, last: c}},
+		{"create, delete", event{Op: handler.Create, New: a}, event{Op: handler.Delete, Old: b}, pendingEvent{Event: event{Op: handler.Delete, Old: b}}},
+		{"delete, create", event{Op: handler.Delete, Old: a, Stale: true}, event{Op: handler.Create, New: b}, pendingEvent{Event: event{Op: handler.Update, Old: a, New: b}}},
+		{"resync, delete", event{Op: handler.Update, Old: a, New: a}, event{Op: handler.Delete, Old: b}, pendingEvent{Event: event{Op: handler.Delete, Old: b}}},
+		{"update, resync", event{Op: handler.Update, Old: a, New: b}, event{Op: handler.Update, Old: a, New: a}, pendingEvent{Event: event{Op: handler.Update, Old: a, New: b}}},
+		{"initial, twice", event{Op: handler.Create, New: a, Initial: true}, event{Op: handler.Create, New: b, Initial: true}, pendingEvent{Event: event{Op: handler.Create, New: b, Initial: true}}},
 	} {
-		if got := merge(unseen{Event: m.earlier}, unseen{Event: m.later}); got.Event != m.want.Event || got.last != m.want.last || got.replay != nil {
+		if got := merge(pendingEvent{Event: m.earlier}, pendingEvent{Event: m.later}); got.Event != m.want.Event || got.last != m.want.last || got.replay != nil {
 			t.Errorf("%s: got %+v, want %+v", m.name, got, m.want)
 		}
 	}

@@ -100,7 +100,7 @@ func listOf[T cache.Object](objects *cache.Handle[T]) list {
 			if err != nil || ctx.Err() != nil {
 				return err
 			}
-			e := unseen{Event: handler.Event{Op: handler.Update, Old: obj, New: obj}, replay: replay}
+			e := pendingEvent{Event: handler.Event{Op: handler.Update, Old: obj, New: obj}, replay: replay}
 			r.deliver(ctx, e, func() handler.Object {
 				now, err := objects.Shared().Get(over, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 				if err != nil {

@@ -26,7 +26,7 @@ type retries struct {
 	objects *workqueue.Queue[types.NamespacedName] // that may have a pending event
 
 	mu      *sync.Mutex // the source's; guards the fields below
-	pending map[types.NamespacedName]unseen
+	pending map[types.NamespacedName]pendingEvent
 	trying  map[types.NamespacedName]struct{} // not in pending
 	failure error                             // of the last failed try
 	calm    run.Barrier                       // when both maps are empty
@@ -35,7 +35,7 @@ type retries struct {
 func newRetries(mu *sync.Mutex, try func(context.Context, change) error) *retries {
 	return &retries{
 		mu: mu, tryOne: try, objects: newOrder[types.NamespacedName]("failed events"),
-		pending: map[types.NamespacedName]unseen{}, trying: map[types.NamespacedName]struct{}{},
+		pending: map[types.NamespacedName]pendingEvent{}, trying: map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -49,7 +49,7 @@ func newOrder[T comparable](name string) *workqueue.Queue[T] {
 // deliver tries an event now, merged with the object's pending one, or later if that fails. For a
 // resync, latest returns the object's current state, or nil if it is gone: the store has each
 // change before its event comes here. It is called under the lock and must not wait.
-func (r *retries) deliver(ctx context.Context, e unseen, latest func() handler.Object) {
+func (r *retries) deliver(ctx context.Context, e pendingEvent, latest func() handler.Object) {
 	u, ok := r.begin(e, latest)
 	if !ok {
 		return // the goroutine that tries an earlier event delivers this one
@@ -64,13 +64,13 @@ func (r *retries) deliver(ctx context.Context, e unseen, latest func() handler.O
 }
 
 // begin returns the event to try, or false if another goroutine is trying one of the same object.
-func (r *retries) begin(e unseen, latest func() handler.Object) (unseen, bool) {
+func (r *retries) begin(e pendingEvent, latest func() handler.Object) (pendingEvent, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if latest != nil {
 		o := latest()
 		if o == nil {
-			return unseen{}, false
+			return pendingEvent{}, false
 		}
 		e.Old, e.New = o, o
 	}
@@ -80,19 +80,19 @@ func (r *retries) begin(e unseen, latest func() handler.Object) (unseen, bool) {
 	}
 	if _, ok := r.trying[key]; ok {
 		r.pending[key] = u
-		return unseen{}, false
+		return pendingEvent{}, false
 	}
 	delete(r.pending, key)
 	r.trying[key] = struct{}{}
 	return u, true
 }
 
-func (r *retries) take(key types.NamespacedName) (unseen, bool) {
+func (r *retries) take(key types.NamespacedName) (pendingEvent, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u, ok := r.pending[key]
 	if _, busy := r.trying[key]; busy || !ok {
-		return unseen{}, false
+		return pendingEvent{}, false
 	}
 	delete(r.pending, key)
 	r.trying[key] = struct{}{}
@@ -100,7 +100,7 @@ func (r *retries) take(key types.NamespacedName) (unseen, bool) {
 }
 
 // end records the result of a try. It reports whether the object has a pending event now.
-func (r *retries) end(rest unseen, failure error) (pending bool) {
+func (r *retries) end(rest pendingEvent, failure error) (pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := rest.Key()
@@ -128,7 +128,7 @@ func (r *retries) whenCalm() <-chan struct{} {
 }
 
 // try delivers, or returns an error and what remains to be delivered.
-func (r *retries) try(ctx context.Context, u unseen) (rest unseen, err error) {
+func (r *retries) try(ctx context.Context, u pendingEvent) (rest pendingEvent, err error) {
 	events, n := u.events()
 	for i, e := range events[:n] {
 		if err := r.tryOne(ctx, change{e, u.keepOf(e), u.several && (n == 1 || e.Op != handler.Delete)}); err != nil {
@@ -175,9 +175,9 @@ func (r *retries) state() (pending, retrying int, failure error) {
 	return pending, retrying, failure
 }
 
-// unseen is an object's change that the handler has not mapped, from the oldest Old to the newest
-// New.
-type unseen struct {
+// pendingEvent is an object's change that the handler has not mapped, from the oldest Old to the
+// newest New.
+type pendingEvent struct {
 	handler.Event
 	// last is the last known state of a delete, if not Old.
 	last handler.Object
@@ -211,27 +211,27 @@ func keepEither(a, b keep) keep {
 }
 
 // keepOf returns which keys of an event of u are wanted, or nil for all.
-func (u unseen) keepOf(e handler.Event) keep {
+func (u pendingEvent) keepOf(e handler.Event) keep {
 	if u.Op == handler.Update && e.Initial {
 		return u.replay
 	}
 	return nil
 }
 
-func merge(earlier, later unseen) unseen {
+func merge(earlier, later pendingEvent) pendingEvent {
 	u := mergeEvents(earlier, later)
 	u.replay = keepEither(earlier.replay, later.replay)
 	return u
 }
 
-func mergeEvents(earlier, later unseen) unseen {
+func mergeEvents(earlier, later pendingEvent) pendingEvent {
 	switch { // a resync adds nothing to the other event
 	case earlier.Old == earlier.New:
 		return later
 	case later.Old == later.New:
 		return earlier
 	}
-	e := unseen{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}, several: true}
+	e := pendingEvent{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}, several: true}
 	gone := later.last
 	if gone == nil {
 		gone = later.Old
@@ -253,7 +253,7 @@ func mergeEvents(earlier, later unseen) unseen {
 }
 
 // events returns the first n of two events to deliver: the handler has to map each state.
-func (u unseen) events() (events [2]handler.Event, n int) {
+func (u pendingEvent) events() (events [2]handler.Event, n int) {
 	switch {
 	case u.Op == handler.Update && u.Old.GetUID() != u.New.GetUID(): // S3
 		return [2]handler.Event{{Op: handler.Delete, Old: u.Old, Stale: true}, {Op: handler.Create, New: u.New}}, 2
@@ -275,9 +275,9 @@ func created(o handler.Object) handler.Event {
 }
 
 // after returns what remains after the first event, if the second one is e.
-func (u unseen) after(e handler.Event) unseen {
+func (u pendingEvent) after(e handler.Event) pendingEvent {
 	if u.replay != nil && e.Initial {
-		return unseen{Event: handler.Event{Op: handler.Update, Old: e.New, New: e.New}, replay: u.replay}
+		return pendingEvent{Event: handler.Event{Op: handler.Update, Old: e.New, New: e.New}, replay: u.replay}
 	}
-	return unseen{Event: e, several: u.several && e.Op != handler.Delete}
+	return pendingEvent{Event: e, several: u.several && e.Op != handler.Delete}
 }

@@ -118,7 +118,7 @@ var (
 	errStopped    = errors.New("the source has stopped")
 )
 
-type life struct {
+type lifecycle struct {
 	name   string
 	state  func() State // of the source
 	drops  *drops
@@ -129,11 +129,11 @@ type life struct {
 	mu sync.Mutex // guards the last group of fields in Channel, ticker, retries and gate
 }
 
-func newLife(name string, drops *drops) life {
-	return life{name: name, drops: drops, synced: make(chan struct{}), ended: make(chan struct{})}
+func newLifecycle(name string, drops *drops) lifecycle {
+	return lifecycle{name: name, drops: drops, synced: make(chan struct{}), ended: make(chan struct{})}
 }
 
-func (l *life) begin(h *hook.Source) error {
+func (l *lifecycle) begin(h *hook.Source) error {
 	if h == nil {
 		h = &hook.Source{}
 	}
@@ -143,9 +143,9 @@ func (l *life) begin(h *hook.Source) error {
 	return nil
 }
 
-func (l *life) String() string { return l.name }
+func (l *lifecycle) String() string { return l.name }
 
-func (l *life) phase() hook.Phase {
+func (l *lifecycle) phase() hook.Phase {
 	switch {
 	case run.Closed(l.ended):
 		return hook.Stopped
@@ -158,7 +158,7 @@ func (l *life) phase() hook.Phase {
 	}
 }
 
-func (l *life) Stale() error {
+func (l *lifecycle) Stale() error {
 	switch l.phase() {
 	case hook.Stopped:
 		return errStopped
@@ -171,11 +171,11 @@ func (l *life) Stale() error {
 	}
 }
 
-func (l *life) WaitForSync(ctx context.Context) error { return l.wait(ctx, l.synced) }
+func (l *lifecycle) WaitForSync(ctx context.Context) error { return l.wait(ctx, l.synced) }
 
-func (l *life) Settled(ctx context.Context) error { return l.wait(ctx, l.synced) }
+func (l *lifecycle) Settled(ctx context.Context) error { return l.wait(ctx, l.synced) }
 
-func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {
+func (l *lifecycle) wait(ctx context.Context, synced <-chan struct{}) error {
 	if err := l.await(ctx, nil, synced); err != nil {
 		return fmt.Errorf("not synced: %w", err)
 	}
@@ -183,7 +183,7 @@ func (l *life) wait(ctx context.Context, synced <-chan struct{}) error {
 }
 
 // await is wait for any channel, or returns errStopped if ended is closed first.
-func (l *life) await(ctx context.Context, ended, done <-chan struct{}) error {
+func (l *lifecycle) await(ctx context.Context, ended, done <-chan struct{}) error {
 	if run.Closed(done) {
 		return nil
 	}
@@ -197,14 +197,14 @@ func (l *life) await(ctx context.Context, ended, done <-chan struct{}) error {
 	}
 }
 
-func (l *life) drop(reason int) {
+func (l *lifecycle) drop(reason int) {
 	l.drops.counts[reason].Add(1)
 	if h := l.hooks.Load(); h != nil && h.Dropped != nil {
 		h.Dropped(hook.SourceDropped{Source: l.name, Reason: l.drops.reasons[reason]})
 	}
 }
 
-func (l *life) report(object string, err error) {
+func (l *lifecycle) report(object string, err error) {
 	if h := l.hooks.Load(); h.HandlerFailed != nil {
 		h.HandlerFailed(hook.SourceFailure{Source: l.name, Object: object, Err: err})
 	}

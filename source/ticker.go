@@ -25,8 +25,8 @@ import (
 // poll must heed its context.
 func Ticker[K comparable](name string, every time.Duration, poll func(ctx context.Context) ([]K, error)) Source[K] {
 	t := &ticker[K]{
-		life:  newLife("Ticker("+name+")", newDrops("the poll before was still running")),
-		every: every, poll: poll, settled: make(chan struct{}),
+		lifecycle: newLifecycle("Ticker("+name+")", newDrops("the poll before was still running")),
+		every:     every, poll: poll, settled: make(chan struct{}),
 	}
 	t.state = t.State
 	return t
@@ -35,7 +35,7 @@ func Ticker[K comparable](name string, every time.Duration, poll func(ctx contex
 const firstPollRetry = time.Second
 
 type ticker[K comparable] struct {
-	life // its mutex guards the last group of fields
+	lifecycle // its mutex guards the last group of fields
 
 	every   time.Duration
 	poll    func(ctx context.Context) ([]K, error)
@@ -155,7 +155,7 @@ func (t *ticker[K]) Settled(ctx context.Context) error { return t.wait(ctx, t.se
 
 func (t *ticker[K]) Stale() error {
 	if run.Closed(t.ended) || !run.Closed(t.settled) {
-		return t.life.Stale()
+		return t.lifecycle.Stale()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -28,12 +28,12 @@ type event struct {
 // expect records an event of a handle for its keys, unless all informers show it already. Call it
 // before the keys are added. served reports whether this controller reconciles a key.
 func (k *visibility[K]) expect(handle any, keys []K, how workqueue.AddOptions, served func(K) bool) {
-	if k.bound < 0 || !k.declared.Doubles(handle) {
+	if k.bound < 0 || !k.informers.Doubles(handle) {
 		return
 	}
 	r := &how.Reason
 	namespace, name, _ := strings.Cut(r.Object, string(types.Separator))
-	w, ok := k.declared.Event(handle, consistency.Write{
+	w, ok := k.informers.Event(handle, consistency.Write{
 		Namespace: namespace, Name: name, UID: types.UID(r.UID), ResourceVersion: r.ResourceVersion,
 		Gone: r.Event == string(handler.Delete),
 	})
@@ -47,8 +47,8 @@ func (k *visibility[K]) expect(handle any, keys []K, how workqueue.AddOptions, s
 	}
 }
 
-func (k *gaps) isBehind(w *consistency.Write) bool {
-	missing, _ := k.declared.Behind(*w)
+func (k *pendingWrites) isBehind(w *consistency.Write) bool {
+	missing, _ := k.informers.Behind(*w)
 	return missing != nil
 }
 
@@ -61,25 +61,25 @@ func noted(events []event, e event) []event {
 }
 
 // awaitEvents makes a taken key wait for its events, as it waits for its own writes.
-func (k *gaps) awaitEvents(events []event, p *past) *past {
-	var behind []unseen
+func (k *pendingWrites) awaitEvents(events []event, p *lastRun) *lastRun {
+	var behind []pendingWrite
 	for i := range events {
 		if e := &events[i]; k.isBehind(&e.Write) {
-			behind = append(behind, unseen{resolved: true, instead: []consistency.Write{e.Write}, event: e})
+			behind = append(behind, pendingWrite{resolved: true, instead: []consistency.Write{e.Write}, event: e})
 		}
 	}
 	if behind == nil {
 		return p
 	}
 	if p == nil {
-		p = &past{}
+		p = &lastRun{}
 	}
 	p.awaited, p.revived = slices.Concat(p.awaited, behind), slices.Concat(p.revived, behind)
 	return p
 }
 
-// unseenEvents forgets a key's events that all informers show, and returns the others.
-func (k *visibility[K]) unseenEvents(key K) (behind []event) {
+// pendingEvents forgets a key's events that all informers show, and returns the others.
+func (k *visibility[K]) pendingEvents(key K) (behind []event) {
 	if len(k.records.look(key).events) == 0 {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (k *visibility[K]) unseenEvents(key K) (behind []event) {
 // postpone makes a held key due again for events that came while it waited, and that some informer
 // still does not show: endless events must not keep the key waiting.
 func (k *visibility[K]) postpone(key K) {
-	for _, e := range k.unseenEvents(key) {
+	for _, e := range k.pendingEvents(key) {
 		k.queue.AddWith(key, e.how)
 	}
 }
@@ -110,13 +110,13 @@ func (k *visibility[K]) postpone(key K) {
 // workers take keys.
 func (k *visibility[K]) settled() {
 	for key := range k.records.all() {
-		k.unseenEvents(key)
+		k.pendingEvents(key)
 	}
 }
 
 // requeueWhenSeen makes a key due when an informer shows an event that its Reconcile did not see in
 // time.
-func (k *visibility[K]) requeueWhenSeen(key K, p *past) {
+func (k *visibility[K]) requeueWhenSeen(key K, p *lastRun) {
 	for i := range p.givenUp {
 		w := &p.givenUp[i]
 		if w.event == nil {

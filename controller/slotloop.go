@@ -17,14 +17,14 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// follow serves the slots that the process adopts, until ctx ends.
-func (t *lead[K]) follow(ctx, work context.Context) {
+// serveSlots serves the slots that the process owns, until ctx ends.
+func (t *lead[K]) serveSlots(ctx, work context.Context) {
 	c := t.controller
-	f := &following[K]{lead: t, division: c.shards.of.Load(), shown: make(chan []*served), synced: make(chan *input[K]), late: map[*input[K]]bool{}}
+	f := &slotLoop[K]{lead: t, slots: c.shards.of.Load(), shown: make(chan []*served), synced: make(chan *input[K]), late: map[*input[K]]bool{}}
 	defer f.running.Wait()
 	for ctx.Err() == nil {
-		all, changed := f.division.partition.Owned()
-		if f.division.keep(all) {
+		all, changed := f.slots.partition.Owned()
+		if f.slots.keep(all) {
 			f.purge()
 		}
 		f.await(ctx, work, all)
@@ -41,20 +41,20 @@ func (t *lead[K]) follow(ctx, work context.Context) {
 	}
 }
 
-// following is one run of lead.follow, whose goroutine alone uses known and late.
-type following[K comparable] struct {
+// slotLoop is one run of lead.serveSlots, whose goroutine alone uses known and late.
+type slotLoop[K comparable] struct {
 	*lead[K]
 
-	division *division
-	known    []term.OwnedSlot // that were current before
-	running  sync.WaitGroup
-	late     map[*input[K]]bool // sources to replay when they are synced
-	shown    chan []*served     // adoptions whose former owner's writes are visible
-	synced   chan *input[K]     // sources that were late
+	slots   *servedSlots
+	known   []term.OwnedSlot // that were current before
+	running sync.WaitGroup
+	late    map[*input[K]]bool // sources to replay when they are synced
+	shown   chan []*served     // slots whose former owner's writes are visible
+	synced  chan *input[K]     // sources that were late
 }
 
-// await waits for the writes of each former owner of new adoptions.
-func (f *following[K]) await(ctx, work context.Context, all []term.OwnedSlot) {
+// await waits for the writes of each former owner of new slots.
+func (f *slotLoop[K]) await(ctx, work context.Context, all []term.OwnedSlot) {
 	groups := map[*term.Handover][]term.OwnedSlot{}
 	for _, a := range all {
 		if !slices.Contains(f.known, a) {
@@ -68,9 +68,9 @@ func (f *following[K]) await(ctx, work context.Context, all []term.OwnedSlot) {
 	}
 }
 
-func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Handover, group []term.OwnedSlot) {
+func (f *slotLoop[K]) awaitFormerOwner(ctx, work context.Context, left *term.Handover, group []term.OwnedSlot) {
 	k := &f.controller.consistency
-	var missing atomic.Pointer[past]
+	var missing atomic.Pointer[lastRun]
 	show := func(what string) {
 		for _, a := range group {
 			a.Waits(f.controller.name, what)
@@ -92,9 +92,9 @@ func (f *following[K]) awaitFormerOwner(ctx, work context.Context, left *term.Ha
 	}
 }
 
-// merged adds the batches that wait, too, so that sources are replayed once. It drops adoptions
+// merged adds the batches that wait, too, so that sources are replayed once. It drops slots
 // that have stopped.
-func (f *following[K]) merged(batch []*served) []*served {
+func (f *slotLoop[K]) merged(batch []*served) []*served {
 	for {
 		select {
 		case more := <-f.shown:
@@ -105,15 +105,15 @@ func (f *following[K]) merged(batch []*served) []*served {
 	}
 }
 
-// serve accepts the keys of adoptions, and delivers the objects that came before.
-func (f *following[K]) serve(ctx context.Context, batch []*served) {
+// serve accepts the keys of slots, and delivers the objects that came before.
+func (f *slotLoop[K]) serve(ctx context.Context, batch []*served) {
 	c := f.controller
 	var added [term.Slots]bool
 	for _, s := range batch {
 		added[s.Slot()] = true
 		s.Waits(c.name, "its objects are delivered again")
 	}
-	for _, key := range f.division.serve(batch) {
+	for _, key := range f.slots.serve(batch) {
 		c.queue.AddWith(key.(K), workqueue.AddOptions{Reason: workqueue.Reason{Source: sourceOfShards, Event: string(handler.Delete)}}) //nolint:forcetypeassert // of shards.accepts
 	}
 	ready := f.ready(ctx)
@@ -122,26 +122,26 @@ func (f *following[K]) serve(ctx context.Context, batch []*served) {
 			return nil
 		}
 		return i.replay(ctx, func(key K) bool {
-			of, ok := c.shards.slotOf(f.division, key)
+			of, ok := c.shards.slotOf(f.slots, key)
 			return ok && added[of]
 		})
 	})
 	if err != nil && ctx.Err() == nil {
 		if args, ok := c.repetition.Few("replay", "", "err", err); ok {
-			slog.New(f.log).Error("adopted slots, but not all of their objects were delivered", args...)
+			slog.New(f.log).Error("took over slots, but not all of their objects were delivered", args...)
 		}
 	}
 	for _, s := range batch {
 		s.delivered.Store(true)
 		s.Waits(c.name, "")
 	}
-	f.division.tell()
+	f.slots.notify()
 }
 
 // ready returns the inputs that can be replayed now. A source that is not synced follows later,
 // because it may have delivered a part of its initial list. An input that is added after this call
 // delivers all keys itself.
-func (f *following[K]) ready(ctx context.Context) map[*input[K]]bool {
+func (f *slotLoop[K]) ready(ctx context.Context) map[*input[K]]bool {
 	ready := map[*input[K]]bool{}
 	for _, i := range f.controller.inputs.all() {
 		if ready[i] = i.source == nil || isSynced(ctx, i); ready[i] || f.late[i] {
@@ -161,9 +161,9 @@ func (f *following[K]) ready(ctx context.Context) map[*input[K]]bool {
 	return ready
 }
 
-// replayLate delivers a late source's objects in all served slots. Later adoptions replay it
+// replayLate delivers a late source's objects in all served slots. Slots that come later replay it
 // themselves.
-func (f *following[K]) replayLate(ctx context.Context, i *input[K]) {
+func (f *slotLoop[K]) replayLate(ctx context.Context, i *input[K]) {
 	delete(f.late, i)
 	f.running.Go(func() {
 		// It fails only when the source or the term ends.
@@ -173,7 +173,7 @@ func (f *following[K]) replayLate(ctx context.Context, i *input[K]) {
 
 // purge makes all keys due that are no longer served, so that workers drop them and what is known
 // of them.
-func (f *following[K]) purge() {
+func (f *slotLoop[K]) purge() {
 	c := f.controller
 	drop := func(key K) {
 		if c.shards.servedOf(key) == nil {
@@ -193,7 +193,7 @@ func (f *following[K]) purge() {
 // drop settles a key that this controller does not serve (any more), and forgets it.
 func (t *lead[K]) drop(item workqueue.Item[K], was *served) {
 	c := t.controller
-	if !c.shards.leave(item, was) { // adopted again meanwhile
+	if !c.shards.leave(item, was) { // owned again meanwhile
 		_ = item.Release() // cannot fail: the item is held
 		return
 	}
@@ -208,7 +208,7 @@ func (t *lead[K]) drop(item workqueue.Item[K], was *served) {
 }
 
 // catchUp waits until the controller serves all slots that the process owned at the call.
-func (d *division) catchUp(ctx context.Context, leading func() bool) error {
+func (d *servedSlots) catchUp(ctx context.Context, leading func() bool) error {
 	all, _ := d.partition.Owned()
 	for {
 		d.mu.Lock()
@@ -226,13 +226,13 @@ func (d *division) catchUp(ctx context.Context, leading func() bool) error {
 	}
 }
 
-func (d *division) deliveredLocked(a term.OwnedSlot) bool {
+func (d *servedSlots) deliveredLocked(a term.OwnedSlot) bool {
 	s := d.serves[a.Slot()].Load()
 	return a.Stopped() || s != nil && s.OwnedSlot == a && s.delivered.Load()
 }
 
-// tell ends the waits of catchUp.
-func (d *division) tell() {
+// notify ends the waits of catchUp.
+func (d *servedSlots) notify() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed.Open()

@@ -34,25 +34,25 @@ func (textGap) Unserved() bool                  { return false }
 // inherited are writes that Lead waits for. After the wait, a past with givenUp replaces the first
 // one.
 type inherited struct {
-	leader atomic.Pointer[past] // the previous leader's
+	leader atomic.Pointer[lastRun] // the previous leader's
 	waits  atomic.Pointer[string]
 }
 
-// gaps compares earlier writes with the caches. It has no keys, so it is not generic: each package
-// that creates a controller compiles generic code again.
-type gaps struct {
-	name     string
-	bound    time.Duration
-	hooks    *hook.Hooks
-	logger   func(context.Context) *slog.Logger
-	declared consistency.Declarations
-	stale    func() error // why an input may be stale
+// pendingWrites compares earlier writes with the caches. It has no keys, so it is not generic: each
+// package that creates a controller compiles generic code again.
+type pendingWrites struct {
+	name      string
+	bound     time.Duration
+	hooks     *hook.Hooks
+	logger    func(context.Context) *slog.Logger
+	informers consistency.Declarations
+	stale     func() error // why an input may be stale
 
 	resolver  resolver
 	inherited inherited
 }
 
-func (k *gaps) waitAtMost() time.Duration {
+func (k *pendingWrites) waitAtMost() time.Duration {
 	if k.bound < 0 { // then only a key that returned Stale waits
 		return defaultReadYourWrites
 	}
@@ -62,7 +62,7 @@ func (k *gaps) waitAtMost() time.Duration {
 // behind returns the last write that an informer does not show yet, or nil, and why others cannot
 // be waited for. It moves writes with a lost answer to unsure. It checks all writes, oldest first:
 // a deleted object is absent before its create, too.
-func (k *gaps) behind(p *past) (last gap, unknown error) {
+func (k *pendingWrites) behind(p *lastRun) (last gap, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
 		p.awaited = append(p.awaited, p.revived...)
@@ -83,7 +83,7 @@ func (k *gaps) behind(p *past) (last gap, unknown error) {
 	return last, unknown
 }
 
-func (k *gaps) gapOf(w *unseen) (missing gap, unknown error) {
+func (k *pendingWrites) gapOf(w *pendingWrite) (missing gap, unknown error) {
 	if w.Effect == ledger.Pending {
 		return textGap(w.String() + ": there is no answer yet"), nil
 	}
@@ -92,7 +92,7 @@ func (k *gaps) gapOf(w *unseen) (missing gap, unknown error) {
 		shows = []consistency.Write{w.written()}
 	}
 	for _, s := range shows {
-		g, why := k.declared.Behind(s)
+		g, why := k.informers.Behind(s)
 		if g != nil {
 			missing = g
 		}
@@ -103,9 +103,9 @@ func (k *gaps) gapOf(w *unseen) (missing gap, unknown error) {
 
 // stillMissing names the given-up writes that are still not visible, and forgets the others. Lost
 // answers count for as long as a key would wait for them.
-func (k *gaps) stillMissing(p *past) error {
+func (k *pendingWrites) stillMissing(p *lastRun) error {
 	var all []error
-	var missing []unseen
+	var missing []pendingWrite
 	for i := range p.givenUp {
 		w := &p.givenUp[i]
 		gap, why := k.gapOf(w)
@@ -131,7 +131,7 @@ func (k *gaps) stillMissing(p *past) error {
 	return errors.Join(all...)
 }
 
-func unansweredOf(writes []unseen) error {
+func unansweredOf(writes []pendingWrite) error {
 	var all []error
 	for i := range writes {
 		if w := &writes[i]; w.Effect == ledger.Pending {
@@ -141,9 +141,9 @@ func unansweredOf(writes []unseen) error {
 	return errors.Join(all...)
 }
 
-func awaited(l *journal.Journal) (writes []unseen, again *journal.Journal) {
+func awaited(l *journal.Journal) (writes []pendingWrite, again *journal.Journal) {
 	for _, w := range l.Writes() {
-		writes = append(writes, unseen{Write: w})
+		writes = append(writes, pendingWrite{Write: w})
 		if w.Effect == ledger.Pending {
 			again = l
 		}
@@ -151,7 +151,7 @@ func awaited(l *journal.Journal) (writes []unseen, again *journal.Journal) {
 	return writes, again
 }
 
-func (w *unseen) written() consistency.Write {
+func (w *pendingWrite) written() consistency.Write {
 	s := written(&w.Write)
 	if w.batch != nil {
 		s.Batch, s.Answered = w.batch, w.taken
@@ -177,8 +177,8 @@ func answered(w *ledger.Write) time.Time {
 }
 
 // staleGap returns what a key waits for after its Reconcile returned Stale, or nil.
-func (k *gaps) staleGap(p *past) gap {
-	if failing := k.declared.Failing(); failing != nil {
+func (k *pendingWrites) staleGap(p *lastRun) gap {
+	if failing := k.informers.Failing(); failing != nil {
 		return failing
 	}
 	for i := range p.givenUp {
@@ -192,12 +192,12 @@ func (k *gaps) staleGap(p *past) gap {
 	return nil
 }
 
-func (k *gaps) missed(p *past) bool {
-	return slices.ContainsFunc(p.awaited, func(w unseen) bool { return k.declared.Missed(written(&w.Write)) })
+func (k *pendingWrites) missed(p *lastRun) bool {
+	return slices.ContainsFunc(p.awaited, func(w pendingWrite) bool { return k.informers.Missed(written(&w.Write)) })
 }
 
 // resolve asks the API server about lost answers. It returns a gap if it cannot ask yet.
-func (k *gaps) resolve(ctx context.Context, p *past) gap {
+func (k *pendingWrites) resolve(ctx context.Context, p *lastRun) gap {
 	within := resolveWithin
 	if p.awaited[0].batch != nil {
 		within = k.bound
@@ -214,10 +214,10 @@ func (k *gaps) resolve(ctx context.Context, p *past) gap {
 			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
 		}
 		asked := time.Now()
-		if !k.resolver.begin(asked, k.declared.Recovered()) {
+		if !k.resolver.begin(asked, k.informers.Recovered()) {
 			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
 		}
-		found, fate, err := k.declared.Resolve(ctx, w.written())
+		found, fate, err := k.informers.Resolve(ctx, w.written())
 		k.resolver.end(asked, err)
 		if err != nil {
 			return textGap(w.String() + ": its answer was lost: " + err.Error())

@@ -43,7 +43,7 @@ type state struct {
 type states map[types.UID]state
 
 // statesOf leaves out objects if it does not know everything that the Reconcile asked for.
-func statesOf(writes []unseen) states {
+func statesOf(writes []pendingWrite) states {
 	var all states
 	var unknown []types.UID
 	last := map[types.UID]*ledger.Content{}
@@ -63,7 +63,7 @@ func statesOf(writes []unseen) states {
 			all = states{}
 		}
 		c := all[w.UID]
-		if !slices.ContainsFunc(writes[:i], func(o unseen) bool {
+		if !slices.ContainsFunc(writes[:i], func(o pendingWrite) bool {
 			return o.UID == w.UID && o.Content != nil && o.Content.Shape == w.Content.Shape
 		}) {
 			c.shape += w.Content.Shape // a repetition asks for the same
@@ -99,7 +99,7 @@ func restOf(c *ledger.Content, asked, before []uint64) (sum uint64) {
 
 // madeBy returns the versions in the answers. before describes the objects as the key's previous
 // Reconcile left them.
-func madeBy(writes []unseen, before states) map[version]made {
+func madeBy(writes []pendingWrite, before states) map[version]made {
 	var all map[version]made
 	var now states
 	for i := range writes {
@@ -125,7 +125,7 @@ func madeBy(writes []unseen, before states) map[version]made {
 
 // versions returns those in the answers to a Reconcile's writes, and those that were visible before
 // it began: their events may come later, from another informer, and are no news.
-func (p *past) versions() map[version]made {
+func (p *lastRun) versions() map[version]made {
 	if p.made != nil {
 		return p.made
 	}
@@ -140,7 +140,7 @@ func (p *past) versions() map[version]made {
 }
 
 // visibleOf returns the versions that a Reconcile has waited for.
-func visibleOf(p *past) map[version]*ledger.Write {
+func visibleOf(p *lastRun) map[version]*ledger.Write {
 	if p == nil || p.expired {
 		return nil
 	}
@@ -167,11 +167,11 @@ func (before states) explain(w *ledger.Write, now states) bool {
 }
 
 type ownEvents[K comparable] struct {
-	declared consistency.Declarations
-	records  *records[K]
-	queue    *workqueue.Queue[K]
-	now      func() time.Duration
-	skipped  atomic.Int64 // events that did not end a backoff
+	informers consistency.Declarations
+	records   *records[K]
+	queue     *workqueue.Queue[K]
+	now       func() time.Duration
+	skipped   atomic.Int64 // events that did not end a backoff
 }
 
 // authorOf returns who made what an event shows. After a relist that is someone, because an event
@@ -189,14 +189,14 @@ func (o *ownEvents[K]) authorOf(all map[version]made, r *workqueue.Reason) (auth
 	}
 	event := written(m.write)
 	event.ResourceVersion = r.ResourceVersion
-	if o.declared.Relisted(event) {
+	if o.informers.Relisted(event) {
 		return someone, nil
 	}
 	return m.by, m.write
 }
 
 // cause returns who made a key due since the Reconcile that left p.
-func (o *ownEvents[K]) cause(item workqueue.Item[K], p *past) author {
+func (o *ownEvents[K]) cause(item workqueue.Item[K], p *lastRun) author {
 	if p == nil || !p.prove {
 		return someone
 	}

@@ -53,7 +53,9 @@ func TestC6_AWriteThatARestoreUndid(t *testing.T) {
 		backup = r.api.Backup()
 		r.start()
 		at := r.after(time.Minute)
-		if len(at) != 2 || !apierrors.IsNotFound(missing) {
+		// The relist may make the key due again, at the same moment, after the Reconcile has begun.
+		again := len(at) == 3 && at[2] == at[1]
+		if len(at) != 2 && !again || !apierrors.IsNotFound(missing) {
 			t.Errorf("reconciled at %v; the Secret: %v", at, missing)
 		}
 	})

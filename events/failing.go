@@ -46,7 +46,7 @@ func Failing[T cache.Object](
 	}
 	f := &failing{Reconciler: r, after: after, to: to}
 	if of == nil || to == nil {
-		f.wrong = errors.New("events.Failing: the handle or the recorder is nil; pass the handle of the objects, and Recorder of the manager")
+		f.wrong = errors.New("events.Failing: the handle or the recorder is nil; pass the handle of the objects, and the result of events.For")
 		return f
 	}
 	f.read = func(ctx context.Context, key types.NamespacedName) (cache.Object, error) { return of.Get(ctx, key) }

@@ -116,8 +116,7 @@ func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, w
 	r.dropped(s.key, why, b.calls)
 }
 
-const choose = "choose another namespace for events about cluster-scoped objects with events.Options.Namespace " +
-	"(without a manager, events.Options.Namespace)"
+const choose = "choose another namespace for events about cluster-scoped objects with events.Options.Namespace"
 
 // logDropped logs a missing right once for each namespace, and other mistakes once for each kind
 // and reason. That an object's namespace is gone is no mistake.

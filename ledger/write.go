@@ -48,8 +48,8 @@ type Write struct {
 	// deleted the object, or replaced the version in the request. Without Made, the write may be a
 	// no-op, and the version another client's.
 	Made bool
-	// Content describes the object of an answer without Made, and of others if [Origin].Prove is
-	// set: then it describes the request before the answer, too. It is nil if the answer or the
+	// Content describes the object of an answer without Made, and of others if the controller asks
+	// for it: then it describes the request before the answer, too. It is nil if the answer or the
 	// request cannot be read.
 	Content *Content
 	// Replaces is the resourceVersion in the request of an update or a patch without an answer, or
@@ -57,7 +57,7 @@ type Write struct {
 	Replaces string
 	// Unknown explains why UID, ResourceVersion or Effect is unknown.
 	Unknown string
-	// Object is the object in the answer, if [Origin].Owner asks for it: typed if the scheme has
+	// Object is the object in the answer, if the controller asks for it: typed if the scheme has
 	// its kind, else unstructured if it is JSON. It is a PartialObjectMetadata if the request asked
 	// for that. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read to its end,
 	// and for a Scale or a Table. It is shared: do not change it.

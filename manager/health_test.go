@@ -369,7 +369,7 @@ func TestHealthWiringMistakes(t *testing.T) {
 			m.AddReadyzCheck("a", good)
 			m.AddReadyzCheck("a", good)
 			m.AddLivezCheck("a", good) // another path
-		}, want: `AddReadyzCheck: two checks are named "a"; give each a name of its own`},
+		}, want: `AddReadyzCheck: two checks are named "a"; give each check, or each server, a name of its own`},
 		"two places": {wire: func(m *manager.Manager) { addHealth(m, serverOptions{Address: ":0", Listener: newWire()}) },
 			want: "the health server: server.Options: both Address and Listener are set; set one"},
 		"negative": {options: func(o *manager.Options) { o.StalledAfter = -1 },

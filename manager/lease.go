@@ -143,7 +143,7 @@ func (l *Lease) Add(c Controller) { l.registry.add(c, l.group) }
 func (l *Lease) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	if l.partition != nil {
 		l.registry.report.failed(fmt.Errorf("AddLeaderOnly: %q has no leader to run on, because all replicas of a group are active; "+
-			"make a Lease of its own with Manager.Lease and add it there, or use AddEverywhere", name))
+			"make a Lease of its own with Manager.AddLease and add it there, or use AddEverywhere", name))
 		return
 	}
 	l.addFunc("AddLeaderOnly", name, run)

@@ -119,7 +119,7 @@ func (m *Manager) Add(c Controller) { m.main.Add(c) }
 // AddLeaderOnly adds a function that runs once in each term of the Lease of Options.LeaderElection,
 // or once without leader election. It should return when its context is done; context.Cause returns
 // the reason. Otherwise the rules of AddEverywhere apply. In a Group no replica leads, and the call
-// is an error: add the function to a Lease of its own (see Lease).
+// is an error: add the function to a Lease of its own (see AddLease).
 func (m *Manager) AddLeaderOnly(name string, run func(ctx context.Context) error) {
 	m.main.AddLeaderOnly(name, run)
 }

@@ -193,7 +193,7 @@ func TestMetrics_Mistakes(t *testing.T) {
 		"certificate": {wire: func(m *manager.Manager) { addMetrics(m, serverOptions{CertFile: "x"}) },
 			want: "the metrics server: server.Options: one of CertFile and KeyFile is set; set both or none"},
 		"two with one name": {wire: func(m *manager.Manager) { addMetrics(m, serverOptions{}); addMetrics(m, serverOptions{}) },
-			want: `AddReadyzCheck: two checks are named "certificate-metrics-server"; give each a name of its own`},
+			want: `AddReadyzCheck: two checks are named "certificate-metrics-server"; give each check, or each server, a name of its own`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) {

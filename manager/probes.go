@@ -148,7 +148,7 @@ func (p *probes) add(method string, to *[]Check, name string, ask func(context.C
 	p.registry.mu.Lock()
 	defer p.registry.mu.Unlock()
 	if slices.ContainsFunc(*to, func(c Check) bool { return c.Name() == name }) {
-		return fmt.Errorf("%s: two checks are named %q; give each a name of its own", method, name)
+		return fmt.Errorf("%s: two checks are named %q; give each check, or each server, a name of its own", method, name)
 	}
 	*to = append(*to, newCheck(name, ask))
 	return nil

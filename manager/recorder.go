@@ -6,9 +6,12 @@ package manager
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -16,23 +19,22 @@ import (
 // the recorder before it releases a Lease, for at most 2 seconds, and closes it before it returns,
 // within the grace time.
 func (m *Manager) AddRecorder(r term.Recorder) {
-	if m.registry.tooLate("a recorder") {
-		return
+	switch rs := m.registry.recorders; {
+	case argument.IsNil(r):
+		m.report.failed(errors.New("AddRecorder: the recorder is nil; events.For makes one"))
+	case slices.Contains(rs.current(), r):
+		m.report.failed(errors.New("AddRecorder: the recorder was added before; events.For adds it already"))
+	case !m.registry.tooLate("a recorder"):
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		rs.addLocked(r)
 	}
-	rs := m.registry.recorders
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.addLocked(r)
 }
 
 // FlushEvents sends what all recorders have recorded before the call. It retries until ctx is done,
 // and then returns an error. Tests call it before they look for events.
 func (m *Manager) FlushEvents(ctx context.Context) error {
-	var wrong []error
-	for _, r := range m.registry.recorders.current() {
-		wrong = append(wrong, r.Flush(ctx))
-	}
-	return errors.Join(wrong...)
+	return m.registry.recorders.flush(ctx)
 }
 
 type recorders struct{ starter[term.Recorder] }
@@ -40,18 +42,36 @@ type recorders struct{ starter[term.Recorder] }
 func (rs *recorders) current() []term.Recorder {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return append([]term.Recorder(nil), rs.all...)
+	return slices.Clone(rs.all)
+}
+
+// flush flushes all recorders at once, so that one that waits delays no other.
+func (rs *recorders) flush(ctx context.Context) error {
+	all := rs.current()
+	wrong := make([]error, len(all))
+	var flushing sync.WaitGroup
+	for i, r := range all {
+		flushing.Go(func() {
+			defer run.Recover(&wrong[i])
+			wrong[i] = r.Flush(ctx)
+		})
+	}
+	flushing.Wait()
+	return errors.Join(wrong...)
 }
 
 // run closes the recorder before late ends.
 func (rs *recorders) run(ctx, late context.Context, r term.Recorder, report *report) error {
-	if err := r.Run(ctx); err != nil {
-		return err
+	err := rs.send(ctx, r)
+	if lost := r.Close(late); lost != nil {
+		report.logger().Warn("some events are lost", "err", lost)
 	}
-	if err := r.Close(late); err != nil {
-		report.logger().Warn("some events are lost", "err", err)
-	}
-	return nil
+	return err
+}
+
+func (rs *recorders) send(ctx context.Context, r term.Recorder) (err error) {
+	defer run.Recover(&err)
+	return r.Run(ctx)
 }
 
 // flushLimit is how long the events of a term may delay the release of its Lease. Those that wait
@@ -68,15 +88,9 @@ func (l *Lease) flushEvents(term *stage, work context.Context) {
 	limited, cancel := context.WithTimeout(work, flushLimit)
 	term.run("sending the events of "+l.leads, nil, func(context.Context) error {
 		defer cancel()
-		var flushing sync.WaitGroup
-		for _, r := range l.registry.recorders.current() {
-			flushing.Go(func() {
-				if err := r.Flush(limited); err != nil {
-					e.logger().Warn("not all events of the term were sent before its end", "err", err)
-				}
-			})
+		if err := l.registry.recorders.flush(limited); err != nil {
+			e.logger().Warn("not all events of the term were sent before its end", "err", err)
 		}
-		flushing.Wait()
 		return nil
 	})
 	<-limited.Done()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -23,6 +24,9 @@ type Server interface {
 	// Serve answers until take is done. Requests in flight go on until work ends. Run calls it
 	// after Open, once.
 	Serve(take, work context.Context) error
+	// Failed is closed at the first mistake after Open, which Validate returns. Run then stops
+	// everything. It is nil if there are none.
+	Failed() <-chan struct{}
 	// Close closes a server that is open and will not serve.
 	Close() error
 }
@@ -31,17 +35,24 @@ type Server interface {
 // last: it still answers while controllers stop. When the grace time ends, the contexts of running
 // requests end. If a handler still does not return, the error of Run has its stack.
 func (m *Manager) AddServer(s Server) {
+	if argument.IsNil(s) {
+		m.report.failed(errors.New("AddServer: the server is nil; server.Add makes one"))
+		return
+	}
+	if m.registry.tooLate(s.String()) {
+		return
+	}
 	m.registry.mu.Lock()
-	ran := m.registry.ran
-	if !ran && !argument.IsNil(s) {
+	ran, twice := m.registry.ran, slices.Contains(m.servers, s)
+	if !ran && !twice {
 		m.servers = append(m.servers, s)
 	}
 	m.registry.mu.Unlock()
 	switch {
-	case argument.IsNil(s):
-		m.report.failed(errors.New("AddServer: the server is nil"))
 	case ran:
 		m.report.failed(fmt.Errorf("AddServer: the manager runs already; add %s before Run", s))
+	case twice:
+		m.report.failed(fmt.Errorf("AddServer: %s was added before; server.Add adds it already", s))
 	}
 }
 
@@ -62,13 +73,34 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 			defer cancel()
 			return s.Serve(ctx, work)
 		})
+		in.run("the handlers of "+s.String(), nil, func(ctx context.Context) error {
+			select {
+			case <-s.Failed():
+				return errors.Join(mistakesOf(s)...)
+			case <-ctx.Done():
+				return nil
+			}
+		})
 	}
 	return nil
 }
 
 func (m *Manager) validateServers() (wrong []error) {
 	for _, s := range m.servers {
-		if err := s.Validate(); err != nil {
+		wrong = append(wrong, mistakesOf(s)...)
+	}
+	return wrong
+}
+
+// mistakesOf returns one line for each mistake.
+func mistakesOf(s Server) (wrong []error) {
+	all := []error{s.Validate()}
+	for len(all) > 0 {
+		err := all[0]
+		all = all[1:]
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			all = append(several.Unwrap(), all...)
+		} else if err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", s, err))
 		}
 	}

@@ -483,3 +483,38 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 		}
 	})
 }
+
+// TestM3_AMistakeOfHandleWhileARequestIsInFlight: the manager stops, and the request has the grace
+// time.
+func TestM3_AMistakeOfHandleWhileARequestIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, _, server := serving(t, newAPI(), nil)
+		h := newHeld()
+		s.Handle("/held", h)
+		_, result := start(t, m)
+		answer := fetch(t, server, "https://x/held")
+		<-h.came
+		s.Handle("/late", nil)
+		pass(10 * time.Second)
+		close(h.free)
+		if body := <-answer; body != "done" {
+			t.Errorf("the request is answered with %q", body)
+		}
+		wantParts(t, result(), `the server on wire: Handle: the handler of "/late" is nil`)
+	})
+}
+
+func TestAddServer_AfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log buffer
+		m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		stop, result := start(t, m)
+		pass(time.Second)
+		stop()
+		ok(t, result())
+		addServer(m, serverOptions{Name: "late server"})
+		if !strings.Contains(log.String(), `added="the late server"`) {
+			t.Errorf("nobody learns that the server is not served:\n%s", log.String())
+		}
+	})
+}

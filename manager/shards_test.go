@@ -70,7 +70,7 @@ func TestShards_HaveNoLeader(t *testing.T) {
 	m.AddLease(leaseOf("janitor")).AddLeaderOnly("janitor", (&diary{}).until("janitor", 0))
 	m.AddLeaderOnly("sweeper", (&diary{}).until("sweeper", 0))
 	const want = `the manager "test" cannot run: AddLeaderOnly: "sweeper" has no leader to run on, because ` +
-		`all replicas of a group are active; make a Lease of its own with Manager.Lease and add it there, or use AddEverywhere`
+		`all replicas of a group are active; make a Lease of its own with Manager.AddLease and add it there, or use AddEverywhere`
 	if err := m.Run(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("Run returns\n%v, want\n%s", err, want)
 	}

@@ -50,7 +50,8 @@ const (
 //	  verbs: [get]
 //
 // Bind the program's own ServiceAccount to the ClusterRole system:auth-delegator. Without
-// Options.Client, or if h is nil, Validate and Open return the mistake, and Serve ends with it.
+// Options.Client, or if h is nil, Validate, Open and Serve return the mistake, and after Open it
+// closes Failed.
 // Refused requests get these statuses:
 //
 //	400  h could mistake the path or method for another one: a path with a . or .. segment (also

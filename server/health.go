@@ -77,10 +77,9 @@ func (h *health) probes(path string) (all []*probe) {
 	if path == "/readyz" {
 		checks, known = h.checks.Readyz, &h.ready
 	}
-	now := checks()
-	h.mu.Lock()
+	h.mu.Lock() // before asking, so that no older list follows a newer one
 	defer h.mu.Unlock()
-	before := *known
+	now, before := checks(), *known
 	*known = make(map[manager.Check]*probe, len(now))
 	for _, c := range now {
 		p := before[c]

@@ -18,7 +18,8 @@ import (
 // Add makes a server that a manager runs, for handlers added with Handle. Call it before the
 // manager's Run, which returns mistakes as errors. Options.Client is always the manager's. With
 // TLS, the check certificate-NAME of /readyz fails when the certificate has expired, and ?verbose
-// reports a newer one that is broken; in the name, '-' replaces spaces.
+// reports a newer one that is broken; in the name, '-' replaces other
+// characters than letters, digits, '-', '_' and '.'.
 func Add(m *manager.Manager, o Options) *Server {
 	s := add(m, o)
 	s.checkCertificate(m, s.CheckCertificate)
@@ -34,7 +35,13 @@ func add(m *manager.Manager, o Options) *Server {
 
 func (s *Server) checkCertificate(m *manager.Manager, check func() error) {
 	if !s.o.Plain && s.o.GetCertificate == nil {
-		m.AddReadyzCheck("certificate-"+strings.ReplaceAll(s.o.Name, " ", "-"), func(context.Context) error { return check() })
+		name := strings.Map(func(r rune) rune {
+			if strings.ContainsRune("-._", r) || r < 'a' && '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+				return r
+			}
+			return '-'
+		}, s.o.Name)
+		m.AddReadyzCheck("certificate-"+name[:min(len(name), 200)], func(context.Context) error { return check() })
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,7 +40,10 @@ type Server struct {
 	calls    sync.WaitGroup // of health checks and reads of the certificate
 	mistakes mistakes
 
-	// set by Open
+	opened atomic.Pointer[opened] // set by Open
+}
+
+type opened struct {
 	traffic     *traffic
 	certificate *certificate // nil: plain HTTP, or GetCertificate
 	tls         *tls.Config  // nil: plain HTTP
@@ -48,15 +52,16 @@ type Server struct {
 // New makes a server and returns the error of Options.Validate. It opens nothing.
 func New(o Options) (*Server, error) {
 	s, err := &Server{o: o.withDefaults()}, o.Validate()
+	s.mistakes.failed = make(chan struct{})
 	s.failed(err)
 	return s, err
 }
 
 // mistakes has the mistakes of the options and of calls of Handle and Authorize.
 type mistakes struct {
-	mu  sync.Mutex // guards what follows
-	all []error
-	end func() // Serve; nil before
+	mu     sync.Mutex // guards what follows
+	all    []error
+	failed chan struct{} // closed at the first mistake after Open
 }
 
 func (s *Server) failed(err error) {
@@ -64,28 +69,22 @@ func (s *Server) failed(err error) {
 		return
 	}
 	s.mistakes.mu.Lock()
+	defer s.mistakes.mu.Unlock()
 	s.mistakes.all = append(s.mistakes.all, err)
-	end := s.mistakes.end
-	s.mistakes.mu.Unlock()
-	if end != nil {
-		end()
+	if s.opened.Load() != nil && !run.Closed(s.mistakes.failed) {
+		close(s.mistakes.failed)
 	}
 }
+
+// Failed is closed at the first mistake in a call of Handle or Authorize after Open. A manager then
+// stops.
+func (s *Server) Failed() <-chan struct{} { return s.mistakes.failed }
 
 // Validate returns the mistakes of the options and of calls of Handle and Authorize, or nil.
 func (s *Server) Validate() error {
 	s.mistakes.mu.Lock()
 	defer s.mistakes.mu.Unlock()
 	return errors.Join(s.mistakes.all...)
-}
-
-func (s *Server) endWithMistakes(end func()) {
-	s.mistakes.mu.Lock()
-	s.mistakes.end = end
-	s.mistakes.mu.Unlock()
-	if s.Validate() != nil {
-		end()
-	}
 }
 
 // Listen opens a TCP address, as in Options.Address. If it is in use, the error names a remedy.
@@ -102,7 +101,7 @@ func Listen(address string) (net.Listener, error) {
 
 // Handle mounts a handler under a pattern of net/http.ServeMux, such as "POST /validate", before or
 // during Serve. If the handler is nil, or the pattern is invalid or conflicts with another one,
-// Validate and Open return the mistake, and Serve ends with it.
+// Validate, Open and Serve return the mistake, and after Open it closes Failed.
 //
 // The context of a request ends when its client disconnects, or with the work context of Serve. If
 // the handler panics, the client gets status 500 and the log gets the stack.
@@ -131,17 +130,21 @@ func (s *Server) Open(ctx context.Context) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
+	if s.opened.Load() != nil {
+		return errors.New("it is open already; make another server")
+	}
+	o := &opened{}
 	switch {
 	case s.o.Plain:
 	case s.o.GetCertificate != nil:
-		s.tls = baseOf(&s.o)
-		s.tls.GetCertificate = s.o.GetCertificate
+		o.tls = baseOf(&s.o)
+		o.tls.GetCertificate = s.o.GetCertificate
 	default:
-		s.certificate = newCertificate(&s.o, logging.Of(ctx), &s.calls)
-		if err := s.certificate.refresh(); err != nil {
+		o.certificate = newCertificate(&s.o, logging.Of(ctx), &s.calls)
+		if err := o.certificate.refresh(); err != nil {
 			return err
 		}
-		s.tls = s.certificate.config()
+		o.tls = o.certificate.config()
 	}
 	l := s.o.Listener
 	if l == nil {
@@ -150,29 +153,32 @@ func (s *Server) Open(ctx context.Context) error {
 			return err
 		}
 	}
-	s.traffic = newTraffic(l)
+	o.traffic = newTraffic(l)
+	s.opened.Store(o)
 	return nil
 }
 
 // Close closes a server that is open and will not serve.
-func (s *Server) Close() error { return s.traffic.Close() }
+func (s *Server) Close() error { return s.opened.Load().traffic.Close() }
 
 // String returns the name and, once open, the address.
 func (s *Server) String() string {
-	if s.traffic == nil {
+	o := s.opened.Load()
+	if o == nil {
 		return "the " + s.o.Name
 	}
-	return fmt.Sprintf("the %s on %s", s.o.Name, s.traffic.Addr())
+	return fmt.Sprintf("the %s on %s", s.o.Name, o.traffic.Addr())
 }
 
 // CheckCertificate returns an error when the certificate in use has expired, and a [manager.Remark]
-// when newer files are broken. Call it after Open. It returns nil for plain HTTP and for
+// when newer files are broken. It returns nil before Open, for plain HTTP and for
 // Options.GetCertificate.
 func (s *Server) CheckCertificate() error {
-	if s.certificate == nil {
+	o := s.opened.Load()
+	if o == nil || o.certificate == nil {
 		return nil
 	}
-	return s.certificate.check()
+	return o.certificate.check()
 }
 
 // Serve accepts connections until take is done. Call it once, after Open.
@@ -182,29 +188,26 @@ func (s *Server) CheckCertificate() error {
 // open and no handler or health check runs, else the error of the listener or of Handle. It logs
 // errors of clients to the logger of take.
 func (s *Server) Serve(take, work context.Context) error {
-	log := logging.Of(take)
-	log.Info("serving", "server", s.o.Name, "address", s.traffic.Addr().String())
-	take, end := context.WithCancel(take)
-	defer end()
-	s.endWithMistakes(end)
-	srv := s.httpServer(work, log)
+	log, open := logging.Of(take), s.opened.Load()
+	log.Info("serving", "server", s.o.Name, "address", open.traffic.Addr().String())
+	srv := s.httpServer(open, work, log)
 	drained := make(chan struct{})
 	stop := context.AfterFunc(take, func() {
 		defer close(drained)
-		s.drain(context.WithoutCancel(take), work, srv)
+		s.drain(open.traffic, context.WithoutCancel(take), work, srv)
 	})
 	var err error
-	if s.tls != nil {
-		err = srv.ServeTLS(s.traffic, "", "")
+	if open.tls != nil {
+		err = srv.ServeTLS(open.traffic, "", "")
 	} else {
-		err = srv.Serve(s.traffic)
+		err = srv.Serve(open.traffic)
 	}
 	if stop() { // the listener has failed
 		_ = srv.Close() // err has the cause
 	} else {
 		<-drained
 	}
-	s.traffic.wait()
+	open.traffic.wait()
 	s.calls.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
@@ -212,19 +215,19 @@ func (s *Server) Serve(take, work context.Context) error {
 	return errors.Join(err, s.Validate())
 }
 
-func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
+func (s *Server) httpServer(open *opened, work context.Context, l *slog.Logger) *http.Server {
 	srv := &http.Server{
-		Handler:           s.traffic.watched(&s.mux),
+		Handler:           open.traffic.watched(&s.mux),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeTimeout},
 		BaseContext:       func(net.Listener) context.Context { return work },
 		ConnContext:       withConn,
-		ConnState:         s.traffic.turned,
+		ConnState:         open.traffic.turned,
 		ErrorLog:          log.New(newErrorLog(l.With("server", s.String())), "", 0),
 	}
-	srv.TLSConfig = s.tls
+	srv.TLSConfig = open.tls
 	if s.o.DisableHTTP2 {
 		srv.Protocols = new(http.Protocols)
 		srv.Protocols.SetHTTP1(true)
@@ -232,13 +235,13 @@ func (s *Server) httpServer(work context.Context, l *slog.Logger) *http.Server {
 	return srv
 }
 
-func (s *Server) drain(alive, work context.Context, srv *http.Server) {
-	s.traffic.linger(work, s.o.Linger)
+func (s *Server) drain(t *traffic, alive, work context.Context, srv *http.Server) {
+	t.linger(work, s.o.Linger)
 	limited, cancel := run.WithGrace(work, alive, moment)
 	defer cancel()
-	s.traffic.stop(cancel)
+	t.stop(cancel)
 	if srv.Shutdown(limited) != nil {
-		s.traffic.cut()
+		t.cut()
 		_ = srv.Close() // traffic.wait waits for the remaining handlers
 	}
 }

@@ -63,11 +63,11 @@ type Host interface {
 type Recorder interface {
 	// Validate returns the mistakes of its options, before Run.
 	Validate() error
-	// Run sends until ctx is done.
+	// Run sends until ctx is done. The host then calls Close.
 	Run(ctx context.Context) error
 	// Flush sends what was recorded before the call, and in the term of ctx, if it has one. The
 	// host calls it before it releases the Lease.
 	Flush(ctx context.Context) error
-	// Close sends what is left until ctx is done. The host calls it after Run.
+	// Close sends what is left until ctx is done.
 	Close(ctx context.Context) error
 }

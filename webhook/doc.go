@@ -9,7 +9,8 @@
 //	webhook.AddDefaulter(hooks, setDefaults, webhook.Registration{})
 //	webhook.AddValidator(hooks, webhook.Validator[*v1.Website]{Create: validate}, webhook.Registration{})
 //	webhook.AddConversion(hooks, fromAlpha, toAlpha)
-//	mgr := manager.New(cfg, manager.Options{Name: "website-operator", Webhooks: hooks})
+//	mgr := manager.New(cfg, manager.Options{Name: "website-operator"})
+//	hooks.AddTo(mgr)
 //
 // Webhooks may be added until the manager runs, so their functions can read its cache. The server
 // answers on every replica, also on standbys and before caches are synced.

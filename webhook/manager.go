@@ -50,11 +50,17 @@ const linger = time.Second
 // /readyz. It answers on standbys, too, and before caches are synced. Call it before the manager's
 // Run, which returns mistakes as errors.
 func (w *Webhooks) AddTo(m *manager.Manager) {
+	w.mu.Lock()
+	if w.hosted {
+		w.wrong = append(w.wrong, errors.New("AddTo: the webhooks were added to a manager before; make others with webhook.New"))
+	}
+	w.hosted = true
+	w.mu.Unlock()
 	o := w.Server()
 	o.Client = m.Client()
 	s, _ := server.New(o) // Validate has the error
 	s.Handle("/", w.Handler(m.Hooks().Webhook))
-	recorder := events.For(m, events.Options{})
+	recorder := events.For(m, w.o.Events)
 	m.AddServer(validated{s, w})
 	m.AddEverywhere("webhooks", func(ctx context.Context) error { return w.Run(ctx, m.Client(), recorder) })
 	m.AddReadyzCheck("webhooks", w.Check)

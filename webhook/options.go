@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook/internal/certs"
 )
@@ -38,6 +39,9 @@ type Options struct {
 	// Certificates configures the certificates that the process manages. Not used if Server has a
 	// certificate.
 	Certificates CertificateOptions
+	// Events configures the events about registrations and certificates, which are cluster-scoped:
+	// see events.Options.Namespace. Default: as events.For.
+	Events events.Options
 	// Register applies the registrations at the start and restores them. Default: false, apply
 	// Manifests with the deployment.
 	Register bool

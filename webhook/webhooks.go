@@ -33,6 +33,7 @@ type Webhooks struct {
 	wrong      []error
 	missing    map[string]error // the registrations that were looked at; nil is in place
 	running    bool
+	hosted     bool // by a manager
 	hooks      *hook.Webhook
 }
 

@@ -24,7 +24,7 @@ func TestShards(t *testing.T) {
 	}
 	h := debug.Shards(g)
 	w := get(t, h, "GET", "/")
-	var shown []shard.Status
+	var shown []struct{ Group string }
 	if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil || len(shown) != 1 || shown[0].Group != "default/web" {
 		t.Errorf("%v: %s", err, w.Body)
 	}

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 const (
@@ -28,25 +28,24 @@ const (
 
 // record makes an event of slots that have been unserved for troubleLimit, and another one when all
 // are served again.
-func (r *reporter) record(s *Status, since time.Time) {
+func (r *reporter) record(ctx context.Context, s *Status, since time.Time) {
 	switch {
 	case since.IsZero() && r.recorded:
 		r.recorded = false
-		r.event(s, events.Normal, "SlotsServed", "all slots are served again")
+		r.event(ctx, s, events.Normal, "SlotsServed", "all slots are served again")
 	case !since.IsZero() && !r.recorded && time.Since(since) > troubleLimit:
 		r.recorded = true
-		r.event(s, events.Warning, "SlotsUnserved", describeUnserved(s))
+		r.event(ctx, s, events.Warning, "SlotsUnserved", describeUnserved(s))
 	}
 }
 
 // event is recorded by one member. It is about the group's Lease.
-func (r *reporter) event(s *Status, t events.Type, reason, note string) {
+func (r *reporter) event(ctx context.Context, s *Status, t events.Type, reason, note string) {
 	if !s.First || r.m.events == nil {
 		return
 	}
 	namespace, name, _ := strings.Cut(s.Group, "/")
-	ctx := logr.NewContextWithSlogLogger(context.Background(), r.m.log)
-	r.m.events.Eventf(ctx, &coordinationv1.Lease{
+	r.m.events.Eventf(term.Without(ctx), &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: s.UID},
 	}, t, reason, "", note)

@@ -5,6 +5,7 @@ package shard
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -112,7 +113,7 @@ func (r *reporter) strangers() string {
 }
 
 // report updates the status, logs slots that stay unserved, and calls the hooks.
-func (r *reporter) report() {
+func (r *reporter) report(ctx context.Context) {
 	s := r.current()
 	r.m.status.Store(s)
 	r.logRefusal()
@@ -120,7 +121,7 @@ func (r *reporter) report() {
 	r.logDivided(s)
 	r.reportSlots()
 	now := r.observed(s)
-	r.record(s, now.UnservedSince)
+	r.record(ctx, s, now.UnservedSince)
 	callHook(r, r.m.o.Hooks.Observed, now)
 }
 

@@ -66,7 +66,7 @@ func (l *session) run(take, work context.Context, lead term.Lead) (left bool, er
 	err, returned := l.serve(running, take, done, end)
 	l.ownership.stopAll()
 	l.reporter.lost = work.Err() != nil
-	l.reporter.report()
+	l.reporter.report(work)
 	end(context.Cause(take))
 	if !returned {
 		err = cmp.Or(err, <-done)
@@ -137,6 +137,6 @@ func (l *session) step(ctx context.Context) time.Duration {
 	}
 	l.ownership.update(l.prepared.ready)
 	pause := l.planner.step(ctx)
-	l.reporter.report()
+	l.reporter.report(ctx)
 	return pause
 }

@@ -22,8 +22,8 @@ import (
 type Coordinator interface {
 	// Validate returns an error that names each wrong field.
 	Validate() error
-	// Elector makes this process's Elector. New and Manager.AddLease call it once, after Validate. It
-	// must not make requests.
+	// Elector makes this process's Elector. New and Manager.AddLease call it once, after Validate.
+	// It must not make requests.
 	Elector(of term.Host) (term.Elector, error)
 }
 

@@ -49,10 +49,10 @@ type Options struct {
 	RequireTerm bool
 	// LeaderElection decides which replica works. With *leaderelection.Options one leads at a time.
 	// With *shard.Options all replicas work: each reconciles its part of the keys of the
-	// controllers of Add, and AddLeaderOnly is an error; see AddLease. If slots are unserved for more
-	// than a minute, one replica then records the event SlotsUnserved on the group's Lease, and
-	// SlotsServed afterwards. Hooks of these options run in addition to the field Hooks and to the
-	// manager's log. Default: nil, every replica runs its controllers.
+	// controllers of Add, and AddLeaderOnly is an error; see AddLease. If slots are unserved for
+	// more than a minute, one replica then records the event SlotsUnserved on the group's Lease,
+	// and SlotsServed afterwards. Hooks of these options run in addition to the field Hooks and to
+	// the manager's log. Default: nil, every replica runs its controllers.
 	LeaderElection Coordinator
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run

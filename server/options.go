@@ -20,8 +20,8 @@ import (
 //
 // The server rereads the files of the certificate and the client CA when a client connects, at most
 // once a second. If new files are broken, the previous certificate stays in use, the server logs
-// the error once and Server.CheckCertificate returns it. A file system that hangs delays a handshake by
-// at most 100 ms.
+// the error once and Server.CheckCertificate returns it. A file system that hangs delays a
+// handshake by at most 100 ms.
 type Options struct {
 	// Name is the server's name in logs and errors. Default: "server".
 	Name string

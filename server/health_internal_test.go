@@ -52,7 +52,9 @@ func TestHealth_AnOlderListForgetsNoCheck(t *testing.T) {
 	g := &growing{check: c, first: make(chan struct{})}
 	var calls, asking sync.WaitGroup
 	h := &health{checks: g, calls: &calls}
-	ask := func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)) }
+	ask := func() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+	}
 	asking.Go(ask)
 	<-g.first
 	asking.Go(ask)

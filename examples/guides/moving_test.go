@@ -42,6 +42,7 @@ func TestMoving_ReportsOnAService(t *testing.T) {
 	mgr := manager.New(cluster.Config(), o)
 	server.AddMetrics(mgr, server.Options{Plain: true, Listener: listener})
 	newMoving(mgr)
+	_ = serveMoved // it listens on fixed ports
 	seen := &clusterKeys{}
 	severalClusters(mgr, cluster.Config(), seen)
 	stop := run(t, mgr)

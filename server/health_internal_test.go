@@ -40,7 +40,7 @@ func (g *growing) Livez() []manager.Check { return nil }
 func (g *growing) Readyz() []manager.Check {
 	if g.asked.Add(1) == 1 {
 		close(g.first)
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 		return nil
 	}
 	return []manager.Check{g.check}

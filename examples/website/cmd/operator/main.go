@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -55,6 +56,13 @@ func run(ctx context.Context, kubeconfig, health, scrape, hooks string, o operat
 	if err != nil {
 		return err
 	}
+	var probes net.Listener
+	if health != "" { // fail for a taken port before a request
+		if probes, err = server.Listen(health); err != nil {
+			return fmt.Errorf("-http: %w", err)
+		}
+		defer probes.Close()
+	}
 	if hooks != "" {
 		if o.Webhooks, err = operator.Webhooks(webhook.Options{Server: server.Options{Address: hooks}}); err != nil {
 			return err
@@ -67,8 +75,8 @@ func run(ctx context.Context, kubeconfig, health, scrape, hooks string, o operat
 	if err != nil {
 		return err
 	}
-	if health != "" {
-		server.AddHealth(mgr, server.Options{Address: health})
+	if probes != nil {
+		server.AddHealth(mgr, server.Options{Listener: probes})
 	}
 	if scrape != "" { // with a self-signed certificate; see CertDir
 		server.AddMetrics(mgr, server.Options{Address: scrape})

@@ -17,7 +17,7 @@
 //
 // The files in which it happens:
 //
-//	1  cache/internal/listwatch/event_reader.go, then stream.go; client-go's store;
+//	1  cache/internal/listwatch/packed_watch.go or decode.go, then stream.go; client-go's store;
 //	   cache/internal/coalesce/listener.go, cache/registration.go, source/feed.go
 //	2  handler/handler.go, or the file of another handler or predicate
 //	3  controller/observer.go, controller/shards.go, workqueue/add.go

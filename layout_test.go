@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"handler":                  {"workqueue", "internal/argument", "internal/object"},
 	"cache":                    {"hook", "internal/argument", "internal/builtin", "cache/internal/coalesce", "internal/consistency", "cache/internal/listwatch", "internal/object", "internal/packed", "internal/run", "internal/wire"},
 	"cache/internal/coalesce":  {},
-	"cache/internal/listwatch": {"hook", "internal/builtin", "internal/object", "internal/packed", "internal/run", "internal/wire"},
+	"cache/internal/listwatch": {"hook", "internal/object", "internal/packed", "internal/run", "internal/wire"},
 	"cache/factory":            {"cache", "client", "internal/builtin"},
 	"ledger":                   {"internal/contextkey"},
 	"term":                     {"hook", "ledger"},

@@ -79,7 +79,7 @@ func declare(c *Cache, s Scope, t reflect.Type, who string) handle {
 		}
 	}
 	f := formOf(reflect.TypeOf(example))
-	s = c.options.complete(s, example, usualStorage(c.backend.Scheme(), gvk, f))
+	s = c.options.complete(s, example, usualStorage(gvk, f, example))
 	if f != listwatch.Typed {
 		example.GetObjectKind().SetGroupVersionKind(gvk)
 	}

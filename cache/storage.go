@@ -6,8 +6,8 @@ package cache
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
@@ -45,8 +45,9 @@ func (s Storage) String() string {
 
 // usualStorage depends on the encoding. Decoding protobuf takes about twice as long as copying the
 // object; decoding JSON takes four times as long.
-func usualStorage(s *runtime.Scheme, gvk schema.GroupVersionKind, f listwatch.Form) Storage {
-	return storageOf(f == listwatch.Typed && builtin.SpeaksProtobuf(s, gvk))
+func usualStorage(gvk schema.GroupVersionKind, f listwatch.Form, example Object) Storage {
+	_, protobuf := example.(interface{ Unmarshal(data []byte) error })
+	return storageOf(protobuf && f == listwatch.Typed && scheme.Scheme.Recognizes(gvk) && builtin.HasType(example))
 }
 
 func storageOf(packed bool) Storage {

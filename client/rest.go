@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -34,7 +35,7 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 		cfg = asJSON(dynamic.ConfigFor(cfg))
 	} else {
 		cfg.NegotiatedSerializer = c.codecs.WithoutConversion()
-		if builtin.SpeaksProtobuf(c.scheme, key.kind) {
+		if c.speaksProtobuf(key.kind) {
 			cfg.ContentType = runtime.ContentTypeProtobuf
 			cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 		}
@@ -49,6 +50,23 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	}
 	c.rests[key] = r
 	return r, nil
+}
+
+// speaksProtobuf reports whether the API server and the kind's Go type support protobuf. The API
+// server refuses it for custom kinds.
+func (c *Client) speaksProtobuf(gvk schema.GroupVersionKind) bool {
+	if !scheme.Scheme.Recognizes(gvk) {
+		return false
+	}
+	obj, err := c.scheme.New(gvk)
+	if err != nil || !builtin.HasType(obj) {
+		return false
+	}
+	_, ok := obj.(interface {
+		Marshal() ([]byte, error)
+		Unmarshal([]byte) error
+	})
+	return ok
 }
 
 // asJSON returns a copy of cfg for requests in JSON. A gate of client-go would ask for CBOR, which

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // ClusterScoped reports whether a built-in kind is cluster-scoped. It returns false for other
@@ -57,18 +55,4 @@ func ClusterScoped(kind schema.GroupKind) bool {
 // programs register custom types in it, too.
 func HasType(obj any) bool {
 	return strings.HasPrefix(reflect.TypeOf(obj).Elem().PkgPath(), "k8s.io/api/")
-}
-
-// SpeaksProtobuf reports whether the API server supports protobuf for a kind, and so does the Go
-// type that s has for it. The API server refuses it for custom kinds.
-func SpeaksProtobuf(s *runtime.Scheme, gvk schema.GroupVersionKind) bool {
-	obj, err := s.New(gvk)
-	if err != nil || !scheme.Scheme.Recognizes(gvk) || !HasType(obj) {
-		return false
-	}
-	_, ok := obj.(interface {
-		Marshal() ([]byte, error)
-		Unmarshal(data []byte) error
-	})
-	return ok
 }

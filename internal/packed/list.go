@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// List is a list of objects that were read one by one.
+// List is a list of packed objects.
 type List struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 
-	Items []runtime.Object // usually *Object
+	Items []runtime.Object // *Object
 }
 
-// DeepCopyObject returns a copy of the list with the same objects.
+// DeepCopyObject returns a copy of the list with the same objects, which never change.
 func (l *List) DeepCopyObject() runtime.Object {
 	c := &List{TypeMeta: l.TypeMeta, Items: slices.Clone(l.Items)}
 	l.DeepCopyInto(&c.ListMeta)

@@ -4,15 +4,26 @@
 package listwatch
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
-	"github.com/setpoint-dev/setpoint/internal/builtin"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
@@ -29,7 +40,17 @@ type decoder struct {
 	part     *portion // nil: everything
 }
 
-func (d *decoder) speaksProtobuf() bool { return builtin.SpeaksProtobuf(d.Backend.Scheme(), d.Kind) }
+func (d *decoder) speaksProtobuf() bool {
+	obj, err := d.Backend.Scheme().New(d.Kind)
+	if err != nil {
+		return false
+	}
+	_, ok := obj.(interface {
+		Marshal() ([]byte, error)
+		Unmarshal(data []byte) error
+	})
+	return ok
+}
 
 func (d *decoder) decode(f wire.Format, raw []byte) (o object.Object, err error) {
 	if d.Codec != nil {
@@ -56,6 +77,37 @@ func (d *decoder) decode(f wire.Format, raw []byte) (o object.Object, err error)
 		return nil, fmt.Errorf("it cannot be decoded: %w", err)
 	}
 	return o, nil
+}
+
+// decodeEach decodes the objects of a list that failed as a whole. If the list itself is broken, it
+// returns that error.
+func (d *decoder) decodeEach(result rest.Result, list runtime.Object, whole error) (runtime.Object, error) {
+	raw, err := result.Raw()
+	if err != nil {
+		return nil, errors.Join(whole, err)
+	}
+	var parts struct {
+		metav1.ListMeta `json:"metadata"`
+
+		Items []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return nil, whole // not JSON
+	}
+	var items []runtime.Object
+	for _, item := range parts.Items {
+		if o := d.item(wire.JSON, item); o != nil {
+			items = append(items, o)
+		}
+	}
+	l, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	l.SetResourceVersion(parts.ResourceVersion)
+	l.SetContinue(parts.Continue)
+	l.SetRemainingItemCount(parts.RemainingItemCount)
+	return list, meta.SetList(list, items)
 }
 
 // item decodes an item of a list. It returns the stored state of an object that cannot be decoded,
@@ -104,6 +156,77 @@ func (d *decoder) lastKnown(f wire.Format, raw []byte, why error) (name *Misfit,
 	return name, copied
 }
 
+func (d *decoder) watchJSON(ctx context.Context, body io.ReadCloser, initial bool) watch.Interface {
+	// 500 stands for an unknown cause, as in client-go's own watches.
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), &eventDecoder{
+		decoder: d, frames: json.NewDecoder(body), body: body, initial: initial, ahead: map[types.NamespacedName]bool{},
+	}, reporter)
+}
+
+type eventDecoder struct {
+	*decoder
+
+	frames *json.Decoder
+	body   io.Closer
+	// initial is set until the initial list is complete. Objects missing in it count as deleted.
+	initial bool
+	most    int                           // size of ahead at which it is pruned
+	ahead   map[types.NamespacedName]bool // decoded, perhaps not stored yet
+	closed  atomic.Bool
+}
+
+// Decode returns the next event with a decodable object. For another delete, it returns the last
+// known state, or the metadata if the store does not have that state yet.
+func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
+	for {
+		var frame struct {
+			Type   watch.EventType `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if err := d.frames.Decode(&frame); err != nil {
+			if d.closed.Load() {
+				err = io.EOF // an error would make the reflector list again
+			}
+			return "", nil, err
+		}
+		if frame.Type == watch.Error {
+			status := &metav1.Status{}
+			return frame.Type, status, utiljson.Unmarshal(frame.Object, status)
+		}
+		o, err := d.decode(wire.JSON, frame.Object)
+		if err == nil {
+			if !d.initial && frame.Type != watch.Bookmark { // else the end of the list counts
+				d.broken.mended(o)
+			}
+			d.decoded(o)
+			d.initial = d.initial && frame.Type != watch.Bookmark
+			return frame.Type, o, nil
+		}
+		name, known := d.lastKnown(wire.JSON, frame.Object, err)
+		if frame.Type == watch.Deleted {
+			d.broken.mended(name)
+			if known == nil && d.ahead[object.Key(name)] {
+				known = d.metadataOf(name.ObjectMeta)
+			}
+		} else {
+			d.broken.misfit(name)
+		}
+		switch {
+		case known != nil && frame.Type == watch.Deleted:
+			known.SetResourceVersion(name.ResourceVersion) // the store must reach the delete
+			return frame.Type, known, nil
+		case known != nil && d.initial:
+			return frame.Type, known, nil
+		case d.initial:
+			continue
+		}
+		if here := d.bookmark(name.ResourceVersion); here != nil {
+			return watch.Bookmark, here, nil
+		}
+	}
+}
+
 // bookmark returns an object that moves the store past an object that cannot be decoded.
 func (d *decoder) bookmark(version string) object.Object {
 	if version == "" {
@@ -112,6 +235,18 @@ func (d *decoder) bookmark(version string) object.Object {
 	here := &metav1.PartialObjectMetadata{}
 	here.ResourceVersion = version
 	return d.metadataOf(here.ObjectMeta)
+}
+
+// decoded records an object that will be in the store soon.
+func (d *eventDecoder) decoded(o object.Object) {
+	if len(d.ahead) >= d.most {
+		maps.DeleteFunc(d.ahead, func(name types.NamespacedName, _ bool) bool {
+			_, there, _ := d.informer.Store().GetByKey(object.Name(name))
+			return there
+		})
+		d.most = max(1024, 2*len(d.ahead))
+	}
+	d.ahead[object.Key(o)] = true
 }
 
 func (d *decoder) metadataOf(m metav1.ObjectMeta) object.Object {
@@ -124,4 +259,9 @@ func (d *decoder) metadataOf(m metav1.ObjectMeta) object.Object {
 		return nil
 	}
 	return o
+}
+
+func (d *eventDecoder) Close() {
+	d.closed.Store(true)
+	_ = d.body.Close()
 }

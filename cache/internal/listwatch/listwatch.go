@@ -28,7 +28,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // ListerWatcher lists and watches a Target. It is safe for concurrent use.
@@ -256,7 +255,7 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 		if err == nil {
 			list, err = r.list(ctx, l.target.narrow(o))
 		}
-		if _, filtered := list.(*packed.List); err == nil && !filtered {
+		if err == nil && d.Codec == nil {
 			err = part.filter(list)
 		}
 		return err

@@ -6,67 +6,55 @@ package listwatch
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// requests list and watch a target.
-type requests interface {
-	list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
-	watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+type requests struct {
+	list  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
+	watch func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
 func (d *decoder) requests(m *meta.RESTMapping) (requests, error) {
 	switch {
-	case d.Codec == nil && d.Form == Unstructured:
+	case d.Codec != nil:
+		c, err := d.Backend.RESTClient(d.Kind)
+		if err != nil {
+			return requests{}, err
+		}
+		r := packedRequests{typedRequests{d, c, m.Resource.Resource}}
+		return requests{r.list, r.watch}, nil
+	case d.Form == Unstructured:
 		c, err := d.Backend.Dynamic()
 		if err != nil {
-			return nil, err
+			return requests{}, err
 		}
-		return resource[*unstructured.UnstructuredList]{c.Resource(m.Resource).Namespace(d.Namespace)}, nil
-	case d.Codec == nil && d.Form == Metadata:
-		c, err := d.metadata(m)
-		return resource[*metav1.PartialObjectMetadataList]{c}, err
+		r := c.Resource(m.Resource).Namespace(d.Namespace)
+		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, r.Watch}, nil
+	case d.Form == Metadata:
+		r, err := d.metadata(m)
+		if err != nil {
+			return requests{}, err
+		}
+		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, r.Watch}, nil
+	default:
+		c, err := d.Backend.RESTClient(d.Kind)
+		if err != nil {
+			return requests{}, err
+		}
+		r := typedRequests{d, c, m.Resource.Resource}
+		return requests{r.list, r.watch}, nil
 	}
-	c, err := d.Backend.RESTClient(d.Kind)
-	if err != nil {
-		return nil, err
-	}
-	r := rawRequests{d, c, m.Resource.Resource}
-	if d.Codec == nil && d.speaksProtobuf() {
-		return typedRequests{r}, nil
-	}
-	return r, nil
-}
-
-// resource is a client of client-go for one resource.
-type resource[L runtime.Object] struct {
-	client interface {
-		List(ctx context.Context, o metav1.ListOptions) (L, error)
-		Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
-	}
-}
-
-func (r resource[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	return r.client.List(ctx, o)
-}
-
-func (r resource[L]) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return r.client.Watch(ctx, o)
 }
 
 func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, error) {
@@ -77,60 +65,43 @@ func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, erro
 	return c.Resource(m.Resource).Namespace(t.Namespace), nil
 }
 
-// rawRequests decode the objects of a response one by one.
-type rawRequests struct {
+type typedRequests struct {
 	*decoder
 
 	client   rest.Interface
 	resource string
 }
 
-func (r rawRequests) get(o *metav1.ListOptions) *rest.Request {
+func (r typedRequests) get(o *metav1.ListOptions) *rest.Request {
 	// Without MaxRetries(0), client-go repeats the request up to 10 times after a Retry-After.
-	req := r.client.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.resource).
+	return r.client.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.resource).
 		SpecificallyVersionedParams(o, metav1.ParameterCodec, metav1.SchemeGroupVersion)
-	if r.Form == Unstructured {
-		req.SetHeader("Accept", runtime.ContentTypeJSON)
-	}
-	return req
 }
-
-func (r rawRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	body, err := r.get(&o).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	if o.Continue == "" {
-		r.broken.beginList() // forgets what a failed try has found
-	}
-	return r.readList(body)
-}
-
-func (r rawRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	body, err := r.get(&o).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// 500 stands for an unknown cause, as in client-go's own watches.
-	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
-	events := &eventReader{decoder: r.decoder, body: body, initial: o.SendInitialEvents != nil, ahead: map[types.NamespacedName]bool{}}
-	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, reporter), nil
-}
-
-// typedRequests are for built-in kinds in protobuf, whose objects all fit their Go type.
-type typedRequests struct{ rawRequests }
 
 func (r typedRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := r.Backend.Scheme().New(ListKind(r.Kind))
 	if err != nil {
 		return nil, err
 	}
-	return list, r.get(&o).Do(ctx).Into(list)
+	result := r.get(&o).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	if err := result.Into(list); err != nil {
+		return r.decodeEach(result, list, err)
+	}
+	return list, nil
 }
 
 func (r typedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return r.get(&o).Watch(ctx)
+	if r.speaksProtobuf() {
+		return r.get(&o).Watch(ctx)
+	}
+	body, err := r.get(&o).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.watchJSON(ctx, body, o.SendInitialEvents != nil), nil
 }
 
 const (

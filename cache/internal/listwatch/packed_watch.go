@@ -5,26 +5,62 @@ package listwatch
 
 import (
 	"bufio"
-	"bytes"
+	"context"
 	"io"
-	"maps"
+	"net/http"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
-	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
-// eventReader reads a watch's events, and decodes one after the other.
+// packedRequests list and watch packed objects.
+type packedRequests struct{ typedRequests }
+
+func (r packedRequests) get(o *metav1.ListOptions) *rest.Request {
+	req := r.typedRequests.get(o)
+	if r.Form == Unstructured {
+		req.SetHeader("Accept", runtime.ContentTypeJSON)
+	}
+	return req
+}
+
+func (r packedRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	body, err := r.get(&o).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	if o.Continue == "" {
+		r.broken.beginList() // forgets what a failed try has found
+	}
+	return r.readList(body)
+}
+
+func (r packedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	body, err := r.get(&o).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// 500 stands for an unknown cause, as in client-go's own watches.
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
+	events := &eventReader{decoder: r.decoder, body: body, initial: o.SendInitialEvents != nil}
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, reporter), nil
+}
+
+// eventReader reads a watch's events as packed objects.
 type eventReader struct {
 	*decoder
 
@@ -35,10 +71,6 @@ type eventReader struct {
 	frame   runtime.Unknown   // the last one
 	format  wire.Format
 	closed  atomic.Bool
-
-	// ahead are objects that were decoded, and are perhaps not stored yet. It has no packed ones.
-	ahead map[types.NamespacedName]bool
-	most  int // size of ahead at which it is pruned
 }
 
 // event is an event of a watch.
@@ -50,8 +82,8 @@ type event struct {
 	bad              error  // of the envelope
 }
 
-// Decode returns the next event with an object that can be decoded. For another delete, it returns
-// the last known state, or the metadata if the store may have the object.
+// Decode returns the next event with an object that can be packed. For another delete, it returns
+// the last known state, or the object's name.
 func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		e, err := r.next()
@@ -76,7 +108,6 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 				if !r.initial { // else the end of the list counts
 					r.broken.mended(o)
 				}
-				r.decoded(o)
 				o = r.prepared(o)
 			}
 			r.initial = r.initial && e.action != watch.Bookmark
@@ -88,19 +119,17 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 	}
 }
 
-// instead returns the event that stands for one whose object cannot be decoded, or nil.
+// instead returns the event that stands for one whose object cannot be packed, or nil.
 func (r *eventReader) instead(e event, why error) (watch.EventType, runtime.Object) {
 	name, known := r.lastKnown(r.format, e.data, why)
 	switch {
 	case e.action == watch.Deleted && name.Name != "":
 		r.broken.mended(name)
-		if known == nil && (r.Codec != nil || r.ahead[object.Key(name)]) {
+		if known == nil {
 			known = r.metadataOf(name.ObjectMeta)
 		}
-		if known != nil {
-			known.SetResourceVersion(name.ResourceVersion) // the store must reach the delete
-			return e.action, known
-		}
+		known.SetResourceVersion(name.ResourceVersion) // the store must reach the delete
+		return e.action, known
 	case e.action != watch.Bookmark:
 		r.broken.misfit(name)
 	}
@@ -114,21 +143,6 @@ func (r *eventReader) instead(e event, why error) (watch.EventType, runtime.Obje
 		return watch.Bookmark, here
 	}
 	return "", nil
-}
-
-// decoded records an object that will be in the store soon.
-func (r *eventReader) decoded(o object.Object) {
-	if r.Codec != nil {
-		return
-	}
-	if len(r.ahead) >= r.most {
-		maps.DeleteFunc(r.ahead, func(name types.NamespacedName, _ bool) bool {
-			_, there, _ := r.informer.Store().GetByKey(object.Name(name))
-			return there
-		})
-		r.most = max(1024, 2*len(r.ahead))
-	}
-	r.ahead[object.Key(o)] = true
 }
 
 func (r *eventReader) next() (e event, err error) {
@@ -174,9 +188,6 @@ func (frameDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtim
 func (r *eventReader) object(e event) (object.Object, error) {
 	if e.bad != nil {
 		return nil, e.bad
-	}
-	if r.Codec == nil {
-		return r.decode(r.format, bytes.Clone(e.data)) // a method UnmarshalJSON may keep it
 	}
 	if err := r.Codec.Check(e.apiVersion, e.kind); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ import (
 )
 
 // listReader reads a list from a response, without keeping the whole response. Other goroutines
-// decode or pack the items.
+// pack the items.
 type listReader struct {
 	*decoder
 
@@ -213,7 +213,7 @@ func (m *message) read(length int64, into func([]byte) error) error {
 	return into(data.Bytes())
 }
 
-// packer packs or decodes items on several goroutines, and keeps their order.
+// packer packs items on several goroutines, and keeps their order.
 type packer struct {
 	pack    func(item []byte) apiruntime.Object // nil: left out
 	slots   chan struct{}                       // one for each goroutine

@@ -31,6 +31,8 @@ var (
 	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
 	// program is the name of the control plane program, which has the controllers.
 	program = regexp.MustCompile(`^v\d+\.\d+\.\d+-go\d`)
+	// age is the age of an object in a table.
+	age = regexp.MustCompile(`^\d+s$`)
 	// generated is a generated name of the suite's scripts.
 	generated = regexp.MustCompile(`^n-[a-z0-9]{5}$`)
 	// ownersInText are the managedFields of an object within a message.
@@ -86,6 +88,9 @@ func (s symbols) replace(field string, body any) any {
 	case []any:
 		list := make([]any, len(v))
 		for i, one := range v {
+			if text, is := one.(string); is && field == "cells" && age.MatchString(text) {
+				one = "<age>" // of a row of a table
+			}
 			list[i] = s.replace("", one)
 		}
 		return list

@@ -17,12 +17,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
-
-	"k8s.io/klog/v2"
 )
 
 func main() {
@@ -49,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	o.out, o.err = stdout, stderr
-	err = (&demo{options: o, log: logger(o)}).run(ctx)
+	err = (&demo{options: o, log: logger(o, ctx.Done())}).run(ctx)
 	switch {
 	case err == nil:
 		return exitOK
@@ -60,17 +57,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "website: %v\n", err)
 		return exitFailure
 	}
-}
-
-// logger logs the operator and client-go, next to the table: warnings only, unless -v.
-func logger(o options) *slog.Logger {
-	level := slog.LevelWarn
-	if o.verbose {
-		level = slog.LevelInfo
-	}
-	log := slog.New(slog.NewTextHandler(o.err, &slog.HandlerOptions{Level: level}))
-	klog.SetSlogLogger(log)
-	return log
 }
 
 // options are the flags and the outputs.

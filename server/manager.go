@@ -18,8 +18,8 @@ import (
 // Add makes a server that a manager runs, for handlers added with Handle. Call it before the
 // manager's Run, which returns mistakes as errors. Options.Client is always the manager's. With
 // TLS, the check certificate-NAME of /readyz fails when the certificate has expired, and ?verbose
-// reports a newer one that is broken; in the name, '-' replaces other
-// characters than letters, digits, '-', '_' and '.'.
+// reports a newer one that is broken. NAME is Options.Name, with '-' for each character that is no
+// letter, digit, '-', '_' or '.'.
 func Add(m *manager.Manager, o Options) *Server {
 	s := add(m, o)
 	s.checkCertificate(m, s.CheckCertificate)

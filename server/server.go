@@ -155,6 +155,10 @@ func (s *Server) Open(ctx context.Context) error {
 	}
 	o.traffic = newTraffic(l)
 	s.opened.Store(o)
+	if err := s.Validate(); err != nil { // Handle was called meanwhile
+		_ = o.traffic.Close() // no client is connected
+		return err
+	}
 	return nil
 }
 

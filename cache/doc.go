@@ -39,15 +39,15 @@
 // objects, with other costs:
 //
 //   - Reads decode instead of copying. Several goroutines decode a long List.
-//   - Events need no decoding for handlers and predicates that are handler.MetadataOnly, such as
-//     Self, Owner and GenerationChanged. Others share one decoded object.
+//   - Events need no decoding for handlers and predicates that read only metadata, such as Self,
+//     Owner and GenerationChanged. Others share one decoded object.
 //   - [NewIndex] and a transform decode each object when it arrives. A transform also encodes it.
 //   - Shared decodes an object again once the garbage collector has freed the last one. Two reads
 //     may return different pointers. For loops over many objects, use Decoded.
 //   - Package cache/factory reads the same store, which then keeps each object that is read so
 //     decoded, next to its bytes.
 //   - An object that does not fit its Go type is found when it is first decoded. From then on,
-//     State names it. MetadataOnly handlers get its events, others do not.
+//     State names it. Handlers that read only metadata get its events, others do not.
 //
 // [Handle.State] shows the storage, the kept bytes and the number of decodes.
 //

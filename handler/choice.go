@@ -12,18 +12,10 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Chooser is an optional interface of a Handler or a Predicate. It chooses the class and the delay
-// of an event's keys, as [InClass] and [After] do. Give such a predicate to the source: And, Or,
-// Not and Named refuse it. For a choice per key, add keys to the controller's Queue.
-type Chooser interface {
-	// Choose may change how.Class and how.After. The defaults are class Normal, or Background for
-	// initial lists and resyncs. The source calls it for events that all predicates keep: first for
-	// the predicates in order, then for the handler. The rules for Keep apply.
-	Choose(e Event, how *workqueue.AddOptions)
-}
-
 // InClass keeps every event. It sets the class of events that all given predicates keep, or of
-// every event without them:
+// every event without them. The default is class Normal, or Background for initial lists and
+// resyncs. Give InClass to the source: And, Or, Not and Named refuse it. For a class per key, add
+// keys to the controller's Queue.
 //
 //	source.Kind(websites, handler.Self(), handler.InClass(workqueue.Interactive, byUsers))
 func InClass(class workqueue.Class, when ...Predicate) Predicate {
@@ -53,6 +45,7 @@ func (c *choice) Keep(Event) bool { return true }
 
 func (c *choice) String() string { return c.name }
 
+// Choose is called by a source for each event that all predicates keep, in their order.
 func (c *choice) Choose(e Event, how *workqueue.AddOptions) {
 	for _, f := range c.when {
 		if !f.Keep(e) {
@@ -69,7 +62,7 @@ func (c *choice) CheckType(example Object) error {
 	for _, f := range c.when {
 		if f == nil {
 			wrong = append(wrong, fmt.Errorf("handler: a part of the predicate %q is nil", c.name))
-		} else if t, ok := f.(TypeChecker); ok {
+		} else if t, ok := f.(typeChecker); ok {
 			wrong = append(wrong, t.CheckType(example))
 		}
 	}

@@ -71,7 +71,7 @@ func (in inCluster) CheckType(example Object) error {
 	if argument.IsNil(in.handler) {
 		return fmt.Errorf("handler.InCluster(%q): the handler is nil; give one, such as handler.Self()", in.cluster)
 	}
-	if c, ok := in.handler.(TypeChecker); ok {
+	if c, ok := in.handler.(typeChecker); ok {
 		return c.CheckType(example)
 	}
 	return nil

@@ -57,7 +57,7 @@ func TestInCluster_ChecksItsHandler(t *testing.T) {
 		"takes a *v1.Secret":                            handler.InCluster("east", secrets),
 		"":                                              handler.InCluster("east", handler.Self()),
 	} {
-		checker, ok := h.(handler.TypeChecker)
+		checker, ok := h.(typeChecker)
 		if !ok {
 			t.Fatalf("%T checks no type", h)
 		}

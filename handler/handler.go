@@ -29,9 +29,9 @@ type Func[K comparable] func(ctx context.Context, e Event) ([]K, error)
 // Keys calls f.
 func (f Func[K]) Keys(ctx context.Context, e Event) ([]K, error) { return f(ctx, e) }
 
-// TypeChecker is an optional interface of a Handler or a Predicate. It finds a source of the wrong
-// type before anything runs.
-type TypeChecker interface {
+// typeChecker finds a source of the wrong type before anything runs. Sources ask handlers and
+// predicates for it.
+type typeChecker interface {
 	// CheckType returns an error that names both types if example has the wrong type.
 	CheckType(example Object) error
 }
@@ -43,16 +43,10 @@ type Identity[K comparable] interface {
 	Identity(o Object) (key K, ok bool)
 }
 
-// MetadataOnly is an optional interface of a Handler or a Predicate that calls only the methods of
-// metav1.Object. Objects of a packed cache are not decoded for it, so they do not have the Go type
-// of the source.
-type MetadataOnly interface {
-	// MetadataOnly reports whether the metadata suffices. The answer must not change.
-	MetadataOnly() bool
-}
-
+// metadataOnly reports whether a handler or predicate calls only the methods of metav1.Object. A
+// source does not decode objects of a packed cache for it. The answer must not change.
 func metadataOnly(part any) bool {
-	m, ok := part.(MetadataOnly)
+	m, ok := part.(interface{ MetadataOnly() bool })
 	return ok && m.MetadataOnly()
 }
 

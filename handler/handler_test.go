@@ -230,12 +230,16 @@ func TestKeysErrors(t *testing.T) {
 	}
 }
 
+type typeChecker interface {
+	CheckType(example handler.Object) error
+}
+
 func TestCheckType(t *testing.T) {
 	m := handler.Map(func(context.Context, *corev1.Pod) ([]string, error) { return nil, nil })
 	w := handler.Where(func(_, _ *corev1.Pod) bool { return true })
 	f := handler.Funcs[*corev1.Pod, string]{Delete: func(context.Context, *corev1.Pod) ([]string, error) { return nil, nil }}
 	for _, part := range []any{m, w, f, handler.And(w), handler.Or(handler.LabelsChanged, w), handler.Not(w), handler.Named("w", w), handler.Not(handler.And(w))} {
-		c, ok := part.(handler.TypeChecker)
+		c, ok := part.(typeChecker)
 		if !ok {
 			t.Fatalf("%T does not check", part)
 		}
@@ -251,7 +255,7 @@ func TestCheckType(t *testing.T) {
 		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Where[*corev1.Pod](nil),
 		handler.Funcs[*corev1.Pod, string]{}, handler.And(), handler.Or(), handler.Or(handler.LabelsChanged, nil), handler.Not(nil), handler.Named("", handler.LabelsChanged), handler.Named("nothing", nil),
 	} {
-		if c, ok := nothing.(handler.TypeChecker); !ok || c.CheckType(pod()) == nil {
+		if c, ok := nothing.(typeChecker); !ok || c.CheckType(pod()) == nil {
 			t.Errorf("a %T of nothing passes", nothing)
 		}
 	}

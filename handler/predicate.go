@@ -153,10 +153,10 @@ func (c *combination) CheckType(example Object) error {
 	for _, f := range c.parts {
 		if f == nil {
 			wrong = append(wrong, fmt.Errorf("handler: a part of the predicate %q is nil", c.name))
-		} else if t, ok := f.(TypeChecker); ok {
+		} else if t, ok := f.(typeChecker); ok {
 			wrong = append(wrong, t.CheckType(example))
 		}
-		if _, ok := f.(Chooser); ok {
+		if _, ok := f.(*choice); ok {
 			wrong = append(wrong, fmt.Errorf("handler: the predicate %q cannot choose a class or a delay inside %q; give it to the source, and its conditions as arguments", nameOf(f), c.op))
 		}
 	}

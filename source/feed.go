@@ -30,7 +30,7 @@ type feed[K comparable] struct {
 	predicates []handler.Predicate
 	object     func(any) handler.Object // as a T or packed, or nil if it has another type
 	example    handler.Object           // a nil T
-	choosers   []handler.Chooser        // of predicates and handler
+	choosers   []chooser                // of predicates and handler
 	retries    *retries
 	calls      calls // of the handler and the predicates
 
@@ -43,6 +43,11 @@ type feed[K comparable] struct {
 	began    chan struct{}
 
 	asked chan request // of Replay
+}
+
+// chooser is a handler.InClass or a handler.After.
+type chooser interface {
+	Choose(e handler.Event, how *workqueue.AddOptions)
 }
 
 func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], predicates []handler.Predicate) *feed[K] {
@@ -67,11 +72,11 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 		began: make(chan struct{}), asked: make(chan request),
 	}
 	for _, predicate := range predicates {
-		if c, ok := predicate.(handler.Chooser); ok {
+		if c, ok := predicate.(chooser); ok {
 			f.choosers = append(f.choosers, c)
 		}
 	}
-	if c, ok := h.(handler.Chooser); ok {
+	if c, ok := h.(chooser); ok {
 		f.choosers = append(f.choosers, c)
 	}
 	f.retries = newRetries(&f.mu, f.try)
@@ -81,7 +86,9 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 func (f *feed[K]) validate() error {
 	var wrong []error
 	check := func(part any) {
-		if c, ok := part.(handler.TypeChecker); ok {
+		if c, ok := part.(interface {
+			CheckType(example handler.Object) error
+		}); ok {
 			if err := c.CheckType(f.example); err != nil {
 				wrong = append(wrong, fmt.Errorf("%s: %w", f.name, err))
 			}

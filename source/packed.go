@@ -31,7 +31,7 @@ func decoded(part any, e handler.Event) (handler.Event, bool) {
 	if !old && !current {
 		return e, true
 	}
-	if m, ok := part.(handler.MetadataOnly); ok && m.MetadataOnly() {
+	if m, ok := part.(interface{ MetadataOnly() bool }); ok && m.MetadataOnly() {
 		return e, true
 	}
 	return decode(e, before, after)

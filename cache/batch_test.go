@@ -61,7 +61,7 @@ func TestL9_BatchesAndScopes(t *testing.T) {
 			scope cache.Scope
 			want  string
 		}{
-			"all":        {cache.Scope{}, "gap"},
+			"all":        {cache.Scope{}, "behind"},
 			"namespaces": {cache.Scope{Namespaces: cache.NewSet("x", "default")}, "unclear"},
 			"a name":     {cache.Scope{Names: cache.NewSet(key("other"))}, "unclear"},
 			"labels":     {cache.Scope{Labels: web}, "unclear"},
@@ -128,9 +128,9 @@ func TestL9_AComparisonFindsWhatIsNotShown(t *testing.T) {
 		names, woken := map[string]bool{}, 0
 		for _, f := range found {
 			names[f.String()] = true
-			expect(t, d, f, "gap", f.String())
-			if gap, _ := d.Behind(f); gap != nil {
-				gap.Notify(wake(func() { woken++ }))
+			expect(t, d, f, "behind", f.String())
+			if missing, _ := d.Behind(f); missing != nil {
+				missing.Notify(wake(func() { woken++ }))
 			}
 		}
 		for _, name := range []string{"changed", "new", "left", "gone"} {
@@ -175,13 +175,13 @@ func TestL9_DeletedObjects(t *testing.T) {
 			"marked":  batch(sim.ConfigMaps, "", map[types.UID]bool{marked: true}),
 			"version": batch(sim.ConfigMaps, "1000", map[types.UID]bool{"never": false}),
 		} {
-			expect(t, d, w, "gap", what)
-			if gap, _ := d.Behind(w); gap != nil && what != "version" && !strings.Contains(gap.String(), "the deletion of default/"+what) {
-				t.Errorf("%s: %s", what, gap)
+			expect(t, d, w, "behind", what)
+			if missing, _ := d.Behind(w); missing != nil && what != "version" && !strings.Contains(missing.String(), "the deletion of default/"+what) {
+				t.Errorf("%s: %s", what, missing)
 			}
 		}
 		coming := batch(sim.ConfigMaps, "1000", map[types.UID]bool{"never": false})
-		expect(t, selected, coming, "gap", "within a second")
+		expect(t, selected, coming, "behind", "within a second")
 		time.Sleep(time.Second)
 		expect(t, selected, coming, "unclear", "after a second")
 		time.Sleep(lag)
@@ -204,16 +204,16 @@ func TestL9_ADeletedObjectComesMeanwhile(t *testing.T) {
 		m := api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("new")})
 		w := batch(sim.ConfigMaps, m.GetResourceVersion(), map[types.UID]bool{m.GetUID(): false})
 		for _, want := range []string{"the write", "the deletion of default/new"} {
-			gap, err := d.Behind(w)
-			if err != nil || gap == nil || !strings.Contains(gap.String(), want) {
-				t.Fatalf("%v, %v, want a gap with %q", gap, err, want)
+			missing, err := d.Behind(w)
+			if err != nil || missing == nil || !strings.Contains(missing.String(), want) {
+				t.Fatalf("%v, %v, want a lag with %q", missing, err, want)
 			}
 			woken := make(consistency.Signal, 1)
-			defer gap.Notify(woken)()
+			defer missing.Notify(woken)()
 			time.Sleep(lag)
 			synctest.Wait()
 			if len(woken) == 0 {
-				t.Fatalf("after %s, the wait for %q goes on", lag, gap)
+				t.Fatalf("after %s, the wait for %q goes on", lag, missing)
 			}
 			api.Remove(sim.ConfigMaps, "default", "new")
 		}

@@ -161,7 +161,7 @@ func (i *informer) newest() string {
 // unseen waits until the store shows all writes, or describes the first missing one when ctx ends.
 func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration, writes []consistency.Write) string {
 	for _, w := range writes {
-		missing := &gap{group: s.group, informer: i, written: w}
+		missing := &lag{group: s.group, informer: i, written: w}
 		if !s.shown(ctx, missing, r) {
 			return missing.String()
 		}
@@ -169,7 +169,7 @@ func (s *Subscription) unseen(ctx context.Context, i *informer, r *registration,
 	return ""
 }
 
-func (s *Subscription) shown(ctx context.Context, missing *gap, r *registration) bool {
+func (s *Subscription) shown(ctx context.Context, missing *lag, r *registration) bool {
 	i := missing.informer
 	for {
 		changed := s.group.cache.changed()

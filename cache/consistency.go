@@ -16,22 +16,22 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-func (d *declarations) Behind(w consistency.Write) (missing consistency.Gap, unknowable error) {
+func (d *declarations) Behind(w consistency.Write) (missing consistency.Lag, unknowable error) {
 	look := func(g *group, i *informer) {
 		switch v, why := i.view.Shows(&w); {
 		case w.Event != nil && v == consistency.Unclear: // a comparison of versions is all there is
 		case v == consistency.Unclear && unknowable == nil:
 			unknowable = why
 		case v == consistency.Behind && missing == nil:
-			missing = &gap{group: g, informer: i, written: i.view.Lingering(w)}
+			missing = &lag{group: g, informer: i, written: i.view.Lingering(w)}
 		}
 	}
 	for _, g := range d.groups() {
 		if w.Batch != nil {
-			for _, i := range g.keepers(&w) {
+			for _, i := range g.informersFor(&w) {
 				look(g, i)
 			}
-		} else if i := g.keeper(&w); i != nil && (w.Event == nil || i.follows(&w)) {
+		} else if i := g.informerFor(&w); i != nil && (w.Event == nil || i.follows(&w)) {
 			look(g, i)
 		}
 	}
@@ -51,7 +51,7 @@ func (d *declarations) Selects(r schema.GroupResource) bool {
 
 func (d *declarations) Relisted(w consistency.Write) bool {
 	for _, g := range d.groups() {
-		if i := g.keeper(&w); i != nil && (i.relisted(w.ResourceVersion) || i.view.WasReset(&w)) {
+		if i := g.informerFor(&w); i != nil && (i.relisted(w.ResourceVersion) || i.view.WasReset(&w)) {
 			return true
 		}
 	}
@@ -63,7 +63,7 @@ func (d *declarations) Missed(w consistency.Write) bool {
 		return false
 	}
 	for _, g := range d.groups() {
-		i := g.keeper(&w)
+		i := g.informerFor(&w)
 		if i == nil || i.lw == nil {
 			continue
 		}
@@ -77,10 +77,10 @@ func (d *declarations) Missed(w consistency.Write) bool {
 	return false
 }
 
-func (d *declarations) Failing() consistency.Gap {
+func (d *declarations) Failing() consistency.Lag {
 	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {
-			return &gap{group: g, informer: i, failing: true}
+			return &lag{group: g, informer: i, failing: true}
 		}
 	}
 	return nil
@@ -105,7 +105,7 @@ func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen
 	}
 	lists := map[place]*metav1.PartialObjectMetadataList{}
 	for _, g := range d.groups() {
-		i := g.keeper(&w)
+		i := g.informerFor(&w)
 		if i == nil || i.view.Mapping.Load() == nil || i.env.backend == nil {
 			continue // no informer, or it has not listed yet
 		}
@@ -127,7 +127,7 @@ func (d *declarations) Resolve(ctx context.Context, w consistency.Write) (unseen
 // compare returns what informers do not show that cannot decide about a batch otherwise.
 func (d *declarations) compare(ctx context.Context, batch *consistency.Write) (unseen []consistency.Write, err error) {
 	for _, g := range d.groups() {
-		for _, i := range g.keepers(batch) {
+		for _, i := range g.informersFor(batch) {
 			m := i.view.Mapping.Load()
 			if v, _ := i.view.Shows(batch); v != consistency.Unclear || m == nil || i.env.backend == nil {
 				continue
@@ -143,15 +143,15 @@ func (d *declarations) compare(ctx context.Context, batch *consistency.Write) (u
 	return unseen, nil
 }
 
-// gap is an informer that does not show a write yet, or that fails.
-type gap struct {
+// lag is an informer that does not show a write yet, or that fails.
+type lag struct {
 	group    *group
 	informer *informer
 	written  consistency.Write
 	failing  bool // written is empty
 }
 
-func (g *gap) String() string {
+func (g *lag) String() string {
 	i, w := g.informer, &g.written
 	if g.failing {
 		return i.state().String()
@@ -185,36 +185,36 @@ func (g *gap) String() string {
 	return fmt.Sprintf("%s %s and does not show %s of %s%s", name, where, what, w, at)
 }
 
-func (g *gap) Failing() bool { return g.informer.fails() }
+func (g *lag) Failing() bool { return g.informer.fails() }
 
-func (g *gap) Unread() bool { return !g.informer.HasSynced() }
+func (g *lag) Unread() bool { return !g.informer.HasSynced() }
 
-func (g *gap) Unserved() bool { return g.informer.Phase() == hook.Waiting }
+func (g *lag) Unserved() bool { return g.informer.Phase() == hook.Waiting }
 
-func (g *gap) Notify(to consistency.Waker) (cancel func()) {
+func (g *lag) Notify(to consistency.Waker) (cancel func()) {
 	w := &g.written
 	if g.failing {
 		w = nil
 	}
-	return g.informer.view.Notify(w, &waiter{gap: g, Waker: to})
+	return g.informer.view.Notify(w, &waiter{lag: g, Waker: to})
 }
 
-// waiter waits for the end of a gap.
+// waiter waits for the end of a lag.
 type waiter struct {
 	consistency.Waker
-	gap *gap
+	lag *lag
 }
 
 func (w *waiter) Open() bool {
-	g := w.gap
+	g := w.lag
 	if g.failing {
 		return g.group.has(g.informer) && g.informer.fails()
 	}
-	if w := &g.written; w.Batch == nil && g.group.keeper(w) != g.informer || !g.group.has(g.informer) {
+	if w := &g.written; w.Batch == nil && g.group.informerFor(w) != g.informer || !g.group.has(g.informer) {
 		return false // the object's informer has left the scope
 	}
 	if g.written.Batch != nil && g.informer.view.Lingering(g.written).Batch == nil {
-		return false // another gap follows: the deletion of an object that came meanwhile
+		return false // another lag follows: the deletion of an object that came meanwhile
 	}
 	v, _ := g.informer.view.Shows(&g.written)
 	return v == consistency.Behind

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-// BenchmarkBehind measures Behind without a gap: for a write that one informer shows, one that no
+// BenchmarkBehind measures Behind without a lag: for a write that one informer shows, one that no
 // informer keeps, and one that only the object shows.
 func BenchmarkBehind(b *testing.B) {
 	api := sim.NewServer(sim.ConfigMaps)
@@ -34,8 +34,8 @@ func BenchmarkBehind(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if gap, err := d.Behind(w); gap != nil || err != nil {
-					b.Fatal(gap, err)
+				if missing, err := d.Behind(w); missing != nil || err != nil {
+					b.Fatal(missing, err)
 				}
 			}
 		})

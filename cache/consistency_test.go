@@ -57,14 +57,14 @@ func declared(of ...cache.Declared) consistency.Declarations {
 	return d
 }
 
-// verdict returns the answer of Behind as a word: shown, gap, unclear, or gap and unclear.
+// verdict returns the answer of Behind as a word: shown, behind, unclear, or behind and unclear.
 func verdict(d consistency.Declarations, w consistency.Write) string {
-	gap, err := d.Behind(w)
+	missing, err := d.Behind(w)
 	switch {
-	case gap != nil && err != nil:
-		return "gap and unclear"
-	case gap != nil:
-		return "gap"
+	case missing != nil && err != nil:
+		return "behind and unclear"
+	case missing != nil:
+		return "behind"
 	case err != nil:
 		return "unclear"
 	default:
@@ -76,8 +76,8 @@ func verdict(d consistency.Declarations, w consistency.Write) string {
 func expect(t *testing.T, d consistency.Declarations, w consistency.Write, want, when string) {
 	t.Helper()
 	if got := verdict(d, w); got != want {
-		gap, err := d.Behind(w)
-		t.Errorf("%s: got %s, want %s (%v, %v)", when, got, want, gap, err)
+		missing, err := d.Behind(w)
+		t.Errorf("%s: got %s, want %s (%v, %v)", when, got, want, missing, err)
 	}
 }
 
@@ -95,12 +95,12 @@ func (w wake) Wake() { w() }
 
 func notify(t *testing.T, d consistency.Declarations, w consistency.Write) *waiting {
 	t.Helper()
-	gap, err := d.Behind(w)
-	if gap == nil {
+	missing, err := d.Behind(w)
+	if missing == nil {
 		t.Fatalf("there is nothing to wait for: %v", err)
 	}
 	n := &waiting{t: t}
-	n.cancel = gap.Notify(wake(func() { n.calls.Add(1) }))
+	n.cancel = missing.Notify(wake(func() { n.calls.Add(1) }))
 	return n
 }
 
@@ -216,11 +216,11 @@ func TestC6_Shown(t *testing.T) {
 					expect(t, d, w, "shown", "before it all")
 				}
 				w := do(api, before)
-				expect(t, d, w, "gap", "at once")
+				expect(t, d, w, "behind", "at once")
 				n, cancelled := notify(t, d, w), notify(t, d, w)
 				time.Sleep(lag - time.Millisecond)
 				n.called(0, "before the watch is there")
-				expect(t, d, w, "gap", "before the watch is there")
+				expect(t, d, w, "behind", "before the watch is there")
 				cancelled.cancel()
 				time.Sleep(time.Millisecond)
 				n.called(1, "when it is")
@@ -262,14 +262,14 @@ func TestC6_ShownByTheObject(t *testing.T) {
 		expect(t, d, a, "shown", "what was listed")
 		changed := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a", "1")))
 		created := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b")))
-		expect(t, d, changed, "gap", "changed")
-		expect(t, d, created, "gap", "created")
+		expect(t, d, changed, "behind", "changed")
+		expect(t, d, created, "behind", "created")
 		n, m := notify(t, d, changed), notify(t, d, created)
 		time.Sleep(lag)
 		n.called(1, "changed")
 		m.called(1, "created")
 		api.Remove(sim.ConfigMaps, "default", "a")
-		expect(t, d, goneOf(a), "gap", "deleted")
+		expect(t, d, goneOf(a), "behind", "deleted")
 		n = notify(t, d, goneOf(a))
 		api.Put(sim.ConfigMaps, configMap("a"))
 		time.Sleep(lag)
@@ -277,8 +277,8 @@ func TestC6_ShownByTheObject(t *testing.T) {
 		expect(t, d, changed, "shown", "a newer object is there")
 		changed.Gone = true
 		expect(t, d, changed, "shown", "with a version")
-		if gap, err := d.Behind(consistency.Write{Resource: a.Resource, Namespace: "default", Name: "never", UID: "u", ResourceVersion: "7"}); err != nil || gap == nil || !strings.Contains(gap.String(), "at an unknown version") {
-			t.Errorf("what is not there: got %v, %v", gap, err)
+		if missing, err := d.Behind(consistency.Write{Resource: a.Resource, Namespace: "default", Name: "never", UID: "u", ResourceVersion: "7"}); err != nil || missing == nil || !strings.Contains(missing.String(), "at an unknown version") {
+			t.Errorf("what is not there: got %v, %v", missing, err)
 		}
 	})
 }
@@ -298,11 +298,11 @@ func TestC6_Syncing(t *testing.T) {
 		defer start(t, c)()
 		time.Sleep(time.Second)
 		for _, w := range []consistency.Write{a, goneOf(a), markedOf(a)} {
-			expect(t, d, w, "gap", "while it lists")
-			expect(t, others, w, "gap", "while it lists what may still have it")
+			expect(t, d, w, "behind", "while it lists")
+			expect(t, others, w, "behind", "while it lists what may still have it")
 		}
-		gap, _ := d.Behind(a)
-		if got := gap.String(); got != "ConfigMap.v1 is not synced and does not show the write of default/a at "+a.ResourceVersion {
+		missing, _ := d.Behind(a)
+		if got := missing.String(); got != "ConfigMap.v1 is not synced and does not show the write of default/a at "+a.ResourceVersion {
 			t.Errorf("got %q", got)
 		}
 		api.Remove(sim.ConfigMaps, "default", "a")
@@ -380,31 +380,31 @@ func TestC6_WhoKeepsIt(t *testing.T) {
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		all := []cache.Declared{nil}
 		for what, h := range maps {
-			expect(t, declared(h), w, "gap", what)
+			expect(t, declared(h), w, "behind", what)
 			all = append(all, h)
 			there := w
 			there.Host = "https://elsewhere.test"
 			expect(t, declared(h), there, "shown", "elsewhere, "+what)
 			there.Host = ""
-			expect(t, declared(h), there, "gap", "anywhere, "+what)
+			expect(t, declared(h), there, "behind", "anywhere, "+what)
 		}
 		for what, h := range excluded {
 			expect(t, declared(h), w, "shown", what)
 		}
 		expect(t, declared(), w, "shown", "nothing is declared")
 		n := writtenOf(sim.Namespaces, api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
-		expect(t, declared(namespaces), n, "gap", "cluster-scoped")
+		expect(t, declared(namespaces), n, "behind", "cluster-scoped")
 		e := writtenOf(sim.Events, api.Put(sim.Events, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}))
 		for _, group := range []string{"", "events.k8s.io"} {
 			e.Resource.Group = group
-			expect(t, declared(events[0]), e, "gap", "core events of group "+group)
-			expect(t, declared(events[1]), e, "gap", "newer events of group "+group)
+			expect(t, declared(events[0]), e, "behind", "core events of group "+group)
+			expect(t, declared(events[1]), e, "behind", "newer events of group "+group)
 		}
 		e.Resource.Group = "other.dev"
 		expect(t, declared(events...), e, "shown", "events of somebody else")
-		// The last view that is behind makes a gap.
+		// The last view that is behind makes a lag.
 		d := declared(all...)
-		expect(t, d, w, "gap", "all views")
+		expect(t, d, w, "behind", "all views")
 		api.Lag(0)
 		api.CutWatches()
 		time.Sleep(5 * time.Second)

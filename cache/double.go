@@ -96,13 +96,13 @@ func (d *declarations) Hosts() int {
 	return len(hosts)
 }
 
-// memberOf is keeper for an object that the group has delivered.
+// memberOf is informerFor for an object that the group has delivered.
 func (g *group) memberOf(w *consistency.Write) *informer {
 	m := g.members.Load()
 	if m.everything != nil {
 		return m.everything
 	}
-	return m.keeper(w)
+	return m.informerFor(w)
 }
 
 // hostOf returns the API server of a group's events. An adopted informer without a Backend is of

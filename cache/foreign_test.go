@@ -54,14 +54,14 @@ func TestC6_Adopted(t *testing.T) {
 					return writtenOf(sim.Secrets, api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "a", Name: "a", Annotations: map[string]string{"at": api.Version()}}}))
 				}
 				w := put()
-				expect(t, d, w, "gap", "at once")
+				expect(t, d, w, "behind", "at once")
 				there := w
 				there.Host = "https://elsewhere.test"
-				expect(t, d, there, map[bool]string{true: "shown", false: "gap"}[backend], "elsewhere")
+				expect(t, d, there, map[bool]string{true: "shown", false: "behind"}[backend], "elsewhere")
 				there.Host, there.Resource.Resource = sim.Host, "configmaps"
-				expect(t, maps, there, map[bool]string{true: "shown", false: "gap"}[backend], "the usual plural")
+				expect(t, maps, there, map[bool]string{true: "shown", false: "behind"}[backend], "the usual plural")
 				there.Resource.Resource = "mappen"
-				expect(t, maps, there, map[bool]string{true: "gap", false: "shown"}[backend], "the true plural")
+				expect(t, maps, there, map[bool]string{true: "behind", false: "shown"}[backend], "the true plural")
 				n := notify(t, d, w)
 				time.Sleep(lag)
 				n.called(1, "the watch was there")
@@ -165,7 +165,7 @@ func TestC6_Watched(t *testing.T) {
 			what               string
 			w                  consistency.Write
 			secret, raw, named string
-		}{{"secret", secret, "gap", "shown", "shown"}, {"widget", w, "shown", "gap", "gap"}} {
+		}{{"secret", secret, "behind", "shown", "shown"}, {"widget", w, "shown", "behind", "behind"}} {
 			expect(t, declared(typed), c.w, c.secret, "typed, "+c.what)
 			expect(t, declared(untyped), c.w, c.raw, "unstructured, "+c.what)
 			expect(t, declared(byName), c.w, c.named, "named, "+c.what)
@@ -176,18 +176,18 @@ func TestC6_Watched(t *testing.T) {
 		expect(t, declared(typed, untyped, byName), secret, "shown", "the watch was there")
 		expect(t, declared(typed, untyped, byName), w, "shown", "the watch was there")
 		w = writtenOf(widgets, api.Put(widgets, widget("b", int64(1))))
-		expect(t, declared(untyped), w, "gap", "the second one")
+		expect(t, declared(untyped), w, "behind", "the second one")
 		elsewhere := w
 		elsewhere.Resource = resource("other.dev", "widgets")
 		expect(t, declared(untyped), elsewhere, "shown", "another group")
-		expect(t, declared(byName), elsewhere, "gap", "whose group nobody knows")
+		expect(t, declared(byName), elsewhere, "behind", "whose group nobody knows")
 		// An unusual plural is learned from the written object.
 		odd := consistency.Write{Resource: resource("test.dev", "widgetten"), Namespace: "default", Name: "c", UID: "u", ResourceVersion: "1000"}
 		expect(t, declared(byName), odd, "shown", "an unusual plural")
 		a := odd
 		a.Name, a.UID = "a", api.Object(widgets, "default", "a").GetUID()
-		expect(t, declared(byName), a, "gap", "the very object")
-		expect(t, declared(byName), odd, "gap", "the unusual plural, learned")
+		expect(t, declared(byName), a, "behind", "the very object")
+		expect(t, declared(byName), odd, "behind", "the unusual plural, learned")
 		// After the release, no write waits for it.
 		n = notify(t, declared(byName), odd)
 		byName.Release()
@@ -286,7 +286,7 @@ func TestC6_WatchedIsNotRead(t *testing.T) {
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		synctest.Wait()
 		expect(t, declared(other), w, "shown", "an informer of the cache's own")
-		expect(t, declared(other), goneOf(w), "gap", "an informer of the cache's own")
+		expect(t, declared(other), goneOf(w), "behind", "an informer of the cache's own")
 		other.Release()
 	})
 }

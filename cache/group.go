@@ -312,11 +312,11 @@ func (g *group) first(is func(*informer) bool) *informer {
 	return nil
 }
 
-func (g *group) keeper(w *consistency.Write) *informer {
+func (g *group) informerFor(w *consistency.Write) *informer {
 	m := g.members.Load()
 	i := m.everything
 	if i == nil {
-		i = m.keeper(w)
+		i = m.informerFor(w)
 	}
 	if i == nil || !g.keeps(i, w) {
 		return nil
@@ -324,12 +324,12 @@ func (g *group) keeper(w *consistency.Write) *informer {
 	return i
 }
 
-func (m *members) keeper(w *consistency.Write) *informer {
+func (m *members) informerFor(w *consistency.Write) *informer {
 	return cmp.Or(m.by[place{Namespace: w.Namespace}], m.by[w.At()])
 }
 
-// keepers returns all informers that may keep objects of a batch.
-func (g *group) keepers(w *consistency.Write) (all []*informer) {
+// informersFor returns all informers that may keep objects of a batch.
+func (g *group) informersFor(w *consistency.Write) (all []*informer) {
 	for _, i := range g.members.Load().by {
 		if g.keeps(i, w) {
 			all = append(all, i)

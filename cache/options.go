@@ -113,7 +113,7 @@ func (o Options) complete(s Scope, example Object, usual Storage) Scope {
 	if s.Storage == DefaultStorage {
 		s.Storage = usual
 	}
-	s.unusual = s.Storage != usual
+	s.ownStorage = s.Storage != usual
 	switch s.Resync {
 	case 0:
 		s.Resync = o.Resync

@@ -29,7 +29,7 @@ func (i *informer) newPart() *listwatch.Part {
 
 func (i *informer) Slot(key types.NamespacedName) (uint8, error) { return i.key.slots.by.Slot(key) }
 
-func (i *informer) Wanted() (listwatch.Slots, <-chan struct{}) { return i.key.slots.now() }
+func (i *informer) Wanted() (listwatch.SlotSet, <-chan struct{}) { return i.key.slots.now() }
 
 func (i *informer) NewMark(name string) runtime.Object { return i.mark(name) }
 
@@ -66,7 +66,7 @@ func (i *informer) leaveSlots() {
 	}
 }
 
-func (i *informer) hasSlots(slots *listwatch.Slots) bool {
+func (i *informer) hasSlots(slots *listwatch.SlotSet) bool {
 	return i.HasSynced() && i.lw.Progress.Has(slots, i.lw.Progress.Stored())
 }
 
@@ -139,7 +139,7 @@ func (i *informer) Joins(w *consistency.Write) bool {
 	if !known || !in || !i.key.slots.has(slot) {
 		return false
 	}
-	var one listwatch.Slots
+	var one listwatch.SlotSet
 	one[slot] = true
 	return !i.hasSlots(&one)
 }
@@ -155,7 +155,7 @@ func (i *informer) awaitSlot(ctx context.Context, name types.NamespacedName) err
 	if err != nil {
 		return err
 	}
-	var one listwatch.Slots
+	var one listwatch.SlotSet
 	for one[slot] = true; ; {
 		changed := i.env.changed()
 		_, others := s.now()

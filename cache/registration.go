@@ -152,7 +152,7 @@ func (r *registration) joinsSlots(obj any) bool {
 	if !ok {
 		return false
 	}
-	var one listwatch.Slots
+	var one listwatch.SlotSet
 	slot, in := i.keySlot(o)
 	one[slot] = in
 	return in && !i.lw.Progress.Has(&one, mark)

@@ -73,8 +73,8 @@ type Scope struct {
 	// or else never.
 	Resync time.Duration
 
-	unusual   bool // Storage differs from Options
-	inherited bool // Namespaces come from Options, and a cluster-scoped kind ignores them
+	ownStorage bool // Storage differs from Options
+	inherited  bool // Namespaces come from Options, and a cluster-scoped kind ignores them
 }
 
 // NoResync is a [Scope].Resync that switches off the default.
@@ -123,7 +123,7 @@ type key struct {
 	transform         *Transform
 	keepManagedFields bool
 	packed            bool
-	unusual           bool     // not packed as Options say
+	ownStorage        bool     // not packed as Options say
 	cluster           string   // of Options, for messages
 	foreign           *foreign // set for informers that this package did not make
 }
@@ -134,7 +134,7 @@ func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
 	}
 	k := key{gvk: gvk, form: f, slots: s.Slots, slotOwner: s.SlotOwner, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
 	if f != listwatch.Metadata {
-		k.packed, k.unusual = s.Storage == Packed, s.unusual
+		k.packed, k.ownStorage = s.Storage == Packed, s.ownStorage
 	}
 	if s.Labels != nil {
 		k.labels = s.Labels.String()
@@ -197,7 +197,7 @@ func (k key) String() string {
 	if k.keepManagedFields {
 		words = append(words, "with managedFields")
 	}
-	if k.unusual {
+	if k.ownStorage {
 		words = append(words, storageOf(k.packed).String())
 	}
 	if k.foreign != nil {
@@ -208,7 +208,7 @@ func (k key) String() string {
 
 // selection is for hook.InformerState.
 func (k key) selection() string {
-	k.cluster, k.place, k.unusual = "", place{}, false
+	k.cluster, k.place, k.ownStorage = "", place{}, false
 	return k.String()
 }
 

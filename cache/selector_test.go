@@ -42,7 +42,7 @@ func TestC6_Selectors(t *testing.T) {
 		partial := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
 		scale := &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 		bare := &corev1.Pod{ObjectMeta: meta}
-		const in, out = "gap", "shown"
+		const in, out = "behind", "shown"
 
 		api := sim.NewServer(sim.Pods)
 		api.Silence()
@@ -138,22 +138,22 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 			m.Labels["name"] = label
 			w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, m))
 			expect(t, d, w, want, "at once, "+label)
-			if want == "gap" {
+			if want == "behind" {
 				n := notify(t, d, w)
 				time.Sleep(lag)
 				n.called(1, label)
 			}
 			expect(t, d, w, "shown", "later, "+label)
 		}
-		write("b", "gap")
+		write("b", "behind")
 		write("c", "shown") // the store does not have it and never will
-		write("a", "gap")
-		write("c", "gap")
+		write("a", "behind")
+		write("c", "behind")
 		// The written object is unknown: only the version of a bookmark shows the write.
 		m := configMap("b")
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, m))
 		w.Object = nil
-		expect(t, d, w, "gap", "unknown")
+		expect(t, d, w, "behind", "unknown")
 		time.Sleep(time.Minute + lag)
 		expect(t, d, w, "shown", "after a bookmark")
 		api.Silence()
@@ -162,6 +162,6 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b", "2")))
 		w.Object = nil
 		time.Sleep(2 * time.Minute)
-		expect(t, d, w, "gap", "without bookmarks")
+		expect(t, d, w, "behind", "without bookmarks")
 	})
 }

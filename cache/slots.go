@@ -32,7 +32,7 @@ type Slots struct {
 }
 
 type wantedSlots struct {
-	slots   listwatch.Slots
+	slots   listwatch.SlotSet
 	changed chan struct{} // closed by the next change
 }
 
@@ -62,7 +62,7 @@ func (s *Slots) turn() {
 }
 
 // now returns the set, and a channel that its next change closes.
-func (s *Slots) now() (wanted listwatch.Slots, changed <-chan struct{}) {
+func (s *Slots) now() (wanted listwatch.SlotSet, changed <-chan struct{}) {
 	w := s.wanted.Load()
 	return w.slots, w.changed
 }
@@ -76,7 +76,7 @@ func (s *Slots) WaitForSync(ctx context.Context, slots ...uint8) error {
 	if len(slots) == 0 {
 		slots = s.Elements()
 	}
-	var all listwatch.Slots
+	var all listwatch.SlotSet
 	for _, slot := range slots {
 		all[slot] = true
 	}
@@ -106,7 +106,7 @@ func (s *Slots) WaitForSync(ctx context.Context, slots ...uint8) error {
 
 // behind returns an informer that lacks some of the slots, and a channel that is closed when that
 // may have changed.
-func (s *Slots) behind(slots *listwatch.Slots) (*informer, <-chan struct{}) {
+func (s *Slots) behind(slots *listwatch.SlotSet) (*informer, <-chan struct{}) {
 	s.mu.Lock()
 	users := slices.Collect(maps.Keys(s.users))
 	s.mu.Unlock()

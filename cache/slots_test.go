@@ -666,24 +666,24 @@ func TestP7_Behind(t *testing.T) {
 			}
 		}
 		ours, foreign := write("a1"), write("b1")
-		if gap, err := d.Behind(foreign); gap != nil || err != nil {
-			s.Errorf("foreign: %v, %v", gap, err)
+		if missing, err := d.Behind(foreign); missing != nil || err != nil {
+			s.Errorf("foreign: %v, %v", missing, err)
 		}
-		if gap, err := d.Behind(ours); gap == nil || err != nil {
-			s.Errorf("ours: %v, %v", gap, err)
+		if missing, err := d.Behind(ours); missing == nil || err != nil {
+			s.Errorf("ours: %v, %v", missing, err)
 		}
 		closed := s.gate.close(&s.gate.lists)
 		s.add("b")
 		synctest.Wait()
-		if gap, err := d.Behind(foreign); gap == nil || err != nil {
-			s.Errorf("its slot joins: %v, %v", gap, err)
+		if missing, err := d.Behind(foreign); missing == nil || err != nil {
+			s.Errorf("its slot joins: %v, %v", missing, err)
 		}
 		open()
 		closed()
 		s.wait()
 		for _, w := range []consistency.Write{ours, foreign} {
-			if gap, err := d.Behind(w); gap != nil || err != nil {
-				s.Errorf("%s: %v, %v", w.Name, gap, err)
+			if missing, err := d.Behind(w); missing != nil || err != nil {
+				s.Errorf("%s: %v, %v", w.Name, missing, err)
 			}
 		}
 		// The version of a dropped event shows soon, for deletions at that version.
@@ -692,8 +692,8 @@ func TestP7_Behind(t *testing.T) {
 		last := ours
 		last.Gone, last.ResourceVersion = true, gone.ResourceVersion
 		time.Sleep(time.Second)
-		if gap, err := d.Behind(last); gap != nil || err != nil {
-			s.Errorf("the deletion: %v, %v", gap, err)
+		if missing, err := d.Behind(last); missing != nil || err != nil {
+			s.Errorf("the deletion: %v, %v", missing, err)
 		}
 	})
 }

@@ -35,16 +35,16 @@ func TestC6_Unclear(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		why := func(w consistency.Write, want string) {
 			t.Helper()
-			gap, err := d.Behind(w)
-			if gap != nil || err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, %v; want %q", gap, err, want)
+			missing, err := d.Behind(w)
+			if missing != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, %v; want %q", missing, err, want)
 			}
 		}
 		waits := func(w consistency.Write, want string) {
 			t.Helper()
-			gap, err := d.Behind(w)
-			if gap == nil || err != nil || !gap.Failing() || !strings.Contains(gap.String(), want) {
-				t.Errorf("got %v, %v; want a gap of an informer that fails, with %q", gap, err, want)
+			missing, err := d.Behind(w)
+			if missing == nil || err != nil || !missing.Failing() || !strings.Contains(missing.String(), want) {
+				t.Errorf("got %v, %v; want a lag of an informer that fails, with %q", missing, err, want)
 			}
 		}
 		s := a
@@ -128,8 +128,8 @@ func TestC6_Undecodable(t *testing.T) {
 		expect(t, d, good, "shown", "before")
 		bad := writtenOf(widgets, api.Put(widgets, widget("odd", "large")))
 		fresh := writtenOf(widgets, api.Put(widgets, widget("fresh", "large")))
-		expect(t, d, bad, "gap", "at once")
-		expect(t, d, fresh, "gap", "at once")
+		expect(t, d, bad, "behind", "at once")
+		expect(t, d, fresh, "behind", "at once")
 		time.Sleep(lag)
 		synctest.Wait()
 		expect(t, d, bad, "shown", "the watch was there")
@@ -141,7 +141,7 @@ func TestC6_Undecodable(t *testing.T) {
 			api.Remove(widgets, "default", w.Name)
 			after := w
 			after.Gone, after.ResourceVersion, after.Object = true, api.Version(), nil
-			expect(t, d, after, "gap", "deleted "+w.Name)
+			expect(t, d, after, "behind", "deleted "+w.Name)
 			time.Sleep(lag)
 			synctest.Wait()
 			expect(t, d, after, "shown", "deleted "+w.Name)
@@ -161,7 +161,7 @@ func TestC6_Transformed(t *testing.T) {
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
 		synctest.Wait()
 		expect(t, d, w, "shown", "it came")
-		expect(t, d, goneOf(w), "gap", "it has not gone")
+		expect(t, d, goneOf(w), "behind", "it has not gone")
 	})
 }
 

@@ -35,7 +35,7 @@ type visibility[K comparable] struct {
 	goroutines *run.Goroutines // set by Warm
 }
 
-// parkedKey wakes a key when its gap has closed.
+// parkedKey wakes a key when its lag has closed.
 type parkedKey[K comparable] struct {
 	queue *workqueue.Queue[K]
 	key   K
@@ -65,7 +65,7 @@ func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *l
 	p.doubts = errors.Join(p.lost, unknown)
 	reason := missing
 	if reason == nil && p.stale {
-		reason = k.staleGap(p)
+		reason = k.staleLag(p)
 	}
 	now := time.Now()
 	if p.since.IsZero() && reason != nil {
@@ -83,11 +83,11 @@ func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *l
 	return true
 }
 
-func (k *visibility[K]) park(item workqueue.Item[K], p *lastRun, reason gap, left time.Duration) {
+func (k *visibility[K]) park(item workqueue.Item[K], p *lastRun, reason lag, left time.Duration) {
 	p.missing = reason.String()
 	p.unnotify = reason.Notify(&parkedKey[K]{k.queue, item.Key()})
 	pause := min(left, time.Second<<min(p.checks, 10))
-	if _, silent := reason.(textGap); silent { // it never notifies
+	if _, silent := reason.(textLag); silent { // it never notifies
 		pause = min(left, time.Second)
 	} else {
 		p.checks++
@@ -133,7 +133,7 @@ func (k *pendingWrites) revive(p *lastRun) {
 		if !w.failing {
 			return false
 		}
-		missing, _ := k.gapOf(&w)
+		missing, _ := k.lagOf(&w)
 		if missing != nil && missing.Failing() {
 			return false
 		}
@@ -151,9 +151,9 @@ func (k *pendingWrites) isOver(p *lastRun) bool {
 	}
 	now := *p
 	now.awaited = slices.Clone(p.awaited)
-	gap, _ := k.behind(&now)
+	lag, _ := k.behind(&now)
 	now.givenUp = slices.Concat(now.givenUp, now.unsure)
-	return gap == nil && k.stillMissing(&now) == nil
+	return lag == nil && k.stillMissing(&now) == nil
 }
 
 // letGo cancels all notifications, because informers outlive a controller.
@@ -167,7 +167,7 @@ func (k *visibility[K]) letGo() {
 
 // outstanding returns what behind does. It asks the API server about lost answers when nothing else
 // is missing.
-func (k *pendingWrites) outstanding(ctx context.Context, p *lastRun) (missing gap, unknown error) {
+func (k *pendingWrites) outstanding(ctx context.Context, p *lastRun) (missing lag, unknown error) {
 	missing, unknown = k.behind(p)
 	if missing != nil || len(p.unsure) == 0 {
 		return missing, unknown
@@ -187,9 +187,9 @@ func (k *pendingWrites) reportAwaited(a hook.Awaited) {
 
 func (k *visibility[K]) parkStale(item workqueue.Item[K], p *lastRun) {
 	p.since = time.Now()
-	reason := k.staleGap(p)
+	reason := k.staleLag(p)
 	if reason == nil { // it has recovered, or cannot notify
-		reason = textGap("the reconcile returned Stale")
+		reason = textLag("the reconcile returned Stale")
 	}
 	k.park(item, p, reason, k.waitAtMost())
 }

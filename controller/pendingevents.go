@@ -122,7 +122,7 @@ func (k *visibility[K]) requeueWhenSeen(key K, p *lastRun) {
 		if w.event == nil {
 			continue
 		}
-		if missing, _ := k.gapOf(w); missing != nil {
+		if missing, _ := k.lagOf(w); missing != nil {
 			p.unnotify = missing.Notify(&heldEvent[K]{parkedKey[K]{k.queue, key}, w.event.how})
 			return
 		}

@@ -20,16 +20,16 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// gap is a state that an informer does not show yet.
-type gap = consistency.Gap
+// lag is a state that an informer does not show yet.
+type lag = consistency.Lag
 
-type textGap string
+type textLag string
 
-func (g textGap) String() string                { return string(g) }
-func (textGap) Notify(consistency.Waker) func() { return func() {} }
-func (textGap) Failing() bool                   { return false }
-func (textGap) Unread() bool                    { return false }
-func (textGap) Unserved() bool                  { return false }
+func (g textLag) String() string                { return string(g) }
+func (textLag) Notify(consistency.Waker) func() { return func() {} }
+func (textLag) Failing() bool                   { return false }
+func (textLag) Unread() bool                    { return false }
+func (textLag) Unserved() bool                  { return false }
 
 // inherited are writes that Lead waits for. After the wait, a past with givenUp replaces the first
 // one.
@@ -62,7 +62,7 @@ func (k *pendingWrites) waitAtMost() time.Duration {
 // behind returns the last write that an informer does not show yet, or nil, and why others cannot
 // be waited for. It moves writes with a lost answer to unsure. It checks all writes, oldest first:
 // a deleted object is absent before its create, too.
-func (k *pendingWrites) behind(p *lastRun) (last gap, unknown error) {
+func (k *pendingWrites) behind(p *lastRun) (last lag, unknown error) {
 	if p.answers != nil {
 		p.awaited, p.answers = awaited(p.answers)
 		p.awaited = append(p.awaited, p.revived...)
@@ -70,7 +70,7 @@ func (k *pendingWrites) behind(p *lastRun) (last gap, unknown error) {
 	p.unsure = nil
 	for i := range p.awaited {
 		w := &p.awaited[i]
-		missing, why := k.gapOf(w)
+		missing, why := k.lagOf(w)
 		switch {
 		case missing != nil:
 			last = missing
@@ -83,9 +83,9 @@ func (k *pendingWrites) behind(p *lastRun) (last gap, unknown error) {
 	return last, unknown
 }
 
-func (k *pendingWrites) gapOf(w *pendingWrite) (missing gap, unknown error) {
+func (k *pendingWrites) lagOf(w *pendingWrite) (missing lag, unknown error) {
 	if w.Effect == ledger.Pending {
-		return textGap(w.String() + ": there is no answer yet"), nil
+		return textLag(w.String() + ": there is no answer yet"), nil
 	}
 	shows := w.instead
 	if !w.resolved {
@@ -108,16 +108,16 @@ func (k *pendingWrites) stillMissing(p *lastRun) error {
 	var missing []pendingWrite
 	for i := range p.givenUp {
 		w := &p.givenUp[i]
-		gap, why := k.gapOf(w)
+		lag, why := k.lagOf(w)
 		switch {
 		case w.Effect == ledger.Pending: // its ledger was given up, too
 			if time.Since(w.Started) >= k.waitAtMost() {
 				continue
 			}
-			all = append(all, errors.New(gap.String()))
-		case gap != nil:
-			w.failing = gap.Failing()
-			all = append(all, errors.New(gap.String()))
+			all = append(all, errors.New(lag.String()))
+		case lag != nil:
+			w.failing = lag.Failing()
+			all = append(all, errors.New(lag.String()))
 		case w.open && time.Since(w.Started) < min(k.waitAtMost(), carriedOutWithin):
 			all = append(all, errors.New(w.String()+": its answer was lost, and it may still be carried out"))
 		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < k.waitAtMost():
@@ -176,18 +176,18 @@ func answered(w *ledger.Write) time.Time {
 	return w.Started.Add(w.Took)
 }
 
-// staleGap returns what a key waits for after its Reconcile returned Stale, or nil.
-func (k *pendingWrites) staleGap(p *lastRun) gap {
+// staleLag returns what a key waits for after its Reconcile returned Stale, or nil.
+func (k *pendingWrites) staleLag(p *lastRun) lag {
 	if failing := k.informers.Failing(); failing != nil {
 		return failing
 	}
 	for i := range p.givenUp {
-		if missing, _ := k.gapOf(&p.givenUp[i]); missing != nil {
+		if missing, _ := k.lagOf(&p.givenUp[i]); missing != nil {
 			return missing
 		}
 	}
 	if err := errors.Join(k.stillMissing(p), k.stale()); err != nil {
-		return textGap(err.Error())
+		return textLag(err.Error())
 	}
 	return nil
 }
@@ -196,8 +196,8 @@ func (k *pendingWrites) missed(p *lastRun) bool {
 	return slices.ContainsFunc(p.awaited, func(w pendingWrite) bool { return k.informers.Missed(written(&w.Write)) })
 }
 
-// resolve asks the API server about lost answers. It returns a gap if it cannot ask yet.
-func (k *pendingWrites) resolve(ctx context.Context, p *lastRun) gap {
+// resolve asks the API server about lost answers. It returns a lag if it cannot ask yet.
+func (k *pendingWrites) resolve(ctx context.Context, p *lastRun) lag {
 	within := resolveWithin
 	if p.awaited[0].batch != nil {
 		within = k.bound
@@ -207,20 +207,20 @@ func (k *pendingWrites) resolve(ctx context.Context, p *lastRun) gap {
 	p.awaited = slices.Clone(p.awaited) // a sweep may be reading it
 	for i := range p.awaited {
 		w := &p.awaited[i]
-		if _, why := k.gapOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
+		if _, why := k.lagOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
 			continue
 		}
 		if time.Since(w.Started.Add(w.Took)) < resolveAfter {
-			return textGap(w.String() + ": its answer was lost; the API server is asked in a moment")
+			return textLag(w.String() + ": its answer was lost; the API server is asked in a moment")
 		}
 		asked := time.Now()
 		if !k.resolver.begin(asked, k.informers.Recovered()) {
-			return textGap(w.String() + ": its answer was lost, and the API server does not answer yet")
+			return textLag(w.String() + ": its answer was lost, and the API server does not answer yet")
 		}
 		found, fate, err := k.informers.Resolve(ctx, w.written())
 		k.resolver.end(asked, err)
 		if err != nil {
-			return textGap(w.String() + ": its answer was lost: " + err.Error())
+			return textLag(w.String() + ": its answer was lost: " + err.Error())
 		}
 		w.instead, w.resolved, w.unresolvable = found, fate != consistency.Unkept, fate == consistency.Unkept
 		w.open = fate == consistency.Open && w.Effect == ledger.Uncertain

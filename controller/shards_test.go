@@ -38,7 +38,7 @@ func (f slotFunc) Slot(key types.NamespacedName) (uint8, error) { return f(key) 
 // partition divides keys by a function.
 type partition struct {
 	slotFunc
-	*owned.Slots
+	*owned.Table
 }
 
 // firstLetters maps keys to the first letters of their names.
@@ -46,7 +46,7 @@ func firstLetters(key types.NamespacedName) (uint8, error) { return key.Name[0],
 
 // newSharded returns a rig whose slots are the first letters of the names. Names that begin with x
 // have no slot.
-func newSharded(t *testing.T, o controller.Options, steps ...stepFunc) (*rig, *owned.Slots) {
+func newSharded(t *testing.T, o controller.Options, steps ...stepFunc) (*rig, *owned.Table) {
 	t.Helper()
 	r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, steps...)
 	all := owned.New()

@@ -36,7 +36,7 @@ func (k *pendingWrites) showWait(what string) { k.inherited.waits.Store(&what) }
 type wait struct {
 	result *atomic.Pointer[lastRun]
 	show   func(what string)
-	aside  func(gap) bool // reports what is not waited for
+	aside  func(lag) bool // reports what is not waited for
 }
 
 // awaitHandover waits for the writes of a former leader, or of the former owner of slots.
@@ -45,7 +45,7 @@ func (k *pendingWrites) awaitHandover(take, work context.Context, left *term.Han
 		return true
 	}
 	began := time.Now()
-	to.aside = func(g gap) bool { return k.informers.Hosts() > 1 && g.Unread() }
+	to.aside = func(g lag) bool { return k.informers.Hosts() > 1 && g.Unread() }
 	expired, doubts, goOn := k.await(take, work, to, batches(left, began))
 	if !goOn {
 		return false
@@ -131,9 +131,9 @@ func (k *pendingWrites) await(take, work context.Context, to wait, awaited []pen
 
 // setAside leaves out some writes, such as those to a cluster that cannot be reached: the others go
 // on, and no read answers from its informers before they have synced.
-func (k *pendingWrites) setAside(p *lastRun, which func(gap) bool) (aside []pendingWrite) {
+func (k *pendingWrites) setAside(p *lastRun, which func(lag) bool) (aside []pendingWrite) {
 	p.awaited = slices.DeleteFunc(slices.Clone(p.awaited), func(w pendingWrite) bool {
-		missing, _ := k.gapOf(&w)
+		missing, _ := k.lagOf(&w)
 		out := missing != nil && which(missing)
 		if out {
 			aside = append(aside, w)
@@ -166,7 +166,7 @@ func (k *visibility[K]) awaitOwn(ctx context.Context) error {
 	var last string
 	expired, _, goOn := k.await(ctx, ctx, wait{
 		result: &atomic.Pointer[lastRun]{}, show: func(what string) { last = what },
-		aside: func(g gap) bool { return g.Unread() || g.Unserved() },
+		aside: func(g lag) bool { return g.Unread() || g.Unserved() },
 	}, own)
 	switch {
 	case expired:

@@ -97,7 +97,7 @@ func (l *LeaderElection) with(other *LeaderElection) *LeaderElection {
 	return &LeaderElection{
 		Campaigning: both(l.Campaigning, other.Campaigning), TookOver: both(l.TookOver, other.TookOver), Acquired: both(l.Acquired, other.Acquired),
 		Renewed: both(l.Renewed, other.Renewed), Lost: both(l.Lost, other.Lost), Released: both2(l.Released, other.Released),
-		Leader: both2(l.Leader, other.Leader), Cold: both(l.Cold, other.Cold), Trouble: both2(l.Trouble, other.Trouble),
+		Leader: both2(l.Leader, other.Leader), CampaignedUnsynced: both(l.CampaignedUnsynced, other.CampaignedUnsynced), Trouble: both2(l.Trouble, other.Trouble),
 	}
 }
 

@@ -25,9 +25,9 @@ type LeaderElection struct {
 	Released func(lease string, err error)
 	// Leader is called when another identity is seen to hold the Lease.
 	Leader func(lease, identity string)
-	// Cold is called by a manager, when a replica campaigns after 2 minutes although some of its
-	// controllers are not synced.
-	Cold func(lease string)
+	// CampaignedUnsynced is called by a manager, when a replica campaigns after 2 minutes although
+	// some of its controllers are not synced.
+	CampaignedUnsynced func(lease string)
 	// Trouble is called when the Lease cannot be read or written, or a request has no answer in its
 	// time: once for each change of the error, and with nil after the recovery.
 	Trouble func(lease string, err error)

@@ -37,8 +37,8 @@ type ObserveOptions struct {
 	RetryPeriod time.Duration
 	// Default: 20 s.
 	StuckAfter time.Duration
-	// Hooks observes the terms. Its Campaigning, TookOver, Cold and Trouble are not called.
-	// Default: none.
+	// Hooks observes the terms. Its Campaigning, TookOver, CampaignedUnsynced and Trouble are not
+	// called. Default: none.
 	Hooks *hook.LeaderElection
 }
 

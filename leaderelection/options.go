@@ -106,7 +106,7 @@ func (o Options) withDefaults() Options {
 func silent() *hook.LeaderElection {
 	lease, both := func(string) {}, func(string, error) {}
 	return &hook.LeaderElection{
-		Campaigning: lease, Acquired: lease, Lost: lease, Cold: lease, Released: both, Trouble: both,
+		Campaigning: lease, Acquired: lease, Lost: lease, CampaignedUnsynced: lease, Released: both, Trouble: both,
 		TookOver: func(hook.LeaseTakeover) {}, Renewed: func(hook.LeaseRenewal) {}, Leader: func(string, string) {},
 	}
 }

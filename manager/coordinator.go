@@ -41,11 +41,11 @@ type Group interface {
 
 // host is the manager as the Host of one Lease's Elector.
 type host struct {
-	manager *Manager
-	clients []*client.Client     // of a Lease elsewhere
-	log     *hook.LeaderElection // set before Hooks
-	hooks   *hook.LeaderElection // what the Elector reports to
-	keeper  *cache.Slots         // nil without a Partition
+	manager   *Manager
+	clients   []*client.Client     // of a Lease elsewhere
+	log       *hook.LeaderElection // set before Hooks
+	hooks     *hook.LeaderElection // what the Elector reports to
+	slotCache *cache.Slots         // nil without a Partition
 }
 
 // Name implements term.Host.
@@ -75,10 +75,10 @@ func (h *host) Hooks(own hook.Hooks) hook.Hooks {
 	return all
 }
 
-// Keeper implements term.Host.
-func (h *host) Keeper(of term.Partition) term.Keeper {
-	h.keeper = cache.NewSlots(of)
-	return h.keeper
+// SlotCache implements term.Host.
+func (h *host) SlotCache(of term.Partition) term.SlotCache {
+	h.slotCache = cache.NewSlots(of)
+	return h.slotCache
 }
 
 // AddRecorder implements term.Host.

@@ -63,8 +63,9 @@
 //
 //   - L8: A replica campaigns for a Lease when each controller under it is warm: every source is
 //     synced, or has a problem that the log names. After two minutes it campaigns anyway; the log
-//     and [hook.LeaderElection].Cold report this. It does not campaign for a Lease without
-//     controllers and functions. For a controller with RequireKinds it waits without a limit.
+//     and [hook.LeaderElection].CampaignedUnsynced report this. It does not campaign for a Lease
+//     without controllers and functions. For a controller with RequireKinds it waits without a
+//     limit.
 //   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the
 //     error names the functions that still run, and requests for a Lease that ignore their
 //     contexts, with their stacks. Idle client connections are closed, and no connection to its

@@ -180,8 +180,8 @@ func (l *Lease) warm(ctx context.Context, e *elected) {
 		return
 	}
 	e.logger().Warn(e.text.unsynced, "after", warmLimit.String(), "controllers", unsynced)
-	if hooks := e.host.hooks; hooks.Cold != nil {
-		hooks.Cold(e.name)
+	if hooks := e.host.hooks; hooks.CampaignedUnsynced != nil {
+		hooks.CampaignedUnsynced(e.name)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		api, unsynced := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { unsynced++ }}
+			leaseIn(o).Hooks = &hook.LeaderElection{CampaignedUnsynced: func(string) { unsynced++ }}
 		})
 		warm, late := newFake("warm", &diary{}), newFake("late", &diary{})
 		late.synced = make(chan struct{})
@@ -83,14 +83,14 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 	})
 }
 
-// TestL8_AColdReplicaCampaignsAfterTwoMinutes: and it calls the hook Cold.
+// TestL8_AColdReplicaCampaignsAfterTwoMinutes: and it calls the hook CampaignedUnsynced.
 func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
 		var unsynced []string
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(lease string) { unsynced = append(unsynced, lease) }}
+			leaseIn(o).Hooks = &hook.LeaderElection{CampaignedUnsynced: func(lease string) { unsynced = append(unsynced, lease) }}
 		})
 		never := newFake("never", &diary{})
 		never.synced = make(chan struct{})
@@ -119,7 +119,7 @@ func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 		api, unsynced := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{Cold: func(string) { unsynced++ }}
+			leaseIn(o).Hooks = &hook.LeaderElection{CampaignedUnsynced: func(string) { unsynced++ }}
 		})
 		required := func(name string) *fakeController {
 			f := newFake(name, &diary{})

@@ -69,7 +69,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 // Without a Group, Slots returns nil, which selects everything.
 func (m *Manager) Slots() *cache.Slots {
 	if e, ok := m.main.leadership.(*elected); ok {
-		return e.host.keeper
+		return e.host.slotCache
 	}
 	return nil
 }

@@ -109,7 +109,7 @@
 //	setpoint_leader_election_takeover_seconds{name}           from the last renewal or release of
 //	                                                          another leader to our term
 //	setpoint_leader_election_leader_changes_total{name}       other leaders that were observed
-//	setpoint_leader_election_cold_campaigns_total{name}       campaigns before being warm
+//	setpoint_leader_election_unsynced_campaigns_total{name}       campaigns before being warm
 //	setpoint_leader_election_trouble{name}                    1 while the Lease cannot be read or
 //	                                                          written
 //	setpoint_shard_slots{group,state}                         state: owned (slots of this process),

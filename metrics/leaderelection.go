@@ -14,9 +14,9 @@ import (
 type leases struct {
 	collectors
 
-	master, trouble                       *prometheus.GaugeVec
-	slowpath, terms, renewals, cold, seen *prometheus.CounterVec
-	renewal, takeover                     *prometheus.HistogramVec
+	master, trouble                           *prometheus.GaugeVec
+	slowpath, terms, renewals, unsynced, seen *prometheus.CounterVec
+	renewal, takeover                         *prometheus.HistogramVec
 }
 
 func newLeases() *leases {
@@ -29,11 +29,11 @@ func newLeases() *leases {
 			[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15}, "name"),
 		takeover: histogram("setpoint_leader_election_takeover_seconds", "Time without an observed leader before this process took over.",
 			[]float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 12, 15, 16, 18, 20, 25, 30, 60, 120, 300}, "name"),
-		seen:    counter("setpoint_leader_election_leader_changes_total", "Observed changes to another leader.", "name"),
-		cold:    counter("setpoint_leader_election_cold_campaigns_total", "Campaigns before all controllers were synced.", "name"),
-		trouble: gauge("setpoint_leader_election_trouble", "1 while the Lease cannot be read or written, else 0.", "name"),
+		seen:     counter("setpoint_leader_election_leader_changes_total", "Observed changes to another leader.", "name"),
+		unsynced: counter("setpoint_leader_election_unsynced_campaigns_total", "Campaigns before all controllers were synced.", "name"),
+		trouble:  gauge("setpoint_leader_election_trouble", "1 while the Lease cannot be read or written, else 0.", "name"),
 	}
-	l.collectors = collectors{l.master, l.slowpath, l.terms, l.renewals, l.renewal, l.takeover, l.seen, l.cold, l.trouble}
+	l.collectors = collectors{l.master, l.slowpath, l.terms, l.renewals, l.renewal, l.takeover, l.seen, l.unsynced, l.trouble}
 	return l
 }
 
@@ -60,8 +60,8 @@ func (l *leases) hooks() *hook.LeaderElection {
 				l.terms.WithLabelValues(lease, "released").Inc()
 			}
 		},
-		Leader: func(lease, _ string) { l.seen.WithLabelValues(lease).Inc() },
-		Cold:   func(lease string) { l.cold.WithLabelValues(lease).Inc() },
+		Leader:             func(lease, _ string) { l.seen.WithLabelValues(lease).Inc() },
+		CampaignedUnsynced: func(lease string) { l.unsynced.WithLabelValues(lease).Inc() },
 		Trouble: func(lease string, err error) {
 			trouble := 0.0
 			if err != nil {
@@ -80,7 +80,7 @@ func (l *leases) begin(lease string) {
 	for _, result := range []string{"success", "error"} {
 		l.renewals.WithLabelValues(lease, result)
 	}
-	for _, c := range []*prometheus.CounterVec{l.slowpath, l.seen, l.cold} {
+	for _, c := range []*prometheus.CounterVec{l.slowpath, l.seen, l.unsynced} {
 		c.WithLabelValues(lease)
 	}
 }

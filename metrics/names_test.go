@@ -73,7 +73,7 @@ setpoint_informer_objects gauge kind scope storage
 setpoint_informer_quiet_watches_total counter kind
 setpoint_informer_watches_total counter kind
 setpoint_informers gauge kind phase
-setpoint_leader_election_cold_campaigns_total counter name
+setpoint_leader_election_unsynced_campaigns_total counter name
 setpoint_leader_election_leader_changes_total counter name
 setpoint_leader_election_renewal_duration_seconds histogram name
 setpoint_leader_election_renewals_total counter name result
@@ -149,7 +149,7 @@ func feed(m hook.Hooks) {
 	m.Client.Skipped(hook.SkippedApply{Controller: "website", Group: "apps", Resource: "deployments"})
 	m.LeaderElection.Campaigning("operator")
 	m.LeaderElection.Leader("operator", "other-replica")
-	m.LeaderElection.Cold("operator")
+	m.LeaderElection.CampaignedUnsynced("operator")
 	m.LeaderElection.TookOver(hook.LeaseTakeover{Lease: "operator", Gap: 16 * time.Second})
 	m.LeaderElection.Acquired("operator")
 	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
@@ -291,7 +291,7 @@ func TestScrape(t *testing.T) {
 		`setpoint_informers{kind="Website",phase="failing"} 1`,
 		`setpoint_informers{kind="Website",phase="stopped"} 0`,
 		`setpoint_informers{kind="Website",phase="synced"} 1`,
-		`setpoint_leader_election_cold_campaigns_total{name="operator"} 1`,
+		`setpoint_leader_election_unsynced_campaigns_total{name="operator"} 1`,
 		`setpoint_leader_election_leader_changes_total{name="operator"} 1`,
 		`setpoint_leader_election_renewal_duration_seconds_count{name="operator"} 2`,
 		`setpoint_leader_election_renewals_total{name="operator",result="error"} 1`,

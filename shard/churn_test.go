@@ -50,21 +50,21 @@ type churn struct {
 type churned struct {
 	*replica
 
-	of      *churn
-	keeper  *slowKeeper // or nil
-	healed  atomic.Pointer[chan struct{}]
-	trouble atomic.Int32 // percent of requests with a fault
-	stopped time.Time
+	of        *churn
+	slotCache *slowSlotCache // or nil
+	healed    atomic.Pointer[chan struct{}]
+	trouble   atomic.Int32 // percent of requests with a fault
+	stopped   time.Time
 }
 
-// slowKeeper syncs late, and sometimes fails.
-type slowKeeper struct {
-	*keeper
+// slowSlotCache syncs late, and sometimes fails.
+type slowSlotCache struct {
+	*slotCache
 
 	of *churn
 }
 
-func (k slowKeeper) WaitForSync(ctx context.Context, slots ...uint8) error {
+func (k slowSlotCache) WaitForSync(ctx context.Context, slots ...uint8) error {
 	if !k.of.calm.Load() {
 		if err := pause(ctx, rand.N(3*time.Second)); err != nil {
 			return err
@@ -73,7 +73,7 @@ func (k slowKeeper) WaitForSync(ctx context.Context, slots ...uint8) error {
 			return errors.New("the cache has a bad day")
 		}
 	}
-	return k.keeper.WaitForSync(ctx, slots...)
+	return k.slotCache.WaitForSync(ctx, slots...)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -225,8 +225,8 @@ func (c *churn) begin() {
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return badNetwork{rt, r} })
 	o := shard.Options{}
 	if c.rand.IntN(2) == 0 {
-		r.keeper = &slowKeeper{newKeeper(), c}
-		o.Keeper = r.keeper
+		r.slotCache = &slowSlotCache{newSlotCache(), c}
+		o.SlotCache = r.slotCache
 	}
 	o.Election = leaderelection.Options{Lease: "web", Namespace: "default", Identity: name}
 	var err error
@@ -447,8 +447,8 @@ func (c *churn) settle() {
 		if u := r.Status().Unserved; len(u) > 0 {
 			c.t.Errorf("%s reports %+v\n%s", r.name, u, strings.Join(c.log, "\n"))
 		}
-		if r.keeper != nil && r.stopped.IsZero() && r.keeper.keeps() != len(r.owns()) {
-			c.t.Errorf("%s owns %d slots and keeps %d\n%s", r.name, len(r.owns()), r.keeper.keeps(), strings.Join(c.log, "\n"))
+		if r.slotCache != nil && r.stopped.IsZero() && r.slotCache.keeps() != len(r.owns()) {
+			c.t.Errorf("%s owns %d slots and keeps %d\n%s", r.name, len(r.owns()), r.slotCache.keeps(), strings.Join(c.log, "\n"))
 		}
 	}
 }

@@ -201,7 +201,7 @@ func (f *fleet) agesSince(fault time.Time, d time.Duration) {
 func (f *fleet) oneDrains(r *replica, work *owned.Slot, since time.Time) {
 	f.t.Helper()
 	all, at := unserved(r)
-	if fmt.Sprint(all) != fmt.Sprint(shard.Slots{int(work.Number)}) || at.Before(since) || at.After(since.Add(6*time.Second)) {
+	if fmt.Sprint(all) != fmt.Sprint(shard.SlotList{int(work.Number)}) || at.Before(since) || at.After(since.Add(6*time.Second)) {
 		f.t.Errorf("%s reports %s since %s, want slot %d since %s: %+v", r.name, all, at, work.Number, since, r.Status().Unserved)
 	}
 }

@@ -49,9 +49,9 @@
 // # What a controller sees of the others
 //
 // By default, all members keep all objects in their caches, and divide only the keys. Handles with
-// cache.Scope.Slots keep only the objects of the member's slots: see Options.Keeper. The API server
-// still sends every event to each member. A slot is ready for its next owner when the next owner's
-// caches have its objects.
+// cache.Scope.Slots keep only the objects of the member's slots: see Options.SlotCache. The API
+// server still sends every event to each member. A slot is ready for its next owner when the next
+// owner's caches have its objects.
 //
 // The next owner reconciles each key of the slot at least once, from its caches. If it saw a
 // deletion at most a minute before, it reconciles that key, too. With Scope.Slots a key may come

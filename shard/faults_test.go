@@ -370,18 +370,18 @@ func TestP2_APersonEditsEachAssignment(t *testing.T) {
 	})
 }
 
-// TestP2_AKeeperThatHangs for good: its slots are reported with their age, the others are served,
-// and the process can stop.
-func TestP2_AKeeperThatHangs(t *testing.T) {
+// TestP2_ASlotCacheThatHangs for good: its slots are reported with their age, the others are
+// served, and the process can stop.
+func TestP2_ASlotCacheThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		kb := newKeeper()
+		kb := newSlotCache()
 		defer kb.block()()
 		var log buffer
-		a := f.start("a", shard.Options{Keeper: newKeeper()})
+		a := f.start("a", shard.Options{SlotCache: newSlotCache()})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
-		b := f.startSpecial(special{name: "b", o: shard.Options{Keeper: kb}, log: &log})
+		b := f.startSpecial(special{name: "b", o: shard.Options{SlotCache: kb}, log: &log})
 		if counts := f.pass(2 * time.Minute); counts["a"] != 256 {
 			t.Errorf("%v", counts)
 		}
@@ -395,7 +395,7 @@ func TestP2_AKeeperThatHangs(t *testing.T) {
 		if len(all) != 256 || time.Since(since) < 50*time.Second || since.Before(began) {
 			t.Errorf("b reports %d slots for %s: %+v", len(all), time.Since(since), b.Status().Unserved)
 		}
-		f.start("c", shard.Options{Keeper: newKeeper()})
+		f.start("c", shard.Options{SlotCache: newSlotCache()})
 		f.passUntil("half of them", time.Minute, func(counts map[string]int) bool { return counts["c"] == 128 })
 		b.stop()
 		f.passUntil("all of them", 10*time.Second, func(counts map[string]int) bool { return counts["c"] == 256 })
@@ -525,7 +525,7 @@ func TestP1_ALostLabelAndALostAssignment(t *testing.T) {
 }
 
 // unserved returns the slots that a replica reports, and since when the oldest is unserved.
-func unserved(r *replica) (all shard.Slots, since time.Time) {
+func unserved(r *replica) (all shard.SlotList, since time.Time) {
 	for i, u := range r.Status().Unserved {
 		all = append(all, u.Slots...)
 		if i == 0 {

@@ -159,7 +159,7 @@ func renamed(h *hook.LeaderElection, group string) *hook.LeaderElection {
 		}
 		return func(string) { f(group) }
 	}
-	r.Campaigning, r.Acquired, r.Lost, r.Cold = lease(h.Campaigning), lease(h.Acquired), lease(h.Lost), lease(h.Cold)
+	r.Campaigning, r.Acquired, r.Lost, r.CampaignedUnsynced = lease(h.Campaigning), lease(h.Acquired), lease(h.Lost), lease(h.CampaignedUnsynced)
 	if f := h.Renewed; f != nil {
 		r.Renewed = func(e hook.LeaseRenewal) { e.Lease = group; f(e) }
 	}

@@ -24,7 +24,7 @@ type process struct {
 	name        string // of the member's Lease
 	identity    string // the holderIdentity there
 	requests    requests
-	owned       *owned.Slots
+	owned       *owned.Table
 	events      *events.Recorder // of the group's troubles; nil: none
 	registry    *registry
 	seenVersion atomic.Uint64 // the version of the newest record

@@ -191,8 +191,8 @@ func leftOf(r *replica, slot uint8) *term.Handover {
 	return nil
 }
 
-// keeper is a cache of slots that syncs when it is told.
-type keeper struct {
+// slotCache is a cache of slots that syncs when it is told.
+type slotCache struct {
 	mu      sync.Mutex
 	has     map[uint8]bool
 	may     chan struct{}
@@ -200,13 +200,13 @@ type keeper struct {
 	removed map[uint8]int
 }
 
-func newKeeper() *keeper {
-	k := &keeper{has: map[uint8]bool{}, may: make(chan struct{}), removed: map[uint8]int{}}
+func newSlotCache() *slotCache {
+	k := &slotCache{has: map[uint8]bool{}, may: make(chan struct{}), removed: map[uint8]int{}}
 	close(k.may)
 	return k
 }
 
-func (k *keeper) Add(slots ...uint8) {
+func (k *slotCache) Add(slots ...uint8) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.adds++
@@ -218,7 +218,7 @@ func (k *keeper) Add(slots ...uint8) {
 	}
 }
 
-func (k *keeper) Remove(slots ...uint8) {
+func (k *slotCache) Remove(slots ...uint8) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range slots {
@@ -227,7 +227,7 @@ func (k *keeper) Remove(slots ...uint8) {
 	}
 }
 
-func (k *keeper) WaitForSync(ctx context.Context, slots ...uint8) error {
+func (k *slotCache) WaitForSync(ctx context.Context, slots ...uint8) error {
 	k.mu.Lock()
 	may := k.may
 	k.mu.Unlock()
@@ -246,7 +246,7 @@ func (k *keeper) WaitForSync(ctx context.Context, slots ...uint8) error {
 	return nil
 }
 
-func (k *keeper) block() (unblock func()) {
+func (k *slotCache) block() (unblock func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	may := make(chan struct{})
@@ -254,7 +254,7 @@ func (k *keeper) block() (unblock func()) {
 	return func() { close(may) }
 }
 
-func (k *keeper) keeps() int {
+func (k *slotCache) keeps() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.has)
@@ -266,11 +266,11 @@ func TestP3_ANextOwnerIsReadyWhenItsCachesAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		ka, kb := newKeeper(), newKeeper()
+		ka, kb := newSlotCache(), newSlotCache()
 		unblock := kb.block()
-		a := f.start("a", shard.Options{Keeper: ka})
+		a := f.start("a", shard.Options{SlotCache: ka})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
-		f.start("b", shard.Options{Keeper: kb})
+		f.start("b", shard.Options{SlotCache: kb})
 		f.pass(time.Minute)
 		if f.judge()["a"] != 256 || kb.keeps() != 128 {
 			t.Errorf("a owns %d, b prepares %d", f.judge()["a"], kb.keeps())
@@ -298,11 +298,11 @@ func TestGroup_AMoveThatIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		kb := newKeeper()
+		kb := newSlotCache()
 		defer kb.block()()
-		f.start("a", shard.Options{Keeper: newKeeper()})
+		f.start("a", shard.Options{SlotCache: newSlotCache()})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
-		b := f.start("b", shard.Options{Keeper: kb})
+		b := f.start("b", shard.Options{SlotCache: kb})
 		f.pass(30 * time.Second)
 		b.stop()
 		if err := <-b.done; err != nil {

@@ -34,10 +34,10 @@ type Options struct {
 	// member that leaves meanwhile, as in a rolling update, gives its slots to the new one, so each
 	// slot moves once. Slots without an owner do not wait. Default: the LeaseDuration.
 	Settle time.Duration
-	// Keeper holds only the objects of this member's slots, for caches that need less memory: a
+	// SlotCache holds only the objects of this member's slots, for caches that need less memory: a
 	// *cache.Slots, made with the Partitioner, that the scopes of handles name. A manager makes
 	// one: see its method Slots. Default: none, every member keeps all objects.
-	Keeper term.Keeper
+	SlotCache term.SlotCache
 	// Hooks observe the group. Default: none.
 	Hooks *hook.Shards
 }
@@ -110,8 +110,8 @@ func (o Options) Elector(h term.Host) (term.Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the Lease %q: %w", e.Lease, err)
 	}
-	if o.Keeper == nil {
-		g.process.o.Keeper = h.Keeper(g)
+	if o.SlotCache == nil {
+		g.process.o.SlotCache = h.SlotCache(g)
 	}
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
-// preparations are the slots whose objects Options.Keeper holds, or will. Without a Keeper, every
-// slot is prepared. Only the session's goroutine uses it.
+// preparations are the slots whose objects Options.SlotCache holds, or will. Without a SlotCache,
+// every slot is prepared. Only the session's goroutine uses it.
 type preparations struct {
 	m *member
 
-	done    map[slots.Slot]bool // false: the Keeper has not all objects yet
+	done    map[slots.Slot]bool // false: the SlotCache has not all objects yet
 	asked   time.Time           // when it was asked for some of those that it has not, or zero
 	news    chan preparation
 	waiting sync.WaitGroup // goroutines that send to news
@@ -35,12 +35,12 @@ func newPreparations(m *member) *preparations {
 	return &preparations{m: m, done: map[slots.Slot]bool{}, news: make(chan preparation)}
 }
 
-func (p *preparations) ready(s slots.Slot) bool { return p.m.o.Keeper == nil || p.done[s] }
+func (p *preparations) ready(s slots.Slot) bool { return p.m.o.SlotCache == nil || p.done[s] }
 
 // keep keeps the objects of exactly the wanted slots.
 func (p *preparations) keep(ctx context.Context, wanted []slots.Slot) {
-	keeper := p.m.o.Keeper
-	if keeper == nil {
+	slotCache := p.m.o.SlotCache
+	if slotCache == nil {
 		return
 	}
 	var added, dropped []slots.Slot
@@ -57,19 +57,19 @@ func (p *preparations) keep(ctx context.Context, wanted []slots.Slot) {
 		}
 	}
 	if dropped != nil {
-		keeper.Remove(dropped...)
+		slotCache.Remove(dropped...)
 	}
 	if added != nil {
-		keeper.Add(added...)
+		slotCache.Add(added...)
 		p.await(ctx, added, 0)
 	}
 	p.warn(ctx)
 }
 
-// slowSync is how long a Keeper may need before the log mentions it.
+// slowSync is how long a SlotCache may need before the log mentions it.
 const slowSync = 30 * time.Second
 
-// warn logs that the Keeper is slow. Another member may serve the slots meanwhile.
+// warn logs that the SlotCache is slow. Another member may serve the slots meanwhile.
 func (p *preparations) warn(ctx context.Context) {
 	missing := 0
 	for _, done := range p.done {
@@ -90,7 +90,7 @@ func (p *preparations) warn(ctx context.Context) {
 func (p *preparations) await(ctx context.Context, all []slots.Slot, after time.Duration) {
 	p.waiting.Go(func() {
 		_ = run.Sleep(ctx, after)
-		n := preparation{all, p.m.o.Keeper.WaitForSync(ctx, all...)}
+		n := preparation{all, p.m.o.SlotCache.WaitForSync(ctx, all...)}
 		select {
 		case p.news <- n:
 		case <-ctx.Done():

@@ -230,7 +230,7 @@ func (r *reporter) waiting(trouble string) (all []Unserved) {
 func (r *reporter) waitingHere(add func(slots.Slot, time.Time, string)) {
 	for _, slot := range r.m.view.Tasks().Owned {
 		if r.ownership.bySlot[slot] == nil && !r.m.leaving {
-			add(slot, time.Now(), "this member owns it, and its Keeper does not have the objects yet")
+			add(slot, time.Now(), "this member owns it, and its SlotCache does not have the objects yet")
 		}
 	}
 	for _, acquired := range r.ownership.all() {

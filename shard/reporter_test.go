@@ -243,7 +243,7 @@ func TestStatus_AsJSON(t *testing.T) {
 }
 
 func TestSlots_String(t *testing.T) {
-	for want, s := range map[string]shard.Slots{"": nil, "7": {7}, "0-2": {0, 1, 2}, "0,2-3,5,255": {0, 2, 3, 5, 255}} {
+	for want, s := range map[string]shard.SlotList{"": nil, "7": {7}, "0-2": {0, 1, 2}, "0,2-3,5,255": {0, 2, 3, 5, 255}} {
 		if got := s.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

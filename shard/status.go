@@ -33,7 +33,7 @@ type Status struct {
 	// Members are all members, by name.
 	Members []MemberStatus
 	// Owned are the slots of this process.
-	Owned Slots
+	Owned SlotList
 	// Moving is the number of slots that are about to change their owner.
 	Moving int
 	// Unserved are the slots for which no member acts, as far as this process knows: the oldest
@@ -61,18 +61,18 @@ type MemberStatus struct {
 // Unserved describes slots for which no member acts, for one reason.
 type Unserved struct {
 	// Slots are their numbers, from 0 to 255.
-	Slots Slots
+	Slots SlotList
 	// Since is when the oldest of them began.
 	Since time.Time
 	// Reason is a clause, such as "its owner web-1a2b3c4d@7 does not renew its Lease".
 	Reason string
 }
 
-// Slots are numbers of slots, in order. As text and JSON, they are ranges such as "0-3,7".
-type Slots []int
+// SlotList has numbers of slots, in order. As text and JSON, they are ranges such as "0-3,7".
+type SlotList []int
 
 // String returns the ranges.
-func (s Slots) String() string {
+func (s SlotList) String() string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		j := i
@@ -92,4 +92,4 @@ func (s Slots) String() string {
 }
 
 // MarshalText implements encoding.TextMarshaler.
-func (s Slots) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s SlotList) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -44,14 +44,14 @@ func TestP2_OneIdentityTwice(t *testing.T) {
 	})
 }
 
-// TestGroup_JoinsAgain: after a second call of Run, the Keeper has the slots of this membership
+// TestGroup_JoinsAgain: after a second call of Run, the SlotCache has the slots of this membership
 // only.
 func TestGroup_JoinsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		k := newKeeper()
-		a := f.start("a", shard.Options{Keeper: k})
+		k := newSlotCache()
+		a := f.start("a", shard.Options{SlotCache: k})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		a.stop()
 		if err := <-a.done; err != nil || k.keeps() != 0 {

@@ -51,9 +51,9 @@ type Host interface {
 	// Hooks adds the host's hooks to the hooks of the Elector's options. An Elector reports its
 	// terms to LeaderElection: this is how the host learns and logs them.
 	Hooks(own hook.Hooks) hook.Hooks
-	// Keeper returns the Keeper of the host's cache for the objects of a Partition. An Elector that
-	// is a Partition calls it once.
-	Keeper(of Partition) Keeper
+	// SlotCache returns the SlotCache of the host's cache for the objects of a Partition. An
+	// Elector that is a Partition calls it once.
+	SlotCache(of Partition) SlotCache
 	// AddRecorder lets the host run a Recorder of the Elector.
 	AddRecorder(r Recorder)
 }

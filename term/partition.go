@@ -44,9 +44,9 @@ type OwnedSlot interface {
 	Waits(controller, reason string)
 }
 
-// Keeper holds the objects of this process's slots, and no others. *cache.Slots is one. All methods
-// must be safe for concurrent use.
-type Keeper interface {
+// SlotCache holds the objects of this process's slots, and no others. *cache.Slots is one. All
+// methods must be safe for concurrent use.
+type SlotCache interface {
 	// Add begins to keep the objects of more slots.
 	Add(slots ...uint8)
 	// Remove drops the objects of slots.

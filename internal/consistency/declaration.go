@@ -29,9 +29,9 @@ type Declarations interface {
 	Attach(u User) (detach func())
 	// Behind reports which declared informer does not show a write yet. It returns nil and nil if
 	// all informers that keep the object show the write, which is cheap, or if none keeps it.
-	// Otherwise, wait for the gap for a limited time, and call Behind again. The error names an
+	// Otherwise, wait for the lag for a limited time, and call Behind again. The error names an
 	// informer that cannot decide, for example because versions are not numbers or it does not run.
-	Behind(w Write) (gap Gap, unknowable error)
+	Behind(w Write) (lag Lag, unknowable error)
 	// Doubles reports whether another declared informer may keep objects of the same resource as a
 	// declared handle. Most controllers have one informer for each resource, so it returns false
 	// at once.
@@ -43,7 +43,7 @@ type Declarations interface {
 	// Behind then ignores the informer that has delivered the change, and informers that have
 	// failed since their start, which no read answers from. If a deletion may only mean that the
 	// object no longer matches the handle's selectors, the others may also show the object at that
-	// version. An informer that may exclude the object is a gap for a second only.
+	// version. An informer that may exclude the object is a lag for a second only.
 	Event(handle any, w Write) (event Write, ok bool)
 	// Host returns the API server of a declared handle, or "" if it is unknown. Hosts returns how
 	// many different ones are known.
@@ -62,9 +62,9 @@ type Declarations interface {
 	// have deleted. It returns false for a write without a version or UID, and for adopted
 	// informers.
 	Missed(w Write) bool
-	// Failing returns a gap that closes when a declared informer recovers, or nil if none fails or
+	// Failing returns a lag that closes when a declared informer recovers, or nil if none fails or
 	// waits for its kind to be served.
-	Failing() Gap
+	Failing() Lag
 	// Recovered returns the last time at which a declared informer began to follow the API server,
 	// of those that still do, or zero.
 	Recovered() time.Time
@@ -111,18 +111,18 @@ type User interface {
 	Goroutines() *run.Goroutines
 }
 
-// Gap is an informer that does not show a write yet, or that fails. All methods may be called from
+// Lag is an informer that does not show a write yet, or that fails. All methods may be called from
 // anywhere.
-type Gap interface {
+type Lag interface {
 	// String returns the informer, the write, and both versions.
 	fmt.Stringer
-	// Failing reports whether the gap cannot close before its informer recovers.
+	// Failing reports whether the lag cannot close before its informer recovers.
 	Failing() bool
 	// Unread reports whether the informer has not synced yet, so that no read answers from it.
 	Unread() bool
 	// Unserved reports whether the informer shows nothing before its kind is served again.
 	Unserved() bool
-	// Notify wakes w when the gap has closed or cannot close any more; call Behind again then. It
+	// Notify wakes w when the lag has closed or cannot close any more; call Behind again then. It
 	// calls Wake at most once, without locks, perhaps before Notify returns. Changes without an
 	// event, such as bookmarks, do not wake w, so also call Behind from time to time. cancel ends
 	// the notification; Wake may still be running then.
@@ -132,7 +132,7 @@ type Gap interface {
 	Notify(w Waker) (cancel func())
 }
 
-// Waker is what waits for the end of a Gap. Package controller implements it for keys.
+// Waker is what waits for the end of a Lag. Package controller implements it for keys.
 type Waker interface {
 	// Wake must not block.
 	Wake()

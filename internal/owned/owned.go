@@ -14,8 +14,8 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Slots is the table. It is safe for concurrent use.
-type Slots struct {
+// Table holds the slots by number. It is safe for concurrent use.
+type Table struct {
 	returned chan struct{}
 
 	mu      sync.Mutex // guards what follows, and the state of all slots
@@ -24,13 +24,13 @@ type Slots struct {
 }
 
 // New returns an empty table.
-func New() *Slots {
-	return &Slots{returned: make(chan struct{}, 1), changed: make(chan struct{})}
+func New() *Table {
+	return &Table{returned: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Owned returns the slots that are owned and not stopped, by number, and a channel that the next
 // change closes. You own the slice.
-func (s *Slots) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
+func (s *Table) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.current {
@@ -42,7 +42,7 @@ func (s *Slots) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
 }
 
 // Acquire adds slots. An earlier one of the same number has stopped.
-func (s *Slots) Acquire(all ...*Slot) {
+func (s *Table) Acquire(all ...*Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range all {
@@ -54,7 +54,7 @@ func (s *Slots) Acquire(all ...*Slot) {
 
 // Stop ends the ownership of slots: no work of them begins any more. Running work goes on: see
 // Slot.Idle.
-func (s *Slots) Stop(all ...*Slot) {
+func (s *Table) Stop(all ...*Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range all {
@@ -67,15 +67,15 @@ func (s *Slots) Stop(all ...*Slot) {
 	s.tellLocked()
 }
 
-func (s *Slots) tellLocked() {
+func (s *Table) tellLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
 // Returned has an element when a slot has become idle. It is for one receiver.
-func (s *Slots) Returned() <-chan struct{} { return s.returned }
+func (s *Table) Returned() <-chan struct{} { return s.returned }
 
-func (s *Slots) settleLocked(a *Slot) {
+func (s *Table) settleLocked(a *Slot) {
 	if !a.stopped || a.running > 0 {
 		return
 	}
@@ -86,7 +86,7 @@ func (s *Slots) settleLocked(a *Slot) {
 }
 
 // Slot is a slot for the time for which this process owns it. If it comes back, it is another one.
-// Its methods are for the time after Slots.Acquire, and safe for concurrent use.
+// Its methods are for the time after Table.Acquire, and safe for concurrent use.
 type Slot struct {
 	Number uint8
 	// Epoch tells the times apart for which the process owns the slot.
@@ -97,7 +97,7 @@ type Slot struct {
 	// nil if there are none, or if they are unknown.
 	Before *term.Handover
 
-	in    *Slots // its mu guards what follows; also began, which does not change
+	in    *Table // its mu guards what follows; also began, which does not change
 	began time.Time
 
 	running int

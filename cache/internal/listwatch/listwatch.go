@@ -8,8 +8,8 @@
 // waits for kinds that are not served, and decodes custom resources one by one.
 //
 // A decoder reads the answer of a watch (packed_watch.go, decode.go). A stream follows its versions
-// and opens it again when it breaks. A keeper drops objects of slots that are not kept. An outlet
-// gives the rest to client-go's reflector, which stores it.
+// and opens it again when it breaks. A slotFilter drops objects of slots that are not kept. An
+// outlet gives the rest to client-go's reflector, which stores it.
 package listwatch
 
 import (
@@ -169,7 +169,7 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	s := newStream(&l.asker, open, o)
 	s.complete = l.Broken.endList
 	if part != nil {
-		s.keeper = &keeper{
+		s.slotFilter = &slotFilter{
 			portion: part, outlet: s.outlet, progress: l.Progress, informer: l.informer, list: l.listSlots, ahead: map[types.NamespacedName]bool{},
 		}
 	}
@@ -277,7 +277,7 @@ func (s slotsOf) Report(_ hook.Phase, why error) { s.progress.fail(why) }
 
 // listSlots lists the objects of some slots, at a version or later, beside the running watch. It
 // repeats the list until it succeeds or ctx ends.
-func (l *ListerWatcher) listSlots(ctx context.Context, slots *Slots, from string) ([]object.Object, error) {
+func (l *ListerWatcher) listSlots(ctx context.Context, slots *SlotSet, from string) ([]object.Object, error) {
 	a := &asker{target: l.target, informer: slotsOf{l.informer, l.Progress}, pace: l.pace}
 	o := metav1.ListOptions{ResourceVersion: from}
 	for {

@@ -19,7 +19,7 @@ type SlotSelector interface {
 	// Slot returns the slot of a key.
 	Slot(key types.NamespacedName) (uint8, error)
 	// Wanted returns the slots to keep, and a channel that is closed when they change.
-	Wanted() (Slots, <-chan struct{})
+	Wanted() (SlotSet, <-chan struct{})
 	// NewMark returns an object of the stored type with a name and nothing else. The informer's
 	// event handlers recognize its delete.
 	NewMark(name string) runtime.Object

@@ -31,7 +31,7 @@ type portion struct {
 }
 
 // newPortion returns a portion that keeps some slots.
-func newPortion(p *Part, broken *Broken, slots *Slots) *portion {
+func newPortion(p *Part, broken *Broken, slots *SlotSet) *portion {
 	n := &portion{Part: p, broken: broken}
 	for slot, in := range slots {
 		if in {
@@ -178,7 +178,7 @@ func (p *portion) filter(list runtime.Object) error {
 }
 
 // follow compares the portion with the wanted slots. Slots that are not wanted become foreign.
-func (p *portion) follow(wanted *Slots) (gone, missing Slots) {
+func (p *portion) follow(wanted *SlotSet) (gone, missing SlotSet) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for slot, want := range wanted {
@@ -195,7 +195,7 @@ func (p *portion) follow(wanted *Slots) (gone, missing Slots) {
 
 // begin makes foreign slots join. It returns the version from which events of them are not dropped:
 // the later one of at and the last dropped event.
-func (p *portion) begin(slots *Slots, at string) (from string) {
+func (p *portion) begin(slots *SlotSet, at string) (from string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn(foreign, joining, slots)
@@ -209,14 +209,14 @@ func (p *portion) begin(slots *Slots, at string) (from string) {
 func (p *portion) end(as phase) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := Slots{}
+	all := SlotSet{}
 	for slot := range all {
 		all[slot] = true
 	}
 	p.turn(joining, as, &all)
 }
 
-func (p *portion) turn(from, to phase, slots *Slots) {
+func (p *portion) turn(from, to phase, slots *SlotSet) {
 	for slot, in := range slots {
 		if in && p.phases[slot] == from {
 			p.phases[slot] = to

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Slots is a set of slots.
-type Slots [256]bool
+// SlotSet is a set of slots.
+type SlotSet [256]bool
 
 // phase is what a stream does with the objects of a slot.
 type phase uint8
@@ -75,7 +75,7 @@ func (p *Progress) Stored() int64 {
 }
 
 // Has reports whether all slots of a set come before a mark.
-func (p *Progress) Has(slots *Slots, mark int64) bool {
+func (p *Progress) Has(slots *SlotSet, mark int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for slot, in := range slots {

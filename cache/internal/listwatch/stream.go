@@ -37,10 +37,10 @@ type stream struct {
 	*asker
 	*outlet
 
-	open     func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	complete func(version string) // called after the initial list
-	keeper   *keeper
-	stop     func()
+	open       func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	complete   func(version string) // called after the initial list
+	slotFilter *slotFilter
+	stop       func()
 
 	begin    initialEvents
 	versions chan string    // the answer of asking, empty if that failed; or nil
@@ -56,7 +56,7 @@ func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.I
 	// The buffer lets the reflector work while the next events are decoded.
 	s := &stream{asker: a, outlet: &outlet{events: make(chan watch.Event, 128), stopped: make(chan struct{}), options: o}, open: open}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
-	s.keeper, s.checker.asker = &keeper{outlet: s.outlet}, a
+	s.slotFilter, s.checker.asker = &slotFilter{outlet: s.outlet}, a
 	return s
 }
 
@@ -68,7 +68,7 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 // or only a list can help.
 func (s *stream) run(ctx context.Context, w watch.Interface) {
 	defer close(s.events)
-	defer s.keeper.close()
+	defer s.slotFilter.close()
 	defer s.asking.Wait()
 	defer s.checker.close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -141,7 +141,7 @@ func (s *stream) relay(ctx context.Context, w watch.Interface) (last error, ende
 	quiet := time.NewTimer(s.patience())
 	defer quiet.Stop()
 	seen := time.Now()
-	k, c := s.keeper, &s.checker
+	k, c := s.slotFilter, &s.checker
 	due, ok := s.resume(ctx)
 	for ok {
 		marks, doubts := s.signals()
@@ -207,7 +207,7 @@ func (s *stream) resume(ctx context.Context) (due <-chan time.Time, ok bool) {
 	s.recovery = recovery{}
 	s.awaitMissed()
 	due, ok = s.repair(ctx)
-	return due, ok && s.keeper.resume(ctx)
+	return due, ok && s.slotFilter.resume(ctx)
 }
 
 // signals returns the marks and doubts of the asker, or nil during the initial list: they come
@@ -219,15 +219,15 @@ func (s *stream) signals() (marks chan object.Object, doubts chan struct{}) {
 	return s.marks, s.doubts
 }
 
-// deliver passes an event to the keeper. It returns due, or the result of repair if the event ends
-// the initial list.
+// deliver passes an event to the slotFilter. It returns due, or the result of repair if the event
+// ends the initial list.
 func (s *stream) deliver(ctx context.Context, e watch.Event, due <-chan time.Time) (<-chan time.Time, bool) {
 	began := s.note(e)
 	s.awaitMissed()
-	if ok := s.keeper.pass(ctx, e); !ok || !began {
+	if ok := s.slotFilter.pass(ctx, e); !ok || !began {
 		return due, ok
 	}
-	if !s.keeper.begin(ctx) {
+	if !s.slotFilter.begin(ctx) {
 		return nil, false
 	}
 	if s.timeline.regressed() {

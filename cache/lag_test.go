@@ -23,8 +23,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-// TestC6_Gap: a gap names the informer, its version, and the write.
-func TestC6_Gap(t *testing.T) {
+// TestC6_Lag: a lag names the informer, its version, and the write.
+func TestC6_Lag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The system namespaces have the versions 2 to 5.
 		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
@@ -36,22 +36,22 @@ func TestC6_Gap(t *testing.T) {
 		defer start(t, c)()
 		synctest.Wait()
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
-		gap := func(w consistency.Write) string {
+		missing := func(w consistency.Write) string {
 			g, err := d.Behind(w)
 			if g == nil || err != nil {
 				t.Fatalf("got %v, %v", g, err)
 			}
 			return g.String()
 		}
-		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the write of default/a at 6" {
+		if got := missing(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the write of default/a at 6" {
 			t.Errorf("got %q", got)
 		}
 		w.Gone = true
-		if got := gap(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the deletion of default/a at 6" {
+		if got := missing(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the deletion of default/a at 6" {
 			t.Errorf("got %q", got)
 		}
 		n := writtenOf(sim.Namespaces, api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
-		if got := gap(n); got != "Namespace.v1 is at version 5 and does not show the write of a at 7" {
+		if got := missing(n); got != "Namespace.v1 is at version 5 and does not show the write of a at 7" {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -136,7 +136,7 @@ func TestC6_Trouble(t *testing.T) {
 			t.api.Intercept(refuse)
 			t.api.CutWatches()
 			time.Sleep(time.Minute)
-			t.want, t.waits = "gap", true
+			t.want, t.waits = "behind", true
 		},
 		"the namespace leaves the scope": func(t *trouble) { t.namespaces.Remove("default") },
 		"the scope is another":           func(t *trouble) { t.namespaces.Replace("other") },
@@ -240,9 +240,9 @@ func TestC6_NothingIsKept(t *testing.T) {
 		never := w
 		never.Name, never.ResourceVersion = "never", "1000"
 		wait := func(w consistency.Write) (of weak.Pointer[[64]byte], cancel func()) {
-			gap, _ := d.Behind(w)
+			missing, _ := d.Behind(w)
 			kept := new([64]byte)
-			return weak.Make(kept), gap.Notify(wake(func() { kept[0]++ }))
+			return weak.Make(kept), missing.Notify(wake(func() { kept[0]++ }))
 		}
 		called, _ := wait(w)
 		cancelled, cancel := wait(never)
@@ -293,19 +293,19 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 // reports.
 func await(t *testing.T, d consistency.Declarations, w consistency.Write, cancels bool) {
 	for {
-		gap, err := d.Behind(w)
+		missing, err := d.Behind(w)
 		if err != nil {
 			t.Errorf("%v", err)
 		}
-		if gap == nil {
+		if missing == nil {
 			return
 		}
 		woken := make(chan struct{})
 		if cancels { // during the wait
-			defer gap.Notify(wake(func() {}))()
-			gap.Notify(wake(func() {}))()
+			defer missing.Notify(wake(func() {}))()
+			missing.Notify(wake(func() {}))()
 		}
-		cancel := gap.Notify(wake(func() { close(woken) }))
+		cancel := missing.Notify(wake(func() { close(woken) }))
 		<-woken
 		cancel()
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 )
 
-// TestC6_FailingClosesOnRecovery: Failing returns a gap while a declared informer fails. The gap
-// closes when the informer recovers, without replayed events, after Recovered: a key that the gap
+// TestC6_FailingClosesOnRecovery: Failing returns a lag while a declared informer fails. The lag
+// closes when the informer recovers, without replayed events, after Recovered: a key that the lag
 // wakes would be added while its Reconcile runs.
 func TestC6_FailingClosesOnRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -31,20 +31,20 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 		defer stop()
 		synced(t, h)
 		d := declared(h)
-		if gap := d.Failing(); gap != nil {
-			t.Errorf("%s, although nothing fails", gap)
+		if missing := d.Failing(); missing != nil {
+			t.Errorf("%s, although nothing fails", missing)
 		}
 		api.Intercept(refuse)
 		api.CutWatches()
 		synctest.Wait()
-		gap := d.Failing()
-		if gap == nil || !gap.Failing() {
-			t.Fatalf("got %v, although the informer fails", gap)
+		missing := d.Failing()
+		if missing == nil || !missing.Failing() {
+			t.Fatalf("got %v, although the informer fails", missing)
 		}
 		var recovered, calls, cancelled atomic.Int32
 		defer d.Attach(&user{recovered: &recovered})()
-		defer gap.Notify(wake(func() { calls.Add(recovered.Load()) }))()
-		gap.Notify(wake(func() { cancelled.Add(1) }))()
+		defer missing.Notify(wake(func() { calls.Add(recovered.Load()) }))()
+		missing.Notify(wake(func() { cancelled.Add(1) }))()
 		time.Sleep(time.Minute)
 		if calls.Load() > 0 {
 			t.Error("it was called while the informer fails")
@@ -54,8 +54,8 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 		if calls.Load() != 1 || cancelled.Load() != 0 {
 			t.Errorf("%d calls after Recovered, and %d after cancel, want 1 and 0", calls.Load(), cancelled.Load())
 		}
-		if gap := d.Failing(); gap != nil {
-			t.Errorf("%s, although it has recovered", gap)
+		if missing := d.Failing(); missing != nil {
+			t.Errorf("%s, although it has recovered", missing)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestC6_Resolve(t *testing.T) {
 		seen := map[string]consistency.Write{}
 		for _, u := range unseen {
 			seen[u.Name] = u
-			if gap, _ := d.Behind(u); gap == nil {
+			if missing, _ := d.Behind(u); missing == nil {
 				t.Errorf("%+v is shown", u)
 			}
 		}

@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// manyAhead is how many objects may be delivered before the keeper waits for the store.
+	// manyAhead is how many objects may be delivered before the slotFilter waits for the store.
 	manyAhead = 4096
 	// positionAfter is how long the store's version may be late because events were dropped.
 	positionAfter = 100 * time.Millisecond
 )
 
-// keeper makes a stream deliver the objects of a portion, while its slots change. Only the stream's
-// goroutine uses it. Without a portion it delivers everything.
+// slotFilter makes a stream deliver the objects of a portion, while its slots change. Only the
+// stream's goroutine uses it. Without a portion it delivers everything.
 //
 // A slot joins beside the running watch: a list is made, at a version from which no event of the
 // slot is dropped. Until the watch has reached the newest object of that list, the last event of
 // each object is held. Then the state of the slot at the watch's version is the held event or, if
 // there is none, the listed object.
-type keeper struct {
+type slotFilter struct {
 	*portion
 	*outlet
 
 	progress *Progress
-	list     func(ctx context.Context, slots *Slots, from string) ([]object.Object, error)
+	list     func(ctx context.Context, slots *SlotSet, from string) ([]object.Object, error)
 	informer Informer
 
 	// ahead are objects delivered since the last mark, which the store may lack: true if they
@@ -69,18 +69,18 @@ type joined struct {
 }
 
 // resume is called at the beginning of each watch. The first one after a list begins.
-func (k *keeper) resume(ctx context.Context) bool {
+func (k *slotFilter) resume(ctx context.Context) bool {
 	return k.begun || k.portion == nil || k.initial() || k.begin(ctx)
 }
 
 // begin is called when the reflector has the list.
-func (k *keeper) begin(ctx context.Context) bool {
+func (k *slotFilter) begin(ctx context.Context) bool {
 	k.begun = true
 	return k.portion == nil || k.mark(ctx) && k.follow(ctx)
 }
 
 // close ends a list that is still running.
-func (k *keeper) close() {
+func (k *slotFilter) close() {
 	if k.portion == nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (k *keeper) close() {
 	k.running.Wait()
 }
 
-func (k *keeper) quit() {
+func (k *slotFilter) quit() {
 	if k.join != nil {
 		k.join.cancel()
 		k.join, k.listed = nil, nil
@@ -99,7 +99,7 @@ func (k *keeper) quit() {
 
 // mark waits until the store has everything that was delivered. It returns false if the stream
 // ends before.
-func (k *keeper) mark(ctx context.Context) bool {
+func (k *slotFilter) mark(ctx context.Context) bool {
 	k.again = k.progress.again
 	phases := k.now()
 	n := k.progress.next(&phases)
@@ -113,27 +113,27 @@ func (k *keeper) mark(ctx context.Context) bool {
 }
 
 // position moves the store to the version of the watch.
-func (k *keeper) position(ctx context.Context) bool {
+func (k *slotFilter) position(ctx context.Context) bool {
 	k.late = nil
 	return k.give(ctx, watch.Event{Type: watch.Bookmark, Object: k.portion.mark("", k.options.ResourceVersion)})
 }
 
 // follow removes slots that are not wanted any more, and begins to add others.
-func (k *keeper) follow(ctx context.Context) bool {
+func (k *slotFilter) follow(ctx context.Context) bool {
 	wanted, changed := k.Wanted()
 	k.wanted = changed
 	gone, missing := k.portion.follow(&wanted)
-	if gone != (Slots{}) && !k.leave(ctx, &gone) {
+	if gone != (SlotSet{}) && !k.leave(ctx, &gone) {
 		return false
 	}
-	if k.join == nil && missing != (Slots{}) {
+	if k.join == nil && missing != (SlotSet{}) {
 		k.start(ctx, &missing)
 	}
 	return true
 }
 
 // leave delivers deletes for the objects of slots.
-func (k *keeper) leave(ctx context.Context, gone *Slots) bool {
+func (k *slotFilter) leave(ctx context.Context, gone *SlotSet) bool {
 	if !k.mark(ctx) {
 		return false
 	}
@@ -155,7 +155,7 @@ func (k *keeper) leave(ctx context.Context, gone *Slots) bool {
 	return k.position(ctx) && k.mark(ctx)
 }
 
-func (k *keeper) start(ctx context.Context, slots *Slots) {
+func (k *slotFilter) start(ctx context.Context, slots *SlotSet) {
 	from := k.portion.begin(slots, k.options.ResourceVersion)
 	ctx, cancel := context.WithCancel(ctx)
 	k.join = &join{from: from, held: map[types.NamespacedName]watch.Event{}, cancel: cancel}
@@ -168,7 +168,7 @@ func (k *keeper) start(ctx context.Context, slots *Slots) {
 }
 
 // arrive takes the list of the slots that join.
-func (k *keeper) arrive(ctx context.Context, list joined) bool {
+func (k *slotFilter) arrive(ctx context.Context, list joined) bool {
 	k.listed = nil
 	if list.err != nil {
 		return ctx.Err() == nil && k.relist(ctx, list.err.Error())
@@ -189,13 +189,13 @@ func (k *keeper) arrive(ctx context.Context, list joined) bool {
 }
 
 // relist ends the stream: the reflector lists the wanted slots.
-func (k *keeper) relist(ctx context.Context, why string) bool {
+func (k *slotFilter) relist(ctx context.Context, why string) bool {
 	k.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired("slots are added by another list: " + why))})
 	return false
 }
 
 // advance delivers the objects of the slots that join, once the watch has reached the list.
-func (k *keeper) advance(ctx context.Context) bool {
+func (k *slotFilter) advance(ctx context.Context) bool {
 	if k.join == nil || !k.join.ready {
 		return true
 	}
@@ -230,13 +230,13 @@ func (k *keeper) advance(ctx context.Context) bool {
 	return k.position(ctx) && k.mark(ctx) && k.follow(ctx)
 }
 
-func (k *keeper) add(ctx context.Context, e watch.Event) bool {
+func (k *slotFilter) add(ctx context.Context, e watch.Event) bool {
 	k.ahead[object.Key(e.Object.(object.Object))] = true //nolint:forcetypeassert // the callers checked it
 	return k.give(ctx, e)
 }
 
 // pass delivers an event, or drops it.
-func (k *keeper) pass(ctx context.Context, e watch.Event) bool {
+func (k *slotFilter) pass(ctx context.Context, e watch.Event) bool {
 	o, ok := e.Object.(object.Object)
 	if k.portion == nil || !ok || e.Type == watch.Bookmark {
 		return k.give(ctx, e) && k.advance(ctx)
@@ -247,7 +247,7 @@ func (k *keeper) pass(ctx context.Context, e watch.Event) bool {
 	return k.deliver(ctx, e, o) && k.advance(ctx)
 }
 
-func (k *keeper) deliver(ctx context.Context, e watch.Event, o object.Object) bool {
+func (k *slotFilter) deliver(ctx context.Context, e watch.Event, o object.Object) bool {
 	name, now := object.Key(o), foreign
 	if _, dropped := o.(*skipped); !dropped {
 		if slot, has := k.slotOf(o); !k.drops(slot, has, o.GetResourceVersion()) {
@@ -277,7 +277,7 @@ func (k *keeper) deliver(ctx context.Context, e watch.Event, o object.Object) bo
 // hold reports whether it holds an event until slots have joined. Of other objects with owners, it
 // records that the list does not count, as they may be in the list with their former owner. Events
 // before the join's version may have been overtaken by others that were dropped.
-func (k *keeper) hold(e watch.Event, o object.Object, joins bool) bool {
+func (k *slotFilter) hold(e watch.Event, o object.Object, joins bool) bool {
 	if k.join == nil || !joins && k.Owner.Kind == "" {
 		return false
 	}
@@ -292,7 +292,7 @@ func (k *keeper) hold(e watch.Event, o object.Object, joins bool) bool {
 }
 
 // known reports whether an object is in the store, or will be.
-func (k *keeper) known(name types.NamespacedName) bool {
+func (k *slotFilter) known(name types.NamespacedName) bool {
 	if there, ok := k.ahead[name]; ok || k.initial() {
 		return there
 	}
@@ -301,7 +301,7 @@ func (k *keeper) known(name types.NamespacedName) bool {
 }
 
 // remove delivers the delete of an object that now has another owner.
-func (k *keeper) remove(ctx context.Context, name types.NamespacedName, version string) bool {
+func (k *slotFilter) remove(ctx context.Context, name types.NamespacedName, version string) bool {
 	if k.initial() { // the store does not have the list yet, and no handler sees the delete
 		gone := k.portion.mark(name.Name, version)
 		gone.SetNamespace(name.Namespace)

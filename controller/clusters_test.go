@@ -22,9 +22,9 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -66,12 +66,12 @@ func TestL9_AClusterThatCannotBeReached(t *testing.T) {
 		}), controller.Options{Logger: silent})
 		c.Watch(source.Kind(cache.For[*corev1.ConfigMap](all), handler.Self()))
 		c.Watch(source.Kind(secrets, handler.Self()))
-		leading := term.New(term.Token{}, time.Now(), time.Hour)
+		leading := fence.New(fence.Token{}, time.Now(), time.Hour)
 		w := wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored)
 		w.Host = "http://west.test"
-		leading.Inherit(*handedOver("a", w))
+		leading.Inherit(handedOver("a", w))
 		synctest.Wait() // the caches run
-		ctx, cancel := context.WithCancel(term.With(context.Background(), leading))
+		ctx, cancel := context.WithCancel(fence.With(context.Background(), leading))
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
 		time.Sleep(20 * time.Second)

@@ -110,8 +110,8 @@
 // # Takeover
 //
 // If the previous leader released its term, Lead first waits until the informers show what that
-// term wrote ([term.Term.Inherited]): until each informer of a written resource has passed the
-// newest version, and has none of the deleted objects. An informer with a selector, a namespace or
+// term wrote: until each informer of a written resource has passed the newest version, and has none
+// of the deleted objects. An informer with a selector, a namespace or
 // a name may have no event at that version. Lead then lists the metadata of the objects that the
 // informer selects, and waits until the informer shows them. It does the same for all informers of
 // a resource if an answer was lost. If objects were deleted, the list is made after a second.

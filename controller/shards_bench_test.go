@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
@@ -41,7 +42,7 @@ func BenchmarkShards(b *testing.B) {
 				all := owned.New()
 				c.Divide(partition{shard.ByKey().Slot, all})
 				for slot := range term.Slots {
-					all.Acquire(&owned.Slot{Number: uint8(slot), Term: term.New(term.Token{}, time.Now(), time.Hour)})
+					all.Acquire(&owned.Slot{Number: uint8(slot), Term: fence.New(fence.Token{}, time.Now(), time.Hour)})
 				}
 				first := newPartial(keys[0])
 				close(first.ready)

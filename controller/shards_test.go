@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -66,8 +67,10 @@ func (r *rig) put(name string) {
 	r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"at": time.Now().String()}})
 }
 
-func ownership(slot byte, left *term.Handover) *owned.Slot {
-	return &owned.Slot{Number: slot, Term: term.New(term.Token{Lease: "lease", ResourceVersion: "1"}, time.Now(), time.Hour), Before: left}
+func ownership(slot byte, left *fence.Handover) *owned.Slot {
+	leading := fence.New(fence.Token{Lease: "lease", ResourceVersion: "1"}, time.Now(), time.Hour)
+	leading.Inherit(left)
+	return &owned.Slot{Number: slot, Term: leading}
 }
 
 func keyOf(name string) types.NamespacedName {
@@ -269,7 +272,7 @@ func TestP1_RequestsEndWithTheSlot(t *testing.T) {
 }
 
 // leftBehind is the handover of an owner that wrote the secret s. Caches show it after lag.
-func (r *rig) leftBehind(lag time.Duration) *term.Handover {
+func (r *rig) leftBehind(lag time.Duration) *fence.Handover {
 	r.api.Lag(lag)
 	s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": []byte(time.Now().String())}})
 	return handedOver("other", wrote("secrets", "s", string(s.GetUID()), s.GetResourceVersion(), ledger.Stored))

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -55,11 +56,12 @@ type slotLoop[K comparable] struct {
 
 // await waits for the writes of each former owner of new slots.
 func (f *slotLoop[K]) await(ctx, work context.Context, all []term.OwnedSlot) {
-	groups := map[*term.Handover][]term.OwnedSlot{}
+	groups := map[*fence.Handover][]term.OwnedSlot{}
 	for _, a := range all {
 		if !slices.Contains(f.known, a) {
 			a.Waits(f.controller.name, "it begins to follow the slot")
-			groups[a.Left()] = append(groups[a.Left()], a)
+			left := fence.FromContext(a.Context(work)).Inherited()
+			groups[left] = append(groups[left], a)
 		}
 	}
 	f.known = all
@@ -68,7 +70,7 @@ func (f *slotLoop[K]) await(ctx, work context.Context, all []term.OwnedSlot) {
 	}
 }
 
-func (f *slotLoop[K]) awaitFormerOwner(ctx, work context.Context, left *term.Handover, group []term.OwnedSlot) {
+func (f *slotLoop[K]) awaitFormerOwner(ctx, work context.Context, left *fence.Handover, group []term.OwnedSlot) {
 	k := &f.controller.consistency
 	var missing atomic.Pointer[lastRun]
 	show := func(what string) {

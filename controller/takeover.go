@@ -15,14 +15,14 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/ledger"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // awaitLeader waits for the writes of the previous term, if that was released.
 func (k *pendingWrites) awaitLeader(take, work context.Context) (goOn bool) {
 	k.inherited.leader.Store(nil)
-	leading := term.FromContext(work)
+	leading := fence.FromContext(work)
 	if leading == nil {
 		return true
 	}
@@ -40,7 +40,7 @@ type wait struct {
 }
 
 // awaitHandover waits for the writes of a former leader, or of the former owner of slots.
-func (k *pendingWrites) awaitHandover(take, work context.Context, left *term.Handover, to wait) (goOn bool) {
+func (k *pendingWrites) awaitHandover(take, work context.Context, left *fence.Handover, to wait) (goOn bool) {
 	if left == nil || k.bound < 0 {
 		return true
 	}
@@ -65,8 +65,8 @@ func (k *pendingWrites) awaitHandover(take, work context.Context, left *term.Han
 
 // batches are what a former leader has handed over. If an informer cannot decide about a batch, the
 // API server is asked, as about a write without an answer.
-func batches(left *term.Handover, began time.Time) (all []pendingWrite) {
-	add := func(of term.Written, batch consistency.Batch) {
+func batches(left *fence.Handover, began time.Time) (all []pendingWrite) {
+	add := func(of fence.Written, batch consistency.Batch) {
 		w := ledger.Write{ResourceVersion: of.ResourceVersion, Effect: ledger.Stored, Unknown: "the previous leader has written it"}
 		w.Verb, w.Host, w.Group, w.Resource = "update", of.Host, of.Resource.Group, of.Resource.Resource
 		all = append(all, pendingWrite{Write: w, batch: &batch, taken: began})
@@ -79,12 +79,12 @@ func batches(left *term.Handover, began time.Time) (all []pendingWrite) {
 		add(of, consistency.Batch{Deleted: deleted, Lost: of.Unknown > 0})
 	}
 	if left.Unknown > 0 {
-		add(term.Written{}, consistency.Batch{Lost: true})
+		add(fence.Written{}, consistency.Batch{Lost: true})
 	}
 	return all
 }
 
-func unknownIn(left *term.Handover) int {
+func unknownIn(left *fence.Handover) int {
 	n := left.Unknown
 	for _, w := range left.Written {
 		n += w.Unknown

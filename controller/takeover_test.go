@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/ledger"
-	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -29,10 +29,10 @@ func (r *rig) takeOver(writes ...ledger.Write) (stop func()) {
 	return r.inherit(handedOver("a", writes...))
 }
 
-func (r *rig) inherit(h *term.Handover) (stop func()) {
-	leading := term.New(term.Token{}, time.Now(), time.Hour)
-	leading.Inherit(*h)
-	ctx, cancel := context.WithCancel(term.With(context.Background(), leading))
+func (r *rig) inherit(h *fence.Handover) (stop func()) {
+	leading := fence.New(fence.Token{}, time.Now(), time.Hour)
+	leading.Inherit(h)
+	ctx, cancel := context.WithCancel(fence.With(context.Background(), leading))
 	ended := make(chan error, 1)
 	r.began = time.Now()
 	go func() { ended <- r.control.Run(ctx) }()
@@ -44,8 +44,8 @@ func (r *rig) inherit(h *term.Handover) (stop func()) {
 }
 
 // handedOver is what a term hands over that has made some writes.
-func handedOver(holder string, writes ...ledger.Write) *term.Handover {
-	before := term.New(term.Token{}, time.Now(), time.Hour)
+func handedOver(holder string, writes ...ledger.Write) *fence.Handover {
+	before := fence.New(fence.Token{}, time.Now(), time.Hour)
 	defer before.End(nil)
 	for i := range writes {
 		before.Wrote(&writes[i])
@@ -177,7 +177,7 @@ func TestL9_AnUnreadableHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, told := takingOver(t, controller.Options{})
 		r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})
-		stop := r.inherit(&term.Handover{Unknown: 1})
+		stop := r.inherit(&fence.Handover{Unknown: 1})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(r.at) == 0 || r.at[0] != lag || r.stale[0] != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
-	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 )
 
 // TestN2_EventsOfATermThatIsOver: they are stored if its work had returned, and dropped otherwise
@@ -19,33 +19,33 @@ import (
 func TestN2_EventsOfATermThatIsOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		part          bool
-		end           func(whole, part *term.Term)
+		end           func(whole, part *fence.Term)
 		dropped, late string
 	}{
-		"returned": {false, func(whole, _ *term.Term) { whole.End(term.ErrReturned) }, "", "recorded after the work of its term has returned"},
-		"lost":     {false, func(whole, _ *term.Term) { whole.End(errors.New("lost")) }, lostTerm, lostTerm},
-		"lost, then returned": {false, func(whole, _ *term.Term) {
+		"returned": {false, func(whole, _ *fence.Term) { whole.End(fence.ErrReturned) }, "", "recorded after the work of its term has returned"},
+		"lost":     {false, func(whole, _ *fence.Term) { whole.End(errors.New("lost")) }, lostTerm, lostTerm},
+		"lost, then returned": {false, func(whole, _ *fence.Term) {
 			pass(time.Minute)
-			whole.End(term.ErrReturned)
+			whole.End(fence.ErrReturned)
 		}, lostTerm, lostTerm},
-		"a part returned": {true, func(_, part *term.Term) { part.End(term.ErrReturned) }, "", "recorded after the work of its term has returned"},
-		"a part returned, then the term was lost": {true, func(whole, part *term.Term) {
-			part.End(term.ErrReturned)
+		"a part returned": {true, func(_, part *fence.Term) { part.End(fence.ErrReturned) }, "", "recorded after the work of its term has returned"},
+		"a part returned, then the term was lost": {true, func(whole, part *fence.Term) {
+			part.End(fence.ErrReturned)
 			whole.End(errors.New("lost"))
 		}, "", "recorded after the work of its term has returned"},
-		"a part's term was lost": {true, func(whole, _ *term.Term) { whole.End(errors.New("lost")) }, lostTerm, lostTerm},
-		"a part was lost":        {true, func(_, part *term.Term) { part.End(errors.New("lost")) }, lostTerm, lostTerm},
-		"a part's term returned": {true, func(whole, _ *term.Term) { whole.End(term.ErrReturned) }, "", "recorded after the work of its term has returned"},
+		"a part's term was lost": {true, func(whole, _ *fence.Term) { whole.End(errors.New("lost")) }, lostTerm, lostTerm},
+		"a part was lost":        {true, func(_, part *fence.Term) { part.End(errors.New("lost")) }, lostTerm, lostTerm},
+		"a part's term returned": {true, func(whole, _ *fence.Term) { whole.End(fence.ErrReturned) }, "", "recorded after the work of its term has returned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *desk) {
-				whole := term.New(term.Token{Lease: "l"}, time.Now(), 30*time.Second)
+				whole := fence.New(fence.Token{Lease: "l"}, time.Now(), 30*time.Second)
 				defer whole.End(nil)
 				part := whole.Part("slot 1")
 				defer part.End(nil)
-				under := term.With(d.ctx, whole)
+				under := fence.With(d.ctx, whole)
 				if test.part {
-					under = term.With(d.ctx, part)
+					under = fence.With(d.ctx, part)
 				}
 				d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 				stop := d.run()
@@ -78,13 +78,13 @@ const lostTerm = "the term of leadership is lost"
 // TestN3_FlushOfATermSendsItsParts: the events of its slots, too.
 func TestN3_FlushOfATermSendsItsParts(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
-		whole := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
+		whole := fence.New(fence.Token{Lease: "l"}, time.Now(), time.Hour)
 		defer whole.End(nil)
 		part := whole.Part("slot 1")
 		defer part.End(nil)
-		d.Eventf(term.With(d.ctx, part), configMap("a"), events.Normal, "Created", "Create", "in a slot")
+		d.Eventf(fence.With(d.ctx, part), configMap("a"), events.Normal, "Created", "Create", "in a slot")
 		d.Eventf(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
-		if err := d.Flush(term.With(d.ctx, whole)); err != nil {
+		if err := d.Flush(fence.With(d.ctx, whole)); err != nil {
 			t.Error(err)
 		}
 		if all := d.list(); len(all) != 1 || all[0].Note != "in a slot" {
@@ -97,13 +97,13 @@ func TestN3_FlushOfATermSendsItsParts(t *testing.T) {
 // TestN2_ARequestThatWaitsAtTheEndOfItsTerm: the fence refuses it, and it is sent without a term.
 func TestN2_ARequestThatWaitsAtTheEndOfItsTerm(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
-		leading := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
+		leading := fence.New(fence.Token{Lease: "l"}, time.Now(), time.Hour)
 		defer leading.End(nil)
 		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		stop := d.run()
-		d.Eventf(term.With(d.ctx, leading), configMap("a"), events.Normal, "Created", "Create", "waits")
+		d.Eventf(fence.With(d.ctx, leading), configMap("a"), events.Normal, "Created", "Create", "waits")
 		pass(time.Second)
-		leading.End(term.ErrReturned)
+		leading.End(fence.ErrReturned)
 		pass(0)
 		d.api.Intercept(nil)
 		pass(time.Minute)

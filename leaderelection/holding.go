@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
@@ -43,7 +44,7 @@ type candidate struct {
 	from  string        // the last holder other than this process, or empty
 	heard time.Duration // when its Lease was last seen to change
 
-	left       *term.Handover // from the last holder
+	left       *fence.Handover // from the last holder
 	leader     string
 	trouble    string
 	watchAgain time.Time // not before, after a refused watch
@@ -331,7 +332,7 @@ func (c *candidate) givenUp(h *holding, l *coordinationv1.Lease, at time.Time) *
 	l = lease.GivenUp(l, at)
 	switch {
 	case h.tenure != nil:
-		return c.stamper.stamped(l, h.term.Written(), at)
+		return c.stamper.stamped(l, (*fence.Term)(h.term).Written(), at)
 	case c.left != nil: // there was no term
 		return c.stamper.stamped(l, c.left, at)
 	}

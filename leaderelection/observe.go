@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/connection"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
@@ -139,7 +140,7 @@ type Observed struct {
 	authors authors
 	rival   lease.Rival           // with our identity, which client-go would take for itself
 	last    *coordinationv1.Lease // never changed
-	left    *term.Handover        // from the last holder, or nil
+	left    *fence.Handover       // from the last holder, or nil
 	ours    bool                  // as last read or written
 	read    bool                  // since the last write
 	leader  string

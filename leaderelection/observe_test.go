@@ -24,6 +24,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -395,7 +396,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		inherited := make(chan string, 1)
 		writes := func(name string) term.Lead {
 			return func(take, work context.Context) error {
-				inherited <- versions(term.FromContext(work).Inherited())
+				inherited <- versions(fence.FromContext(work).Inherited())
 				all.write(work, name)
 				<-take.Done()
 				return nil

@@ -14,6 +14,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
@@ -203,5 +204,5 @@ func (o *Observed) stamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	if lease.Holder(l) != "" || t == nil || l.Spec.RenewTime == nil {
 		return unstamped(l)
 	}
-	return o.stamper.stamped(l, t.term.Written(), renewedAt(l))
+	return o.stamper.stamped(l, (*fence.Term)(t.term).Written(), renewedAt(l))
 }

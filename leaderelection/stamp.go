@@ -9,9 +9,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // WrittenAnnotation is the annotation of a released Lease with what its term wrote, as JSON of at
@@ -36,7 +36,7 @@ func unstamped(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-func (m stamper) stamped(l *coordinationv1.Lease, h *term.Handover, at time.Time) *coordinationv1.Lease {
+func (m stamper) stamped(l *coordinationv1.Lease, h *fence.Handover, at time.Time) *coordinationv1.Lease {
 	l = unstamped(l)
 	if text := m.Encode(h, at); text != "" {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, WrittenAnnotation, text)
@@ -46,7 +46,7 @@ func (m stamper) stamped(l *coordinationv1.Lease, h *term.Handover, at time.Time
 
 // inheritance returns nil if the annotation is of an earlier release. The renewTime of the Lease is
 // later if it had another holder since. client-go's elector, for example, keeps the annotation.
-func (m stamper) inheritance(l *coordinationv1.Lease) (*term.Handover, error) {
+func (m stamper) inheritance(l *coordinationv1.Lease) (*fence.Handover, error) {
 	text := l.Annotations[WrittenAnnotation]
 	if text == "" || !lease.Released(l) || l.Spec.RenewTime == nil {
 		return nil, nil //nolint:nilnil // there is none

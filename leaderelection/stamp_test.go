@@ -24,6 +24,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
@@ -56,11 +57,11 @@ func (h *heirs) write(work context.Context, name string) *corev1.ConfigMap {
 }
 
 // lead makes a replica lead, run do and release. It returns what the term inherited.
-func (h *heirs) lead(identity string, do func(work context.Context)) (inherited *term.Handover) {
+func (h *heirs) lead(identity string, do func(work context.Context)) (inherited *fence.Handover) {
 	h.t.Helper()
 	a := newReplica(h.t, h.api, identity)
 	_, result := a.start(h.t, func(_, work context.Context) error {
-		inherited = term.FromContext(work).Inherited()
+		inherited = fence.FromContext(work).Inherited()
 		if text := lease(h.t, h.api).Annotations[leaderelection.WrittenAnnotation]; text != "" {
 			h.t.Errorf("while %s leads, the Lease has the annotation %s", identity, text)
 		}
@@ -74,7 +75,7 @@ func (h *heirs) lead(identity string, do func(work context.Context)) (inherited 
 func nothing(context.Context) {}
 
 // versions returns the inherited versions in a word.
-func versions(h *term.Handover) string {
+func versions(h *fence.Handover) string {
 	if h == nil {
 		return "nothing"
 	}

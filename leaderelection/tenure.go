@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -44,11 +45,9 @@ type leadership struct {
 	returned   chan struct{}
 }
 
-func (t *tenure) begin(token term.Token, sent moment, left *term.Handover) *tenure {
+func (t *tenure) begin(token term.Token, sent moment, left *fence.Handover) *tenure {
 	t.term = term.New(token, sent.time, t.o.fence())
-	if left != nil {
-		t.term.Inherit(*left)
-	}
+	(*fence.Term)(t.term).Inherit(left)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.trust = trustOf(t.o, sent.by)

@@ -14,10 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/shard"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // owners returns who may work on each slot now.
@@ -165,7 +165,7 @@ func TestP4_TheNextOwnerKnowsWhatWasWritten(t *testing.T) {
 			f.all[len(f.all)-2].stop()
 			f.passUntil(name, 10*time.Second, func(counts map[string]int) bool { return counts[name] == 256 })
 			left := leftOf(next, work.Number)
-			other := func(w term.Written) bool { return w.ResourceVersion != "77" || w.Resource.Resource != "configmaps" }
+			other := func(w fence.Written) bool { return w.ResourceVersion != "77" || w.Resource.Resource != "configmaps" }
 			if left == nil || len(left.Written) == 0 || slices.ContainsFunc(left.Written, other) {
 				t.Errorf("%s gets %+v", name, left)
 			}
@@ -182,10 +182,10 @@ func TestP4_TheNextOwnerKnowsWhatWasWritten(t *testing.T) {
 	})
 }
 
-func leftOf(r *replica, slot uint8) *term.Handover {
+func leftOf(r *replica, slot uint8) *fence.Handover {
 	for _, a := range r.owns() {
 		if a.Number == slot {
-			return a.Before
+			return a.Term.Inherited()
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
@@ -34,12 +35,12 @@ const settleTime = 2 * time.Second
 type ownership struct {
 	m *member
 
-	term   *term.Term // of the member's Lease
+	term   *fence.Term // of the member's Lease
 	stamp  stamp.Codec
 	bySlot map[slots.Slot]*owned.Slot
 }
 
-func newOwnership(m *member, t *term.Term) *ownership {
+func newOwnership(m *member, t *fence.Term) *ownership {
 	codec := stamp.Codec{Identity: m.identity, Host: m.requests.host, Limit: slots.MaxHandover}
 	return &ownership{m: m, term: t, stamp: codec, bySlot: map[slots.Slot]*owned.Slot{}}
 }
@@ -76,7 +77,7 @@ func (p *ownership) update(ready func(slots.Slot) bool) {
 		}
 	}
 	p.stop(lost)
-	tasks, handovers := p.m.view.Tasks(), map[string]*term.Handover{}
+	tasks, handovers := p.m.view.Tasks(), map[string]*fence.Handover{}
 	for _, s := range tasks.Owned {
 		if p.bySlot[s] == nil && !slices.Contains(tasks.Drain, s) && !p.m.leaving && ready(s) {
 			p.bySlot[s] = p.own(s, handovers)
@@ -100,7 +101,7 @@ func (p *ownership) holds(a *owned.Slot) bool {
 
 // own makes an owned slot. Slots with the same handovers share them, so that controllers wait
 // for them once.
-func (p *ownership) own(s slots.Slot, handovers map[string]*term.Handover) *owned.Slot {
+func (p *ownership) own(s slots.Slot, handovers map[string]*fence.Handover) *owned.Slot {
 	of := p.m.assignment().Slot(s)
 	a := &owned.Slot{Number: s, Epoch: of.Epoch, Term: p.term.Part(fmt.Sprintf("slot %d", s))}
 	if len(of.After) == 0 {
@@ -113,13 +114,12 @@ func (p *ownership) own(s slots.Slot, handovers map[string]*term.Handover) *owne
 	if handovers[which] == nil {
 		handovers[which] = p.handover(of.After)
 	}
-	a.Before = handovers[which]
-	a.Term.Inherit(*a.Before) // if the slot moves on soon, the next owner waits for these, too
+	a.Term.Inherit(handovers[which]) // it passes them on if the slot moves again soon
 	return a
 }
 
-func (p *ownership) handover(all []slots.Handover) *term.Handover {
-	sum := &term.Handover{}
+func (p *ownership) handover(all []slots.Handover) *fence.Handover {
+	sum := &fence.Handover{}
 	for _, h := range all {
 		left, err := p.stamp.Decode(h.Written)
 		if err != nil {
@@ -191,7 +191,7 @@ func (p *ownership) releasable() (all []slots.Slot) {
 
 // written describes the writes of slots, in at most limit bytes.
 func (p *ownership) written(all []slots.Slot, limit int) string {
-	var sum term.Handover
+	var sum fence.Handover
 	for _, s := range all {
 		if a := p.bySlot[s]; a != nil {
 			sum.Add(a.Term.Written())
@@ -207,7 +207,7 @@ func (p *ownership) settled() (all []slots.Slot) {
 	known := p.m.assignment()
 	for _, s := range p.m.view.Tasks().Owned {
 		a := p.bySlot[s]
-		if a != nil && a.Before != nil && time.Since(a.Began()) > settleTime && len(a.Waiting()) == 0 && len(known.Slot(s).After) > 0 {
+		if a != nil && a.Term.Inherited() != nil && time.Since(a.Began()) > settleTime && len(a.Waiting()) == 0 && len(known.Slot(s).After) > 0 {
 			all = append(all, s)
 		}
 	}

@@ -9,18 +9,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // TestWritten_HasTheNewestVersionOfAllSlots: one version for each resource (P4).
 func TestWritten_HasTheNewestVersionOfAllSlots(t *testing.T) {
 	all := &ownership{stamp: stamp.Codec{Identity: "a", Host: "https://api"}, bySlot: map[slots.Slot]*owned.Slot{}}
 	for s, versions := range map[slots.Slot][]string{1: {"998", "1003"}, 2: {"999", "1002"}, 3: {"1000", "1001"}} {
-		of := term.New(term.Token{}, time.Now(), time.Minute)
+		of := fence.New(fence.Token{}, time.Now(), time.Minute)
 		for _, v := range versions {
 			of.Wrote(&ledger.Write{
 				Request: ledger.Request{Verb: "patch", Version: "v1", Resource: "configmaps", Namespace: "default", Name: "part-" + v, Host: "https://api"},

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
@@ -32,7 +33,7 @@ type session struct {
 }
 
 func newSession(p *process, work context.Context) (*session, error) {
-	t := term.FromContext(work)
+	t := fence.FromContext(work)
 	version, err := parseVersion(t.Token().ResourceVersion)
 	if err != nil {
 		return nil, err

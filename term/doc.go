@@ -26,12 +26,12 @@
 // requests that any replica may make.
 //
 // A term costs a request about 1 µs and 11 allocations (go test -bench Term ./internal/transport).
-// A write with a ledger costs 0.1 µs more (-bench Trail ./term).
+// A write with a ledger costs 0.1 µs more (-bench Trail ./internal/fence).
 //
 // # Parts
 //
-// [Term.Part] makes a term for a part of the work, such as a slot of a shard group. The part can
-// end before the term, for example when another replica takes the slot over. Then only the part's
+// The work of a slot of a shard group has a term of its own, a part of the member's. It can end
+// before the member's, for example when another replica takes the slot over. Then only the part's
 // requests are refused. A part costs a request about 2 µs and 19 allocations on top of the term.
 //
 // # Limits of a fence in the client

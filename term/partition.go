@@ -29,9 +29,6 @@ type OwnedSlot interface {
 	Slot() uint8
 	// Context returns ctx with the term that fences the requests of the slot's work.
 	Context(ctx context.Context) context.Context
-	// Left has the former owners' writes, which caches must show before the first Reconcile. It is
-	// nil if there are none, or if they are unknown.
-	Left() *Handover
 	// Begin reports whether the slot is still owned. Then the work on a key may begin, and must end
 	// with End: the slot is not given up before.
 	Begin() bool

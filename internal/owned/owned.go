@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -91,11 +92,9 @@ type Slot struct {
 	Number uint8
 	// Epoch tells the times apart for which the process owns the slot.
 	Epoch uint64
-	// Term fences the requests of the slot's work.
-	Term *term.Term
-	// Before has former owners' writes, which caches must show before the first Reconcile. It is
-	// nil if there are none, or if they are unknown.
-	Before *term.Handover
+	// Term fences the requests of the slot's work. It has inherited the former owners' writes, if
+	// they are known: caches must show them before the first Reconcile.
+	Term *fence.Term
 
 	in    *Table // its mu guards what follows; also began, which does not change
 	began time.Time
@@ -111,12 +110,9 @@ func (a *Slot) Began() time.Time { return a.began }
 // Slot implements term.OwnedSlot.
 func (a *Slot) Slot() uint8 { return a.Number }
 
-// Left implements term.OwnedSlot.
-func (a *Slot) Left() *term.Handover { return a.Before }
-
 // Context returns a context for the slot's work.
 func (a *Slot) Context(ctx context.Context) context.Context {
-	return term.With(ctx, a.Term)
+	return fence.With(ctx, a.Term)
 }
 
 // Begin reports whether work of the slot may begin. If so, call End when it has returned.

@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 )
 
 // Codec encodes and decodes handovers. It is safe for concurrent use.
@@ -64,7 +64,7 @@ type entry struct {
 // Encode returns the text of a release at a time. Without room, older deletions count as unknown
 // writes of their resource, and as the last resort each resource as an unknown write. Encode
 // returns "" if there is nothing to tell, or no room at all.
-func (c Codec) Encode(h *term.Handover, at time.Time) string {
+func (c Codec) Encode(h *fence.Handover, at time.Time) string {
 	if len(h.Written) == 0 && h.Unknown == 0 {
 		return ""
 	}
@@ -91,7 +91,7 @@ func (c Codec) fitting(t *text) string {
 }
 
 // entryOf returns an entry with the newest deletions.
-func (c Codec) entryOf(w *term.Written, deletions int) entry {
+func (c Codec) entryOf(w *fence.Written, deletions int) entry {
 	e := entry{Resource: w.Resource.String(), Version: w.ResourceVersion, Unknown: w.Unknown}
 	if w.Host != c.Host {
 		e.Host = w.Host
@@ -110,13 +110,13 @@ func (c Codec) entryOf(w *term.Written, deletions int) entry {
 
 // Decode returns the handover of a text. If it cannot be read, the handover is one unknown write,
 // and the error describes what is wrong.
-func (c Codec) Decode(s string) (*term.Handover, error) {
+func (c Codec) Decode(s string) (*fence.Handover, error) {
 	if len(s) > c.Limit {
-		return &term.Handover{Unknown: 1}, fmt.Errorf("it has %d bytes; the limit is %d", len(s), c.Limit)
+		return &fence.Handover{Unknown: 1}, fmt.Errorf("it has %d bytes; the limit is %d", len(s), c.Limit)
 	}
 	var t text
 	err := json.Unmarshal([]byte(s), &t)
-	h := &term.Handover{Holder: t.Holder, Released: t.Released, Unknown: t.Lost}
+	h := &fence.Handover{Holder: t.Holder, Released: t.Released, Unknown: t.Lost}
 	if err == nil && t.Written == nil {
 		err = errors.New("it has the format of another version")
 	}
@@ -125,12 +125,12 @@ func (c Codec) Decode(s string) (*term.Handover, error) {
 		return h, err
 	}
 	for _, e := range t.Written {
-		w := term.Written{Host: cmp.Or(e.Host, c.Host), Resource: schema.ParseGroupResource(e.Resource), ResourceVersion: e.Version, Unknown: e.Unknown}
+		w := fence.Written{Host: cmp.Or(e.Host, c.Host), Resource: schema.ParseGroupResource(e.Resource), ResourceVersion: e.Version, Unknown: e.Unknown}
 		for _, uid := range e.Gone {
-			w.Deleted = append(w.Deleted, term.Deletion{UID: uid})
+			w.Deleted = append(w.Deleted, fence.Deletion{UID: uid})
 		}
 		for _, uid := range e.Marked {
-			w.Deleted = append(w.Deleted, term.Deletion{UID: uid, Marked: true})
+			w.Deleted = append(w.Deleted, fence.Deletion{UID: uid, Marked: true})
 		}
 		h.Written = append(h.Written, w)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 )
 
 const host = "https://api.test"
@@ -23,17 +23,17 @@ func codec(limit int) Codec { return Codec{Identity: "pod-a", Host: host, Limit:
 
 var at = time.Date(2026, 11, 23, 12, 0, 0, 123456000, time.UTC)
 
-func written(resource, version string, deleted ...term.Deletion) term.Written {
-	return term.Written{Host: host, Resource: schema.ParseGroupResource(resource), ResourceVersion: version, Deleted: deleted}
+func written(resource, version string, deleted ...fence.Deletion) fence.Written {
+	return fence.Written{Host: host, Resource: schema.ParseGroupResource(resource), ResourceVersion: version, Deleted: deleted}
 }
 
 // TestCodec: a decoded text is the handover from which it was made.
 func TestCodec(t *testing.T) {
 	elsewhere, lost := written("pods", "7"), written("secrets", "")
 	elsewhere.Host, lost.Unknown = "https://other.test", 2
-	h := &term.Handover{Unknown: 3, Written: []term.Written{
+	h := &fence.Handover{Unknown: 3, Written: []fence.Written{
 		written("deployments.apps", "1042"), elsewhere, lost,
-		written("pods", "9", term.Deletion{UID: "gone"}, term.Deletion{UID: "marked", Marked: true}),
+		written("pods", "9", fence.Deletion{UID: "gone"}, fence.Deletion{UID: "marked", Marked: true}),
 	}}
 	text := codec(4<<10).Encode(h, at)
 	got, err := codec(4 << 10).Decode(text)
@@ -41,7 +41,7 @@ func TestCodec(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("%s\nis   %+v, %v\nwant %+v", text, got, err, h)
 	}
-	if text := codec(4<<10).Encode(&term.Handover{}, at); text != "" {
+	if text := codec(4<<10).Encode(&fence.Handover{}, at); text != "" {
 		t.Errorf("nothing is %s", text)
 	}
 	if text := codec(20).Encode(h, at); text != "" {
@@ -53,9 +53,9 @@ func TestCodec(t *testing.T) {
 func TestL9_WithoutRoomALotIsUnknown(t *testing.T) {
 	many := written("pods", "9")
 	for n := range 400 {
-		many.Deleted = append(many.Deleted, term.Deletion{UID: types.UID(fmt.Sprintf("3c2f1a50-9d0e-4c7c-8f43-%012d", n))})
+		many.Deleted = append(many.Deleted, fence.Deletion{UID: types.UID(fmt.Sprintf("3c2f1a50-9d0e-4c7c-8f43-%012d", n))})
 	}
-	h := &term.Handover{Written: []term.Written{written("deployments.apps", "1042"), many}}
+	h := &fence.Handover{Written: []fence.Written{written("deployments.apps", "1042"), many}}
 	for limit, want := range map[int]struct{ deleted, unknown, lost int }{
 		20 << 10: {400, 0, 0}, 5 << 10: {100, 300, 0}, 1 << 10: {10, 390, 0}, 250: {0, 400, 0}, 120: {0, 0, 2},
 	} {
@@ -104,7 +104,7 @@ func TestL9_AnUnreadableTextIsAnUnknownWrite(t *testing.T) {
 
 // TestL9_AnEarlierVersionReportsUnknownWrites: it reads these fields, and no writes.
 func TestL9_AnEarlierVersionReportsUnknownWrites(t *testing.T) {
-	text := codec(4<<10).Encode(&term.Handover{Written: []term.Written{written("pods", "7"), written("secrets", "9")}}, at)
+	text := codec(4<<10).Encode(&fence.Handover{Written: []fence.Written{written("pods", "7"), written("secrets", "9")}}, at)
 	var before struct {
 		Holder    string
 		Released  time.Time
@@ -120,7 +120,7 @@ func TestL9_AnEarlierVersionReportsUnknownWrites(t *testing.T) {
 
 // FuzzDecode: no text makes Decode panic. What it accepts can be encoded and decoded again.
 func FuzzDecode(f *testing.F) {
-	f.Add(codec(4<<10).Encode(&term.Handover{Unknown: 1, Written: []term.Written{written("pods", "7", term.Deletion{UID: "u"})}}, time.Unix(0, 0)))
+	f.Add(codec(4<<10).Encode(&fence.Handover{Unknown: 1, Written: []fence.Written{written("pods", "7", fence.Deletion{UID: "u"})}}, time.Unix(0, 0)))
 	f.Add(`{"holder":"x","unknown":1,"written":[{"resource":"a.b","marked":["x"],"host":"y"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		h, err := codec(4 << 10).Decode(text)

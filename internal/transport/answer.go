@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 	"github.com/setpoint-dev/setpoint/ledger"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Options configures Wrap.
@@ -36,7 +36,7 @@ type exchange struct {
 
 	buffers      *buffers
 	ledger       *journal.Journal
-	term         *term.Term // nil: none
+	term         *fence.Term // nil: none
 	entry        journal.Entry
 	precondition types.UID
 	replaces     *replacement // nil: not read yet

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -409,7 +410,7 @@ func TestL2_RenewalsRaceWithTheTrust(t *testing.T) {
 				own := rand.New(rand.NewPCG(seed, uint64(i)+2))
 				ctx := term.With(t.Context(), leading)
 				if i%2 == 1 {
-					ctx = term.With(ctx, leading.Part("slot 17"))
+					ctx = fence.With(ctx, (*fence.Term)(leading).Part("slot 17"))
 				}
 				group.Go(func() {
 					for range 10 {

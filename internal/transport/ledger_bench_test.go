@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // sized returns an object of a size in each format; half of it, at most 20 KB, is in managedFields.
@@ -65,7 +65,7 @@ type trip struct {
 	rt      http.RoundTripper
 	ctx     context.Context // of a request without a ledger
 	req     *http.Request
-	leading *term.Term
+	leading *fence.Term
 	buf     []byte
 }
 
@@ -110,7 +110,7 @@ func (t *trip) once() {
 
 // reconcile begins one.
 func (t *trip) reconcile() {
-	t.req = t.req.WithContext(journal.With(term.With(t.ctx, t.leading), journal.New(journal.Origin{Controller: "c"})))
+	t.req = t.req.WithContext(journal.With(fence.With(t.ctx, t.leading), journal.New(journal.Origin{Controller: "c"})))
 }
 
 // BenchmarkLedger prints the ledger's cost per request: nanoseconds and allocations above the same
@@ -138,14 +138,14 @@ func BenchmarkLedger(b *testing.B) {
 func BenchmarkTerm(b *testing.B) {
 	body := sized(b, 1<<10)["application/json"]
 	base := &loop{header: http.Header{"Content-Type": {"application/json"}}, body: body}
-	leading := term.New(term.Token{}, time.Now(), time.Hour)
+	leading := fence.New(fence.Token{}, time.Now(), time.Hour)
 	defer leading.End(nil)
 	b.Run("read", func(b *testing.B) { measure(b, base, http.MethodGet, "", true, leading) })
 	b.Run("update", func(b *testing.B) { measure(b, base, http.MethodPut, string(body), true, leading) })
 	b.Run("update of a part", func(b *testing.B) { measure(b, base, http.MethodPut, string(body), true, leading.Part("slot 17")) })
 }
 
-func measure(b *testing.B, base http.RoundTripper, method, sends string, reconcile bool, leading *term.Term) {
+func measure(b *testing.B, base http.RoundTripper, method, sends string, reconcile bool, leading *fence.Term) {
 	plain, with := newTrip(b, base, false, method, sends), newTrip(b, base, true, method, sends)
 	with.leading = leading
 	plain.once()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -20,14 +21,14 @@ import (
 // the error names which. The end of a part affects neither the term nor another part.
 func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
 	const ofPart, ofTerm = "fence: slot 17 of the term of leadership u@7 has ended: lost", "fence: the term of leadership u@7 has ended: lost"
-	end := func(after time.Duration, which func(whole, part *term.Term) *term.Term) func(whole, part *term.Term) {
-		return func(whole, part *term.Term) { time.Sleep(after); which(whole, part).End(errLost) }
+	end := func(after time.Duration, which func(whole, part *fence.Term) *fence.Term) func(whole, part *fence.Term) {
+		return func(whole, part *fence.Term) { time.Sleep(after); which(whole, part).End(errLost) }
 	}
-	whole := func(whole, _ *term.Term) *term.Term { return whole }
-	part := func(_, part *term.Term) *term.Term { return part }
+	whole := func(whole, _ *fence.Term) *fence.Term { return whole }
+	part := func(_, part *fence.Term) *fence.Term { return part }
 	for name, c := range map[string]struct {
 		dialing, answer time.Duration
-		meanwhile       func(whole, part *term.Term)
+		meanwhile       func(whole, part *fence.Term)
 		after           time.Duration // it is refused, if says is not empty
 		says            string
 		wholeGoesOn     bool
@@ -38,8 +39,8 @@ func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
 		"the trust runs out":             {dialing: time.Hour, after: limit, says: "fence: the term of leadership u@7 is not trusted any more"},
 		"on the wire, and the part ends": {answer: 4 * time.Second, meanwhile: end(time.Second, part), wholeGoesOn: true},
 		"on the wire, and the term ends": {answer: time.Hour, meanwhile: end(time.Second, whole)},
-		"the term is renewed":            {dialing: 12 * time.Second, meanwhile: func(whole, _ *term.Term) { time.Sleep(limit - 1); whole.Extend(time.Now()) }, wholeGoesOn: true},
-		"the part ends after the renewal": {dialing: time.Hour, after: 14 * time.Second, says: ofPart, wholeGoesOn: true, meanwhile: func(whole, part *term.Term) {
+		"the term is renewed":            {dialing: 12 * time.Second, meanwhile: func(whole, _ *fence.Term) { time.Sleep(limit - 1); whole.Extend(time.Now()) }, wholeGoesOn: true},
+		"the part ends after the renewal": {dialing: time.Hour, after: 14 * time.Second, says: ofPart, wholeGoesOn: true, meanwhile: func(whole, part *fence.Term) {
 			time.Sleep(limit - 1)
 			whole.Extend(time.Now())
 			time.Sleep(4*time.Second + 1)
@@ -52,13 +53,13 @@ func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
 				defer f.close()
 				f.dialing, f.answer = c.dialing, c.answer
 				start := time.Now()
-				leading := term.New(term.Token{Lease: "u", ResourceVersion: "7"}, start, limit)
+				leading := fence.New(fence.Token{Lease: "u", ResourceVersion: "7"}, start, limit)
 				defer leading.End(nil)
 				slot, other := leading.Part("slot 17"), leading.Part("slot 18")
 				if c.meanwhile != nil {
 					go c.meanwhile(leading, slot)
 				}
-				err := f.do(journal.With(term.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut)
+				err := f.do(journal.With(fence.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut)
 				took := time.Since(start)
 				if refused := c.says != ""; errors.Is(err, term.ErrFenced) != refused || (err != nil) != refused || (len(f.seen) == 0) != refused {
 					t.Fatalf("%v, arrived: %v", err, f.seen)
@@ -68,12 +69,12 @@ func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
 				}
 				synctest.Wait()
 				f.dialing, f.answer = 0, 0
-				for _, under := range []*term.Term{leading, other} {
-					if err := f.do(term.With(t.Context(), under), http.MethodPut); (err == nil) != c.wholeGoesOn {
+				for _, under := range []*fence.Term{leading, other} {
+					if err := f.do(fence.With(t.Context(), under), http.MethodPut); (err == nil) != c.wholeGoesOn {
 						t.Errorf("another request: %v", err)
 					}
 				}
-				if err := f.do(term.With(t.Context(), slot), http.MethodPut); (err == nil) != (slot.Trusted() == nil) {
+				if err := f.do(fence.With(t.Context(), slot), http.MethodPut); (err == nil) != (slot.Trusted() == nil) {
 					t.Errorf("a request of the part: %v", err)
 				}
 			})
@@ -86,11 +87,11 @@ func TestAPartHasATrailOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newTrial(t, client.Options{})
 		defer f.close()
-		leading := term.New(term.Token{}, time.Now(), limit)
+		leading := fence.New(fence.Token{}, time.Now(), limit)
 		defer leading.End(nil)
 		slot := leading.Part("slot 17")
-		slot.Inherit(term.Handover{Holder: "before"})
-		if err := f.do(journal.With(term.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut); err != nil {
+		slot.Inherit(&fence.Handover{Holder: "before"})
+		if err := f.do(journal.With(fence.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut); err != nil {
 			t.Fatal(err)
 		}
 		ofPart, ofTerm := slot.Written().Written, leading.Written().Written

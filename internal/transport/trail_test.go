@@ -23,13 +23,13 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // left is what a term hands over: a line for each resource and each deletion.
-func left(t *term.Term) []string {
+func left(t *fence.Term) []string {
 	var all []string
 	for _, w := range t.Written().Written {
 		says := w.Resource.String() + " " + w.ResourceVersion
@@ -53,9 +53,9 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 	c := newClient(t, api, client.Options{})
 	maps, secrets := client.For[*corev1.ConfigMap](c), client.For[*corev1.Secret](c)
-	leading := term.New(term.Token{}, time.Now(), time.Hour)
+	leading := fence.New(fence.Token{}, time.Now(), time.Hour)
 	defer leading.End(nil)
-	under := term.With(t.Context(), leading)
+	under := fence.With(t.Context(), leading)
 	ctx := journal.With(under, journal.New(journal.Origin{}))
 	config := func(ctx context.Context, name string) *corev1.ConfigMap {
 		t.Helper()
@@ -81,7 +81,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 		}
 	}
 	marked := api.Version()
-	config(term.With(journal.With(t.Context(), journal.New(journal.Origin{})), nil), "without-a-term")
+	config(fence.With(journal.With(t.Context(), journal.New(journal.Origin{})), nil), "without-a-term")
 	config(under, "without-a-ledger")
 	if _, err := maps.GetLive(ctx, name("x", "a")); err != nil {
 		t.Fatal(err)
@@ -97,12 +97,12 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 		t.Errorf("it hands over %+v, and has inherited %+v", h, leading.Inherited())
 	}
 
-	next := term.New(term.Token{}, time.Now(), time.Hour)
+	next := fence.New(fence.Token{}, time.Now(), time.Hour)
 	defer next.End(nil)
 	h := leading.Written()
 	h.Holder = "a"
-	next.Inherit(*h)
-	a, err = maps.Update(journal.With(term.With(t.Context(), next), journal.New(journal.Origin{})), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})
+	next.Inherit(h)
+	a, err = maps.Update(journal.With(fence.With(t.Context(), next), journal.New(journal.Origin{})), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestL9_EffectsThatAreHandedOver(t *testing.T) {
 		"a review":     {[]any{"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ok(`{"status":{"allowed":true}}`)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			leading := term.New(term.Token{}, time.Now(), time.Hour)
+			leading := fence.New(fence.Token{}, time.Now(), time.Hour)
 			defer leading.End(nil)
 			for i := 0; i < len(c.do); i += 2 {
 				handed(t, leading, c.do[i].(string), c.do[i+1].(reply))
@@ -148,14 +148,14 @@ func TestL9_EffectsThatAreHandedOver(t *testing.T) {
 }
 
 // handed makes a request under a term with a ledger, and reads the answer.
-func handed(t *testing.T, leading *term.Term, request string, answer reply) {
+func handed(t *testing.T, leading *fence.Term, request string, answer reply) {
 	t.Helper()
 	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: answer}, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	method, path, _ := strings.Cut(request, " ")
-	ctx := journal.With(term.With(t.Context(), leading), journal.New(journal.Origin{}))
+	ctx := journal.With(fence.With(t.Context(), leading), journal.New(journal.Origin{}))
 	req, _ := http.NewRequestWithContext(ctx, method, "http://x.test"+path, nil)
 	resp, err := c.HTTPClient().Do(req)
 	if err != nil {
@@ -184,7 +184,7 @@ func deletion(uid int) *ledger.Write {
 
 // TestL9_AWriteInEachClusterIsHandedOver: versions of two API servers are not compared.
 func TestL9_AWriteInEachClusterIsHandedOver(t *testing.T) {
-	leading := term.New(term.Token{}, time.Now(), time.Hour)
+	leading := fence.New(fence.Token{}, time.Now(), time.Hour)
 	defer leading.End(nil)
 	leading.Wrote(update("https://west.test", "pods", "1"))
 	leading.Wrote(update("https://east.test", "pods", "1000"))
@@ -197,7 +197,7 @@ func TestL9_AWriteInEachClusterIsHandedOver(t *testing.T) {
 // for three minutes, too.
 func TestL9_TheNewestDeletionsAreHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leading := term.New(term.Token{}, time.Now(), time.Hour)
+		leading := fence.New(fence.Token{}, time.Now(), time.Hour)
 		defer leading.End(nil)
 		leading.Wrote(update("", "pods", "9"))
 		for n := range 250 {
@@ -220,11 +220,11 @@ func TestL9_TheNewestDeletionsAreHandedOver(t *testing.T) {
 // handover.
 func TestL9_WhatWasInheritedIsNotHandedOnForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before, leading := term.New(term.Token{}, time.Now(), time.Hour), term.New(term.Token{}, time.Now(), time.Hour)
+		before, leading := fence.New(fence.Token{}, time.Now(), time.Hour), fence.New(fence.Token{}, time.Now(), time.Hour)
 		defer before.End(nil)
 		defer leading.End(nil)
 		before.Wrote(update("", "secrets", "7"))
-		leading.Inherit(*before.Written())
+		leading.Inherit(before.Written())
 		time.Sleep(time.Minute)
 		if got := left(leading); len(got) != 1 {
 			t.Errorf("within a minute it hands on %q", got)

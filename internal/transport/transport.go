@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/connection"
 	"github.com/setpoint-dev/setpoint/internal/contextkey"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -140,8 +141,8 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	l := journal.FromContext(ctx)
 	request, precondition := t.server.read(req)
 	if l == nil {
-		onPurpose := term.Decided(ctx) && term.FromContext(ctx) == nil || ctx.Value(contextkey.Ledger{}) != nil
-		refused := t.RequireTerm && !term.Decided(ctx)
+		onPurpose := fence.Decided(ctx) && fence.FromContext(ctx) == nil || ctx.Value(contextkey.Ledger{}) != nil
+		refused := t.RequireTerm && !fence.Decided(ctx)
 		if !onPurpose && !refused && t.Hooks.Unattributed != nil && request.Stores() {
 			event := eventOf(&request, "", "")
 			event.UserAgent = req.UserAgent()
@@ -150,7 +151,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		resp, _, err := t.send(req, &request, "")
 		return resp, err
 	}
-	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: term.FromContext(ctx), precondition: precondition}
+	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: fence.FromContext(ctx), precondition: precondition}
 	if err := l.Begin(&e.entry, request); err != nil {
 		closeBody(req)
 		return nil, err
@@ -176,7 +177,7 @@ var errNoTerm = errors.New("its context has no term of leadership; derive the co
 
 // send sends a request if it passes the fence. unsent reports that certainly nothing was sent.
 func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller string) (resp *http.Response, unsent bool, err error) {
-	if under := term.FromContext(req.Context()); under != nil {
+	if under := fence.FromContext(req.Context()); under != nil {
 		resp, err = under.RoundTrip(t.base, req, t.traced)
 	} else if err = t.unfenced(req, r, controller); err != nil {
 		closeBody(req)
@@ -186,9 +187,8 @@ func (t *roundTripper) send(req *http.Request, r *ledger.Request, controller str
 	if err == nil {
 		return resp, false, nil
 	}
-	if fenced, ok := errors.AsType[*term.FencedError](err); ok {
-		fenced.Controller, fenced.Request = controller, *r
-		return resp, !fenced.Uncertain, err
+	if refused, ok := errors.AsType[*fence.RefusedError](err); ok {
+		return resp, !refused.Uncertain, &term.FencedError{Controller: controller, Request: *r, Uncertain: refused.Uncertain, Err: refused.Err}
 	}
 	return resp, neverSent(err), err
 }
@@ -201,7 +201,7 @@ func closeBody(req *http.Request) {
 
 // unfenced refuses or reports a request that may write and has no term.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
-	if term.Decided(req.Context()) || !t.RequireTerm && t.Hooks.Unfenced == nil || !r.Stores() {
+	if fence.Decided(req.Context()) || !t.RequireTerm && t.Hooks.Unfenced == nil || !r.Stores() {
 		return nil
 	}
 	event := eventOf(r, controller, "")

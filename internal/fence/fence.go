@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package term
+package fence
 
 import (
 	"cmp"
@@ -14,45 +14,25 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// ErrFenced matches every [FencedError] with errors.Is.
-var ErrFenced = errors.New("refused by the fence")
-
-// ErrReturned is the cause of the end of a term, or a part, that is not lost: its work has
-// returned. The elector gives it to [Term.End] before it releases the Lease. The error of
-// [Term.Trusted] then wraps it.
+// ErrReturned is term.ErrReturned.
 var ErrReturned = errors.New("the work under it has returned")
 
-// FencedError is the error of a request that was refused because another process may lead.
-// errors.Is finds [ErrFenced] and the cause of [Term.End].
-type FencedError struct {
-	// Controller made the request. It is empty without a ledger.
-	Controller string
-	// Request is the refused request.
-	Request ledger.Request
-	// Uncertain reports that parts of the request may have been sent: it was refused between its
-	// connection and the first byte. With a transport other than *http.Transport
-	// (rest.Config.Transport), connections may be unknown. Then every request that was refused
-	// after it reached the transport is uncertain.
+// RefusedError is the error of a request that does not pass. The transport makes a term.FencedError
+// of it.
+type RefusedError struct {
+	// Uncertain reports that parts of the request may have been sent.
 	Uncertain bool
 	// Err is the reason.
 	Err error
 }
 
-// Error names the controller, the request and the reason.
-func (e *FencedError) Error() string {
-	s := ""
-	if e.Controller != "" {
-		s = "controller " + e.Controller + ": "
-	}
-	return s + "the request to " + e.Request.String() + " is " + ErrFenced.Error() + ": " + e.Err.Error()
-}
+// Error returns the reason.
+func (e *RefusedError) Error() string { return e.Err.Error() }
 
-// Unwrap returns ErrFenced and the reason.
-func (e *FencedError) Unwrap() []error { return []error{ErrFenced, e.Err} }
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 type fence struct {
 	name  string // of the term or part, for errors
@@ -67,8 +47,7 @@ type fence struct {
 	timer   *time.Timer           // for the end of the trust, perhaps before an extension
 }
 
-// Extend records a renewal that was sent at start: the trust counts from there, even if it was
-// over. It has no effect after End, or if start is not later than the last one.
+// Extend is term.Term.Extend. It has no effect on a part.
 func (f *fence) Extend(start time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,9 +57,7 @@ func (f *fence) Extend(start time.Time) {
 	}
 }
 
-// End ends the trust at once, because the Lease is lost or about to be released. It refuses new
-// requests and those that wait for a connection. The reason is cause, or context.Canceled if nil.
-// If the trust is over, that is the reason. Only the first call has an effect.
+// End is term.Term.End.
 func (f *fence) End(cause error) {
 	if cause == nil {
 		cause = context.Canceled
@@ -147,9 +124,9 @@ func (t *trust) over(mono, wall time.Duration) bool {
 	return t.lost
 }
 
-// RoundTrip sends a request through base if it passes the fence. It is for transports. Set traced
-// if base calls the httptrace hooks of the request's context; see FencedError.Uncertain. The
-// *[FencedError] has no Controller and no Request yet.
+// RoundTrip sends a request through base if it passes the fence, else it returns a *[RefusedError].
+// Set traced if base calls the httptrace hooks of the request's context: see
+// term.FencedError.Uncertain.
 func (f *fence) RoundTrip(base http.RoundTripper, req *http.Request, traced bool) (*http.Response, error) {
 	if f.whole != nil {
 		return f.whole.RoundTrip(behind{f, base, traced}, req, traced)
@@ -180,7 +157,7 @@ func (f *fence) pass(base http.RoundTripper, req *http.Request, traced bool) (*h
 		if req.Body != nil {
 			req.Body.Close()
 		}
-		return nil, &FencedError{Err: why}
+		return nil, &RefusedError{Err: why}
 	}
 	p.trace = httptrace.ClientTrace{GotConn: p.gotConn, WroteHeaders: p.wroteHeaders}
 	resp, err := base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &p.trace)))
@@ -192,7 +169,7 @@ func (f *fence) pass(base http.RoundTripper, req *http.Request, traced bool) (*h
 	}
 	cancel(nil)
 	if refused != nil {
-		err = &FencedError{Uncertain: stage != waiting, Err: refused}
+		err = &RefusedError{Uncertain: stage != waiting, Err: refused}
 	}
 	return resp, err
 }

@@ -17,11 +17,14 @@
 //
 // The files in which it happens:
 //
-//	1  cache/internal/listwatch/packed_watch.go or decode.go, then stream.go; client-go's store;
-//	   cache/internal/coalesce/listener.go, cache/registration.go, source/feed.go
+//	1  in cache/internal/listwatch: packed_watch.go or json_watch.go, stream.go, slotfilter.go,
+//	   outlet.go; client-go's store, with the transform of cache/informer.go and cache/intake.go;
+//	   cache/shared.go, cache/internal/coalesce/listener.go, cache/registration.go;
+//	   source/feed.go, source/retry.go; controller/observer.go (interrupts, annotations)
 //	2  handler/handler.go, or the file of another handler or predicate
-//	3  controller/observer.go, controller/shards.go, workqueue/add.go
-//	4  workqueue/get.go, controller/worker.go
+//	3  controller/observer.go (AddAll), controller/shards.go (drops keys of others), workqueue/add.go
+//	4  workqueue/get.go, controller/worker.go; clusters.go, spin.go or consistency.go may put the key
+//	   back
 //	5  yours; client/ and internal/transport/ for its requests
 //	6  controller/settle.go, workqueue/item.go
 //

@@ -7,9 +7,10 @@
 // own backoff would sleep for up to 30 seconds through a stop. It also resumes broken watches,
 // waits for kinds that are not served, and decodes custom resources one by one.
 //
-// A decoder reads the answer of a watch (packed_watch.go, decode.go). A stream follows its versions
-// and opens it again when it breaks. A slotFilter drops objects of slots that are not kept. An
-// outlet gives the rest to client-go's reflector, which stores it.
+// The answer of a watch is read by packedEvents, jsonEvents or client-go's decoder; request.go
+// chooses. A decoder decodes single objects. A stream follows the versions of the events, and opens
+// a watch again when it breaks. A slotFilter drops objects of slots that are not kept. An outlet
+// gives the rest to client-go's reflector, which stores it.
 package listwatch
 
 import (

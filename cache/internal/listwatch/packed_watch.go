@@ -56,12 +56,12 @@ func (r packedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	}
 	// 500 stands for an unknown cause, as in client-go's own watches.
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
-	events := &eventReader{decoder: r.decoder, body: body, initial: o.SendInitialEvents != nil}
+	events := &packedEvents{decoder: r.decoder, body: body, initial: o.SendInitialEvents != nil}
 	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, reporter), nil
 }
 
-// eventReader reads a watch's events as packed objects.
-type eventReader struct {
+// packedEvents reads a watch's events as packed objects.
+type packedEvents struct {
 	*decoder
 
 	body io.ReadCloser
@@ -84,7 +84,7 @@ type event struct {
 
 // Decode returns the next event with an object that can be packed. For another delete, it returns
 // the last known state, or the object's name.
-func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
+func (r *packedEvents) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		e, err := r.next()
 		if err != nil {
@@ -120,7 +120,7 @@ func (r *eventReader) Decode() (watch.EventType, runtime.Object, error) {
 }
 
 // instead returns the event that stands for one whose object cannot be packed, or nil.
-func (r *eventReader) instead(e event, why error) (watch.EventType, runtime.Object) {
+func (r *packedEvents) instead(e event, why error) (watch.EventType, runtime.Object) {
 	name, known := r.lastKnown(r.format, e.data, why)
 	switch {
 	case e.action == watch.Deleted && name.Name != "":
@@ -145,7 +145,7 @@ func (r *eventReader) instead(e event, why error) (watch.EventType, runtime.Obje
 	return "", nil
 }
 
-func (r *eventReader) next() (e event, err error) {
+func (r *packedEvents) next() (e event, err error) {
 	if r.frames == nil {
 		if err := r.begin(); err != nil {
 			return e, err
@@ -164,7 +164,7 @@ func (r *eventReader) next() (e event, err error) {
 }
 
 // begin waits for the first event. All events have its format.
-func (r *eventReader) begin() (err error) {
+func (r *packedEvents) begin() (err error) {
 	body := bufio.NewReaderSize(r.body, 32<<10)
 	if r.format, err = formatOf(body); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (frameDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtim
 	return into, nil, nil
 }
 
-func (r *eventReader) object(e event) (object.Object, error) {
+func (r *packedEvents) object(e event) (object.Object, error) {
 	if e.bad != nil {
 		return nil, e.bad
 	}
@@ -195,7 +195,7 @@ func (r *eventReader) object(e event) (object.Object, error) {
 	return r.decode(r.format, e.data)
 }
 
-func (r *eventReader) status(e event) (*metav1.Status, error) {
+func (r *packedEvents) status(e event) (*metav1.Status, error) {
 	status := &metav1.Status{}
 	switch {
 	case e.bad != nil:
@@ -207,7 +207,7 @@ func (r *eventReader) status(e event) (*metav1.Status, error) {
 	}
 }
 
-func (r *eventReader) Close() {
+func (r *packedEvents) Close() {
 	r.closed.Store(true)
 	_ = r.body.Close()
 }

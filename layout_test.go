@@ -54,9 +54,10 @@ var mayImport = map[string][]string{
 	"envtest":                  {},
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
-	"envtest/sim":              {"envtest/fault", "internal/apipath"},
+	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "internal/apipath"},
 
-	"envtest/sim/conformance": {}, // it has tests only
+	"envtest/sim/conformance":        {}, // it has tests only
+	"envtest/sim/internal/crdschema": {},
 
 	"internal/apipath":     {},
 	"internal/argument":    {},

@@ -328,7 +328,7 @@ func TestIgnore(t *testing.T) {
 // TestPatchFrom_KeepsWhatOthersAdded: a patch that replaces a list of a built-in kind is a conflict
 // if the object has changed since it was read, and two patches of single elements are not.
 func TestPatchFrom_KeepsWhatOthersAdded(t *testing.T) {
-	cfg := sim.New(t, scheme.Scheme)
+	cfg := sim.New(t, scheme.Scheme).Config()
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -258,7 +258,7 @@ func (s *server) eachRead(h *cache.Handle[*object], check func(call string, err 
 	}
 }
 
-func TestKindThatIsNotServed_Sim(t *testing.T) { optionalKind(t, sim.New(t, scheme.Scheme)) }
+func TestKindThatIsNotServed_Sim(t *testing.T) { optionalKind(t, sim.New(t, scheme.Scheme).Config()) }
 
 func TestKindThatIsNotServed_Server(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
@@ -347,7 +347,7 @@ func optionalKind(t *testing.T, cfg *rest.Config) {
 
 // TestClient_AChangedScopeIsNoMissingObject: the first call after the change has the wrong path.
 func TestClient_AChangedScopeIsNoMissingObject(t *testing.T) {
-	s := serveLamps(t, sim.New(t, scheme.Scheme))
+	s := serveLamps(t, sim.New(t, scheme.Scheme).Config())
 	s.install("v1", meta.RESTScopeNameNamespace)
 	known := client.ForKind[*object](s.client(), lampsV1)
 	if _, err := known.GetLive(t.Context(), name("default", "a")); !apierrors.IsNotFound(err) {

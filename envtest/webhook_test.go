@@ -178,7 +178,7 @@ func TestInstallWebhooks_ReplacesAConversion(t *testing.T) {
 }
 
 func TestInstallWebhooks_ReplacesAConversion_InTheSim(t *testing.T) {
-	testConversionReplaced(t.Context(), t, sim.New(t, scheme.Scheme), serveWebhooks(t))
+	testConversionReplaced(t.Context(), t, sim.New(t, scheme.Scheme).Config(), serveWebhooks(t))
 }
 
 // testConversionAlone installs what webhook.Manifests returns, a CustomResourceDefinition with only
@@ -256,7 +256,7 @@ func TestInstallWebhooks_AConversionAlone(t *testing.T) {
 			testConversionAlone(t.Context(), t, c.Config(), serveWebhooks(t), owner)
 		})
 		t.Run(owner+", in the sim", func(t *testing.T) {
-			testConversionAlone(t.Context(), t, sim.New(t, scheme.Scheme), serveWebhooks(t), owner)
+			testConversionAlone(t.Context(), t, sim.New(t, scheme.Scheme).Config(), serveWebhooks(t), owner)
 		})
 	}
 }
@@ -270,7 +270,7 @@ func TestE6_WebhooksAreUsedAtOnce(t *testing.T) {
 }
 
 func TestE6_WebhooksAreUsedAtOnce_InTheSim(t *testing.T) {
-	testWebhooks(t.Context(), t, sim.New(t, scheme.Scheme), serveWebhooks(t))
+	testWebhooks(t.Context(), t, sim.New(t, scheme.Scheme).Config(), serveWebhooks(t))
 }
 
 // In a bubble there are no sockets, so the address is never dialed.
@@ -280,20 +280,20 @@ func TestE6_WebhooksAreUsedAtOnce_InABubble(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		cfg := sim.New(t, scheme.Scheme)
-		sim.Of(cfg).UseWebhooks(http.HandlerFunc(operator))
-		testWebhooks(t.Context(), t, cfg, Webhooks{Paths: []string{"testdata/webhooks.yaml"}, Address: "operator.test:443", CABundle: ca})
+		server := sim.New(t, scheme.Scheme)
+		server.UseWebhooks(http.HandlerFunc(operator))
+		testWebhooks(t.Context(), t, server.Config(), Webhooks{Paths: []string{"testdata/webhooks.yaml"}, Address: "operator.test:443", CABundle: ca})
 	})
 }
 
 // TestE6_InstallWebhooksProbesTheAPIServer: a real API server that is quick would hide a missing
 // probe from the tests above.
 func TestE6_InstallWebhooksProbesTheAPIServer(t *testing.T) {
-	cfg := sim.New(t, scheme.Scheme)
-	if _, err := InstallWebhooks(t.Context(), cfg, serveWebhooks(t)); err != nil {
+	server := sim.New(t, scheme.Scheme)
+	if _, err := InstallWebhooks(t.Context(), server.Config(), serveWebhooks(t)); err != nil {
 		t.Fatal(err)
 	}
-	if sim.Of(cfg).Count("create", sim.Leases) == 0 {
+	if server.Count("create", sim.Leases) == 0 {
 		t.Error("InstallWebhooks has not tried whether the API server calls webhooks")
 	}
 }
@@ -303,7 +303,7 @@ func TestInstallWebhooks_InvalidInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := sim.New(t, scheme.Scheme)
+	cfg := sim.New(t, scheme.Scheme).Config()
 	for _, c := range []struct {
 		w    Webhooks
 		want string

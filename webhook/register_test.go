@@ -103,7 +103,7 @@ func inWorld(t *testing.T, do func(w *world)) {
 		if err := scheme.AddToScheme(known); err != nil {
 			t.Fatal(err)
 		}
-		cfg := sim.New(t, known)
+		cfg := sim.New(t, known).Config()
 		c, err := client.New(cfg, client.Options{Scheme: known, RequireTerm: true})
 		if err != nil {
 			t.Fatal(err)

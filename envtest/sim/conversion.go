@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 )
 
 type conversion struct {
@@ -71,7 +73,7 @@ func (s *store) convertWith(c *conversion) {
 type target struct {
 	store   *store
 	version schema.GroupVersion
-	schema  Schema // nil: none, or the version is not served
+	schema  crdschema.Schema // nil: none, or the version is not served
 }
 
 func (t *table) target() target { return target{t.store, t.gv(), t.schema} }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 )
 
 var (
@@ -21,18 +23,9 @@ var (
 	crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// Schemas adds the schemas of CustomResourceDefinitions to a server. Package envtest/sim/crd has an
-// implementation. Without it, custom objects are stored as they are.
-type Schemas interface {
-	// Check returns what is wrong with a CustomResourceDefinition, which replaces old; old is nil
-	// at creation.
-	Check(crd, old *unstructured.Unstructured) field.ErrorList
-	// Schema returns the schema of one version of a CustomResourceDefinition.
-	Schema(crd *unstructured.Unstructured, version string) (Schema, error)
-}
-
-// UseSchemas validates, defaults and prunes custom objects from now on. Call it before Load.
-func (s *Server) UseSchemas(with Schemas) {
+// UseSchemas validates, defaults and prunes custom objects from now on, and evaluates the
+// matchConditions of webhooks. It is for package envtest/sim/crd. Call it before Load.
+func (s *Server) UseSchemas(with crdschema.Schemas) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.schemas = with
@@ -144,7 +137,7 @@ func (c *crd) set(kind, status, reason, message string) {
 }
 
 // crdSchema is the Schema of CustomResourceDefinitions themselves.
-type crdSchema struct{ schemas Schemas }
+type crdSchema struct{ schemas crdschema.Schemas }
 
 func (crdSchema) Default(u *unstructured.Unstructured) []error {
 	spec, _ := u.Object["spec"].(map[string]any)

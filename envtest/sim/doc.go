@@ -5,15 +5,13 @@
 // and goroutines, so it works inside testing/synctest bubbles, and with every client that takes a
 // rest.Config. It responds like a real API server, except for the differences below.
 //
-//	cfg := sim.New(t, scheme, website, deployment)        // in a bubble: with the bubble's t
-//	c, err := client.New(cfg, client.Options{})
+//	server := sim.New(t, scheme, website, deployment)     // in a bubble: with the bubble's t
+//	c, err := client.New(server.Config(), client.Options{})
 //
 // New serves the built-in kinds and the scheme's kinds, stores the objects, and ends with the test.
-// Of returns the server behind a configuration, for rules and assertions. Tests of a few kinds can
-// also begin with an empty server:
+// Tests of a few kinds can also begin with an empty server:
 //
 //	server := sim.NewServer(sim.ConfigMaps, sim.Leases)   // serves two kinds; checks no namespaces
-//	cfg := server.Config()
 //	server.Put(sim.ConfigMaps, &corev1.ConfigMap{…})      // another client's write
 //	server.Add(fault.Rule{                                // the second update loses its answer
 //		Match: fault.Match{Verbs: []string{"update"}}, Times: 1, Lose: true,

@@ -32,7 +32,7 @@ func TestV1_AnEvictionTakesADisruption(t *testing.T) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
 		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1},
 	}
-	c := kubernetes.NewForConfigOrDie(sim.New(t, scheme.Scheme, pod("a"), pod("b"), budget))
+	c := kubernetes.NewForConfigOrDie(sim.New(t, scheme.Scheme, pod("a"), pod("b"), budget).Config())
 	evict := func(name string) error {
 		return c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	}
@@ -56,7 +56,7 @@ func TestV1_AnEvictionTakesADisruption(t *testing.T) {
 
 func TestV1_ABindingAssignsAPodOnce(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
-	c := kubernetes.NewForConfigOrDie(sim.New(t, scheme.Scheme, pod)).CoreV1().Pods("default")
+	c := kubernetes.NewForConfigOrDie(sim.New(t, scheme.Scheme, pod).Config()).CoreV1().Pods("default")
 	bind := func(node string) error {
 		return c.Bind(t.Context(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Target: corev1.ObjectReference{Kind: "Node", Name: node},

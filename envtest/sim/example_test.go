@@ -22,7 +22,7 @@ import (
 func ExampleNew() {
 	test := func(t *testing.T) {
 		page := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "page"}}
-		c, err := client.New(sim.New(t, scheme.Scheme, page), client.Options{})
+		c, err := client.New(sim.New(t, scheme.Scheme, page).Config(), client.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 )
 
 // typeConverter returns the structure that managedFields of the kind have, in this and in other
@@ -36,7 +38,7 @@ func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, erro
 
 // structure adds the structure of a custom kind to all.
 func (c codec) structure(all map[string]*spec.Schema) error {
-	if described, ok := c.schema.(OpenAPI); ok {
+	if described, ok := c.schema.(crdschema.OpenAPI); ok {
 		doc, err := described.OpenAPI()
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ var manifests = map[string]string{
 // oddServer has one object of each manifest.
 func oddServer(t testing.TB) *sim.Server {
 	t.Helper()
-	api := sim.Of(sim.New(t, scheme.Scheme))
+	api := sim.New(t, scheme.Scheme)
 	crds := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	for _, path := range append([]string{crds}, sortedPaths()...) {
 		if resp := sendOdd(t, api, http.MethodPost, path, "", "application/json",

@@ -25,7 +25,7 @@ import (
 func (s *Server) Listen(t TB) (kubeconfig string) {
 	t.Helper()
 	if inBubble() {
-		t.Fatal("sim: Listen opens a socket, and sockets do not work in a synctest bubble; use the configuration of New, or call it outside of the bubble")
+		t.Fatal("sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config, or call it outside of the bubble")
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ import (
 func TestListen_ServesOtherProcesses(t *testing.T) {
 	var path string
 	t.Run("open", func(t *testing.T) {
-		path = sim.Of(sim.New(t, gadgetScheme(t))).Listen(t)
+		path = sim.New(t, gadgetScheme(t)).Listen(t)
 		cfg, err := clientcmd.BuildConfigFromFlags("", path)
 		if err != nil {
 			t.Fatal(err)
@@ -46,8 +46,8 @@ func TestListen_ServesOtherProcesses(t *testing.T) {
 func TestListen_FailsInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mock{TB: t}
-		failure := m.run(func() { sim.Of(sim.New(m, gadgetScheme(t))).Listen(m) })
-		if !strings.HasPrefix(failure, "sim: Listen opens a socket, and sockets do not work in a synctest bubble; use the configuration of New") {
+		failure := m.run(func() { sim.New(m, gadgetScheme(t)).Listen(m) })
+		if !strings.HasPrefix(failure, "sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config") {
 			t.Errorf("Listen failed with %q", failure)
 		}
 	})

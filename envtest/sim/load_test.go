@@ -262,7 +262,7 @@ func finalizeNamespace(t *testing.T, n int) time.Duration {
 // instances that remain.
 func TestV1_NamespaceDeletion_CountsAnObjectOnce(t *testing.T) {
 	g := &Gadget{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "g", Finalizers: []string{"x.dev/f"}}}
-	api := sim.Of(sim.New(t, gadgetScheme(t), g))
+	api := sim.New(t, gadgetScheme(t), g)
 	if code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/a", ""); code != http.StatusOK {
 		t.Fatal(code, body)
 	}

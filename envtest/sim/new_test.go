@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
@@ -91,7 +90,8 @@ func TestNew_StoresObjectsForEveryClient(t *testing.T) {
 	g := gadget("team", "a")
 	g.Status.Ready = true
 	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n"}}}
-	cfg := sim.New(t, gadgetScheme(t), deploy, g, node, &corev1.ConfigMapList{Items: []corev1.ConfigMap{*configMap("one"), *configMap("two")}})
+	server := sim.New(t, gadgetScheme(t), deploy, g, node, &corev1.ConfigMapList{Items: []corev1.ConfigMap{*configMap("one"), *configMap("two")}})
+	cfg := server.Config()
 	ctx := t.Context()
 	typed := kubernetes.NewForConfigOrDie(cfg)
 	d, err := typed.AppsV1().Deployments("team").Get(ctx, "web", metav1.GetOptions{})
@@ -120,8 +120,8 @@ func TestNew_StoresObjectsForEveryClient(t *testing.T) {
 	if _, resources, err := typed.Discovery().ServerGroupsAndResources(); err != nil || len(resources) < 20 {
 		t.Errorf("%d, %v", len(resources), err)
 	}
-	if sim.Of(cfg).Count("get", sim.Deployments) != 1 || sim.Of(&rest.Config{}) != nil || sim.Of(nil) != nil {
-		t.Error("Of did not find the server")
+	if n := server.Count("get", sim.Deployments); n != 1 {
+		t.Errorf("the server has counted %d gets of Deployments", n)
 	}
 }
 
@@ -143,7 +143,7 @@ func definition(scope string, versions ...string) *unstructured.Unstructured {
 // and that versions share their objects.
 func TestNew_DefinitionsDescribeTheirKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t), definition("Cluster", "v2", "v3"), gadgetOf("v2", "a")))
+		ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t), definition("Cluster", "v2", "v3"), gadgetOf("v2", "a")).Config())
 		v2, v3 := client.Resource(gadgets.GroupResource().WithVersion("v2")), client.Resource(gadgets.GroupResource().WithVersion("v3"))
 		if _, err := client.Resource(gadgets).List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("a version that the definition does not have: %v", err)
@@ -190,7 +190,7 @@ func gadgetOf(version, name string) *unstructured.Unstructured {
 }
 
 func TestV2_UnsupportedRequestsFailWithMethodAndPath(t *testing.T) {
-	cfg := sim.New(t, gadgetScheme(t))
+	cfg := sim.New(t, gadgetScheme(t)).Config()
 	for _, path := range []string{"/logs", "/metrics", "/"} {
 		err := kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Error()
 		if want := "sim: GET " + path + " is not supported"; err == nil || !strings.Contains(err.Error(), want) {
@@ -279,8 +279,7 @@ func TestV3_NothingOutlivesTheTest(t *testing.T) {
 			m, body := &mock{TB: t}, io.ReadCloser(nil)
 			var typed kubernetes.Interface
 			m.run(func() {
-				cfg := sim.New(m, gadgetScheme(t))
-				typed = kubernetes.NewForConfigOrDie(cfg)
+				typed = kubernetes.NewForConfigOrDie(sim.New(m, gadgetScheme(t)).Config())
 				var err error
 				body, err = typed.CoreV1().RESTClient().Get().Resource("configmaps").Param("watch", "true").Stream(t.Context())
 				if err != nil {
@@ -302,14 +301,14 @@ func TestV3_NothingOutlivesTheTest(t *testing.T) {
 func TestNew_ServersOfOneTestAreApart(t *testing.T) {
 	a, b := sim.New(t, gadgetScheme(t), configMap("only")), sim.New(t, gadgetScheme(t))
 	ctx := t.Context()
-	if _, err := kubernetes.NewForConfigOrDie(a).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(a.Config()).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := kubernetes.NewForConfigOrDie(b).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := kubernetes.NewForConfigOrDie(b.Config()).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
-	sim.Of(a).Close()
-	if _, err := kubernetes.NewForConfigOrDie(b).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil {
+	a.Close()
+	if _, err := kubernetes.NewForConfigOrDie(b.Config()).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil {
 		t.Error(errors.Join(errors.New("the other server ended, too"), err))
 	}
 }

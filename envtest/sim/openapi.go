@@ -22,15 +22,9 @@ import (
 	"k8s.io/kube-openapi/pkg/schemamutation"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-)
 
-// OpenAPI is a Schema that describes its kind. The description is published at /openapi/v3, and
-// server-side apply uses it.
-type OpenAPI interface {
-	// OpenAPI returns an OpenAPI v3 document of the kind: its paths and schemas. The schema of the
-	// kind itself has the extension x-kubernetes-group-version-kind. The document must not change.
-	OpenAPI() (*spec3.OpenAPI, error)
-}
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+)
 
 const (
 	openAPIPath   = "/openapi/v3"
@@ -123,7 +117,7 @@ func document(gv schema.GroupVersion, tables []*table) ([]byte, error) {
 	doc := &spec3.OpenAPI{Version: "3.0.0", Info: &spec.Info{}, Components: &spec3.Components{Schemas: schemas}}
 	doc.Info.Title, doc.Info.Version = "Kubernetes CRD Swagger", "v0.1.0"
 	for _, t := range tables {
-		if own, ok := t.schema.(OpenAPI); ok {
+		if own, ok := t.schema.(crdschema.OpenAPI); ok {
 			described, err := own.OpenAPI()
 			if err != nil {
 				return nil, err

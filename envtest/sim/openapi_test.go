@@ -18,7 +18,7 @@ import (
 
 // TestV1_OpenAPI reads documents like client-go, which follows the address with the hash.
 func TestV1_OpenAPI(t *testing.T) {
-	cfg := sim.New(t, gadgetScheme(t))
+	cfg := sim.New(t, gadgetScheme(t)).Config()
 	c, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestV1_OpenAPI(t *testing.T) {
 
 // TestV1_OpenAPIFormats asks for forms and addresses of a document.
 func TestV1_OpenAPIFormats(t *testing.T) {
-	cfg := sim.New(t, runtime.NewScheme())
+	cfg := sim.New(t, runtime.NewScheme()).Config()
 	const protobuf = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 	for _, ask := range []struct {
 		accept, query, contentType string
@@ -90,7 +90,7 @@ func TestV1_OpenAPIFormats(t *testing.T) {
 
 // TestOpenAPIV2_HasNoKinds: kubectl asks for it about a kind that is not served.
 func TestOpenAPIV2_HasNoKinds(t *testing.T) {
-	c, err := discovery.NewDiscoveryClientForConfig(sim.New(t, runtime.NewScheme()))
+	c, err := discovery.NewDiscoveryClientForConfig(sim.New(t, runtime.NewScheme()).Config())
 	if err != nil {
 		t.Fatal(err)
 	}

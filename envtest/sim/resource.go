@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 )
 
 // Resource is a served kind.
@@ -45,14 +47,14 @@ type definition struct {
 	singular          string
 	short, categories []string
 	verbs             []string
-	sub               []string        // the names of its subresources, in the order of discovery
-	native            bool            // Kubernetes serves it without a CustomResourceDefinition
-	builtIn           bool            // a kind of client-go's scheme
-	newStatus         map[string]any  // the status of a new CustomResourceDefinition
-	schema            Schema          // nil: every object is valid
-	printed           []printerColumn // of a CustomResourceDefinition
-	selectable        []string        // the paths that its field selectors can name
-	crd, terminating  bool            // a CustomResourceDefinition describes it; is being deleted
+	sub               []string         // the names of its subresources, in the order of discovery
+	native            bool             // Kubernetes serves it without a CustomResourceDefinition
+	builtIn           bool             // a kind of client-go's scheme
+	newStatus         map[string]any   // the status of a new CustomResourceDefinition
+	schema            crdschema.Schema // nil: every object is valid
+	printed           []printerColumn  // of a CustomResourceDefinition
+	selectable        []string         // the paths that its field selectors can name
+	crd, terminating  bool             // a CustomResourceDefinition describes it; is being deleted
 
 	prepare func(*unstructured.Unstructured) // runs before an object is stored; may be nil
 }

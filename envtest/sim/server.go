@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 )
 
 // Host is the server's pretended address.
@@ -51,7 +52,7 @@ type Server struct {
 	hooks       map[schema.GroupVersionResource]hooks
 	lag         time.Duration
 
-	schemas     Schemas           // of CustomResourceDefinitions; nil: no checks of custom objects
+	schemas     crdschema.Schemas // of CustomResourceDefinitions; nil: no checks of custom objects
 	crdsChanged bool              // CustomResourceDefinitions have to be settled
 	crdStores   map[string]*store // by name of the CustomResourceDefinition
 }

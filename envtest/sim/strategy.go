@@ -3,11 +3,7 @@
 
 package sim
 
-import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-)
+import "k8s.io/apimachinery/pkg/runtime/schema"
 
 // strategy holds what differs between kinds when an object is written.
 type strategy struct {
@@ -30,16 +26,6 @@ const (
 	contentGeneration               // at changes of everything outside metadata
 	labelGeneration                 // also at changes of labels
 )
-
-// Schema validates, defaults and prunes the objects of a custom kind.
-type Schema interface {
-	// Default sets defaults and removes unknown fields, in place. It returns an error for each
-	// unknown field.
-	Default(u *unstructured.Unstructured) []error
-	// Validate returns the errors of u, which replaces old; old is nil at creation. The
-	// subresource is the request's, such as status, or empty.
-	Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList
-}
 
 func customStrategy() strategy {
 	return strategy{collection: true, conditional: true, status: true, generation: contentGeneration}

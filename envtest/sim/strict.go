@@ -17,14 +17,16 @@ import (
 	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 )
 
 // codec reads and writes objects of one kind. Built-in kinds pass through their Go type, as in a
 // real API server, which drops unknown fields and zero values.
 type codec struct {
 	kind   schema.GroupVersionKind
-	typed  bool   // a built-in kind
-	schema Schema // of a custom kind, if it has one
+	typed  bool             // a built-in kind
+	schema crdschema.Schema // of a custom kind, if it has one
 }
 
 func (t *table) codec() codec { return codec{kind: t.gvk(), typed: t.builtIn, schema: t.schema} }

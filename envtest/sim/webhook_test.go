@@ -68,9 +68,9 @@ func validating(change ...func(*admissionregistrationv1.ValidatingWebhook)) *adm
 // hookedServer returns a server whose webhooks are answered by h, and a client.
 func hookedServer(t *testing.T, h http.Handler) (*sim.Server, coreclient.CoreV1Interface) {
 	t.Helper()
-	cfg := sim.New(t, scheme.Scheme, validating())
-	sim.Of(cfg).UseWebhooks(h)
-	return sim.Of(cfg), must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(cfg))
+	server := sim.New(t, scheme.Scheme, validating())
+	server.UseWebhooks(h)
+	return server, must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 }
 
 // A webhook that reads and writes the server shows that it runs without the server's lock: else the
@@ -98,12 +98,12 @@ func TestV5_AHangingWebhookCostsItsTimeout(t *testing.T) {
 	for policy, fails := range map[admissionregistrationv1.FailurePolicyType]bool{"Fail": true, "Ignore": false} {
 		t.Run(string(policy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cfg := sim.New(t, scheme.Scheme, validating(func(h *admissionregistrationv1.ValidatingWebhook) {
+				server := sim.New(t, scheme.Scheme, validating(func(h *admissionregistrationv1.ValidatingWebhook) {
 					h.FailurePolicy, h.TimeoutSeconds = &policy, new(int32)
 					*h.TimeoutSeconds = 7
 				}))
-				sim.Of(cfg).UseWebhooks(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-				c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(cfg))
+				server.UseWebhooks(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+				c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 				start := time.Now()
 				_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 				if took := time.Since(start); took != 7*time.Second {
@@ -193,10 +193,10 @@ func TestV1_AWebhookStopsTheDeletionOfACollection(t *testing.T) {
 }
 
 func TestV2_MatchConditionsAreRefused(t *testing.T) {
-	cfg := sim.New(t, scheme.Scheme, validating(func(h *admissionregistrationv1.ValidatingWebhook) {
+	server := sim.New(t, scheme.Scheme, validating(func(h *admissionregistrationv1.ValidatingWebhook) {
 		h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "x", Expression: "true"}}
 	}))
-	c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(cfg))
+	c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 	_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 	if status := apierrors.APIStatus(nil); err == nil || !asStatus(err, &status) || status.Status().Code != http.StatusNotImplemented ||
 		!strings.Contains(err.Error(), `POST /api/v1/namespaces/default/configmaps: webhook "check.example.com" has matchConditions`) {
@@ -207,15 +207,15 @@ func TestV2_MatchConditionsAreRefused(t *testing.T) {
 // Without UseWebhooks, a service cannot be reached, and in a bubble neither can a url.
 func TestV5_AnUnreachableWebhookNamesTheRemedy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := sim.New(t, scheme.Scheme, validating())
-		c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(cfg))
+		server := sim.New(t, scheme.Scheme, validating())
+		c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 		_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 		if err == nil || !strings.Contains(err.Error(), "give the webhook's handler to Server.UseWebhooks") {
 			t.Errorf("a webhook in a bubble: %v", err)
 		}
 	})
-	cfg := sim.New(t, scheme.Scheme, validating())
-	c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(cfg))
+	server := sim.New(t, scheme.Scheme, validating())
+	c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 	_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "service default/operator has no endpoints") {
 		t.Errorf("a service: %v", err)
@@ -287,9 +287,9 @@ func convertedServer(t *testing.T, c *converter, objects ...*unstructured.Unstru
 	if err := crd.UnmarshalJSON([]byte(gizmos)); err != nil {
 		t.Fatal(err)
 	}
-	cfg := sim.New(t, scheme.Scheme, crd)
-	sim.Of(cfg).UseWebhooks(c)
-	client := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(cfg))
+	server := sim.New(t, scheme.Scheme, crd)
+	server.UseWebhooks(c)
+	client := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(server.Config()))
 	of := func(version string) dynamic.ResourceInterface {
 		return client.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "gizmos"}).Namespace("default")
 	}

@@ -43,7 +43,7 @@ func TestOptional_AServiceMonitorWhereItIsServed(t *testing.T) {
 		ctx, key := t.Context(), types.NamespacedName{Namespace: "default", Name: "web"}
 		cfg := sim.New(t, scheme.Scheme, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
-		})
+		}).Config()
 		mgr := manager.New(cfg, manager.Options{Name: "monitored", Logger: slog.New(slog.DiscardHandler)})
 		newMonitored(mgr)
 		defer run(t, mgr)()

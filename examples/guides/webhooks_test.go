@@ -29,8 +29,8 @@ import (
 // installed returns a sim that calls the webhooks.
 func installed(t *testing.T, hooks *webhook.Webhooks) *rest.Config {
 	t.Helper()
-	cfg := sim.New(t, scheme.Scheme)
-	sim.Of(cfg).UseWebhooks(hooks.Handler(&hook.Webhook{}))
+	server := sim.New(t, scheme.Scheme)
+	server.UseWebhooks(hooks.Handler(&hook.Webhook{}))
 	manifests, err := hooks.Manifests()
 	if err != nil {
 		t.Fatal(err)
@@ -46,10 +46,10 @@ func installed(t *testing.T, hooks *webhook.Webhooks) *rest.Config {
 		t.Fatal(err)
 	}
 	w := envtest.Webhooks{Objects: configurations, Address: "operator.test:443", CABundle: ca}
-	if _, err := envtest.InstallWebhooks(t.Context(), cfg, w); err != nil {
+	if _, err := envtest.InstallWebhooks(t.Context(), server.Config(), w); err != nil {
 		t.Fatal(err)
 	}
-	return cfg
+	return server.Config()
 }
 
 func newClient(t *testing.T, cfg *rest.Config) *client.Client {

@@ -76,10 +76,10 @@ func TestReconcile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := sim.New(t, NewScheme(), c.objects...)
-			r := start(t, cfg)
+			server := sim.New(t, NewScheme(), c.objects...)
+			r := start(t, server.Config())
 			for _, rule := range c.rules {
-				sim.Of(cfg).Add(rule)
+				server.Add(rule)
 			}
 			if _, err := r.Reconcile(t.Context(), shop); (err != nil) != c.fails {
 				t.Errorf("Reconcile returned %v", err)
@@ -131,7 +131,7 @@ func reason(t *testing.T, c *client.Client) string {
 
 // A manager, in real time. Idle returns when it has nothing left to do.
 func TestOperator_FollowsTheImage(t *testing.T) {
-	mgr := operate(t, sim.New(t, NewScheme(), preview(0), deployment("shop:v1", 1)))
+	mgr := operate(t, sim.New(t, NewScheme(), preview(0), deployment("shop:v1", 1)).Config())
 	d, err := client.For[*appsv1.Deployment](mgr.Client()).GetLive(t.Context(), shop)
 	if err != nil || d.Spec.Template.Spec.Containers[0].Image != "shop:v2" {
 		t.Errorf("the Deployment is %v, error %v", d, err)
@@ -144,7 +144,7 @@ func TestOperator_FollowsTheImage(t *testing.T) {
 // In virtual time, an hour passes at once.
 func TestOperator_DeletesAfterTheLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mgr := operate(t, sim.New(t, NewScheme(), preview(time.Hour)))
+		mgr := operate(t, sim.New(t, NewScheme(), preview(time.Hour)).Config())
 		time.Sleep(59 * time.Minute)
 		if got := reason(t, mgr.Client()); got != "Starting" {
 			t.Errorf("after 59 minutes, Ready has the reason %q", got)
@@ -164,12 +164,12 @@ func TestOperator_DeletesAfterTheLifetime(t *testing.T) {
 // A rule makes two writes fail. Virtual time skips the backoff of the retries.
 func TestOperator_RetriesAfterAFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := sim.New(t, NewScheme(), preview(0))
-		refused := sim.Of(cfg).Add(fault.Rule{
+		server := sim.New(t, NewScheme(), preview(0))
+		refused := server.Add(fault.Rule{
 			Match:  fault.Match{Verbs: []string{"patch"}, Resources: []string{"deployments"}},
 			Refuse: quota, Times: 2,
 		})
-		mgr := operate(t, cfg)
+		mgr := operate(t, server.Config())
 		if got := reason(t, mgr.Client()); got != "Starting" || refused.Hits() != 2 {
 			t.Errorf("Ready has the reason %q after %d refused writes", got, refused.Hits())
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -20,28 +19,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 )
 
 // New starts a server like sim.New. It also validates, defaults and prunes the objects of
 // CustomResourceDefinitions, including those among the given objects.
-func New(t testing.TB, scheme *runtime.Scheme, objects ...runtime.Object) *rest.Config {
+func New(t sim.TB, scheme *runtime.Scheme, objects ...runtime.Object) *sim.Server {
 	t.Helper()
 	s := sim.NewServer()
 	t.Cleanup(s.Close)
-	s.UseSchemas(Schemas())
+	s.UseSchemas(schemas{})
 	if err := s.Load(scheme, objects...); err != nil {
 		t.Fatal(err)
 	}
-	return s.Config()
+	return s
 }
 
-// Schemas returns the schemas for sim.Server.UseSchemas.
-func Schemas() sim.Schemas { return schemas{} }
-
+// schemas implements crdschema.Schemas.
 type schemas struct{}
 
 func (schemas) Check(crd, old *unstructured.Unstructured) field.ErrorList {
@@ -76,7 +73,7 @@ func decode(crd *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefi
 	return external, definition, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(external.DeepCopy(), definition, nil)
 }
 
-func (schemas) Schema(crd *unstructured.Unstructured, version string) (sim.Schema, error) {
+func (schemas) Schema(crd *unstructured.Unstructured, version string) (crdschema.Schema, error) {
 	external, definition, err := decode(crd)
 	if err != nil {
 		return nil, err

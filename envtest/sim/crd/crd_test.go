@@ -180,8 +180,8 @@ func TestV1_CustomResourceDefinitionsAnswerLikeTheRealServer(t *testing.T) {
 	if err := cluster.InstallCRDs(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
-	compareOpenAPI(t, cluster.Config(), crd.New(t, runtime.NewScheme(), definition))
-	real, fake := client(t, cluster.Config()), client(t, crd.New(t, runtime.NewScheme(), definition))
+	compareOpenAPI(t, cluster.Config(), crd.New(t, runtime.NewScheme(), definition).Config())
+	real, fake := client(t, cluster.Config()), client(t, crd.New(t, runtime.NewScheme(), definition).Config())
 	for _, e := range exchanges {
 		compare(t, real, fake, e.name, e.method, e.path, e.body)
 	}
@@ -192,7 +192,7 @@ func TestV1_CustomResourceDefinitionsAnswerLikeTheRealServer(t *testing.T) {
 
 func TestLoad_RejectsWhatTheSchemaRejects(t *testing.T) {
 	s := sim.NewServer()
-	s.UseSchemas(crd.Schemas())
+	s.UseSchemas(crd.Schemas)
 	blue := manifest(t, `{apiVersion: crd.dev/v1, kind: Lamp, metadata: {namespace: a, name: b}, spec: {color: red, watts: 0}}`)
 	err := s.Load(runtime.NewScheme(), blue, manifest(t, lamps))
 	const want = `sim: Lamp "b" is invalid: spec.watts: Invalid value: 0: spec.watts in body should be greater than or equal to 1; correct it`
@@ -203,7 +203,7 @@ func TestLoad_RejectsWhatTheSchemaRejects(t *testing.T) {
 
 func TestLoad_RejectsAnInvalidSchema(t *testing.T) {
 	s := sim.NewServer()
-	s.UseSchemas(crd.Schemas())
+	s.UseSchemas(crd.Schemas)
 	err := s.Load(runtime.NewScheme(), manifest(t, strings.Replace(lamps, "lit: {type: boolean}", "lit: {type: bit}", 1)))
 	const want = `sim: CustomResourceDefinition "lamps.crd.dev" is invalid: ` +
 		`spec.validation.openAPIV3Schema.properties[status].properties[lit].type: Unsupported value: "bit": `

@@ -6,7 +6,7 @@
 // server, including CEL rules. The schemas are published as OpenAPI v3, and decide which list items
 // and fields a server-side apply owns.
 //
-//	cfg := crd.New(t, scheme, websiteCRD, website) // instead of sim.New
+//	cfg := crd.New(t, scheme, websiteCRD, website).Config() // instead of sim.New
 //
 // The server also evaluates the matchConditions of webhooks.
 //

@@ -16,7 +16,7 @@ import (
 // controller-gen writes, decoded from YAML.
 func ExampleNew() {
 	test := func(t *testing.T, scheme *runtime.Scheme, definition, lamp runtime.Object) {
-		cfg := crd.New(t, scheme, definition, lamp)
+		cfg := crd.New(t, scheme, definition, lamp).Config()
 		if _, err := dynamic.NewForConfig(cfg); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// CompileConditions implements [sim.MatchConditions].
+// CompileConditions implements crdschema.Schemas.
 func (schemas) CompileConditions(
 	conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType,
 ) func(*admissionv1.AdmissionRequest) (bool, error) {

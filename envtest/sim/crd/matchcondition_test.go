@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/envtest"
-	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/envtest/sim/crd"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
@@ -30,12 +29,7 @@ import (
 // everything returns a server with a webhook for every resource, which is down: who calls it fails.
 func everything(t *testing.T, policy admissionregistrationv1.FailurePolicyType, conditions ...admissionregistrationv1.MatchCondition) kubernetes.Interface {
 	t.Helper()
-	s := sim.NewServer()
-	t.Cleanup(s.Close)
-	s.UseSchemas(crd.Schemas())
-	if err := s.Load(scheme.Scheme); err != nil {
-		t.Fatal(err)
-	}
+	s := crd.New(t, scheme.Scheme)
 	w := webhook.New(webhook.Options{Name: "guard", Scheme: scheme.Scheme, Service: types.NamespacedName{Namespace: "guard-system", Name: "guard"}})
 	all := []string{"*"}
 	w.Validating(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {

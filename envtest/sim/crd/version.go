@@ -22,7 +22,7 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 )
 
-// versionSchema is the schema of one version. It implements sim.Schema.
+// versionSchema is the schema of one version. It implements crdschema.Schema.
 type versionSchema struct {
 	structural *schema.Structural
 	validator  validation.SchemaValidator
@@ -48,7 +48,7 @@ func (v *versionSchema) Default(u *unstructured.Unstructured) []error {
 	return errs
 }
 
-// Validate implements sim.Schema, in the order of the real API server.
+// Validate implements crdschema.Schema, in the order of the real API server.
 func (v *versionSchema) Validate(u, old *unstructured.Unstructured, subresource string) field.ErrorList {
 	ctx := context.Background()
 	var errs field.ErrorList

@@ -37,17 +37,17 @@ func TestWebhooks_OnTheSim(t *testing.T) {
 		t.Fatal(err)
 	}
 	hooks := newWebhooks(t)
-	cfg := sim.New(t, scheme)
-	sim.Of(cfg).UseWebhooks(hooks.Handler(&hook.Webhook{}))
+	server := sim.New(t, scheme)
+	server.UseWebhooks(hooks.Handler(&hook.Webhook{}))
 	_, ca, err := envtest.ServingCertificate()
 	if err != nil {
 		t.Fatal(err)
 	}
 	paths := []string{"../config/crd/web.example.com_websites.yaml", "../config/webhook/manifests.yaml"}
-	if _, err := envtest.InstallWebhooks(t.Context(), cfg, envtest.Webhooks{Paths: paths, Address: "operator.test:443", CABundle: ca}); err != nil {
+	if _, err := envtest.InstallWebhooks(t.Context(), server.Config(), envtest.Webhooks{Paths: paths, Address: "operator.test:443", CABundle: ca}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	c, err := client.New(server.Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

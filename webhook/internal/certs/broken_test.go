@@ -27,7 +27,7 @@ import (
 
 // put replaces the Secret, as another client.
 func (w *world) put(typ corev1.SecretType, data map[string][]byte) {
-	sim.Of(w.cfg).Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Type: typ, Data: data})
+	w.server.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Type: typ, Data: data})
 }
 
 func (w *world) remove() {

@@ -165,7 +165,7 @@ func TestBundle_AWriteThatDoesNotLastSlowsDown(t *testing.T) {
 		said string
 	}{
 		"a Secret that is emptied":       {undo: func(w *world) { w.put(corev1.SecretTypeOpaque, nil) }, of: sim.Secrets, said: "changes the Secret again and again; find out why"},
-		"a Secret that is deleted":       {undo: func(w *world) { w.server().Remove(sim.Secrets, secretKey.Namespace, secretKey.Name) }, of: sim.Secrets, said: "was deleted"},
+		"a Secret that is deleted":       {undo: func(w *world) { w.server.Remove(sim.Secrets, secretKey.Namespace, secretKey.Name) }, of: sim.Secrets, said: "was deleted"},
 		"a Secret that gets another CA":  {undo: func(w *world) { w.put(corev1.SecretTypeOpaque, theirs) }, of: sim.Secrets, said: "changes the Secret again and again; find out why"},
 		"a bundle that nothing can fill": {undo: (*world).strip, of: validating, said: "resets the caBundle again and again"},
 	} {
@@ -181,7 +181,7 @@ func TestBundle_AWriteThatDoesNotLastSlowsDown(t *testing.T) {
 					synctest.Wait()
 					writes := w.secretWrites()
 					if c.of != sim.Secrets {
-						writes = w.server().Count("apply", c.of)
+						writes = w.server.Count("apply", c.of)
 					}
 					if writes < 5*replicas || writes > 15*replicas {
 						t.Errorf("%d writes in 20 minutes; a few at once, then with a delay of up to 5 minutes", writes)
@@ -213,12 +213,12 @@ var validating = sim.Resource{Group: "admissionregistration.k8s.io", Version: "v
 func (w *world) undo(of sim.Resource, f func()) {
 	var mu sync.Mutex
 	undone := "never"
-	w.server().Intercept(func(r *sim.Request) (*http.Response, error) {
+	w.server.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Resource.Resource != of.Name || r.Verb != "get" {
 			return nil, nil
 		}
 		version := func() string {
-			if o := w.server().Object(of, r.Namespace, r.Name); o != nil {
+			if o := w.server.Object(of, r.Namespace, r.Name); o != nil {
 				return o.GetResourceVersion()
 			}
 			return ""
@@ -235,5 +235,5 @@ func (w *world) undo(of sim.Resource, f func()) {
 
 // strip removes the bundles of the webhook configuration.
 func (w *world) strip() {
-	w.server().Put(validating, configuration())
+	w.server.Put(validating, configuration())
 }

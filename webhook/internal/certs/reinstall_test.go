@@ -14,7 +14,7 @@ import (
 
 // secretWrites returns how often the Secret was created or updated.
 func (w *world) secretWrites() int {
-	return w.server().Count("create", sim.Secrets) + w.server().Count("update", sim.Secrets)
+	return w.server.Count("create", sim.Secrets) + w.server.Count("update", sim.Secrets)
 }
 
 // reinstall deletes the operator with its Secret and its webhook configuration, and installs it

@@ -14,7 +14,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
-	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -50,10 +49,9 @@ func TestA1_EveryHandshakeSucceedsThroughRotationsAndKills(t *testing.T) {
 func TestA1_AReplicaWithAnOldSecretDoesNotReplaceANewerBundle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		server := sim.Of(w.cfg)
 		w.start(options())
 		w.pass(14 * time.Minute)
-		late := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"validatingwebhookconfigurations"}}, Times: 1, Hold: true, Deliver: true})
+		late := w.server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"validatingwebhookconfigurations"}}, Times: 1, Hold: true, Deliver: true})
 		defer late.Remove()
 		w.reset(targets[0], "")
 		w.start(options())
@@ -75,11 +73,10 @@ func TestA1_AReplicaWithAnOldSecretDoesNotReplaceANewerBundle(t *testing.T) {
 func TestA1_ANewCAWaitsForAllBundles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		server := sim.Of(w.cfg)
 		r := w.start(options())
 		w.pass(time.Minute)
 		first := r.leaf.Load().Leaf.AuthorityKeyId
-		blocked := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"customresourcedefinitions"}}, Cut: true})
+		blocked := w.server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"customresourcedefinitions"}}, Cut: true})
 		w.pass(20 * time.Minute)
 		if string(r.leaf.Load().Leaf.AuthorityKeyId) != string(first) {
 			t.Error("a new CA signs although a bundle does not have it")

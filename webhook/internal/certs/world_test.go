@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -81,7 +80,7 @@ func options() Options {
 // servers that lag behind the stored bundles.
 type world struct {
 	t       *testing.T
-	cfg     *rest.Config
+	server  *sim.Server
 	api     *client.Client
 	secrets *client.Handle[*corev1.Secret]
 	logs    buffer
@@ -116,7 +115,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		objects = []runtime.Object{configuration(), definition()}
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "website-system"}}
-	w := &world{t: t, cfg: sim.New(t, scheme.Scheme, append(objects, namespace)...), lag: options().Propagation, past: map[Target][]stored{}, verified: map[string]bool{}, served: map[string]bool{}}
+	w := &world{t: t, server: sim.New(t, scheme.Scheme, append(objects, namespace)...), lag: options().Propagation, past: map[Target][]stored{}, verified: map[string]bool{}, served: map[string]bool{}}
 	w.api = w.newClient()
 	w.secrets = client.For[*corev1.Secret](w.api)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,10 +164,8 @@ func (w *world) recent(t Target) []stored {
 	return w.past[t]
 }
 
-func (w *world) server() *sim.Server { return sim.Of(w.cfg) }
-
 func (w *world) newClient() *client.Client {
-	c, err := client.New(w.cfg, client.Options{RequireTerm: true, FieldOwner: "the-tool"})
+	c, err := client.New(w.server.Config(), client.Options{RequireTerm: true, FieldOwner: "the-tool"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

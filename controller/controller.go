@@ -189,10 +189,6 @@ func (c *Controller[K]) named(err error) error {
 // a problem does not count.
 func (c *Controller[K]) Synced() <-chan struct{} { return c.synced }
 
-// RequiresSync reports Options.RequireKinds. If true, a manager is neither ready nor a candidate
-// for the Lease before Synced.
-func (c *Controller[K]) RequiresSync() bool { return c.o.RequireKinds }
-
 // AwaitWrites returns when the caches show what each key's last Reconcile wrote, or after
 // Options.ReadYourWrites. Then, or if ctx ends before, the error names a write. It does not wait
 // for informers that have not synced, nor for kinds that are not served. Call it when all

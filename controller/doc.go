@@ -175,7 +175,7 @@
 // Reconciles in a row, each begun less than 100 ms after the previous one, it is slowed down. Its
 // Reconciles then begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and the
 // cause once. A Reconcile for any other reason begins at once and resets the count.
-// [Controller.Quiet] and the manager's Idle wait for a slowed key. Own writes need a proof, as
+// [Controller.WaitIdle] and the manager's Idle wait for a slowed key. Own writes need a proof, as
 // during a backoff. If [Options].ReadYourWrites is negative, they are not recognized.
 //
 // # Guarantees

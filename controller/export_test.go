@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"context"
+
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -13,6 +15,15 @@ func (c *Controller[K]) TheQueue() *workqueue.Queue[K] { return c.current.Load()
 
 // Add calls add as Queue's methods do.
 func (c *Controller[K]) Add(add func(*workqueue.Queue[K])) { c.current.do(add) }
+
+// CatchUp is the first part of WaitIdle.
+func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.catchUp(ctx) }
+
+// Quiet is the second part of WaitIdle.
+func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) { return c.quiet(ctx) }
+
+// Failing returns the keys whose last Reconcile failed.
+func (c *Controller[K]) Failing() []FailedKey { return c.failing() }
 
 // Remembered returns the number of keys with a past.
 func (c *Controller[K]) Remembered() int {

@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -101,25 +100,6 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	return s
 }
 
-// FailedKey is a key whose last Reconcile failed.
-type FailedKey struct {
-	Key string // its text
-	Failure
-}
-
-// Failing returns the keys whose last Reconcile failed, sorted by their text: those in a backoff,
-// and those that are not retried. It leaves out keys whose next Reconcile has begun.
-func (c *Controller[K]) Failing() []FailedKey {
-	var failing []FailedKey
-	for key, r := range c.records.all() {
-		if r.past != nil && r.past.failure != nil {
-			failing = append(failing, FailedKey{fmt.Sprint(key), *r.past.failure})
-		}
-	}
-	sort.Slice(failing, func(i, j int) bool { return failing[i].Key < failing[j].Key })
-	return failing
-}
-
 // show returns nil if the record has nothing for people.
 func (r *record[K]) show(key K) []KeyRecord[K] {
 	k := KeyRecord[K]{Key: key, PausedBy: textsOf(r.pausedBy), LogLevel: r.level}
@@ -184,62 +164,4 @@ func (c *Controller[K]) progress() Progress {
 		p.Stalled = now - max(moved, completed)
 	}
 	return p
-}
-
-// Running describes each key in progress and its duration, longest first.
-func (c *Controller[K]) Running() (keys []string) {
-	now := c.now()
-	for _, r := range c.pool.state().running() {
-		keys = append(keys, fmt.Sprintf("%v for %s", r.item.Key(), (now-r.since).Round(time.Millisecond)))
-	}
-	return keys
-}
-
-// Alive returns a check that fails if Progress.Stalled reaches the limit, and names the longest
-// running Reconcile. The limit must be positive and longer than any Reconcile. A liveness probe
-// with this check also restarts a process that only waits for something slow.
-func (c *Controller[K]) Alive(limit time.Duration) func() error {
-	return func() error {
-		if limit <= 0 {
-			return fmt.Errorf("controller %q: Alive: the limit is %s, must be positive", c.name, limit)
-		}
-		p := c.progress()
-		if p.Stalled < limit {
-			return nil
-		}
-		longest := "none is running"
-		if p.Running > 0 {
-			longest = fmt.Sprintf("the Reconcile of %s has run since %s", p.LongestKey, time.Now().Add(-p.Longest).Format(time.RFC3339))
-		}
-		return fmt.Errorf("controller %q: keys are ready (%d) and no Reconcile has begun or completed for %s; %s", c.name, p.Ready, p.Stalled, longest)
-	}
-}
-
-// Unsynced describes each source and Readable that is not synced.
-func (c *Controller[K]) Unsynced() []string { return c.inputs.unsynced() }
-
-// CatchUp returns nil when the sources have handled everything that the API server had at the call,
-// and the declared Readables show it. If ctx ends before, the error names what is missing. For a
-// source or Readable that does not implement [source.CatchingUp], it only waits until that is
-// settled. With Options.Partition, it also waits until the controller serves the slots that the
-// process owned at the call, if it leads. CatchUp sends list requests: use it in tests and scripts.
-func (c *Controller[K]) CatchUp(ctx context.Context) error {
-	err := c.inputs.catchUp(ctx)
-	if d := c.shards.of.Load(); d != nil && err == nil {
-		err = d.catchUp(ctx, func() bool { return c.pool.state().leading })
-	}
-	return c.named(err)
-}
-
-// Quiet is [workqueue.Queue.Quiet] of the controller's queue. If ctx ends before, the error names
-// what is left.
-func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) {
-	c.current.do(func(q *workqueue.Queue[K]) { taken, err = q.Quiet(ctx) })
-	if err == nil {
-		return taken, nil
-	}
-	if !c.pool.state().leading {
-		err = fmt.Errorf("it does not lead, so no worker takes its keys: %w", err)
-	}
-	return taken, fmt.Errorf("controller %q: %w", c.name, err)
 }

@@ -41,7 +41,7 @@ func TestUnsyncedNamesWhatIsWatchedAndRead(t *testing.T) {
 		c.Reads(cache.For[*corev1.Secret](all))
 		want := func(want ...string) {
 			t.Helper()
-			if got := c.Unsynced(); !slices.Equal(got, want) {
+			if got := c.Report().Unsynced; !slices.Equal(got, want) {
 				t.Errorf("unsynced are %q, want %q", got, want)
 			}
 		}

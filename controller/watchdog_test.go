@@ -249,7 +249,7 @@ func TestCutStack(t *testing.T) {
 	}
 }
 
-// TestProgress: a lack of progress is readable, and a failure only for callers of Alive.
+// TestProgress: a lack of progress is readable, and a failure only for callers of CheckProgress.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -259,7 +259,7 @@ func TestProgress(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		alive := c.Alive(10 * time.Minute)
+		alive := func() error { return c.Report().CheckProgress(10 * time.Minute) }
 		want := func(ready, running int, stalled time.Duration) controller.Progress {
 			t.Helper()
 			synctest.Wait()
@@ -310,7 +310,7 @@ func TestProgress(t *testing.T) {
 		c.Queue().Add("after")
 		time.Sleep(time.Hour)
 		want(1, 0, 0)
-		if err := c.Alive(0)(); err == nil {
+		if err := c.Report().CheckProgress(0); err == nil {
 			t.Error("a limit of 0 passes")
 		}
 		ok(t, c.cool())

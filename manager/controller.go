@@ -14,11 +14,7 @@ import (
 )
 
 // Controller is the interface that Add accepts. *controller.Controller implements it, and documents
-// the methods.
-//
-// The first six methods name and run the controller; the others describe it. With nothing to
-// describe they return nil, 0 or false, and Alive a function that returns nil. All methods must be
-// safe for concurrent use.
+// the methods. All methods must be safe for concurrent use.
 type Controller interface {
 	Name() string
 	// Validate is called before Warm.
@@ -31,38 +27,28 @@ type Controller interface {
 	// Lead joins what it started.
 	Lead(take, work context.Context) error
 	Synced() <-chan struct{}
-	RequiresSync() bool
-
-	// Unsynced is for /readyz.
-	Unsynced() []string
-	// Running describes the keys in progress, for the error of a stop that takes too long.
-	Running() []string
-	// Alive is for /livez.
-	Alive(limit time.Duration) func() error
-	// CatchUp is for Manager.Idle.
-	CatchUp(ctx context.Context) error
-	// Quiet is for Manager.Idle.
-	Quiet(ctx context.Context) (taken uint64, err error)
-	// Failing is for Manager.Idle.
-	Failing() []controller.FailedKey
+	// WaitIdle is for Manager.Idle.
+	WaitIdle(ctx context.Context) (controller.Idle, error)
 	// AwaitWrites is called by Remove between Lead and the end of Warm.
 	AwaitWrites(ctx context.Context) error
+	// Report is for Livez, Readyz, and the error of a stop that takes too long.
+	Report() controller.Report
 }
 
 func checksOf(c Controller, stalledAfter time.Duration, ready <-chan struct{}) (alive, synced *check) {
 	name := "controller-" + c.Name()
 	if stalledAfter > 0 {
-		ask := c.Alive(stalledAfter)
-		alive = newCheck(name, func(context.Context) error { return ask() })
+		alive = newCheck(name, func(context.Context) error { return c.Report().CheckProgress(stalledAfter) })
 	}
 	return alive, newCheck(name, func(context.Context) error { return unready(c, ready) })
 }
 
-// unready fails until the controller can lead or, without RequiresSync, the manager is ready.
+// unready fails until the controller can lead or, without RequireKinds, the manager is ready.
 func unready(c Controller, ready <-chan struct{}) error {
-	waits := strings.Join(c.Unsynced(), "; ")
+	report := c.Report()
+	waits := strings.Join(report.Unsynced, "; ")
 	switch {
-	case !run.Closed(c.Synced()) && (c.RequiresSync() || !run.Closed(ready)):
+	case !run.Closed(c.Synced()) && (report.RequireKinds || !run.Closed(ready)):
 		return errors.New(strings.TrimSuffix("it waits for its sources: "+waits, ": "))
 	case waits != "":
 		return Remark(waits)

@@ -21,12 +21,13 @@ import (
 //	err := c.Create(ctx, site)
 //	err = mgr.Idle(ctx) // the controllers have reconciled the site and all resulting writes
 //
-// Idle returns nil when there was a moment after the call at which
+// Idle returns nil when there was a moment after the call
 //
-//   - the caches of the controllers contained what the API server had at that moment, or, if others
-//     keep writing, at an earlier moment since the call,
-//   - their sources had handled it: no event waited for a handler or a retry,
-//   - no key was ready, held by a worker, put off by MinInterval or waiting for its own writes.
+//   - at which no key was ready, held by a worker, put off by MinInterval or waiting for its own
+//     writes,
+//   - since which the caches of the controllers have come to contain all that the API server had,
+//     and their sources have handled it: no event of it waits for a handler or a retry,
+//   - since which no worker has taken a key until then.
 //
 // Idle does not wait for
 //
@@ -46,7 +47,7 @@ import (
 // kind that cannot be listed. A standby is idle only when no key is due. After Run, and if no
 // controller was ever added, Idle returns an error.
 //
-// Each call lists the metadata of every kind that the controllers watch or read at least once.
+// Each call lists the metadata of every kind that the controllers watch or read at least twice.
 func (m *Manager) Idle(ctx context.Context) error {
 	if controllers, _ := m.registry.hadAny(); !controllers {
 		return fmt.Errorf("the manager %q has no controllers; pass them to Add", m.o.Name)
@@ -62,21 +63,15 @@ func (m *Manager) Idle(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	before, err := m.quiet(ctx)
+	before, err := m.waitIdle(ctx)
 	for err == nil {
-		if err = m.catchUp(ctx); err != nil {
-			_, also := m.quiet(ctx)
-			err = errors.Join(err, also)
+		var now map[*removable]controller.Idle
+		if now, err = m.waitIdle(ctx); err != nil {
 			break
 		}
-		failing := m.failing() // no key is taken until then, or it is read again
-		var now map[*removable]uint64
-		if now, err = m.quiet(ctx); err != nil {
-			break
-		}
-		if maps.Equal(before, now) {
-			// No key was taken since before the comparison with the API server.
-			if len(failing) > 0 {
+		if maps.EqualFunc(before, now, sameTaken) {
+			// No key was taken since before the comparison with the API server, so before is exact.
+			if failing := failingOf(before); len(failing) > 0 {
 				return &FailingError{Manager: m.o.Name, Keys: failing}
 			}
 			return nil
@@ -119,9 +114,9 @@ func (e *FailingError) Error() string {
 	return text.String()
 }
 
-func (m *Manager) failing() (failing []FailingKey) {
-	for _, c := range m.registry.current() {
-		for _, key := range c.Failing() {
+func failingOf(idle map[*removable]controller.Idle) (failing []FailingKey) {
+	for c, i := range idle {
+		for _, key := range i.Failing {
 			failing = append(failing, FailingKey{c.Name(), key})
 		}
 	}
@@ -129,25 +124,21 @@ func (m *Manager) failing() (failing []FailingKey) {
 	return failing
 }
 
-// quiet returns how many keys each controller has taken.
-func (m *Manager) quiet(ctx context.Context) (map[*removable]uint64, error) {
+func (m *Manager) waitIdle(ctx context.Context) (map[*removable]controller.Idle, error) {
 	controllers := m.registry.current()
-	counts := make([]uint64, len(controllers))
+	results := make([]controller.Idle, len(controllers))
 	err := each(controllers, func(i int) (err error) {
-		counts[i], err = controllers[i].Quiet(ctx)
+		results[i], err = controllers[i].WaitIdle(ctx)
 		return err
 	})
-	taken := map[*removable]uint64{}
+	idle := map[*removable]controller.Idle{}
 	for i, c := range controllers {
-		taken[c] = counts[i]
+		idle[c] = results[i]
 	}
-	return taken, err
+	return idle, err
 }
 
-func (m *Manager) catchUp(ctx context.Context) error {
-	controllers := m.registry.current()
-	return each(controllers, func(i int) error { return controllers[i].CatchUp(ctx) })
-}
+func sameTaken(a, b controller.Idle) bool { return a.Taken == b.Taken }
 
 // each ignores errors of removed controllers.
 func each(controllers []*removable, f func(i int) error) error {
@@ -164,10 +155,10 @@ func each(controllers []*removable, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-func busy(before, now map[*removable]uint64) string {
+func busy(before, now map[*removable]controller.Idle) string {
 	var names []string
-	for r, n := range now {
-		if before[r] != n {
+	for r, idle := range now {
+		if !sameTaken(before[r], idle) {
 			names = append(names, fmt.Sprintf("%q", r.Name()))
 		}
 	}

@@ -167,7 +167,7 @@ func (l *Lease) warm(ctx context.Context, e *elected) {
 	limited, cancel := context.WithTimeout(ctx, warmLimit)
 	defer cancel()
 	allSynced(limited, l.controllers())
-	for required := l.unsynced((*removable).RequiresSync); len(required) > 0; required = l.unsynced((*removable).RequiresSync) {
+	for required := l.unsynced(requiresKinds); len(required) > 0; required = l.unsynced(requiresKinds) {
 		if !allSynced(ctx, required) {
 			return
 		}
@@ -184,6 +184,8 @@ func (l *Lease) warm(ctx context.Context, e *elected) {
 		hooks.CampaignedUnsynced(e.name)
 	}
 }
+
+func requiresKinds(c *removable) bool { return c.Report().RequireKinds }
 
 func (l *Lease) unsynced(is func(*removable) bool) []*removable {
 	return slices.DeleteFunc(l.controllers(), func(c *removable) bool { return run.Closed(c.Synced()) || !is(c) })
@@ -208,7 +210,7 @@ func (l *Lease) lead(take, work context.Context) error {
 	l.open(func(f runnable) {
 		var busy func() []string
 		if f.of != nil {
-			busy = f.of.Running
+			busy = func() []string { return f.of.Report().Running }
 		}
 		term.run(f.name, busy, func(take context.Context) error { return f.run(take, work) })
 	})

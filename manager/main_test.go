@@ -133,7 +133,7 @@ type fakeController struct {
 	diary    *diary
 	wrong    error
 	synced   chan struct{}
-	required bool // RequiresSync
+	required bool // RequireKinds
 	warm     func(context.Context) error
 	lead     func(take, work context.Context) error
 }
@@ -163,16 +163,13 @@ func (f *fakeController) Lead(take, work context.Context) error {
 	return f.diary.until("lead "+f.name, 0)(take)
 }
 
-func (f *fakeController) RequiresSync() bool               { return f.required }
-func (f *fakeController) Unsynced() []string               { return nil }
-func (f *fakeController) Running() []string                { return nil }
-func (f *fakeController) Alive(time.Duration) func() error { return func() error { return nil } }
-func (f *fakeController) CatchUp(context.Context) error    { return nil }
-func (f *fakeController) Failing() []controller.FailedKey  { return nil }
+func (f *fakeController) Report() controller.Report {
+	return controller.Report{Name: f.name, RequireKinds: f.required}
+}
 
-func (f *fakeController) Quiet(context.Context) (taken uint64, err error) { return 0, nil }
-func (f *fakeController) Default(controller.Options)                      {}
-func (f *fakeController) AwaitWrites(context.Context) error               { return nil }
+func (f *fakeController) WaitIdle(context.Context) (i controller.Idle, err error) { return i, nil }
+func (f *fakeController) Default(controller.Options)                              {}
+func (f *fakeController) AwaitWrites(context.Context) error                       { return nil }
 
 // configMaps adds a controller over all ConfigMaps.
 func configMaps(m *manager.Manager, name string, reconcile controller.Func[types.NamespacedName]) {

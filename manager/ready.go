@@ -33,7 +33,7 @@ func (m *Manager) WaitReady(ctx context.Context) error {
 	var waits []string
 	for _, c := range m.registry.current() {
 		if !run.Closed(c.Synced()) {
-			waits = append(waits, fmt.Sprintf("the controller %q waits for its sources: %s", c.Name(), strings.Join(c.Unsynced(), "; ")))
+			waits = append(waits, fmt.Sprintf("the controller %q waits for its sources: %s", c.Name(), strings.Join(c.Report().Unsynced, "; ")))
 		}
 	}
 	why := errors.New(cmp.Or(strings.TrimSuffix(strings.Join(waits, "; "), ": "), "Run has not begun"))

@@ -35,13 +35,13 @@ func TestFairness_DefaultsAndChoices(t *testing.T) {
 		if k.State != workqueue.Waiting || k.Class != workqueue.Background || k.Tenant != "default" || c.Snapshot().Workers != 4 {
 			t.Errorf("the key is %+v, with %d workers", k, c.Snapshot().Workers)
 		}
-		before, err := c.Quiet(ctx)
+		before, err := c.WaitIdle(ctx)
 		if err == nil {
 			err = c.RequeueAll(ctx)
 		}
-		after, quiet := c.Quiet(ctx)
-		if err != nil || quiet != nil || after <= before {
-			t.Errorf("RequeueAll: %v, %v, %d Reconciles before and %d after", err, quiet, before, after)
+		after, quiet := c.WaitIdle(ctx)
+		if err != nil || quiet != nil || after.Taken <= before.Taken {
+			t.Errorf("RequeueAll: %v, %v, %d Reconciles before and %d after", err, quiet, before.Taken, after.Taken)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func constructors() []struct {
 	setpoint := func(make func(h *host) ours) func(h *host) (hosted, error) {
 		return func(h *host) (hosted, error) {
 			c := make(h)
-			return hosted{warm: c.Warm, ready: c.Synced(), lead: c.Lead, check: c.Alive(stalledAfter)}, c.Validate()
+			return hosted{warm: c.Warm, ready: c.Synced(), lead: c.Lead, check: func() error { return c.Report().CheckProgress(stalledAfter) }}, c.Validate()
 		}
 	}
 	return []struct {

@@ -65,7 +65,14 @@ var _ = Describe("a namespace that is being deleted", func() {
 			Expect(<-done).To(Succeed())
 		}()
 
-		Eventually(ctx, func() []controller.FailedKey { return c.Failing() }, patience).Should(HaveLen(3))
+		Eventually(ctx, func() (failed int) {
+			for _, k := range c.Snapshot().Keys {
+				if k.LastError != nil {
+					failed++
+				}
+			}
+			return failed
+		}, patience).Should(Equal(3))
 		// A backoff would make about nine attempts for each.
 		Consistently(ctx, refused.Load, 2*time.Second).Should(BeEquivalentTo(3))
 		for _, name := range []string{"a", "b", "c"} {

@@ -175,10 +175,6 @@ func (c *Cache) joined(f func()) bool {
 	return true
 }
 
-// Changed returns a channel that is closed at the next change of an informer's state. To miss none,
-// take the channel before you read the states.
-func (c *Cache) Changed() <-chan struct{} { return c.changed() }
-
 // Reject records a wiring mistake, which Validate and the manager's Run return.
 func (c *Cache) Reject(err error) {
 	c.mu.Lock()

@@ -52,8 +52,12 @@ func markedOf(w consistency.Write) consistency.Write {
 }
 
 func declared(of ...cache.Declared) consistency.Declarations {
-	d, set := cache.Declare()
-	set("the test", of...)
+	d := cache.NewDeclarations()
+	handles := make([]any, len(of))
+	for i := range of {
+		handles[i] = of[i]
+	}
+	d.Declare("the test", handles...)
 	return d
 }
 

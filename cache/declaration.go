@@ -14,13 +14,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Declare returns the declarations of a controller, which declare nothing at first, and the
-// function that replaces them. who names their owner in errors. Handles of equal scopes count as
-// the same; scopes with different Sets are never equal.
-func Declare() (d consistency.Declarations, set func(who string, of ...Declared)) {
-	made := &declarations{}
-	return made, made.set
-}
+// NewDeclarations returns the declarations of a controller, which declare nothing at first. It is
+// for package controller. Handles of equal scopes count as the same; scopes with different Sets are
+// never equal.
+func NewDeclarations() consistency.Declarations { return &declarations{} }
 
 type declarations struct {
 	now  atomic.Pointer[declared]
@@ -46,13 +43,18 @@ func (h *Handle[T]) scope() *group {
 	return h.handle.group
 }
 
-func (d *declarations) set(who string, of ...Declared) {
+// scopeOf returns nil for all but handles that can show a write.
+func scopeOf(handle any) *group {
+	if h, ok := handle.(Declared); ok {
+		return h.scope()
+	}
+	return nil
+}
+
+func (d *declarations) Declare(who string, handles ...any) {
 	n := &declared{who: who}
-	for _, o := range of {
-		if o == nil {
-			continue
-		}
-		if g := o.scope(); g != nil {
+	for _, h := range handles {
+		if g := scopeOf(h); g != nil {
 			g.declared.Store(true)
 			n.groups = append(n.groups, g)
 		}

@@ -87,8 +87,7 @@
 //
 // # Failures
 //
-// [Handle.State] describes an informer, and [Cache.Changed] reports changes. An informer recovers
-// without a restart:
+// [Handle.State] describes an informer. An informer recovers without a restart:
 //
 //   - A watch that breaks resumes at its last version. One without an event or bookmark for 3
 //     minutes is compared with the API server, and resumes if that is ahead.

@@ -51,16 +51,14 @@ func (d *declarations) Doubles(handle any) bool {
 	if n == nil || n.doubles == nil {
 		return false
 	}
-	h, ok := handle.(Declared)
-	return ok && n.doubles[h.scope()]
+	return n.doubles[scopeOf(handle)]
 }
 
 func (d *declarations) Event(handle any, w consistency.Write) (event consistency.Write, ok bool) {
-	h, ok := handle.(Declared)
-	if !ok || h.scope() == nil {
+	g := scopeOf(handle)
+	if g == nil {
 		return w, false
 	}
-	g := h.scope()
 	i := g.memberOf(&w)
 	if i == nil || i.Outside(&w) {
 		return w, false
@@ -79,11 +77,10 @@ func (d *declarations) Event(handle any, w consistency.Write) (event consistency
 }
 
 func (d *declarations) Host(handle any) string {
-	h, ok := handle.(Declared)
-	if !ok || h.scope() == nil {
-		return ""
+	if g := scopeOf(handle); g != nil {
+		return g.cache.host()
 	}
-	return h.scope().cache.host()
+	return ""
 }
 
 func (d *declarations) Hosts() int {

@@ -42,7 +42,8 @@ func (e *environment) all() []*informer {
 	return slices.Collect(maps.Values(e.informers))
 }
 
-// changed is Cache.Changed, also for changes of a handle's scope.
+// changed returns a channel that is closed at the next change of an informer's state, or of a
+// handle's scope. To miss none, take the channel before you read the states.
 func (e *environment) changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -172,8 +172,8 @@ func TestGeneric_DeclaredOnly(t *testing.T) {
 		defer start(t, c)()
 		synced(t, maps)
 		synced(t, small)
-		d, set := cache.Declare()
-		set("the controller \"x\"", small)
+		d := cache.NewDeclarations()
+		d.Declare("the controller \"x\"", small)
 		ctx := d.Context(t.Context())
 		m := &corev1.ConfigMap{}
 		if err := c.Get(ctx, key("a"), m); err != nil || m.Labels != nil {

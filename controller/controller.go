@@ -68,7 +68,7 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	c.o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
 	c.inputs.name = name
-	c.inputs.informers, c.inputs.setInformers = cache.Declare()
+	c.inputs.informers = cache.NewDeclarations()
 	c.own = ownEvents[K]{informers: c.inputs.informers, records: &c.records, now: c.now}
 	c.keepEarly()
 	c.consistency = visibility[K]{

@@ -34,9 +34,8 @@ type Readable interface {
 }
 
 type inputs[K comparable] struct {
-	name         string
-	informers    consistency.Declarations
-	setInformers func(who string, of ...cache.Declared)
+	name      string
+	informers consistency.Declarations
 
 	mu       sync.Mutex      // guards what follows
 	wrong    []error         // mistakes for Validate
@@ -161,13 +160,13 @@ func (in *inputs[K]) unwatch(s source.Source[K]) (was *input[K], running bool) {
 }
 
 func (in *inputs[K]) updateInformersLocked() {
-	var of []cache.Declared
+	var of []any
 	for _, i := range in.list {
 		if h := i.handle(); h != nil {
 			of = append(of, h)
 		}
 	}
-	in.setInformers(fmt.Sprintf("the controller %q", in.name), of...)
+	in.informers.Declare(fmt.Sprintf("the controller %q", in.name), of...)
 }
 
 // handle returns nil if the input has none.

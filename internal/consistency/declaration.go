@@ -22,6 +22,9 @@ import (
 // Package cache implements them. All methods are safe for concurrent use. Only Resolve makes
 // requests.
 type Declarations interface {
+	// Declare replaces the declared handles. who names their owner in errors. Values that are no
+	// handles of package cache are left out.
+	Declare(who string, handles ...any)
 	// Context returns a context in which only declared handles can be read.
 	Context(ctx context.Context) context.Context
 	// Attach registers u with the caches of all handles that are declared, now or later, until

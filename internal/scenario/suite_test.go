@@ -227,14 +227,12 @@ func (m *mirror[T]) follows(ctx context.Context, r dynamic.ResourceInterface) {
 func (w *world) reaches(ctx context.Context, state func() hook.InformerState, phase hook.Phase) hook.InformerState {
 	GinkgoHelper()
 	for {
-		changed := w.cache.Changed()
 		s := state()
 		if s.Phase == phase {
 			return s
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
+		lapse(ctx, 10*time.Millisecond)
+		if ctx.Err() != nil {
 			Fail("not " + string(phase) + ": " + s.String())
 		}
 	}

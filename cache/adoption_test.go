@@ -132,8 +132,8 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		defer cancel()
 		host.StartWithContext(ctx)
 		synctest.Wait()
-		if got := got.take(); got != "default/a" || src.State().Phase != hook.Synced {
-			t.Errorf("reconciled %q, %s", got, src.State())
+		if got := got.take(); got != "default/a" || src.Status().State().Phase != hook.Synced {
+			t.Errorf("reconciled %q, %s", got, src.Status().State())
 		}
 		if s := maps.State(); s.String() != "ConfigMap.v1 (adopted; does not report failures): synced" || s.Objects != 1 || s.Lists != 0 {
 			t.Errorf("got %s, %d objects, %d lists", s, s.Objects, s.Lists)
@@ -261,7 +261,7 @@ func TestAdopt_WrongType(t *testing.T) {
 		if s := wrong.State(); s.Phase != hook.Failing || s.Err == nil || !strings.Contains(s.Err.Error(), want) {
 			t.Errorf("the state is %s", s)
 		}
-		if s := src.State(); !strings.Contains(s.String(), want) || s.Dropped["not a *v1.Secret"] != 1 {
+		if s := src.Status().State(); !strings.Contains(s.String(), want) || s.Dropped["not a *v1.Secret"] != 1 {
 			t.Errorf("the source says %s", s)
 		}
 		if obj, err := right.Get(t.Context(), key("a")); err != nil || right.Stale() != nil {

@@ -172,7 +172,7 @@ func TestS6_ThousandWatches(t *testing.T) {
 			left = append(left, weak.Make(m))
 			src := source.Kind(objects, handler.Map(m.keys), handler.Where(func(_, _ *corev1.ConfigMap) bool { return m.calls >= 0 }))
 			c.Watch(src)
-			ok(t, src.WaitForSync(t.Context()))
+			ok(t, src.Status().WaitForSync(t.Context()))
 			ok(t, c.Unwatch(t.Context(), src))
 			if m.calls == 0 {
 				t.Error("a source saw nothing")

@@ -405,13 +405,13 @@ func TestC11_AnnotationsOfOthers(t *testing.T) {
 
 // TestObservingDoesNotAllocate: most objects have no annotations.
 func TestObservingDoesNotAllocate(t *testing.T) {
-	queue := make(chan source.Queue[string], 1)
+	queue := make(chan source.Sink[string], 1)
 	c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{MaxInterrupts: 1})
 	src := newSource("keys")
 	src.queue = queue
 	c.Watch(src)
 	stop := start(t, c)
-	observer := (<-queue).(source.Observer[string])
+	observer := (<-queue).Observer
 	typed := handler.Event{Op: handler.Update, Old: marked("a", "1", "x", "y"), New: marked("a", "2", "x", "y")}
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"name": "a", "namespace": "default", "annotations": map[string]any{"x": "y"}, "generation": int64(1),

@@ -102,7 +102,7 @@ func (c *Controller[K]) Queue() workqueue.Adder[K] { return &c.shards }
 // Watch adds a source, at any time before Warm ends. Workers start when the sources added before
 // Warm are settled. If a later source cannot start, Warm returns its error.
 func (c *Controller[K]) Watch(s source.Source[K]) {
-	if s == nil {
+	if argument.IsNil(s) {
 		c.inputs.complain("Watch: the source is nil; pass a source")
 		return
 	}
@@ -135,7 +135,7 @@ func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 // read only watched or declared handles, so that a read never starts an unexpected watch.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
-		c.inputs.complain("Reads: an argument is nil; pass handles or sources")
+		c.inputs.complain("Reads: an argument is nil; pass handles")
 		return
 	}
 	c.inputs.read(r...)
@@ -144,8 +144,8 @@ func (c *Controller[K]) Reads(r ...Readable) {
 // Optional exempts handles and sources from Options.RequireKinds: the controller leads although
 // their kinds are not served or cannot be read. A handle stands for all sources that watch it. Call
 // it before Run or Warm, together with Watch or Reads.
-func (c *Controller[K]) Optional(r ...Readable) {
-	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
+func (c *Controller[K]) Optional(r ...fmt.Stringer) {
+	if slices.ContainsFunc(r, func(r fmt.Stringer) bool { return argument.IsNil(r) }) {
 		c.inputs.complain("Optional: an argument is nil; pass handles or sources")
 		return
 	}

@@ -59,7 +59,7 @@ func TestW6_ChangesGetAheadOfAllOthers(t *testing.T) {
 				src := newSource("crowd", keys...)
 				c.Watch(src)
 				stop := start(t, c)
-				queue := <-src.queue
+				queue := (<-src.queue).Queue
 				if others.changed {
 					queue.AddAll(keys, workqueue.AddOptions{})
 				}

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
-// Readable is something that a Reconcile reads, such as a *cache.Handle. Every source is one.
+// Readable is something that a Reconcile reads, such as a *cache.Handle.
 type Readable interface {
 	// WaitForSync returns nil when reads are possible, or an error if ctx ends before.
 	WaitForSync(ctx context.Context) error
@@ -48,7 +48,7 @@ type inputs[K comparable] struct {
 }
 
 type input[K comparable] struct {
-	Readable
+	Readable // or the Status of the source, with its name
 
 	settled chan struct{}      // workers need not wait for it
 	stop    context.CancelFunc // guarded by inputs.mu
@@ -57,6 +57,31 @@ type input[K comparable] struct {
 	removed chan struct{}    // closed by Unwatch
 	ended   chan struct{}    // the source has returned, with err
 	err     error
+}
+
+// watched is a source's status with its name.
+type watched struct {
+	*source.Status
+	fmt.Stringer
+}
+
+func (w watched) state() source.State {
+	s := w.State()
+	s.Source = w.String()
+	return s
+}
+
+// what returns the source or the Readable, which may have optional methods.
+func (i *input[K]) what() any {
+	if i.source != nil {
+		return i.source
+	}
+	return i.Readable
+}
+
+// replaying is an optional interface of a source.
+type replaying interface {
+	Replay(ctx context.Context) error
 }
 
 func (in *inputs[K]) complain(what string) {
@@ -71,7 +96,7 @@ func (in *inputs[K]) validate() error {
 	in.mu.Unlock()
 	for _, i := range in.all() {
 		if i.source != nil {
-			wrong = append(wrong, named(i, i.source.Validate()))
+			wrong = append(wrong, named(i, validate(i.source)))
 		}
 	}
 	for _, r := range in.unusedOptional() {
@@ -103,15 +128,11 @@ func (i *input[K]) is(r any) bool {
 	if !reflect.TypeOf(r).Comparable() {
 		return false
 	}
-	if i.Readable == r {
-		return true
-	}
-	watched, ok := i.Readable.(interface{ Handle() cache.Declared })
-	return ok && any(watched.Handle()) == r
+	return i.what() == r || any(i.handle()) == r
 }
 
 func (in *inputs[K]) watch(s source.Source[K]) {
-	in.add(&input[K]{Readable: s, source: s, removed: make(chan struct{}), ended: make(chan struct{})})
+	in.add(&input[K]{Readable: watched{s.Status(), s}, source: s, removed: make(chan struct{}), ended: make(chan struct{})})
 }
 
 func (in *inputs[K]) read(what ...Readable) {
@@ -120,7 +141,7 @@ func (in *inputs[K]) read(what ...Readable) {
 	}
 }
 
-func (in *inputs[K]) exempt(what ...Readable) {
+func (in *inputs[K]) exempt(what ...fmt.Stringer) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, r := range what {
@@ -171,7 +192,7 @@ func (in *inputs[K]) updateInformersLocked() {
 
 // handle returns nil if the input has none.
 func (i *input[K]) handle() cache.Declared {
-	switch r := i.Readable.(type) {
+	switch r := i.what().(type) {
 	case interface{ Handle() cache.Declared }:
 		return r.Handle()
 	case cache.Declared:
@@ -248,12 +269,12 @@ func (in *inputs[K]) unsynced() (waits []string) {
 }
 
 func (in *inputs[K]) catchUp(ctx context.Context) error {
-	return in.each(func(i *input[K]) error { return catchUp(ctx, i.Readable) })
+	return in.each(func(i *input[K]) error { return i.catchUp(ctx) })
 }
 
 func (in *inputs[K]) replay(ctx context.Context) error {
 	return in.each(func(i *input[K]) error {
-		if s, ok := i.source.(source.Replaying); ok {
+		if s, ok := i.source.(replaying); ok {
 			return s.Replay(ctx)
 		}
 		return nil
@@ -267,7 +288,7 @@ func (i *input[K]) replay(ctx context.Context, wanted func(K) bool) error {
 		ReplayKeys(ctx context.Context, wanted func(K) bool) error
 	}:
 		return s.ReplayKeys(ctx, wanted)
-	case source.Replaying:
+	case replaying:
 		return s.Replay(ctx)
 	}
 	return nil
@@ -289,17 +310,27 @@ func (in *inputs[K]) each(f func(*input[K]) error) error {
 	return errors.Join(wrong...)
 }
 
-func catchUp(ctx context.Context, r Readable) error {
-	if s, ok := r.(source.CatchingUp); ok {
+func (i *input[K]) catchUp(ctx context.Context) error {
+	if s, ok := i.what().(interface {
+		CatchUp(ctx context.Context) error
+	}); ok {
 		return s.CatchUp(ctx)
 	}
-	return r.Settled(ctx)
+	return i.Settled(ctx)
+}
+
+func validate[K comparable](s source.Source[K]) error {
+	if v, ok := s.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
 }
 
 func stateOf(what Readable) (hook.Phase, string) {
 	switch s := what.(type) {
-	case interface{ State() source.State }:
-		return s.State().Phase, s.State().String()
+	case watched:
+		state := s.state()
+		return state.Phase, state.String()
 	case interface{ State() hook.InformerState }:
 		return s.State().Phase, s.State().String()
 	}

@@ -202,12 +202,12 @@ type failingHandlers struct {
 	every  time.Duration
 }
 
-func (f *failingHandlers) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
+func (f *failingHandlers) Run(ctx context.Context, to source.Sink[string]) error {
 	var failing sync.WaitGroup
 	failing.Go(func() {
 		for ctx.Err() == nil {
 			for range f.number {
-				h.HandlerFailed(hook.SourceFailure{Source: f.String(), Object: "default/x", Err: errors.New("no owner")})
+				to.Observer.HandlerFailed("default/x", errors.New("no owner"))
 			}
 			select {
 			case <-time.After(f.every):
@@ -216,7 +216,7 @@ func (f *failingHandlers) Run(ctx context.Context, q source.Queue[string], h *ho
 		}
 	})
 	defer failing.Wait()
-	return f.fakeSource.Run(ctx, q, h)
+	return f.fakeSource.Run(ctx, to)
 }
 
 // TestTheLogSaysThatItWasTheDeadline: the error alone only reports a cancellation.
@@ -241,9 +241,9 @@ func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 // failingHandler reports a failure of its handler.
 type failingHandler struct{ *fakeSource }
 
-func (f *failingHandler) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
-	h.HandlerFailed(hook.SourceFailure{Source: f.String(), Object: "default/x", Err: errors.New("no owner")})
-	return f.fakeSource.Run(ctx, q, h)
+func (f *failingHandler) Run(ctx context.Context, to source.Sink[string]) error {
+	to.Observer.HandlerFailed("default/x", errors.New("no owner"))
+	return f.fakeSource.Run(ctx, to)
 }
 
 // TestSourceHooksAndTheLog: hooks do not replace the log lines.

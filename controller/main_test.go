@@ -6,7 +6,6 @@ package controller_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -35,54 +34,27 @@ type fakeSource struct {
 	fails   chan error    // if set, brings a later result of Run
 	ended   atomic.Bool   // Run has returned
 
-	synced chan struct{}
-	queue  chan source.Queue[string] // gets the queue when the source runs
+	status source.Status
+	queue  chan source.Sink[string] // gets the sink when the source runs
 }
 
 func newSource(name string, initial ...string) *fakeSource {
-	return &fakeSource{name: name, initial: initial, synced: make(chan struct{}), queue: make(chan source.Queue[string], 1)}
+	return &fakeSource{name: name, initial: initial, queue: make(chan source.Sink[string], 1)}
 }
 
-func (f *fakeSource) Validate() error     { return f.wrong }
-func (f *fakeSource) State() source.State { return source.State{Source: f.String()} }
-func (f *fakeSource) String() string      { return "Fake(" + f.name + ")" }
+func (f *fakeSource) Validate() error        { return f.wrong }
+func (f *fakeSource) Status() *source.Status { return &f.status }
+func (f *fakeSource) String() string         { return "Fake(" + f.name + ")" }
 
-func (f *fakeSource) WaitForSync(ctx context.Context) error {
-	select {
-	case <-f.synced:
-		return nil
-	default:
-	}
-	select {
-	case <-f.synced:
-		return nil
-	case <-ctx.Done():
-		return errors.New("not synced: well")
-	}
-}
-
-func (f *fakeSource) Settled(ctx context.Context) error {
-	if f.trouble != nil {
-		return nil
-	}
-	return f.WaitForSync(ctx)
-}
-
-func (f *fakeSource) Stale() error {
-	select {
-	case <-f.synced:
-		return nil
-	default:
-		return f.trouble
-	}
-}
-
-func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.Source) error {
+func (f *fakeSource) Run(ctx context.Context, to source.Sink[string]) error {
 	defer f.ended.Store(true)
 	if f.broken != nil || f.ends {
 		return f.broken
 	}
-	q.AddAll(f.initial, workqueue.AddOptions{Class: workqueue.Background})
+	to.Queue.AddAll(f.initial, workqueue.AddOptions{Class: workqueue.Background})
+	if f.trouble != nil {
+		f.status.SetFailing(f.trouble)
+	}
 	if f.hold != nil {
 		select {
 		case <-f.hold:
@@ -90,8 +62,8 @@ func (f *fakeSource) Run(ctx context.Context, q source.Queue[string], _ *hook.So
 			return nil
 		}
 	}
-	close(f.synced)
-	f.queue <- q
+	f.status.SetSynced()
+	f.queue <- to
 	select {
 	case err := <-f.fails:
 		return err

@@ -4,21 +4,18 @@
 package controller
 
 import (
-	"k8s.io/apimachinery/pkg/types"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-var _ source.Observer[types.NamespacedName] = (*observer[types.NamespacedName])(nil)
-
-// observer is the queue of one source: each event reaches the controller through it, first by
+// observer is the sink of one source: each event reaches the controller through it, first by
 // Observe, and then by AddAll with the keys of its handler.
 type observer[K comparable] struct {
-	source.Queue[K] // the controller's, for the keys that it serves
-
 	pauses     *pauses[K]
 	interrupts *interrupts[K]
 	shards     *shards[K]
@@ -26,14 +23,15 @@ type observer[K comparable] struct {
 	source     source.Source[K]
 	handle     any // the source's cache.Declared, or nil
 	ignore     bool
+	hooks      *hook.Source
 }
 
-// AddAll implements source.Queue.
+// AddAll is the Queue of a source.Sink.
 func (o *observer[K]) AddAll(keys []K, how workqueue.AddOptions) {
 	if o.handle != nil {
 		o.controller.consistency.expect(o.handle, keys, how, func(key K) bool { return o.shards.accepts(key, false) })
 	}
-	o.Queue.AddAll(keys, how)
+	o.shards.AddAll(keys, how)
 	o.controller.wakeHeld(keys)
 }
 
@@ -73,6 +71,28 @@ func (o *observer[K]) Observe(key K, e handler.Event) (after func()) {
 			o.pauses.expire(key)
 		}
 	}
+}
+
+// Dropped implements source.Observer.
+func (o *observer[K]) Dropped(reason string) {
+	if o.hooks.Dropped != nil {
+		o.hooks.Dropped(hook.SourceDropped{Controller: o.controller.name, Source: o.source.String(), Reason: reason})
+	}
+}
+
+// HandlerFailed implements source.Observer.
+func (o *observer[K]) HandlerFailed(object string, err error) {
+	o.hooks.HandlerFailed(hook.SourceFailure{Controller: o.controller.name, Source: o.source.String(), Object: object, Err: err})
+}
+
+// HandlerBlocked implements source.Observer.
+func (o *observer[K]) HandlerBlocked(after time.Duration) {
+	o.hooks.HandlerBlocked(hook.SourceBlocked{Controller: o.controller.name, Source: o.source.String(), After: after})
+}
+
+// PollFailed implements source.Observer.
+func (o *observer[K]) PollFailed(err error) {
+	o.hooks.PollFailed(hook.SourceFailure{Controller: o.controller.name, Source: o.source.String(), Err: err})
 }
 
 func (o *observer[K]) changed(e handler.Event) changed {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -18,18 +17,18 @@ import (
 type replayed struct {
 	*fakeSource
 
-	q   source.Queue[string]
+	to  source.Sink[string]
 	err error
 }
 
-func (r *replayed) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
-	r.q = q
-	return r.fakeSource.Run(ctx, q, h)
+func (r *replayed) Run(ctx context.Context, to source.Sink[string]) error {
+	r.to = to
+	return r.fakeSource.Run(ctx, to)
 }
 
 func (r *replayed) Replay(context.Context) error {
 	if r.err == nil {
-		r.q.AddAll(r.initial, workqueue.AddOptions{Class: workqueue.Background})
+		r.to.Queue.AddAll(r.initial, workqueue.AddOptions{Class: workqueue.Background})
 	}
 	return r.err
 }

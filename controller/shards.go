@@ -139,7 +139,7 @@ func (s *shards[K]) AddWith(key K, how workqueue.AddOptions) {
 	}
 }
 
-// AddAll implements workqueue.Adder and source.Queue.
+// AddAll implements workqueue.Adder.
 func (s *shards[K]) AddAll(keys []K, how workqueue.AddOptions) {
 	if s.divided() {
 		foreign := func(key K) bool { return !s.accepts(key, isDeletion(how.Reason)) }

@@ -45,7 +45,7 @@ func BenchmarkShards(b *testing.B) {
 					all.Acquire(&owned.Slot{Number: uint8(slot), Term: fence.New(fence.Token{}, time.Now(), time.Hour)})
 				}
 				first := newPartial(keys[0])
-				close(first.ready)
+				first.status.SetSynced()
 				c.Watch(first)
 			} else {
 				c.Queue().Add(keys[0])

@@ -11,56 +11,32 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// partial is a source that delivers its keys at once, but is stale and not synced before ready.
+// partial is a source that delivers its keys at once, but fails at first.
 type partial[K comparable] struct {
 	initial []K
-	ready   chan struct{}
 	replays int
 	held    chan struct{} // if set, replays wait until it is closed
 
-	began chan struct{}
-	q     source.Queue[K] // set before began is closed
+	status source.Status
+	to     source.Sink[K]
 }
 
 func newPartial[K comparable](initial ...K) *partial[K] {
-	return &partial[K]{initial: initial, ready: make(chan struct{}), began: make(chan struct{})}
+	p := &partial[K]{initial: initial}
+	p.status.SetFailing(errors.New("not ready"))
+	return p
 }
 
-func (p *partial[K]) Validate() error               { return nil }
-func (p *partial[K]) State() source.State           { return source.State{Source: p.String()} }
-func (p *partial[K]) String() string                { return "Partial" }
-func (p *partial[K]) Settled(context.Context) error { return nil }
+func (p *partial[K]) Status() *source.Status { return &p.status }
+func (p *partial[K]) String() string         { return "Partial" }
 
-func (p *partial[K]) Stale() error {
-	if done(p.ready) {
-		return nil
-	}
-	return errors.New("not ready")
-}
-
-func (p *partial[K]) WaitForSync(ctx context.Context) error {
-	for _, c := range []chan struct{}{p.began, p.ready} {
-		if done(c) {
-			continue
-		}
-		select {
-		case <-c:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-func (p *partial[K]) Run(ctx context.Context, q source.Queue[K], _ *hook.Source) error {
-	q.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
-	p.q = q
-	close(p.began)
+func (p *partial[K]) Run(ctx context.Context, to source.Sink[K]) error {
+	to.Queue.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
+	p.to = to
 	<-ctx.Done()
 	return nil
 }
@@ -70,7 +46,7 @@ func (p *partial[K]) Replay(context.Context) error {
 	if p.held != nil {
 		<-p.held
 	}
-	p.q.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
+	p.to.Queue.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
 	return nil
 }
 
@@ -86,7 +62,7 @@ func TestShards_AnUnsyncedSourceIsReplayedLater(t *testing.T) {
 		r.wantSeen("acquired", time.Second, "b1 b2")
 		all.Acquire(ownership('e', nil))
 		r.wantSeen("acquired", time.Second, "")
-		close(late.ready)
+		late.status.SetSynced()
 		r.wantSeen("synced", time.Second, "b3 e")
 		if late.replays != 1 {
 			t.Errorf("%d replays", late.replays)

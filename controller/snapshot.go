@@ -89,7 +89,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	s.Sources = []source.State{}
 	for _, i := range c.inputs.all() {
 		if i.source != nil {
-			s.Sources = append(s.Sources, i.source.State())
+			s.Sources = append(s.Sources, watched{i.source.Status(), i.source}.state())
 			continue
 		}
 		_, state := stateOf(i.Readable)

@@ -157,7 +157,7 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
-	q := &observer[K]{Queue: &c.shards, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
+	q := &observer[K]{hooks: m.hooks, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
 	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
 	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
 	if m.hooks.Started != nil {
@@ -182,14 +182,14 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	w.err = named(w.source, m.run(ctx, w, q, &overseen))
 }
 
-func (m *warming[K]) run(ctx context.Context, w *input[K], q source.Queue[K], overseen *sync.WaitGroup) (err error) {
+func (m *warming[K]) run(ctx context.Context, w *input[K], q *observer[K], overseen *sync.WaitGroup) (err error) {
 	defer run.Recover(&err)
-	if err := w.source.Validate(); err != nil { // Watch may follow Validate
+	if err := validate(w.source); err != nil { // Watch may follow Validate
 		return err
 	}
 	overseen.Go(func() { m.settle(ctx, w) })
-	err = w.source.Run(ctx, q, m.hooks)
-	if err == nil && ctx.Err() == nil && !isSynced(ctx, w.source) {
+	err = w.source.Run(ctx, source.Sink[K]{Queue: q, Observer: q})
+	if err == nil && ctx.Err() == nil && !isSynced(ctx, w) {
 		return errors.New("the source has ended before it was synced")
 	}
 	return err
@@ -243,7 +243,7 @@ func (m *warming[K]) awaitEnough(ctx context.Context, what *input[K]) error {
 	if !m.controller.o.RequireKinds || m.controller.inputs.isOptional(what) {
 		return what.Settled(ctx)
 	}
-	if r, ok := what.Readable.(interface{ WaitForSome(context.Context) error }); ok {
+	if r, ok := what.what().(interface{ WaitForSome(context.Context) error }); ok {
 		return r.WaitForSome(ctx)
 	}
 	return what.WaitForSync(ctx)
@@ -267,5 +267,5 @@ func (m *warming[K]) sourceHooks() *hook.Source {
 			log.Error("poll failed; it will be retried", "source", f.Source, "err", f.Err)
 		},
 	}
-	return hook.Hooks{Source: logged}.With(hook.Hooks{Source: c.o.Hooks.Source.For(c.name)}).Source
+	return hook.Hooks{Source: logged}.With(hook.Hooks{Source: c.o.Hooks.Source}).Source
 }

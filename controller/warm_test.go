@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -138,7 +137,6 @@ func TestWhatCannotStartEndsTheController(t *testing.T) {
 				c := newController(noting(&calls{}), controller.Options{})
 				c.Watch(newSource("well", "a"))
 				if test.source != nil {
-					test.source.synced = make(chan struct{}) // of this bubble
 					c.Watch(test.source)
 				}
 				if test.reads != nil {
@@ -158,7 +156,7 @@ type wild struct {
 	end func()
 }
 
-func (w wild) Run(context.Context, source.Queue[string], *hook.Source) error {
+func (w wild) Run(context.Context, source.Sink[string]) error {
 	w.end()
 	return nil
 }
@@ -190,7 +188,7 @@ func TestWatchWhileRunning(t *testing.T) {
 		late := newSource("late", "b")
 		c.Watch(late)
 		time.Sleep(time.Second)
-		(<-late.queue).AddAll([]string{"c"}, workqueue.AddOptions{})
+		(<-late.queue).Queue.AddAll([]string{"c"}, workqueue.AddOptions{})
 		time.Sleep(time.Second)
 		ok(t, stop())
 		if !slices.Equal(seen.keys, []string{"a", "b", "c"}) {
@@ -235,7 +233,7 @@ controller "": controller.Options.Grace: -1s, must not be negative
 controller "": the name is empty; give the controller a name
 controller "": the reconciler is nil; pass a Reconciler to New
 controller "": Watch: the source is nil; pass a source
-controller "": Reads: an argument is nil; pass handles or sources
+controller "": Reads: an argument is nil; pass handles
 controller "": Fake(keys): a predicate is nil
 controller "": Fake(keys): the handler is nil`)
 	if err := c.Validate(); err == nil || err.Error() != want {
@@ -248,7 +246,7 @@ controller "": Fake(keys): the handler is nil`)
 
 	c = controller.New("nil", controller.Func[string](nil), controller.Options{})
 	c.Reads((*reads)(nil))
-	want = "controller \"nil\": the reconciler is nil; pass a Reconciler to New\ncontroller \"nil\": Reads: an argument is nil; pass handles or sources"
+	want = "controller \"nil\": the reconciler is nil; pass a Reconciler to New\ncontroller \"nil\": Reads: an argument is nil; pass handles"
 	if err := c.Validate(); err == nil || err.Error() != want {
 		t.Errorf("Validate says\n%v\nwant\n%s", err, want)
 	}

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -42,7 +41,7 @@ func TestUnwatch(t *testing.T) {
 		if !first.ended.Load() || second.ended.Load() {
 			t.Errorf("ended: %v, %v", first.ended.Load(), second.ended.Load())
 		}
-		(<-second.queue).AddAll([]string{"d"}, workqueue.AddOptions{})
+		(<-second.queue).Queue.AddAll([]string{"d"}, workqueue.AddOptions{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !slices.Equal(seen.keys, []string{"a", "d", "b", "c"}) { // d is a change
@@ -103,8 +102,8 @@ type stubborn struct {
 	err   error
 }
 
-func (s stubborn) Run(ctx context.Context, q source.Queue[string], h *hook.Source) error {
-	_ = s.fakeSource.Run(ctx, q, h)
+func (s stubborn) Run(ctx context.Context, to source.Sink[string]) error {
+	_ = s.fakeSource.Run(ctx, to)
 	time.Sleep(s.takes)
 	return s.err
 }
@@ -180,8 +179,8 @@ func TestWatchLaterWhatIsWrong(t *testing.T) {
 // unfit is a source that fails the test if it is used.
 type unfit struct{ *fakeSource }
 
-func (unfit) Validate() error               { panic("boom") }
-func (unfit) Settled(context.Context) error { panic("asked for more") }
+func (unfit) Validate() error                                { panic("boom") }
+func (unfit) Run(context.Context, source.Sink[string]) error { panic("asked for more") }
 
 // TestASourceThatFailsLaterEndsTheController, with an error that names it.
 func TestASourceThatFailsLaterEndsTheController(t *testing.T) {
@@ -238,7 +237,7 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 		time.Sleep(time.Hour)
 		close(broken.hold)
 		synctest.Wait()
-		(<-well.queue).AddAll([]string{"b"}, workqueue.AddOptions{})
+		(<-well.queue).Queue.AddAll([]string{"b"}, workqueue.AddOptions{})
 		synctest.Wait()
 		if stale == nil || stale.Error() != "Secrets: failing: no right" {
 			t.Errorf("stale: %v", stale)

@@ -127,21 +127,6 @@ func (w *Webhook) with(other *Webhook) *Webhook {
 	}
 }
 
-// For returns hooks that set Controller in each event and call s. It returns nil if s is nil.
-func (s *Source) For(controller string) *Source {
-	if s == nil {
-		return nil
-	}
-	return &Source{
-		Started:        before(s.Started, func(r *SourceRun) { r.Controller = controller }),
-		Stopped:        before(s.Stopped, func(r *SourceRun) { r.Controller = controller }),
-		Dropped:        before(s.Dropped, func(d *SourceDropped) { d.Controller = controller }),
-		HandlerFailed:  before(s.HandlerFailed, func(f *SourceFailure) { f.Controller = controller }),
-		PollFailed:     before(s.PollFailed, func(f *SourceFailure) { f.Controller = controller }),
-		HandlerBlocked: before(s.HandlerBlocked, func(b *SourceBlocked) { b.Controller = controller }),
-	}
-}
-
 // only returns the one part to call, if the other one is the same or has no function.
 func only[T any](a, b *T) (one *T, ok bool) {
 	switch {
@@ -203,15 +188,5 @@ func chain[A any](f, g func(context.Context, A) context.Context) func(context.Co
 			ctx = derived
 		}
 		return ctx
-	}
-}
-
-func before[A any](f func(A), change func(*A)) func(A) {
-	if f == nil {
-		return nil
-	}
-	return func(a A) {
-		change(&a)
-		f(a)
 	}
 }

@@ -74,29 +74,6 @@ func part(h hook.Hooks, kind reflect.Type) reflect.Value {
 	return reflect.ValueOf(h).FieldByName(kind.Elem().Name())
 }
 
-// TestSourceFor checks that each function gets the name of the controller.
-func TestSourceFor(t *testing.T) {
-	var told []string
-	s := (&hook.Source{
-		Started:       func(r hook.SourceRun) { told = append(told, r.Controller+r.Source) },
-		Stopped:       func(r hook.SourceRun) { told = append(told, r.Controller+r.Source) },
-		Dropped:       func(d hook.SourceDropped) { told = append(told, d.Controller+d.Source) },
-		HandlerFailed: func(f hook.SourceFailure) { told = append(told, f.Controller+f.Source) },
-		PollFailed:    func(f hook.SourceFailure) { told = append(told, f.Controller+f.Source) },
-	}).For("c")
-	s.Started(hook.SourceRun{Source: "1"})
-	s.Stopped(hook.SourceRun{Source: "2"})
-	s.Dropped(hook.SourceDropped{Source: "3"})
-	s.HandlerFailed(hook.SourceFailure{Source: "4"})
-	s.PollFailed(hook.SourceFailure{Source: "5"})
-	if want := []string{"c1", "c2", "c3", "c4", "c5"}; !slices.Equal(told, want) {
-		t.Errorf("told %v, want %v", told, want)
-	}
-	if s := (&hook.Source{}).For("c"); s.Dropped != nil || (*hook.Source)(nil).For("c") != nil {
-		t.Error("a function that is not set is not nil after For")
-	}
-}
-
 // TestWith_PartsInCommonAreCalledOnce, also if a part without functions is combined in between.
 func TestWith_PartsInCommonAreCalledOnce(t *testing.T) {
 	n := 0

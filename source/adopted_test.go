@@ -48,13 +48,13 @@ func TestAdopted(t *testing.T) {
 		s.put("a=1")
 		f, informer := s.factory()
 		src := source.Kind(adopted(informer), l, handler.Where(func(_, m *corev1.ConfigMap) bool { return m == nil || m.Name != "hidden" }))
-		if got := src.State().String(); got != "Kind(ConfigMap.v1 (adopted)): syncing" || src.Stale() == nil {
-			t.Errorf("before: %s, %v", got, src.Stale())
+		if got := src.Status().State().String(); got != "Kind(ConfigMap.v1 (adopted)): syncing" || src.Status().Stale() == nil {
+			t.Errorf("before: %s, %v", got, src.Status().Stale())
 		}
-		if err := src.Validate(); err != nil {
+		if err := validate(src); err != nil {
 			t.Fatal(err)
 		}
-		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
+		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, source.Sink[name]{Queue: l}) })
 		synctest.Wait()
 		if isSynced(src) {
 			t.Error("synced without a list")
@@ -62,8 +62,8 @@ func TestAdopted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
 		synced(t, src)
-		if err := src.Settled(t.Context()); err != nil || src.Stale() != nil {
-			t.Error(err, src.Stale())
+		if err := src.Status().Settled(t.Context()); err != nil || src.Status().Stale() != nil {
+			t.Error(err, src.Status().Stale())
 		}
 		s.put("a=2", "hidden=1")
 		s.remove("a")
@@ -71,7 +71,7 @@ func TestAdopted(t *testing.T) {
 		if got := l.take(); got != "create a ->1 initial, update a 1>2, delete a 2>-" {
 			t.Errorf("got %s", got)
 		}
-		if got := src.State(); got.Phase != hook.Synced || got.Dropped["where(*v1.ConfigMap)"] != 1 {
+		if got := src.Status().State(); got.Phase != hook.Synced || got.Dropped["where(*v1.ConfigMap)"] != 1 {
 			t.Errorf("got %s", got)
 		}
 		stop()
@@ -81,15 +81,15 @@ func TestAdopted(t *testing.T) {
 			t.Errorf("after the stop: %s", got)
 		}
 		other := source.Kind(adopted(informer), l)
-		stop = s.run(func(ctx context.Context) error { return other.Run(ctx, l, nil) })
+		stop = s.run(func(ctx context.Context) error { return other.Run(ctx, source.Sink[name]{Queue: l}) })
 		synced(t, other)
 		cancel()
 		f.Shutdown()
-		if got := other.State(); got.Phase != hook.Stopped || other.Stale() == nil {
+		if got := other.Status().State(); got.Phase != hook.Stopped || other.Status().Stale() == nil {
 			t.Errorf("the informer has stopped, and the source says %s", got)
 		}
 		stop()
-		if err := source.Kind(adopted(informer), l).Run(t.Context(), l, nil); err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1 (adopted)): ") {
+		if err := source.Kind(adopted(informer), l).Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1 (adopted)): ") {
 			t.Errorf("got %v", err)
 		}
 		s.stop()
@@ -108,7 +108,7 @@ func TestS1_Adopted(t *testing.T) {
 			return nil
 		}
 		src := source.Kind(adopted(informer), l)
-		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
+		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, source.Sink[name]{Queue: l}) })
 		ctx, cancel := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
 		f.WaitForCacheSync(t.Context().Done())
@@ -179,7 +179,7 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		}
 		var dropped []string
 		stop := s.run(func(ctx context.Context) error {
-			return src.Run(ctx, l, &hook.Source{Dropped: func(d hook.SourceDropped) { dropped = append(dropped, d.Reason) }})
+			return src.Run(ctx, sink(src, l, &hook.Source{Dropped: func(d hook.SourceDropped) { dropped = append(dropped, d.Reason) }}))
 		})
 		synctest.Wait()
 		h := f.handlers[0]
@@ -191,16 +191,16 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		if got := l.take(); got != "create a ->1 initial, update a 1>2, delete a 2>- stale" || isSynced(src) {
 			t.Errorf("got %s", got)
 		}
-		if n := src.State().Dropped["not a *v1.ConfigMap"]; n != 1 || len(dropped) != 1 {
-			t.Errorf("got %s, told %q", src.State(), dropped)
+		if n := src.Status().State().Dropped["not a *v1.ConfigMap"]; n != 1 || len(dropped) != 1 {
+			t.Errorf("got %s, told %q", src.Status().State(), dropped)
 		}
 		close(f.synced)
 		synctest.Wait()
-		if !isSynced(src) || src.State().Phase != hook.Synced {
-			t.Errorf("not synced: %s", src.State())
+		if !isSynced(src) || src.Status().State().Phase != hook.Synced {
+			t.Errorf("not synced: %s", src.Status().State())
 		}
 		f.stopped = true
-		if got := src.State(); got.Phase != hook.Stopped || src.Stale() == nil {
+		if got := src.Status().State(); got.Phase != hook.Stopped || src.Status().Stale() == nil {
 			t.Errorf("the event source has stopped, and the source says %s", got)
 		}
 		h.OnAdd(configMap("slow"), false)
@@ -231,7 +231,7 @@ func TestAdopted_WithoutAStore_Replay(t *testing.T) {
 		src := source.Kind(cache.Adopt[*corev1.ConfigMap](s.cache, f, cache.AdoptOptions{}), l)
 		s.start(src, l, nil)
 		synced(t, src)
-		if err := src.(source.Replaying).Replay(t.Context()); err == nil || !strings.Contains(err.Error(), "without a store") {
+		if err := replay(t, src); err == nil || !strings.Contains(err.Error(), "without a store") {
 			t.Errorf("Replay says %v", err)
 		}
 		wantNot(t, src, "cannot be compared with what the API server has", "SharedIndexInformer")
@@ -247,7 +247,7 @@ func TestAdopted_Validate(t *testing.T) {
 		"and a handler":       source.Kind[*corev1.ConfigMap, name](adopted(informer), nil),
 		"*v1.Pod":             source.Kind(adopted(informer), handler.Map(func(context.Context, *corev1.Pod) ([]name, error) { return nil, nil })),
 	} {
-		if err := src.Validate(); err == nil || strings.Count(err.Error(), want) != 1 {
+		if err := validate(src); err == nil || strings.Count(err.Error(), want) != 1 {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -262,24 +262,24 @@ func TestS9_SettledInTrouble(t *testing.T) {
 		src := source.Kind(s.maps, l)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := src.Settled(short); err == nil {
+		if err := src.Status().Settled(short); err == nil {
 			t.Error("settled before it runs")
 		}
 		s.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
 		s.start(src, l, nil)
 		long, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
-		if err := src.Settled(long); err != nil || isSynced(src) {
+		if err := src.Status().Settled(long); err != nil || isSynced(src) {
 			t.Errorf("settled: %v, synced: %v", err, isSynced(src))
 		}
-		if err := src.Stale(); err == nil || !strings.Contains(err.Error(), "no right") {
+		if err := src.Status().Stale(); err == nil || !strings.Contains(err.Error(), "no right") {
 			t.Errorf("stale: %v", err)
 		}
 		s.api.Intercept(nil)
 		synced(t, src)
 		synctest.Wait()
-		if err := src.Stale(); err != nil || src.State().Phase != hook.Synced {
-			t.Errorf("after the trouble: %v, %s", err, src.State())
+		if err := src.Status().Stale(); err != nil || src.Status().State().Phase != hook.Synced {
+			t.Errorf("after the trouble: %v, %s", err, src.Status().State())
 		}
 	})
 }
@@ -301,10 +301,10 @@ func TestS9_SettledWhenHandled(t *testing.T) {
 		if err := s.maps.WaitForSync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if src.Stale() == nil || src.State().Phase != hook.Syncing {
-			t.Errorf("before: %v, %s", src.Stale(), src.State())
+		if src.Status().Stale() == nil || src.Status().State().Phase != hook.Syncing {
+			t.Errorf("before: %v, %s", src.Status().Stale(), src.Status().State())
 		}
-		if err := src.Settled(t.Context()); err != nil || time.Since(began) != 3*time.Second {
+		if err := src.Status().Settled(t.Context()); err != nil || time.Since(began) != 3*time.Second {
 			t.Errorf("settled after %s: %v", time.Since(began), err)
 		}
 	})

@@ -11,14 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // seen is a queue that counts what it sees.
-type seen struct{ n int }
+type seen struct {
+	Observer[types.NamespacedName]
+
+	n int
+}
 
 func (s *seen) Observe(types.NamespacedName, handler.Event) (after func()) { s.n++; return nil }
+func (s *seen) Dropped(string)                                             {}
 func (s *seen) AddAll(_ []types.NamespacedName, _ workqueue.AddOptions)    {}
 
 // TestDroppingDoesNotAllocate: most events are dropped, where predicates are used. An observer sees
@@ -30,12 +34,12 @@ func TestDroppingDoesNotAllocate(t *testing.T) {
 			f := newFeed[*corev1.ConfigMap]("test", handler.Self(), []handler.Predicate{
 				handler.GenerationChanged, handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }),
 			})
-			if err := f.begin(&hook.Source{Dropped: func(hook.SourceDropped) {}}); err != nil {
+			if err := f.begin(q); err != nil {
 				t.Fatal(err)
 			}
-			f.queue = q
+			f.to.Queue = q
 			if observing {
-				f.identity, f.observer = f.handler.(handler.Identity[types.NamespacedName]), q
+				f.identity, f.to.Observer = f.handler.(handler.Identity[types.NamespacedName]), q
 			}
 			events := f.informed(t.Context())
 			object := func(version string) *corev1.ConfigMap {

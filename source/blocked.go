@@ -7,8 +7,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // blockedAfter is the interval at which a source checks whether its handler is still in the same
@@ -24,10 +22,7 @@ func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
 	return left, c.entered.Load() > left && left == before
 }
 
-func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
-	if hooks.HandlerBlocked == nil {
-		return
-	}
+func (c *calls) watch(ctx context.Context, to reports) {
 	ticker := time.NewTicker(blockedAfter)
 	defer ticker.Stop()
 	busy, told := false, false
@@ -39,7 +34,7 @@ func (c *calls) watch(ctx context.Context, source string, hooks *hook.Source) {
 		}
 		left, stuck := c.stuck(before)
 		if stuck && busy && !told {
-			hooks.HandlerBlocked(hook.SourceBlocked{Source: source, After: blockedAfter})
+			to.HandlerBlocked(blockedAfter)
 		}
 		told = stuck && (busy || told)
 		before, busy = left, c.entered.Load() > left

@@ -95,7 +95,8 @@ func TestS8_ABlockedHandler(t *testing.T) {
 					}
 					synctest.Wait()
 				}
-				if st := src.State(); st.Pending != 4 || st.Retrying != 0 { // one in the handler
+				st := src.Status().State()
+				if st.Pending != 4 || st.Retrying != 0 { // one in the handler
 					t.Errorf("got %s", st)
 				}
 				close(release)
@@ -103,7 +104,7 @@ func TestS8_ABlockedHandler(t *testing.T) {
 				if got := l.take(); got != "update 0 >1, update a 0>300, delete b old>-, create b ->new, delete c old>-" {
 					t.Errorf("got %s", got)
 				}
-				if st := src.State(); st.Pending != 0 {
+				if st := src.Status().State(); st.Pending != 0 {
 					t.Errorf("after the handler has returned: %s", st)
 				}
 			})

@@ -26,7 +26,9 @@ func catchUp(t *testing.T, s any, atMost time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), atMost, errLate)
 	defer cancel()
-	return s.(source.CatchingUp).CatchUp(ctx)
+	return s.(interface {
+		CatchUp(ctx context.Context) error
+	}).CatchUp(ctx)
 }
 
 func wantCaughtUp(t *testing.T, s any) {

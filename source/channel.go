@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -23,7 +22,7 @@ import (
 // Keys get class Normal and no delay. To choose, add keys to the controller's Queue. RequeueAll
 // does not send events again.
 type Channel[E any, K comparable] struct {
-	lifecycle // its mutex guards the last group of fields
+	base // its mutex guards the last group of fields
 
 	keys  func(ctx context.Context, event E) ([]K, error)
 	room  chan struct{} // one element per event in the channel
@@ -53,10 +52,9 @@ const (
 // error the event is retried. Validate reports wrong arguments.
 func NewChannel[E any, K comparable](name string, size int, keys func(ctx context.Context, event E) ([]K, error)) *Channel[E, K] {
 	c := &Channel[E, K]{
-		lifecycle: newLifecycle("Channel("+name+")", newDrops("the channel is full", "the source has stopped")), keys: keys,
-		room: make(chan struct{}, max(size, 1)), order: newOrder[*held[E]]("events"),
+		keys: keys, room: make(chan struct{}, max(size, 1)), order: newOrder[*held[E]]("events"),
 	}
-	c.state = c.State
+	c.init("Channel("+name+")", newDrops("the channel is full", "the source has stopped"), c)
 	switch {
 	case name == "":
 		c.wrong = errors.New("source.NewChannel: the name is empty")
@@ -76,7 +74,7 @@ func (c *Channel[E, K]) Send(ctx context.Context, event E) error {
 	}
 	select {
 	case c.room <- struct{}{}:
-	case <-c.ended:
+	case <-c.status.ended:
 		return fmt.Errorf("%s: not sent: %w", c, errStopped)
 	case <-ctx.Done():
 		return fmt.Errorf("%s: not sent: the channel is full: %w", c, context.Cause(ctx))
@@ -118,18 +116,18 @@ func (c *Channel[E, K]) hold(event E) bool {
 }
 
 // Run implements Source.
-func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	if err := c.begin(h); err != nil {
+func (c *Channel[E, K]) Run(ctx context.Context, to Sink[K]) error {
+	if err := c.begin(to.Observer); err != nil {
 		return err
 	}
 	defer c.close()
-	close(c.synced)
+	c.status.SetSynced()
 	for {
 		item, ok := c.order.Get(ctx)
 		if !ok {
 			return nil
 		}
-		if err := c.handle(ctx, q, item.Key()); err != nil {
+		if err := c.handle(ctx, to, item.Key()); err != nil {
 			_, _ = item.Retry(err) // cannot fail: settled once, here
 			continue
 		}
@@ -137,7 +135,7 @@ func (c *Channel[E, K]) Run(ctx context.Context, q Queue[K], h *hook.Source) err
 	}
 }
 
-func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) error {
+func (c *Channel[E, K]) handle(ctx context.Context, to Sink[K], h *held[E]) error {
 	keys, err := c.ask(ctx, h.event)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -145,7 +143,7 @@ func (c *Channel[E, K]) handle(ctx context.Context, q Queue[K], h *held[E]) erro
 	case err != nil:
 		c.report("", err)
 	case len(keys) > 0:
-		q.AddAll(keys, workqueue.AddOptions{Reason: workqueue.Reason{Source: c.name, Event: "event"}})
+		to.Queue.AddAll(keys, workqueue.AddOptions{Reason: workqueue.Reason{Source: c.name, Event: "event"}})
 	}
 	c.handled(h, err)
 	if err == nil {
@@ -183,19 +181,18 @@ func (c *Channel[E, K]) close() {
 	n := c.pending
 	c.over, c.pending, c.retrying = true, 0, 0
 	c.mu.Unlock()
-	close(c.ended)
+	close(c.status.ended)
 	for range n {
 		<-c.room
 		c.drop(dropStopped)
 	}
 }
 
-// Validate implements Source.
+// Validate returns an error if an argument of NewChannel is wrong.
 func (c *Channel[E, K]) Validate() error { return c.wrong }
 
-// State implements Source.
-func (c *Channel[E, K]) State() State {
-	s := State{Source: c.name, Phase: c.phase(), Dropped: c.drops.snapshot()}
+func (c *Channel[E, K]) state() State {
+	s := c.base.state()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Pending, s.Retrying = c.pending, c.retrying
@@ -205,10 +202,11 @@ func (c *Channel[E, K]) State() State {
 	return s
 }
 
-// CatchUp implements CatchingUp.
+// CatchUp returns nil once each event sent before the call has been handled. If ctx ends first, the
+// error has the state.
 func (c *Channel[E, K]) CatchUp(ctx context.Context) error {
 	c.mu.Lock()
 	empty := c.empty.When(c.pending == 0)
 	c.mu.Unlock()
-	return c.await(ctx, c.ended, empty)
+	return c.status.await(ctx, c.status.ended, empty)
 }

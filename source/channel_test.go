@@ -45,12 +45,12 @@ func (k *keys) take() string {
 // run runs a source until stop is called.
 func run(t *testing.T, src source.Source[string], q *keys, h *hook.Source) (stop func()) {
 	t.Helper()
-	if err := src.Validate(); err != nil {
+	if err := validate(src); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- src.Run(ctx, q, h) }()
+	go func() { done <- src.Run(ctx, sink(src, q, h)) }()
 	synctest.Wait()
 	return func() {
 		cancel()
@@ -71,11 +71,11 @@ func TestChannel(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := c.State().String(); got != "Channel(orders): not started; 3 events pending" || c.Stale() == nil {
-			t.Errorf("before: %s, %v", got, c.Stale())
+		if got := c.Status().State().String(); got != "Channel(orders): not started; 3 events pending" || c.Status().Stale() == nil {
+			t.Errorf("before: %s, %v", got, c.Status().Stale())
 		}
 		stop := run(t, c, q, nil)
-		if err := errors.Join(c.WaitForSync(t.Context()), c.Settled(t.Context()), c.Stale()); err != nil {
+		if err := errors.Join(c.Status().WaitForSync(t.Context()), c.Status().Settled(t.Context()), c.Status().Stale()); err != nil {
 			t.Error(err)
 		}
 		if !c.TrySend(3) {
@@ -89,17 +89,17 @@ func TestChannel(t *testing.T) {
 		if q.how[0].Reason != want || q.how[0].Class != workqueue.Normal {
 			t.Errorf("got %+v", q.how[0])
 		}
-		if got := c.State().String(); got != "Channel(orders): synced" {
+		if got := c.Status().State().String(); got != "Channel(orders): synced" {
 			t.Error(got)
 		}
 		stop()
-		if err := c.Send(t.Context(), 4); err == nil || c.TrySend(4) || c.Stale() == nil {
+		if err := c.Send(t.Context(), 4); err == nil || c.TrySend(4) || c.Status().Stale() == nil {
 			t.Error("sent after the end")
 		}
-		if got := c.State().String(); got != "Channel(orders): stopped; dropped: 1 (the source has stopped)" {
+		if got := c.Status().State().String(); got != "Channel(orders): stopped; dropped: 1 (the source has stopped)" {
 			t.Error(got)
 		}
-		if err := c.Run(t.Context(), q, nil); err == nil {
+		if err := c.Run(t.Context(), source.Sink[string]{Queue: q}); err == nil {
 			t.Error("it ran twice")
 		}
 	})
@@ -149,7 +149,7 @@ func TestChannelIsBounded(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		want := map[string]int64{"the channel is full": 2}
-		if s := c.State(); !reflect.DeepEqual(s.Dropped, want) || s.Pending != 0 {
+		if s := c.Status().State(); !reflect.DeepEqual(s.Dropped, want) || s.Pending != 0 {
 			t.Errorf("got %+v", s)
 		}
 		if !slices.Equal(told, []string{"Channel(orders): the channel is full"}) {
@@ -189,7 +189,7 @@ func TestChannelEndsWhileSomeoneSends(t *testing.T) {
 				refused++
 			}
 		}
-		if dropped := c.State().Dropped["the source has stopped"]; refused != 3 || dropped != 2 || failed != 0 {
+		if dropped := c.Status().State().Dropped["the source has stopped"]; refused != 3 || dropped != 2 || failed != 0 {
 			t.Errorf("%d refused, %d dropped, %d failures", refused, dropped, failed)
 		}
 	})
@@ -222,7 +222,7 @@ func TestS8_ChannelRetries(t *testing.T) {
 				if got := q.take(); got != "0 2 3 4" {
 					t.Errorf("at first: %s", got)
 				}
-				if s := c.State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be retried: ") {
+				if s := c.Status().State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be retried: ") {
 					t.Errorf("got %s", s)
 				}
 				time.Sleep(3 * time.Minute)
@@ -232,7 +232,7 @@ func TestS8_ChannelRetries(t *testing.T) {
 				if told := f.take(); len(told) != tries || !strings.Contains(told[0], "broken") {
 					t.Errorf("told %d of %d", len(told), tries)
 				}
-				if s := c.State().String(); s != "Channel(orders): synced" {
+				if s := c.Status().State().String(); s != "Channel(orders): synced" {
 					t.Error(s)
 				}
 				stop()

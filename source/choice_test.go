@@ -68,7 +68,7 @@ func TestChoice_OfPredicatesAndHandler(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("added\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if st := src.State(); len(st.Dropped) != 0 {
+		if st := src.Status().State(); len(st.Dropped) != 0 {
 			t.Errorf("a choice dropped events: %v", st.Dropped)
 		}
 	})
@@ -88,7 +88,7 @@ func TestChoice_Mistakes(t *testing.T) {
 	} {
 		s := newSetup(t)
 		nothing := handler.Func[name](func(context.Context, handler.Event) ([]name, error) { return nil, nil })
-		if err := source.Kind(s.maps, nothing, f).Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := validate(source.Kind(s.maps, nothing, f)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", f, err, want)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -24,7 +23,7 @@ import (
 
 // feed delivers the events of a handle to a queue.
 type feed[K comparable] struct {
-	lifecycle
+	base
 
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
@@ -35,10 +34,9 @@ type feed[K comparable] struct {
 	calls      calls // of the handler and the predicates
 
 	// Set by run, before began is closed.
-	queue    Queue[K]
+	to       Sink[K]
 	exited   func()              // ends the source
-	identity handler.Identity[K] // the handler, if it is one and the queue an Observer
-	observer Observer[K]         // the queue, if identity is not nil
+	identity handler.Identity[K] // the handler, if it is one and to has an Observer
 	events   subscription
 	began    chan struct{}
 
@@ -68,9 +66,10 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 		return nil
 	}
 	f := &feed[K]{
-		lifecycle: newLifecycle(name, newDrops(reasons...)), handler: h, predicates: predicates, object: object, example: *new(T),
+		handler: h, predicates: predicates, object: object, example: *new(T),
 		began: make(chan struct{}), asked: make(chan request),
 	}
+	f.init(name, newDrops(reasons...), f)
 	for _, predicate := range predicates {
 		if c, ok := predicate.(chooser); ok {
 			f.choosers = append(f.choosers, c)
@@ -122,20 +121,18 @@ type subscription interface {
 
 // run subscribes and delivers until ctx is done. Once the source is synced, it calls meanwhile, if
 // not nil, with a context that ends with the source.
-func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
+func (f *feed[K]) run(ctx context.Context, to Sink[K],
 	subscribe func(toolscache.ResourceEventHandler) (subscription, error), meanwhile func(context.Context),
 ) error {
-	if err := f.begin(h); err != nil {
+	if err := f.begin(to.Observer); err != nil {
 		return err
 	}
-	defer close(f.ended)
+	defer close(f.status.ended)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	f.queue, f.exited = q, func() { end(run.ErrExited) }
-	identity, isIdentity := f.handler.(handler.Identity[K])
-	observer, isObserver := q.(Observer[K])
-	if isIdentity && isObserver {
-		f.identity, f.observer = identity, observer
+	f.to, f.exited = to, func() { end(run.ErrExited) }
+	if to.Observer != nil {
+		f.identity, _ = f.handler.(handler.Identity[K])
 	}
 	events, err := subscribe(f.informed(ctx))
 	if err != nil {
@@ -148,9 +145,11 @@ func (f *feed[K]) run(ctx context.Context, q Queue[K], h *hook.Source,
 	close(f.began)
 	var running sync.WaitGroup
 	running.Go(func() { f.retries.run(ctx) })
-	running.Go(func() { f.calls.watch(ctx, f.name, f.hooks.Load()) })
+	if to.Observer != nil {
+		running.Go(func() { f.calls.watch(ctx, to.Observer) })
+	}
 	if err = events.WaitForSync(ctx); err == nil {
-		close(f.synced)
+		f.status.SetSynced()
 		if meanwhile != nil {
 			running.Go(func() { meanwhile(ctx) })
 		}
@@ -173,22 +172,25 @@ func (f *feed[K]) count(s State) State {
 	return s
 }
 
+// CatchUp waits for what the API server had at the call, as cache.Handle.CatchUp does, and for
+// failed events. A kind that is not served has nothing to handle. It returns an error at once if
+// the source has stopped, or if the kind cannot be compared with the API server.
 func (f *feed[K]) CatchUp(ctx context.Context) error {
-	if run.Closed(f.ended) {
+	if run.Closed(f.status.ended) {
 		return errStopped
 	}
 	select {
 	case <-f.began:
-	case <-f.ended:
+	case <-f.status.ended:
 		return errStopped
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errNotRunning, context.Cause(ctx))
 	}
-	return unless(ctx, f.ended, func(ctx context.Context) error {
+	return unless(ctx, f.status.ended, func(ctx context.Context) error {
 		if err := f.events.CatchUp(ctx); err != nil {
 			return err
 		}
-		return f.await(ctx, nil, f.retries.whenCalm())
+		return f.status.await(ctx, nil, f.retries.whenCalm())
 	})
 }
 
@@ -280,7 +282,7 @@ func (f *feed[K]) observe(e handler.Event) (after func(), err error) {
 		return nil, nil
 	}
 	if key, ok := f.identity.Identity(whole.Object()); ok {
-		after = f.observer.Observe(key, e)
+		after = f.to.Observer.Observe(key, e)
 	}
 	exited = false
 	return after, nil
@@ -317,7 +319,7 @@ func (f *feed[K]) try(ctx context.Context, e change) error {
 		how.Reason.ResourceVersion = ""
 	}
 	if len(keys) > 0 {
-		f.queue.AddAll(keys, how)
+		f.to.Queue.AddAll(keys, how)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func Kind[T cache.Object, K comparable](objects *cache.Handle[T], h handler.Hand
 		name = objects.String()
 	}
 	k := &kind[K]{feed: newFeed[T]("Kind("+name+")", h, predicates)}
-	k.state = k.State
+	k.status.own = k
 	if objects != nil {
 		k.objects, k.handle, k.all = objects, objects, listOf(objects)
 		k.subscribe = func(events toolscache.ResourceEventHandler) (subscription, error) {
@@ -73,11 +73,11 @@ func (k *kind[K]) Validate() error {
 
 func (k *kind[K]) Handle() cache.Declared { return k.handle }
 
-func (k *kind[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	return k.run(ctx, q, h, k.subscribe, func(ctx context.Context) { k.redeliver(ctx, k.all, k.objects.Resync()) })
+func (k *kind[K]) Run(ctx context.Context, to Sink[K]) error {
+	return k.run(ctx, to, k.subscribe, func(ctx context.Context) { k.redeliver(ctx, k.all, k.objects.Resync()) })
 }
 
-func (k *kind[K]) Settled(ctx context.Context) error { return k.enough(ctx, k.objects.Settled) }
+func (k *kind[K]) settle(ctx context.Context) error { return k.enough(ctx, k.objects.Settled) }
 
 func (k *kind[K]) enough(ctx context.Context, enough func(context.Context) error) error {
 	if err := enough(ctx); err != nil {
@@ -86,26 +86,26 @@ func (k *kind[K]) enough(ctx context.Context, enough func(context.Context) error
 	if k.objects.Stale() != nil {
 		return nil
 	}
-	return k.WaitForSync(ctx) // the handler is about to see the store's objects
+	return k.status.WaitForSync(ctx) // the handler is about to see the store's objects
 }
 
-// WaitForSome is WaitForSync, but some namespaces or names of the handle may fail. A controller
-// calls it.
+// WaitForSome is Status().WaitForSync, but some namespaces or names of the handle may fail. A
+// controller calls it.
 func (k *kind[K]) WaitForSome(ctx context.Context) error {
 	return k.enough(ctx, k.objects.WaitForSome)
 }
 
-func (k *kind[K]) Stale() error {
+func (k *kind[K]) stale() error {
 	if err := k.objects.Stale(); err != nil {
 		return err
 	}
-	return k.feed.Stale()
+	return k.feed.stale()
 }
 
-func (k *kind[K]) State() State {
+func (k *kind[K]) state() State {
 	informers := k.objects.State()
 	s := State{Source: k.name, Phase: informers.Phase, Err: informers.Err}
-	if s.Phase == hook.Synced && !run.Closed(k.synced) {
+	if s.Phase == hook.Synced && !run.Closed(k.status.synced) {
 		s.Phase = hook.Syncing
 	}
 	if n := len(informers.Broken); n > 0 {
@@ -114,9 +114,13 @@ func (k *kind[K]) State() State {
 	return k.count(s)
 }
 
-func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.Settled, keepAll) }
+// Replay delivers every object again as a Create with Initial set and in class Background, as the
+// initial list does. It returns nil when predicates and handler have seen these events; failed ones
+// are retried. Objects of a source that is not synced come with its initial list. The source's
+// handlers and predicates must not call it.
+func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.settle, keepAll) }
 
 // ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
 func (k *kind[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
-	return k.replay(ctx, k.Settled, keepOnly(wanted))
+	return k.replay(ctx, k.settle, keepOnly(wanted))
 }

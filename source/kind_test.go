@@ -30,13 +30,13 @@ import (
 func isSynced(src source.Source[name]) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return src.WaitForSync(ctx) == nil
+	return src.Status().WaitForSync(ctx) == nil
 }
 
 // synced waits until a source is.
 func synced(t *testing.T, src source.Source[name]) {
 	t.Helper()
-	if err := src.WaitForSync(t.Context()); err != nil {
+	if err := src.Status().WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -81,8 +81,8 @@ func TestS1_NotReadyWithoutAList(t *testing.T) {
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
 		time.Sleep(time.Hour)
-		if isSynced(src) || !strings.Contains(src.State().String(), "no right") {
-			t.Errorf("synced: %v, %s", isSynced(src), src.State())
+		if isSynced(src) || !strings.Contains(src.Status().State().String(), "no right") {
+			t.Errorf("synced: %v, %s", isSynced(src), src.Status().State())
 		}
 		s.put("a")
 		s.api.Intercept(nil)
@@ -132,19 +132,19 @@ func TestLateSource(t *testing.T) {
 		stop := s.run(s.cache.Run)
 		time.Sleep(time.Hour)
 		src := source.Kind(s.maps, l)
-		s.run(func(ctx context.Context) error { return src.Run(ctx, l, nil) })
+		s.run(func(ctx context.Context) error { return src.Run(ctx, source.Sink[name]{Queue: l}) })
 		synced(t, src)
 		if got := l.take(); got != "create a ->1 initial" || l.takeAdded()[0].Class != workqueue.Background {
 			t.Errorf("got %s", got)
 		}
 		s.stops[1]()
 		stop()
-		if err := source.Kind(s.maps, l).Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "Kind(ConfigMap.v1)") || !strings.Contains(err.Error(), "stopped") {
+		if err := source.Kind(s.maps, l).Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.Contains(err.Error(), "Kind(ConfigMap.v1)") || !strings.Contains(err.Error(), "stopped") {
 			t.Errorf("a source of a cache that has stopped: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := source.Kind(s.maps, l).Run(ctx, l, nil); err != nil {
+		if err := source.Kind(s.maps, l).Run(ctx, source.Sink[name]{Queue: l}); err != nil {
 			t.Errorf("a source that is stopped with its cache: %v", err)
 		}
 	})
@@ -275,7 +275,7 @@ func TestStop(t *testing.T) {
 func TestStopWithoutACache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newSetup(t), &log{}
-		stop := s.run(func(ctx context.Context) error { return source.Kind(s.maps, l).Run(ctx, l, nil) })
+		stop := s.run(func(ctx context.Context) error { return source.Kind(s.maps, l).Run(ctx, source.Sink[name]{Queue: l}) })
 		time.Sleep(time.Hour)
 		stop()
 	})
@@ -286,7 +286,7 @@ func TestRunTwice(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		src := s.follow(l)
-		if err := src.Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "two controllers") {
+		if err := src.Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.Contains(err.Error(), "two controllers") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -316,7 +316,7 @@ func TestValidate(t *testing.T) {
 		if c.src.String() == "" {
 			t.Error("it has no name")
 		}
-		err := c.src.Validate()
+		err := validate(c.src)
 		if (err != nil) != (len(c.want) > 0) {
 			t.Errorf("got %v, want %q", err, c.want)
 			continue
@@ -346,7 +346,8 @@ func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
 					return errors.New("failed")
 				}
 				s.run(s.cache.Run)
-				err := source.Kind(s.maps, l).Run(t.Context(), l, nil)
+				src := source.Kind(s.maps, l)
+				err := src.Run(t.Context(), sink(src, l, nil))
 				if err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1): a handler or predicate ended its goroutine") {
 					t.Errorf("Run returned %v", err)
 				}
@@ -362,7 +363,7 @@ func TestUnknownType(t *testing.T) {
 	}
 	l := &log{}
 	src := source.Kind(cache.For[*corev1.ConfigMap](cache.New(b, cache.Options{})), l)
-	if err := src.Run(t.Context(), l, nil); err == nil || !strings.Contains(err.Error(), "the scheme does not know the type") {
+	if err := src.Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.Contains(err.Error(), "the scheme does not know the type") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -381,12 +382,12 @@ func TestState_CountsTheEventThatIsBeingHandled(t *testing.T) {
 		s.start(src, l, nil)
 		s.put("a")
 		synctest.Wait()
-		if state := src.State(); state.Pending != 1 || state.Retrying != 0 || !strings.Contains(state.String(), "1 event pending") {
+		if state := src.Status().State(); state.Pending != 1 || state.Retrying != 0 || !strings.Contains(state.String(), "1 event pending") {
 			t.Errorf("while the handler runs: %s, %d pending, %d retrying", state, state.Pending, state.Retrying)
 		}
 		close(release)
 		synctest.Wait()
-		if state := src.State(); state.Pending != 0 {
+		if state := src.Status().State(); state.Pending != 0 {
 			t.Errorf("afterwards: %d pending", state.Pending)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,68 @@ func configMap(name string, data ...string) *corev1.ConfigMap {
 	}
 	return c
 }
+
+type queue[K comparable] interface {
+	AddAll(keys []K, how workqueue.AddOptions)
+}
+
+// sink returns a sink with the queue, whose observer calls the queue's Observe, if any, and hooks.
+func sink[K comparable](src fmt.Stringer, q queue[K], h *hook.Source) source.Sink[K] {
+	if h == nil {
+		h = &hook.Source{}
+	}
+	return source.Sink[K]{Queue: q, Observer: observing[K]{src.String(), q, h}}
+}
+
+type observing[K comparable] struct {
+	source string
+	queue  queue[K]
+	hooks  *hook.Source
+}
+
+func (o observing[K]) Observe(key K, e handler.Event) (after func()) {
+	if q, ok := o.queue.(interface {
+		Observe(key K, e handler.Event) (after func())
+	}); ok {
+		return q.Observe(key, e)
+	}
+	return nil
+}
+
+func (o observing[K]) Dropped(reason string) {
+	if o.hooks.Dropped != nil {
+		o.hooks.Dropped(hook.SourceDropped{Source: o.source, Reason: reason})
+	}
+}
+
+func (o observing[K]) HandlerFailed(object string, err error) {
+	if o.hooks.HandlerFailed != nil {
+		o.hooks.HandlerFailed(hook.SourceFailure{Source: o.source, Object: object, Err: err})
+	}
+}
+
+func (o observing[K]) HandlerBlocked(after time.Duration) {
+	if o.hooks.HandlerBlocked != nil {
+		o.hooks.HandlerBlocked(hook.SourceBlocked{Source: o.source, After: after})
+	}
+}
+
+func (o observing[K]) PollFailed(err error) {
+	if o.hooks.PollFailed != nil {
+		o.hooks.PollFailed(hook.SourceFailure{Source: o.source, Err: err})
+	}
+}
+
+type replaying interface {
+	Replay(ctx context.Context) error
+}
+
+func replay(t *testing.T, src any) error {
+	t.Helper()
+	return src.(replaying).Replay(t.Context())
+}
+
+func validate(src any) error { return src.(interface{ Validate() error }).Validate() }
 
 // setup is a cache of config maps in a bubble.
 type setup struct {
@@ -99,13 +162,13 @@ func (s *setup) run(f func(ctx context.Context) error) (stop func()) {
 }
 
 // start runs the cache and a source.
-func (s *setup) start(src source.Source[name], q source.Queue[name], h *hook.Source) (stop func()) {
+func (s *setup) start(src source.Source[name], q queue[name], h *hook.Source) (stop func()) {
 	s.t.Helper()
-	if err := src.Validate(); err != nil {
+	if err := validate(src); err != nil {
 		s.t.Fatal(err)
 	}
 	s.run(s.cache.Run)
-	return s.run(func(ctx context.Context) error { return src.Run(ctx, q, h) })
+	return s.run(func(ctx context.Context) error { return src.Run(ctx, sink(src, q, h)) })
 }
 
 // follow runs a source of the config maps until it is synced.
@@ -176,7 +239,7 @@ func (l *log) failWith(fail func(e handler.Event) error) {
 	l.fail = fail
 }
 
-// AddAll implements source.Queue.
+// AddAll implements queue.
 func (l *log) AddAll(keys []name, how workqueue.AddOptions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

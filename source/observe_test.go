@@ -34,7 +34,7 @@ func (o *observer) say(s string) {
 	o.log = append(o.log, s)
 }
 
-// Observe implements source.Observer.
+// Observe is the Observe of its source.Sink.
 func (o *observer) Observe(key name, e handler.Event) (after func()) {
 	o.say("saw " + key.Name + ": " + describe(e))
 	if e.Key().Name == "b" {
@@ -43,7 +43,7 @@ func (o *observer) Observe(key name, e handler.Event) (after func()) {
 	return nil
 }
 
-// AddAll implements source.Queue.
+// AddAll implements queue.
 func (o *observer) AddAll(keys []name, _ workqueue.AddOptions) {
 	for _, key := range keys {
 		o.say("due " + key.Name)
@@ -125,7 +125,7 @@ func TestObserver(t *testing.T) {
 					from(handler.Self(), none):                    filtered,
 					from(handler.Func[name](handler.Self().Keys)): other, // may be of anything
 				} {
-					s.run(func(ctx context.Context) error { return src.Run(ctx, q, nil) })
+					s.run(func(ctx context.Context) error { return src.Run(ctx, sink(src, q, nil)) })
 					synced(t, src)
 				}
 				s.put("a=2")
@@ -176,7 +176,7 @@ func TestS3_Observer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, f, o := newSetup(t), &events{synced: make(done)}, &observer{}
 		src := source.Kind(adopted(f), handler.Self())
-		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, o, nil) })
+		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, sink(src, o, nil)) })
 		synctest.Wait()
 		before, after := configMap("a", "1"), configMap("a", "2")
 		before.UID, after.UID = "u", "v"
@@ -216,7 +216,7 @@ func TestObserver_Exited(t *testing.T) {
 			return name{}, true
 		}})
 		ended := make(chan error)
-		go func() { ended <- src.Run(t.Context(), &observer{}, nil) }()
+		go func() { ended <- src.Run(t.Context(), sink(src, &observer{}, nil)) }()
 		synctest.Wait()
 		f.handlers[0].OnAdd(configMap("a"), false)
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {

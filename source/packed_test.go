@@ -82,7 +82,7 @@ func TestPacked_Predicates(t *testing.T) {
 				src := source.Kind(s.maps, handler.Self(), wrap(meta))
 				other := source.Kind(s.maps, handler.Self(), wrap(typed{whole}))
 				s.start(src, l, nil)
-				s.run(func(ctx context.Context) error { return other.Run(ctx, l, nil) })
+				s.run(func(ctx context.Context) error { return other.Run(ctx, sink(other, l, nil)) })
 				synced(t, src)
 				synced(t, other)
 				s.put("a=2")
@@ -124,7 +124,7 @@ func TestPacked_Handlers(t *testing.T) {
 				Delete: func(_ context.Context, m *corev1.ConfigMap) ([]name, error) { return data(m), nil },
 			})
 			s.start(one, keysOf{&log1}, nil)
-			s.run(func(ctx context.Context) error { return two.Run(ctx, keysOf{&log2}, nil) })
+			s.run(func(ctx context.Context) error { return two.Run(ctx, source.Sink[name]{Queue: keysOf{&log2}}) })
 			synced(t, one)
 			synced(t, two)
 			for n := range 4 {
@@ -132,7 +132,7 @@ func TestPacked_Handlers(t *testing.T) {
 			}
 			s.remove("b")
 			synctest.Wait()
-			if err := one.(source.Replaying).Replay(t.Context()); err != nil {
+			if err := replay(t, one); err != nil {
 				t.Error(err)
 			}
 		})
@@ -172,7 +172,7 @@ func TestPacked_Decodes(t *testing.T) {
 		s.put("a=0")
 		s.start(src, l, nil)
 		for _, also := range sources[1:] {
-			s.run(func(ctx context.Context) error { return also.Run(ctx, l, nil) })
+			s.run(func(ctx context.Context) error { return also.Run(ctx, source.Sink[name]{Queue: l}) })
 		}
 		for _, each := range sources {
 			synced(t, each)
@@ -224,7 +224,7 @@ func TestPacked_Resync(t *testing.T) {
 		time.Sleep(67 * time.Second)
 		synctest.Wait()
 		again("update a 1>1", "update b 1>1")
-		if err := src.(source.Replaying).Replay(t.Context()); err != nil {
+		if err := replay(t, src); err != nil {
 			t.Error(err)
 		}
 		again("create a ->1 initial", "create b ->1 initial")
@@ -304,8 +304,8 @@ func TestPacked_Undecodable(t *testing.T) {
 		})
 		filtered := source.Kind(h, handler.Self(), handler.Where(func(_, _ *Gauge) bool { return true }))
 		s.start(meta, keysOf{&names}, nil)
-		s.run(func(ctx context.Context) error { return whole.Run(ctx, &sizes, nil) })
-		s.run(func(ctx context.Context) error { return filtered.Run(ctx, keysOf{&kept}, nil) })
+		s.run(func(ctx context.Context) error { return whole.Run(ctx, source.Sink[name]{Queue: &sizes}) })
+		s.run(func(ctx context.Context) error { return filtered.Run(ctx, source.Sink[name]{Queue: keysOf{&kept}}) })
 		synced(t, meta)
 		expect := func(metadata bool, event string) {
 			t.Helper()
@@ -328,10 +328,10 @@ func TestPacked_Undecodable(t *testing.T) {
 		expect(true, "update a=1 a=2")
 		putGauge(api, "a", "huge")
 		expect(true, "")
-		if got := filtered.State(); len(got.Dropped) == 0 || !strings.Contains(got.Note, "default/a: it cannot be decoded") {
+		if got := filtered.Status().State(); len(got.Dropped) == 0 || !strings.Contains(got.Note, "default/a: it cannot be decoded") {
 			t.Errorf("got %+v", got)
 		}
-		if err := whole.(source.Replaying).Replay(t.Context()); err != nil {
+		if err := replay(t, whole); err != nil {
 			t.Error(err)
 		}
 		expect(false, "")

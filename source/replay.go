@@ -16,16 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// Replaying is an optional interface of a Source. A Kind has it.
-type Replaying interface {
-	// Replay delivers every object again as a Create with Initial set and in class Background, as
-	// the initial list does. It returns nil when predicates and handler have seen these events;
-	// failed ones are retried. Objects of a source that is not synced come with its initial list.
-	// If ctx ends first, or the source has stopped, Replay returns an error. The source's handlers
-	// and predicates must not call it.
-	Replay(ctx context.Context) error
-}
-
 func keepOnly[K comparable](wanted func(K) bool) keep {
 	return func(key any) bool { return wanted(key.(K)) } //nolint:forcetypeassert // see keep
 }
@@ -36,16 +26,16 @@ type request struct {
 }
 
 func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) error, wanted keep) error {
-	if run.Closed(f.ended) {
+	if run.Closed(f.status.ended) {
 		return errStopped
 	}
-	if err := settled(ctx); err != nil || !run.Closed(f.synced) {
+	if err := settled(ctx); err != nil || !run.Closed(f.status.synced) {
 		return err
 	}
 	done := make(chan error, 1)
 	select {
 	case f.asked <- request{wanted, done}:
-	case <-f.ended:
+	case <-f.status.ended:
 		return errStopped
 	case <-ctx.Done():
 		return fmt.Errorf("replay: %w", context.Cause(ctx))
@@ -53,7 +43,7 @@ func (f *feed[K]) replay(ctx context.Context, settled func(context.Context) erro
 	select {
 	case err := <-done:
 		return err
-	case <-f.ended:
+	case <-f.status.ended:
 		return errStopped
 	case <-ctx.Done():
 		return fmt.Errorf("replay: not all objects are delivered: %w", context.Cause(ctx))

@@ -22,7 +22,7 @@ func TestReplay_DeliversEveryObjectAsInTheInitialList(t *testing.T) {
 		defer s.stop()
 		s.put("a=1")
 		src := source.Kind(s.maps, l, handler.ResourceVersionChanged)
-		replay := src.(source.Replaying).Replay
+		replay := src.(replaying).Replay
 		stop := s.start(src, l, nil)
 		synced(t, src)
 		synctest.Wait()
@@ -66,7 +66,7 @@ func TestReplay_DoesNotHideAFailedUpdate(t *testing.T) {
 		})
 		s.put("a=2")
 		synctest.Wait()
-		if err := src.(source.Replaying).Replay(t.Context()); err != nil {
+		if err := replay(t, src); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.take(); got != "" {

@@ -84,7 +84,7 @@ func TestS8_ResyncAndFailures(t *testing.T) {
 		time.Sleep(90 * time.Minute) // a resync has failed
 		s.put("a=2")
 		time.Sleep(time.Hour) // and another
-		if s := src.State(); s.Retrying != 1 || s.Failure == nil {
+		if s := src.Status().State(); s.Retrying != 1 || s.Failure == nil {
 			t.Errorf("got %s", s)
 		}
 		time.Sleep(45 * time.Minute)
@@ -132,7 +132,7 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 		if got := l.take(); got != "update a 3>2, delete a 2>-" {
 			t.Errorf("got %s", got)
 		}
-		if s := src.State(); s.Retrying != 0 {
+		if s := src.Status().State(); s.Retrying != 0 {
 			t.Errorf("got %s", s)
 		}
 	})

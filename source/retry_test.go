@@ -93,14 +93,14 @@ func TestS8_Retried(t *testing.T) {
 					if got := l.take(); got != "create b ->1" {
 						t.Errorf("at first: %s", got)
 					}
-					if got := src.State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler failed for 1 event, to be retried: ") || !strings.HasSuffix(got, "broken") {
+					if got := src.Status().State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler failed for 1 event, to be retried: ") || !strings.HasSuffix(got, "broken") {
 						t.Errorf("state: %s", got)
 					}
 					time.Sleep(10 * time.Minute)
 					if got := strings.TrimSuffix(l.take(), " initial"); got != "create a ->1" {
 						t.Errorf("later: %s", got)
 					}
-					if got := src.State().String(); got != "Kind(ConfigMap.v1): synced" {
+					if got := src.Status().State().String(); got != "Kind(ConfigMap.v1): synced" {
 						t.Errorf("state: %s", got)
 					}
 					told := f.take()

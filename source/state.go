@@ -4,23 +4,19 @@
 package source
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // State describes a source at one moment.
 type State struct {
-	Source string
+	Source string // its name; a Status of another package's source does not know it
 	// Phase is Synced once the handler has seen everything that existed at the start.
 	Phase hook.Phase
 	// Err is the reason for the phases Waiting and Failing.
@@ -58,7 +54,7 @@ func textOf(err error) string {
 
 // String returns the state in one line.
 func (s State) String() string {
-	text := s.Source + ": " + string(s.Phase)
+	text := strings.TrimPrefix(s.Source+": "+string(s.Phase), ": ")
 	if s.Err != nil {
 		text += ": " + s.Err.Error()
 	}
@@ -110,102 +106,4 @@ func (d *drops) snapshot() map[string]int64 {
 		}
 	}
 	return dropped
-}
-
-var (
-	errNotRunning = errors.New("the source does not run yet")
-	errSyncing    = errors.New("the source has not handled all of its initial objects yet")
-	errStopped    = errors.New("the source has stopped")
-)
-
-type lifecycle struct {
-	name   string
-	state  func() State // of the source
-	drops  *drops
-	hooks  atomic.Pointer[hook.Source] // set by begin
-	synced chan struct{}               // closed when the initial objects are handled
-	ended  chan struct{}               // closed by Run's end
-
-	mu sync.Mutex // guards the last group of fields in Channel, ticker, retries and gate
-}
-
-func newLifecycle(name string, drops *drops) lifecycle {
-	return lifecycle{name: name, drops: drops, synced: make(chan struct{}), ended: make(chan struct{})}
-}
-
-func (l *lifecycle) begin(h *hook.Source) error {
-	if h == nil {
-		h = &hook.Source{}
-	}
-	if !l.hooks.CompareAndSwap(nil, h) {
-		return fmt.Errorf("%s: the source has run before, or belongs to two controllers; make one for each", l.name)
-	}
-	return nil
-}
-
-func (l *lifecycle) String() string { return l.name }
-
-func (l *lifecycle) phase() hook.Phase {
-	switch {
-	case run.Closed(l.ended):
-		return hook.Stopped
-	case run.Closed(l.synced):
-		return hook.Synced
-	case l.hooks.Load() != nil:
-		return hook.Syncing
-	default:
-		return hook.NotStarted
-	}
-}
-
-func (l *lifecycle) Stale() error {
-	switch l.phase() {
-	case hook.Stopped:
-		return errStopped
-	case hook.Syncing:
-		return errSyncing
-	case hook.NotStarted:
-		return errNotRunning
-	default:
-		return nil
-	}
-}
-
-func (l *lifecycle) WaitForSync(ctx context.Context) error { return l.wait(ctx, l.synced) }
-
-func (l *lifecycle) Settled(ctx context.Context) error { return l.wait(ctx, l.synced) }
-
-func (l *lifecycle) wait(ctx context.Context, synced <-chan struct{}) error {
-	if err := l.await(ctx, nil, synced); err != nil {
-		return fmt.Errorf("not synced: %w", err)
-	}
-	return nil
-}
-
-// await is wait for any channel, or returns errStopped if ended is closed first.
-func (l *lifecycle) await(ctx context.Context, ended, done <-chan struct{}) error {
-	if run.Closed(done) {
-		return nil
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ended:
-		return errStopped
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", l.state(), context.Cause(ctx))
-	}
-}
-
-func (l *lifecycle) drop(reason int) {
-	l.drops.counts[reason].Add(1)
-	if h := l.hooks.Load(); h != nil && h.Dropped != nil {
-		h.Dropped(hook.SourceDropped{Source: l.name, Reason: l.drops.reasons[reason]})
-	}
-}
-
-func (l *lifecycle) report(object string, err error) {
-	if h := l.hooks.Load(); h.HandlerFailed != nil {
-		h.HandlerFailed(hook.SourceFailure{Source: l.name, Object: object, Err: err})
-	}
 }

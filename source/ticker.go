@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -24,25 +23,20 @@ import (
 // retried after 1 second, then 2, and so on, up to the interval. Run waits for a poll in progress:
 // poll must heed its context.
 func Ticker[K comparable](name string, every time.Duration, poll func(ctx context.Context) ([]K, error)) Source[K] {
-	t := &ticker[K]{
-		lifecycle: newLifecycle("Ticker("+name+")", newDrops("the poll before was still running")),
-		every:     every, poll: poll, settled: make(chan struct{}),
-	}
-	t.state = t.State
+	t := &ticker[K]{every: every, poll: poll}
+	t.init("Ticker("+name+")", newDrops("the poll before was still running"), t)
 	return t
 }
 
 const firstPollRetry = time.Second
 
 type ticker[K comparable] struct {
-	lifecycle // its mutex guards the last group of fields
+	base // its mutex guards the last group of fields
 
-	every   time.Duration
-	poll    func(ctx context.Context) ([]K, error)
-	settled chan struct{} // closed when poll has returned once
+	every  time.Duration
+	poll   func(ctx context.Context) ([]K, error)
+	failed int // polls in a row; used by Run
 
-	err     error // of the last poll
-	failed  int   // polls in a row
 	polling bool
 	polled  run.Barrier // opens when no poll is in progress
 }
@@ -59,11 +53,11 @@ func (t *ticker[K]) Validate() error {
 	return nil
 }
 
-func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
-	if err := t.begin(h); err != nil {
+func (t *ticker[K]) Run(ctx context.Context, to Sink[K]) error {
+	if err := t.begin(to.Observer); err != nil {
 		return err
 	}
-	defer close(t.ended)
+	defer close(t.status.ended)
 	due := time.Now()
 	for run.Sleep(ctx, time.Until(due)) == nil {
 		t.setPolling(true)
@@ -73,11 +67,11 @@ func (t *ticker[K]) Run(ctx context.Context, q Queue[K], h *hook.Source) error {
 			return nil
 		case err != nil:
 			due = time.Now().Add(t.retry(err))
-			if h := t.hooks.Load(); h.PollFailed != nil {
-				h.PollFailed(hook.SourceFailure{Source: t.name, Err: err})
+			if to.Observer != nil {
+				to.Observer.PollFailed(err)
 			}
 		default:
-			t.deliver(q, keys)
+			t.deliver(to, keys)
 			due = t.next(due)
 		}
 		t.setPolling(false)
@@ -100,36 +94,21 @@ func (t *ticker[K]) ask(ctx context.Context) (keys []K, err error) {
 }
 
 func (t *ticker[K]) retry(err error) time.Duration {
-	n := t.returned(err)
-	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(n))
+	t.failed++
+	t.status.SetFailing(fmt.Errorf("the last %d polls failed: %w", t.failed, err))
+	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(t.failed))
 }
 
-func (t *ticker[K]) deliver(q Queue[K], keys []K) {
+func (t *ticker[K]) deliver(to Sink[K], keys []K) {
 	how := workqueue.AddOptions{Reason: workqueue.Reason{Source: t.name, Event: "poll"}}
-	if !run.Closed(t.synced) {
+	if !run.Closed(t.status.synced) {
 		how.Class = workqueue.Background // as initial lists are
 	}
 	if len(keys) > 0 {
-		q.AddAll(keys, how)
+		to.Queue.AddAll(keys, how)
 	}
-	t.returned(nil)
-	if !run.Closed(t.synced) {
-		close(t.synced)
-	}
-}
-
-func (t *ticker[K]) returned(err error) (failed int) {
-	if !run.Closed(t.settled) {
-		defer close(t.settled)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failed++
-	if err == nil {
-		t.failed = 0
-	}
-	t.err = err
-	return t.failed
+	t.failed = 0
+	t.status.SetSynced()
 }
 
 // next returns the first tick after due that has not passed.
@@ -151,37 +130,13 @@ func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()*0.2-0.1)*float64(d))
 }
 
-func (t *ticker[K]) Settled(ctx context.Context) error { return t.wait(ctx, t.settled) }
-
-func (t *ticker[K]) Stale() error {
-	if run.Closed(t.ended) || !run.Closed(t.settled) {
-		return t.lifecycle.Stale()
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
-		return fmt.Errorf("the last %d polls failed: %w", t.failed, t.err)
-	}
-	return nil
-}
-
-func (t *ticker[K]) State() State {
-	s := State{Source: t.name, Phase: t.phase(), Dropped: t.drops.snapshot()}
-	if s.Phase != hook.Stopped && run.Closed(t.settled) {
-		s.Phase = hook.Synced
-		if s.Err = t.Stale(); s.Err != nil {
-			s.Phase = hook.Failing
-		}
-	}
-	return s
-}
-
+// CatchUp waits for a poll in progress.
 func (t *ticker[K]) CatchUp(ctx context.Context) error {
-	if err := t.await(ctx, t.ended, t.settled); err != nil {
+	if err := t.status.await(ctx, t.status.ended, t.status.settled); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	polled := t.polled.When(!t.polling)
 	t.mu.Unlock()
-	return t.await(ctx, t.ended, polled)
+	return t.status.await(ctx, t.status.ended, polled)
 }

@@ -25,12 +25,12 @@ func TestTicker(t *testing.T) {
 			at = append(at, time.Now())
 			return []string{fmt.Sprint(len(at))}, nil
 		}), &keys{}
-		if s := src.State().String(); s != "Ticker(buckets): not started" || src.Stale() == nil {
+		if s := src.Status().State().String(); s != "Ticker(buckets): not started" || src.Status().Stale() == nil {
 			t.Errorf("before: %s", s)
 		}
 		began := time.Now()
 		stop := run(t, src, q, nil)
-		if err := errors.Join(src.WaitForSync(t.Context()), src.Settled(t.Context()), src.Stale()); err != nil {
+		if err := errors.Join(src.Status().WaitForSync(t.Context()), src.Status().Settled(t.Context()), src.Status().Stale()); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
@@ -56,10 +56,10 @@ func TestTicker(t *testing.T) {
 		if q.how[0].Class != workqueue.Background || q.how[1].Class != workqueue.Normal || q.how[1].Reason != want {
 			t.Errorf("got %+v", q.how[:2])
 		}
-		if s := src.State().String(); s != "Ticker(buckets): stopped" || src.Stale() == nil {
+		if s := src.Status().State().String(); s != "Ticker(buckets): stopped" || src.Status().Stale() == nil {
 			t.Errorf("after: %s", s)
 		}
-		if err := src.Run(t.Context(), q, nil); err == nil {
+		if err := src.Run(t.Context(), source.Sink[string]{Queue: q}); err == nil {
 			t.Error("it ran twice")
 		}
 	})
@@ -91,18 +91,18 @@ func TestTickerRetries(t *testing.T) {
 					}
 				}})
 				defer stop()
-				if err := src.Settled(t.Context()); err != nil {
+				if err := src.Status().Settled(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if s := src.State(); s.Phase != hook.Failing || !strings.HasPrefix(s.String(), "Ticker(buckets): failing: the last 1 polls failed: ") || src.Stale() == nil {
+				if s := src.Status().State(); s.Phase != hook.Failing || !strings.HasPrefix(s.String(), "Ticker(buckets): failing: the last 1 polls failed: ") || src.Status().Stale() == nil {
 					t.Errorf("got %s", s)
 				}
-				if err := src.WaitForSync(t.Context()); err != nil || time.Since(began) < until {
+				if err := src.Status().WaitForSync(t.Context()); err != nil || time.Since(began) < until {
 					t.Errorf("synced after %s: %v", time.Since(began), err)
 				}
 				synctest.Wait()
-				if src.Stale() != nil || src.State().Phase != hook.Synced || q.take() != "right" || told != len(at)-1 {
-					t.Errorf("%v, %s, told %d of %v", src.Stale(), src.State(), told, at)
+				if src.Status().Stale() != nil || src.Status().State().Phase != hook.Synced || q.take() != "right" || told != len(at)-1 {
+					t.Errorf("%v, %s, told %d of %v", src.Status().Stale(), src.Status().State(), told, at)
 				}
 				want := []time.Duration{0, 1, 3, 7, 15, 25, 35, 45, 55, 65}
 				for i, d := range at {
@@ -135,13 +135,13 @@ func TestTickerDoesNotOverlap(t *testing.T) {
 		}), &keys{}
 		told := 0
 		stop := run(t, src, q, &hook.Source{Dropped: func(hook.SourceDropped) { told++ }})
-		if err := src.Stale(); err == nil || src.State().Phase != hook.Syncing {
-			t.Errorf("while the first poll runs: %v, %s", err, src.State())
+		if err := src.Status().Stale(); err == nil || src.Status().State().Phase != hook.Syncing {
+			t.Errorf("while the first poll runs: %v, %s", err, src.Status().State())
 		}
 		time.Sleep(10*time.Minute + time.Second)
 		at := time.Now()
 		stop() // does not wait for the interval, nor for the poll
-		if s := src.State(); len(begun) != 4 || s.Dropped["the poll before was still running"] != int64(told) || told != 6 {
+		if s := src.Status().State(); len(begun) != 4 || s.Dropped["the poll before was still running"] != int64(told) || told != 6 {
 			t.Errorf("%d polls, told %d, %s", len(begun), told, s)
 		}
 		if !at.Equal(time.Now()) {
@@ -158,7 +158,7 @@ func TestTickerValidate(t *testing.T) {
 		"at least 1ms": source.Ticker("buckets", 0, poll),
 		"function":     source.Ticker[string]("buckets", time.Second, nil),
 	} {
-		if err := src.Validate(); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+		if err := validate(src); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"shard":                    {"client", "events", "leaderelection", "term", "hook", "internal/fence", "internal/lease", "internal/logging", "internal/owned", "internal/run", "shard/internal/slots", "internal/stamp", "internal/transport"},
 	"shard/internal/slots":     {},
 	"shard/shardtest":          {"controller", "shard"},
-	"events":                   {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/logging", "internal/object", "internal/run"},
+	"events":                   {"cache", "client", "controller", "hook", "ledger", "term", "internal/argument", "internal/fence", "internal/logging", "internal/object", "internal/run"},
 	"manager":                  {"controller", "cache", "client", "term", "hook", "internal/argument", "internal/logging", "internal/run"},
 	"server":                   {"client", "manager", "term", "internal/argument", "internal/logging", "internal/run"},
 	"webhook":                  {"cache", "client", "events", "hook", "manager", "server", "term", "webhook/internal/certs", "internal/argument", "internal/logging", "internal/run"},

@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/term"
@@ -149,7 +150,7 @@ func (r *Recorder) Eventf(ctx context.Context, obj object.Object, t Type, reason
 	if len(args) > 0 {
 		note = fmt.Sprintf(note, args...)
 	}
-	if k.term != nil && errors.Is(k.term.Trusted(), term.ErrReturned) {
+	if k.term != nil && errors.Is(k.term.Trusted(), fence.ErrReturned) {
 		r.dropped(k, "recorded after the work of its term has returned", 1)
 		return
 	}

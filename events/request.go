@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -81,7 +82,7 @@ func underTerm(of *term.Term) (*term.Term, error) {
 	switch why := of.Trusted(); {
 	case why == nil:
 		return of, nil
-	case errors.Is(why, term.ErrReturned):
+	case errors.Is(why, fence.ErrReturned):
 		return nil, nil //nolint:nilnil // sent without a term
 	}
 	return nil, errLostTerm
@@ -153,7 +154,7 @@ func (r *Recorder) verdict(err error, b *batch) (why string) {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, errLostTerm), errors.Is(err, term.ErrFenced) && !errors.Is(err, term.ErrReturned):
+	case errors.Is(err, errLostTerm), errors.Is(err, term.ErrFenced) && !errors.Is(err, fence.ErrReturned):
 		return lostTerm
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err) && about(err) == "namespaces":
 		return noPlace

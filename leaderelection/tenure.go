@@ -187,7 +187,7 @@ func (t *tenure) join(ctx context.Context, l *leadership) error {
 // finish ends the term when no work runs under it.
 func (t *tenure) finish() {
 	t.mu.Lock()
-	cause := term.ErrReturned
+	var cause error // its work has returned
 	if t.trust.state == isLost {
 		cause = ErrLost
 	}

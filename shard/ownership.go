@@ -15,14 +15,13 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 // ErrReleased is the cause of refused requests of a slot that this process has released or lost.
 var ErrReleased = errors.New("the slot belongs to another replica now, or to none")
 
 // errHandedOn ends the term of a slot whose work has returned: its last events may be stored.
-var errHandedOn = fmt.Errorf("%w: %w", ErrReleased, term.ErrReturned)
+var errHandedOn = fmt.Errorf("%w: %w", ErrReleased, fence.ErrReturned)
 
 // settleTime is how long a slot is owned at least before its handovers are dropped from the
 // assignment. Then its controllers have begun to wait for them. The terms of the slots pass them on

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -37,7 +38,7 @@ func TestP5_AReleasedSlotIsNotLost(t *testing.T) {
 				b.stop()
 				ended(t, a, b)
 				for _, of := range all {
-					if why := of.Term.Trusted(); why == nil || errors.Is(why, term.ErrReturned) == lost {
+					if why := of.Term.Trusted(); why == nil || errors.Is(why, fence.ErrReturned) == lost {
 						t.Fatalf("the term of slot %d is over: %v", of.Number, why)
 					}
 				}

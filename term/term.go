@@ -5,11 +5,13 @@ package term
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/fence"
+	"github.com/setpoint-dev/setpoint/ledger"
 )
 
 // Token identifies one term of leadership by the UID of the Lease and its version at the
@@ -61,9 +63,10 @@ func (t *Term) Done() <-chan struct{} { return t.inside().Done() }
 // over. It has no effect after End, or if start is not later than the last one.
 func (t *Term) Extend(start time.Time) { t.inside().Extend(start) }
 
-// End ends the trust at once, because the Lease is lost or about to be released. It refuses new
-// requests and those that wait for a connection. The reason is cause, or context.Canceled if nil.
-// If the trust is over, that is the reason. Only the first call has an effect.
+// End ends the trust at once. It refuses new requests and those that wait for a connection. The
+// reason is cause, such as that the Lease is lost. With nil, the work has returned, and the Lease
+// is about to be released. If the trust is over, that is the reason. Only the first call has an
+// effect.
 func (t *Term) End(cause error) { t.inside().End(cause) }
 
 // With returns a context for requests under a term, or ctx if the term is nil.
@@ -77,3 +80,34 @@ func Without(ctx context.Context) context.Context { return fence.Without(ctx) }
 func FromContext(ctx context.Context) *Term {
 	return (*Term)(fence.FromContext(ctx))
 }
+
+// ErrFenced matches every [FencedError] with errors.Is.
+var ErrFenced = errors.New("refused by the fence")
+
+// FencedError is the error of a request that was refused because another process may lead.
+// errors.Is finds [ErrFenced] and the cause of [Term.End].
+type FencedError struct {
+	// Controller made the request. It is empty without a ledger.
+	Controller string
+	// Request is the refused request.
+	Request ledger.Request
+	// Uncertain reports that parts of the request may have been sent: it was refused between its
+	// connection and the first byte. With a transport other than *http.Transport
+	// (rest.Config.Transport), connections may be unknown. Then every request that was refused
+	// after it reached the transport is uncertain.
+	Uncertain bool
+	// Err is the reason.
+	Err error
+}
+
+// Error names the controller, the request and the reason.
+func (e *FencedError) Error() string {
+	s := ""
+	if e.Controller != "" {
+		s = "controller " + e.Controller + ": "
+	}
+	return s + "the request to " + e.Request.String() + " is " + ErrFenced.Error() + ": " + e.Err.Error()
+}
+
+// Unwrap returns ErrFenced and the reason.
+func (e *FencedError) Unwrap() []error { return []error{ErrFenced, e.Err} }

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// ErrReturned is term.ErrReturned.
+// ErrReturned is the cause of the end of a term, or a part, that is not lost: its work has
+// returned. The error of Trusted then wraps it.
 var ErrReturned = errors.New("the work under it has returned")
 
 // RefusedError is the error of a request that does not pass. The transport makes a term.FencedError
@@ -60,7 +61,7 @@ func (f *fence) Extend(start time.Time) {
 // End is term.Term.End.
 func (f *fence) End(cause error) {
 	if cause == nil {
-		cause = context.Canceled
+		cause = ErrReturned
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

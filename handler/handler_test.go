@@ -74,6 +74,8 @@ func TestChange(t *testing.T) {
 		keep      bool
 	}{
 		{"generation: status only", handler.GenerationChanged, update(pod(), pod(version("2"))), false},
+		{"generation: status, undone by a restore", handler.GenerationChanged, update(pod(version("9")), pod(version("7"))), true},
+		{"labels: undone by a restore", handler.LabelsChanged, update(pod(version("10")), pod(version("9"))), true},
 		{"generation: spec", handler.GenerationChanged, update(pod(), pod(generation(2))), true},
 		{"generation: the kind has none", handler.GenerationChanged, update(pod(generation(0)), pod(generation(0))), true},
 		{"labels: the same", handler.LabelsChanged, update(pod(labels(x)), pod(labels(map[string]string{"x": "x"}), version("2"))), false},

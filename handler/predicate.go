@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Predicate keeps or drops events. It must be safe for concurrent use. A dropped event does not
@@ -22,7 +24,8 @@ type Predicate interface {
 }
 
 // These predicates keep creates, deletes, replacements by a new object of the same name, and
-// updates of one part of the object.
+// updates of one part of the object. They keep an update to an older version: the API server was
+// restored from a backup, which may have undone any part.
 const (
 	// GenerationChanged drops updates of only status or metadata. The API server increments
 	// metadata.generation when the spec changes or a deletion is requested. Use it for the objects
@@ -40,7 +43,7 @@ const (
 type change string
 
 func (c change) Keep(e Event) bool {
-	if e.Old == nil || e.New == nil || e.Old.GetUID() != e.New.GetUID() {
+	if e.Old == nil || e.New == nil || e.Old.GetUID() != e.New.GetUID() || object.Before(e.New.GetResourceVersion(), e.Old.GetResourceVersion()) {
 		return true
 	}
 	switch c {

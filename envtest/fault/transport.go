@@ -20,6 +20,9 @@ type transport struct {
 	next  http.RoundTripper
 }
 
+// WrappedRoundTripper is for clients that close idle connections.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
 func (t *transport) RoundTrip(h *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(h.Context())
 	x := newExchange(t.rules, h)

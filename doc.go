@@ -38,5 +38,5 @@
 //   - server serves HTTP, for health endpoints and metrics for example.
 //   - hook has the callbacks for observers, such as package metrics.
 //   - debug shows the state of a process, and envtest runs a real control plane for tests,
-//     envtest/sim an API server in memory.
+//     envtest/sim an API server in memory. sweep crashes an operator at each write.
 package setpoint

@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"envtest":                  {},
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
+	"sweep":                    {"client", "envtest/fault", "envtest/sim", "internal/apipath"},
 	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "internal/apipath"},
 
 	"envtest/sim/conformance":        {}, // it has tests only
@@ -93,7 +94,7 @@ var onlyIn = map[string]struct {
 	"github.com/prometheus/":            {[]string{"metrics"}, "programs without package metrics should not link Prometheus"},
 	"github.com/onsi/":                  {nil, "it is for tests"},
 	"go.uber.org/goleak":                {nil, "it is for tests"},
-	"testing":                           {[]string{"webhook/webhooktest"}, "it is for tests"},
+	"testing":                           {[]string{"sweep", "webhook/webhooktest"}, "it is for tests"},
 	"flag":                              {[]string{"envtest"}, "flags belong to the program that embeds us (M5)"},
 	"k8s.io/apiserver/":                 {nil, "a library must not bring the API server to its users"},
 	"sigs.k8s.io/controller-runtime/":   {nil, "comparisons with it live in a module of their own"},
@@ -295,6 +296,8 @@ var joins = map[string]string{
 	"internal/run.call":                "receives from answers; Join joins a call that outlives its context, or names it (M1)",
 	"internal/scenario/ha.replicaMain": "ends with the process, which is a command's",
 	"leaderelection.candidate.term":    "receives from done, or Run returns an error when its patience is over (L5)",
+	"sweep.run.end":                    "receives from done, or names what still runs",
+	"sweep.run.operate":                "receives from returned, or names what still runs",
 	"manager.stage.stop":               "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sweep shows that an operator survives: it crashes the operator at each of its writes,
+// shows it old views, and loses answers. It is for tests.
+//
+//	func TestSweep(t *testing.T) {
+//		sweep.Run(t, sweep.Scenario{
+//			Scheme:   scheme,
+//			Operator: func(p sweep.Process) (sweep.Operator, error) { return newOperator(p.Config) },
+//			Steps: []sweep.Step{
+//				{Name: "create", Do: func(ctx context.Context, c *client.Client) error { … }},
+//				{Name: "delete", Do: func(ctx context.Context, c *client.Client) error { … }},
+//			},
+//		})
+//	}
+//
+// Run performs the steps without faults, and learns which writes of the operator have an effect.
+// After each step it waits until the operator is idle and nothing changes any more. Then it repeats
+// the scenario with one fault at a time: see [Fault]. Each repetition is a subtest with an API
+// server of its own (package envtest/sim), in virtual time and in parallel to others.
+//
+// # What is checked
+//
+//   - The end states are equal. Times, UIDs, versions and generated names do not count, nor what
+//     differs between two runs without faults.
+//   - No object is created or deleted more often than without faults.
+//   - After the last step nothing is written any more.
+//   - The invariants of the scenario hold at every version.
+//
+// A failed subtest prints a call of [Replay] that repeats it alone, and keeps the changes, requests
+// and logs in the folder of go test -artifacts.
+//
+// # Limits
+//
+//   - A crash is in process: from then on all requests of the incarnation fail, and its context
+//     ends. Variables of packages survive it.
+//   - Goroutines are not scheduled by sweep. A write that does not come again in the repetition
+//     makes its subtest a skipped one.
+package sweep

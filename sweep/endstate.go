@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// names replaces what differs from run to run.
+type names struct {
+	replace *strings.Replacer
+}
+
+// namesOf learns the UIDs and the generated names of a run.
+func namesOf(changes []change) names {
+	var pairs []string
+	known := map[string]bool{}
+	for _, c := range changes {
+		if uid := string(c.object.GetUID()); uid != "" && !known[uid] {
+			known[uid] = true
+			pairs = append(pairs, uid, "uid of "+generic(c.object))
+		}
+		if g := c.object.GetGenerateName(); g != "" && !known[c.object.GetName()] {
+			known[c.object.GetName()] = true
+			pairs = append(pairs, c.object.GetName(), g+"*")
+		}
+	}
+	return names{strings.NewReplacer(pairs...)}
+}
+
+// generic is the name of an object, without what is generated.
+func generic(o *unstructured.Unstructured) string {
+	name := o.GetName()
+	if g := o.GetGenerateName(); g != "" {
+		name = g + "*"
+	}
+	return o.GetKind() + " " + o.GetNamespace() + "/" + name
+}
+
+var timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
+
+// allocated are fields that the API server chooses.
+var allocated = map[string]bool{"clusterIP": true, "clusterIPs": true, "nodePort": true}
+
+func (n names) value(v any, generation int64) any {
+	switch x := v.(type) {
+	case string:
+		if timestamp.MatchString(x) {
+			return "a time"
+		}
+		return n.replace.Replace(x)
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, e := range x {
+			if allocated[k] {
+				continue
+			}
+			if observed, ok := e.(int64); ok && k == "observedGeneration" {
+				out[k] = observed == generation
+				continue
+			}
+			out[n.replace.Replace(k)] = n.value(e, generation)
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, e := range x {
+			out[i] = n.value(e, generation)
+		}
+		return out
+	}
+	return v
+}
+
+func (n names) object(o *unstructured.Unstructured) any {
+	content := maps.Clone(o.Object)
+	if m, ok := content["metadata"].(map[string]any); ok {
+		m = maps.Clone(m)
+		for _, f := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "name"} {
+			delete(m, f)
+		}
+		content["metadata"] = m
+	}
+	return n.value(content, o.GetGeneration())
+}
+
+// judge fills what is compared, and checks the invariants.
+func (r *record) judge(s *Scenario) {
+	n := namesOf(r.changes)
+	r.created, r.deleted = map[string]int{}, map[string]int{}
+	state := &State{scheme: s.Scheme, objects: map[schema.GroupVersionKind]map[string]*unstructured.Unstructured{}}
+	broken := map[string]bool{}
+	for i, c := range r.changes {
+		for len(r.states) < len(r.after) && r.after[len(r.states)] == i {
+			r.states = append(r.states, n.state(state))
+		}
+		state.apply(c)
+		// Caches may show the end of an owner after the end of what it owned, which is then made
+		// once more, and collected.
+		switch {
+		case c.kind == watch.Added && state.owned(c.object):
+			r.created[generic(c.object)]++
+		case c.kind == watch.Deleted && state.owned(c.object):
+			r.deleted[generic(c.object)]++
+		}
+		if c.epoch > 0 {
+			continue // a restore changes everything at once
+		}
+		for _, v := range s.Invariants {
+			if err := v.Holds(state); err != nil && !broken[v.Name] {
+				broken[v.Name] = true
+				r.failures = append(r.failures, fmt.Sprintf("the invariant %q is broken by %s: %v", v.Name, strings.TrimSpace(c.String()), err))
+			}
+		}
+	}
+	for len(r.states) < len(r.after) {
+		r.states = append(r.states, n.state(state))
+	}
+}
+
+// state returns the objects by their generic names.
+func (n names) state(s *State) map[string][]any {
+	all := map[string][]any{}
+	for _, objects := range s.objects {
+		for _, o := range objects {
+			key := generic(o)
+			all[key] = append(all[key], n.object(o))
+		}
+	}
+	for _, same := range all {
+		slices.SortFunc(same, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	return all
+}
+
+// differences returns where the states after the steps differ. A run that has failed has fewer
+// states.
+func differences(s *Scenario, want, got *record) (all []difference) {
+	for i := range min(len(want.states), len(got.states)) {
+		for _, d := range stateDifferences(want.states[i], got.states[i]) {
+			d.step = s.Steps[i].Name
+			d.last = i == len(s.Steps)-1
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+func stateDifferences(want, got map[string][]any) (all []difference) {
+	keys := slices.Sorted(maps.Keys(want))
+	for key := range got {
+		if _, ok := want[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	for _, key := range keys {
+		a, b := want[key], got[key]
+		if len(a) != len(b) {
+			all = append(all, difference{key: key, got: objects(len(b)), want: objects(len(a)), missing: len(b) < len(a)})
+			continue
+		}
+		for i := range a {
+			diff(key, "", a[i], b[i], &all)
+		}
+	}
+	return all
+}
+
+// difference is one value that differs.
+type difference struct {
+	key, path, got, want string
+	missing              bool // it is not there
+	step                 string
+	last                 bool
+}
+
+func (d difference) String() string {
+	return fmt.Sprintf("after step %s, %s%s is %s, and %s without faults", d.step, d.key, d.path, d.got, d.want)
+}
+
+func (d difference) place() string { return d.step + " " + d.key + d.path }
+
+func objects(n int) string {
+	switch n {
+	case 0:
+		return "absent"
+	case 1:
+		return "there"
+	}
+	return fmt.Sprintf("there %d times", n)
+}
+
+func diff(key, path string, want, got any, all *[]difference) {
+	switch a := want.(type) {
+	case map[string]any:
+		b, ok := got.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := slices.Sorted(maps.Keys(a))
+		for k := range b {
+			if _, ok := a[k]; !ok {
+				keys = append(keys, k)
+			}
+		}
+		for _, k := range keys {
+			x, inA := a[k]
+			y, inB := b[k]
+			switch {
+			case !inA:
+				*all = append(*all, difference{key: key, path: path + "." + k, got: short(y), want: "absent"})
+			case !inB:
+				*all = append(*all, difference{key: key, path: path + "." + k, got: "absent", want: short(x), missing: true})
+			default:
+				diff(key, path+"."+k, x, y, all)
+			}
+		}
+		return
+	case []any:
+		if b, ok := got.([]any); ok && len(a) == len(b) {
+			for i := range a {
+				diff(key, fmt.Sprintf("%s[%d]", path, i), a[i], b[i], all)
+			}
+			return
+		}
+	}
+	if x, y := short(want), short(got); x != y {
+		*all = append(*all, difference{key: key, path: path, got: y, want: x})
+	}
+}
+
+func short(v any) string {
+	s := fmt.Sprintf("%v", v)
+	if _, ok := v.(string); ok {
+		s = fmt.Sprintf("%q", v)
+	}
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return s
+}

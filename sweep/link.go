@@ -1,0 +1,245 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/internal/apipath"
+)
+
+var errCrashed = errors.New("sweep: the process has crashed")
+
+// write is a request that may change something.
+type write struct {
+	name      string // for Plan.Write
+	nth       int
+	verb      string
+	resource  schema.GroupVersionResource
+	effective bool
+}
+
+// link is the way of one process to the API server.
+type link struct {
+	run   *run
+	who   string
+	under bool // the operator under test: faults apply
+	next  http.RoundTripper
+	rules *fault.Rules
+
+	crash context.CancelFunc // ends the process
+
+	mu   sync.Mutex
+	dead bool
+}
+
+func (l *link) crashed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+// kill fails running and later requests.
+func (l *link) kill() {
+	l.mu.Lock()
+	l.dead = true
+	l.mu.Unlock()
+	l.rules.Stop()
+	l.crash()
+}
+
+// WrappedRoundTripper is for closing idle connections.
+func (l *link) WrappedRoundTripper() http.RoundTripper { return l.next }
+
+// RoundTrip implements http.RoundTripper.
+func (l *link) RoundTrip(h *http.Request) (*http.Response, error) {
+	if l.crashed() {
+		return nil, errCrashed
+	}
+	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
+	of := schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
+	switch {
+	case t.Resource == "":
+		return l.next.RoundTrip(h)
+	case t.Verb == "list" || t.Verb == "watch":
+		return l.read(h, t.Verb, of)
+	case t.Verb == "get" || unobserved(of) || h.URL.Query().Get("dryRun") != "":
+		if of.GroupResource() == leases && t.Verb != "get" {
+			return l.lease(h)
+		}
+		return l.next.RoundTrip(h)
+	}
+	l.run.history.follow(of)
+	w := l.run.begin(l, t, of)
+	resp, err := l.write(h, w)
+	l.run.logf("%s %s #%d: %s", l.who, w.name, w.nth, outcome(resp, err))
+	return resp, err
+}
+
+func outcome(resp *http.Response, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return resp.Status
+}
+
+// write sends a write, with the fault of the plan.
+func (l *link) write(h *http.Request, w *write) (*http.Response, error) {
+	f := None
+	if l.under {
+		f = l.run.faultFor(w)
+	}
+	switch f {
+	case CrashBefore:
+		l.kill()
+		return nil, errCrashed
+	case Fail:
+		return refuse(h, apierrors.NewForbidden(w.resource.GroupResource(), "x", errors.New("sweep: it fails once")))
+	case Conflict:
+		return refuse(h, apierrors.NewConflict(w.resource.GroupResource(), "x", errors.New("the object has been modified")))
+	case Throttle:
+		return refuse(h, apierrors.NewTooManyRequests("sweep: slow down", 1))
+	case LateWatch, Coalesce, LoseLease, Restore:
+		l.run.strike(l, f, w)
+	}
+	resp, err := l.send(h, w)
+	if err != nil {
+		return resp, err
+	}
+	switch f {
+	case CrashAfter, OldList, CrashThenStep, CrashThenAll:
+		resp.Body.Close()
+		l.kill()
+		if f == CrashThenStep || f == CrashThenAll {
+			close(l.run.down)
+		}
+		return nil, errCrashed
+	case LoseAnswer:
+		resp.Body.Close()
+		return nil, fmt.Errorf("sweep: the answer is lost: %w", syscall.ECONNRESET)
+	}
+	return resp, nil
+}
+
+// send learns from the answer whether the write had an effect.
+func (l *link) send(h *http.Request, w *write) (*http.Response, error) {
+	if strings.Contains(h.Header.Get("Accept"), "protobuf") {
+		h = h.Clone(h.Context())
+		h.Header.Set("Accept", "application/json")
+	}
+	resp, err := l.next.RoundTrip(h)
+	if err != nil || resp.StatusCode > 299 {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	var obj struct {
+		Kind     string            `json:"kind"`
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &obj); err != nil {
+		return nil, fmt.Errorf("sweep: the answer to %s is not JSON: %w", w.name, err)
+	}
+	l.run.answered(w, obj.Metadata.ResourceVersion)
+	return resp, nil
+}
+
+// read counts watched kinds, and shows old lists.
+func (l *link) read(h *http.Request, verb string, of schema.GroupVersionResource) (*http.Response, error) {
+	if !l.under {
+		return l.next.RoundTrip(h)
+	}
+	q := h.URL.Query()
+	if verb == "watch" {
+		l.run.watches(of)
+	}
+	old, stale := l.run.oldList(l, of)
+	switch {
+	case stale && verb == "watch" && q.Get("sendInitialEvents") != "":
+		return refuse(h, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil))
+	case stale && verb == "list" && q.Get("continue") == "":
+		q.Set("resourceVersion", old)
+		q.Set("resourceVersionMatch", "Exact")
+	case l.run.plan.Fault == NoBookmarks && verb == "watch" && q.Get("sendInitialEvents") == "":
+		q.Del("allowWatchBookmarks")
+		l.run.fire()
+	default:
+		return l.next.RoundTrip(h)
+	}
+	h = h.Clone(h.Context())
+	h.URL.RawQuery = q.Encode()
+	if stale && verb == "list" {
+		l.run.servedOld(l, of)
+	}
+	return l.next.RoundTrip(h)
+}
+
+func (l *link) lease(h *http.Request) (*http.Response, error) {
+	if l.under {
+		l.run.usesLeases()
+		if l.run.leaseRefused() {
+			return refuse(h, apierrors.NewInternalError(errors.New("sweep: Leases cannot be written")))
+		}
+	}
+	return l.next.RoundTrip(h)
+}
+
+// refuse answers in place of the API server.
+func refuse(h *http.Request, err *apierrors.StatusError) (*http.Response, error) {
+	if h.Body != nil {
+		h.Body.Close()
+	}
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, failed := json.Marshal(status)
+	if failed != nil {
+		return nil, failed
+	}
+	resp := &http.Response{
+		StatusCode: int(status.Code), Status: fmt.Sprintf("%d %s (by sweep)", status.Code, http.StatusText(int(status.Code))),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: h,
+	}
+	if s := status.Details; s != nil && s.RetryAfterSeconds > 0 {
+		resp.Header.Set("Retry-After", fmt.Sprint(s.RetryAfterSeconds))
+	}
+	return resp, nil
+}
+
+var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// unobserved reports whether writes of a resource are neither faulted nor compared.
+func unobserved(of schema.GroupVersionResource) bool {
+	switch of.Group {
+	case "events.k8s.io", "authorization.k8s.io", "authentication.k8s.io", "coordination.k8s.io":
+		return true
+	case "":
+		return of.Resource == "events"
+	}
+	return false
+}
+
+const (
+	held = 20 * time.Second // how long a view is old
+	ill  = time.Minute      // how long a fault of time lasts
+)

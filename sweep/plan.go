@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import "fmt"
+
+// Fault is what happens once in a run.
+type Fault string
+
+// The faults of a write. The operator's process is a new one after a crash.
+const (
+	// None is a run without a fault.
+	None Fault = ""
+	// CrashBefore ends the process before the API server gets the write.
+	CrashBefore Fault = "crash before"
+	// CrashAfter ends the process after the API server has executed the write, without its answer.
+	CrashAfter Fault = "crash after"
+	// CrashThenStep is CrashAfter; the next step is done before the new process starts.
+	CrashThenStep Fault = "crash, then the next step"
+	// CrashThenAll is CrashThenStep with all later steps.
+	CrashThenAll Fault = "crash, then all later steps"
+	// LoseAnswer breaks the connection after the API server has executed the write.
+	LoseAnswer Fault = "lost answer"
+	// Fail answers 403 instead of the API server, as for a quota that is exceeded.
+	Fail Fault = "failure"
+	// Conflict answers 409 instead of the API server.
+	Conflict Fault = "conflict"
+	// Throttle answers 429 instead of the API server, with Retry-After: 1.
+	Throttle Fault = "throttling"
+	// LateWatch delays the watches of the written kind by 20 seconds, for a minute from the write
+	// on.
+	LateWatch Fault = "late watch"
+	// Coalesce holds the watches of the written kind from the write on for 20 seconds. Then they
+	// end, their versions have expired, and new lists show only the newest state.
+	Coalesce Fault = "coalesced events"
+	// OldList is CrashAfter; the first list of the written kind in the new process has the state
+	// before the write, and its watch begins 20 seconds later.
+	OldList Fault = "crash, then an old list"
+	// LoseLease refuses requests for Leases for a minute from the write on.
+	LoseLease Fault = "lost lease"
+	// Restore replaces the state of the API server, 10 seconds after the write, by a backup from
+	// before the write.
+	Restore Fault = "restored server"
+)
+
+// The faults of a whole run.
+const (
+	// Restart ends the process after each step, and starts a new one.
+	Restart Fault = "restart after each step"
+	// AlwaysLate delays all watches by 5 seconds.
+	AlwaysLate Fault = "watches are always late"
+	// AlwaysCut ends each watch after 5 seconds.
+	AlwaysCut Fault = "watches always end soon"
+	// NoBookmarks removes all bookmarks.
+	NoBookmarks Fault = "no bookmarks"
+)
+
+var (
+	ofWrites = []Fault{CrashBefore, CrashAfter, CrashThenStep, CrashThenAll, LoseAnswer, Fail, Conflict, Throttle, LateWatch, Coalesce, OldList, LoseLease, Restore}
+	ofRuns   = []Fault{Restart, AlwaysLate, AlwaysCut, NoBookmarks}
+)
+
+// Plan is one fault, at one place.
+type Plan struct {
+	Fault Fault
+	// Write is the write at which it happens, as a failed test prints it: verb, resource and
+	// namespace, and the name unless it is a create. Empty for the faults of a whole run.
+	Write string
+	// Nth counts the equal writes of the run, from 1.
+	Nth int
+}
+
+// String returns the fault and its place.
+func (p Plan) String() string {
+	switch {
+	case p.Fault == None:
+		return "no fault"
+	case p.Write == "":
+		return string(p.Fault)
+	}
+	return fmt.Sprintf("%s: %s #%d", p.Fault, p.Write, p.Nth)
+}
+
+// goString is the plan in a test.
+func (p Plan) goString() string {
+	if p.Write == "" {
+		return fmt.Sprintf("sweep.Plan{Fault: %q}", string(p.Fault))
+	}
+	return fmt.Sprintf("sweep.Plan{Fault: %q, Write: %q, Nth: %d}", string(p.Fault), p.Write, p.Nth)
+}
+
+// plans returns the plans for what a run without faults has done.
+func plans(did *record) (all []Plan) {
+	for _, f := range ofRuns {
+		all = append(all, Plan{Fault: f})
+	}
+	for _, w := range did.writes {
+		if !w.effective {
+			continue
+		}
+		for _, f := range ofWrites {
+			switch {
+			case f == Conflict && w.verb != "update" && w.verb != "patch":
+			case (f == LateWatch || f == Coalesce || f == OldList) && !did.watched[w.resource]:
+			case f == LoseLease && !did.leases:
+			default:
+				all = append(all, Plan{f, w.name, w.nth})
+			}
+		}
+	}
+	return all
+}

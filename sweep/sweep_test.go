@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/sweep"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// copier keeps a Secret with the data of each ConfigMap, and then annotates the ConfigMap as
+// copied.
+type copier struct {
+	defect  string // what it does wrong
+	maps    *cache.Handle[*corev1.ConfigMap]
+	secrets *cache.Handle[*corev1.Secret]
+	client  *client.Client
+}
+
+const copied = "example.com/copied"
+
+func (r *copier) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	from, err := r.maps.Get(ctx, key)
+	if err != nil || from.DeletionTimestamp != nil {
+		return controller.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.defect == "status first" {
+		if err := r.annotate(ctx, from); err != nil {
+			return controller.Result{}, err
+		}
+	}
+	made, err := r.copy(ctx, from)
+	switch {
+	case err != nil && r.defect == "forgets errors":
+		return controller.Result{}, nil
+	case err != nil:
+		return controller.Result{}, err
+	case r.defect == "annotates what it has just made" && !made:
+		return controller.Result{}, nil
+	}
+	return controller.Result{}, r.annotate(ctx, from)
+}
+
+// copy creates or updates the Secret.
+func (r *copier) copy(ctx context.Context, from *corev1.ConfigMap) (made bool, err error) {
+	s := &corev1.Secret{Data: map[string][]byte{"a": []byte(from.Data["a"])}}
+	s.Namespace, s.Name = from.Namespace, from.Name
+	s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(from, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+	writes := client.For[*corev1.Secret](r.client)
+	if r.defect == "creates once more" && from.Annotations[copied] != from.Data["a"] {
+		s.Name, s.GenerateName = "", from.Name+"-"
+		_, err := writes.Create(ctx, s)
+		return true, err
+	}
+	now, err := r.secrets.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = writes.Create(ctx, s)
+		return true, err
+	case err != nil || string(now.Data["a"]) == from.Data["a"]:
+		return false, err
+	}
+	s.ResourceVersion = now.ResourceVersion
+	_, err = writes.Update(ctx, s)
+	return true, err
+}
+
+func (r *copier) annotate(ctx context.Context, from *corev1.ConfigMap) error {
+	value := from.Data["a"]
+	if r.defect == "never stops" {
+		value = from.ResourceVersion
+	}
+	if from.Annotations[copied] == value {
+		return nil
+	}
+	patch := []byte(`{"metadata":{"annotations":{"` + copied + `":"` + value + `"}}}`)
+	_, err := client.For[*corev1.ConfigMap](r.client).Patch(ctx, types.NamespacedName{Namespace: from.Namespace, Name: from.Name}, types.MergePatchType, patch)
+	return err
+}
+
+// deaf does not end with its context.
+type deaf struct{ sweep.Operator }
+
+func (d deaf) Run(ctx context.Context) error {
+	err := d.Operator.Run(ctx)
+	<-make(chan struct{})
+	return err
+}
+
+func copies(defect string) func(p sweep.Process) (sweep.Operator, error) {
+	return func(p sweep.Process) (sweep.Operator, error) {
+		mgr := manager.New(p.Config, manager.Options{
+			Name: "copier", Logger: p.Logger, LeaderElection: &leaderelection.Options{Namespace: "default", Lease: "copier"},
+		})
+		r := &copier{defect, cache.For[*corev1.ConfigMap](mgr.Cache()), cache.For[*corev1.Secret](mgr.Cache()), mgr.Client()}
+		c := controller.New("copier", r, controller.Options{})
+		c.Watch(source.Kind(r.maps, handler.Self()))
+		c.Watch(source.Kind(r.secrets, handler.Owner(r.maps)))
+		mgr.Add(c)
+		if defect == "does not end" {
+			return deaf{mgr}, nil
+		}
+		return mgr, nil
+	}
+}
+
+var a = types.NamespacedName{Namespace: "default", Name: "a"}
+
+func scenario(defect string) sweep.Scenario {
+	maps := client.For[*corev1.ConfigMap]
+	return sweep.Scenario{
+		Scheme:   scheme.Scheme,
+		Operator: copies(defect),
+		Steps: []sweep.Step{
+			{Name: "create", Do: func(ctx context.Context, c *client.Client) error {
+				_, err := maps(c).Create(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}, Data: map[string]string{"a": "1"},
+				})
+				return err
+			}},
+			{Name: "change", Do: func(ctx context.Context, c *client.Client) error {
+				_, err := maps(c).Patch(ctx, a, types.MergePatchType, []byte(`{"data":{"a":"2"}}`))
+				return err
+			}},
+			{Name: "delete", Do: func(ctx context.Context, c *client.Client) error { return maps(c).Delete(ctx, a) }},
+		},
+		Invariants: []sweep.Invariant{{Name: "a copied ConfigMap has a Secret", Holds: func(s *sweep.State) error {
+			for _, m := range sweep.List[*corev1.ConfigMap](s) {
+				if m.Annotations[copied] != "" && len(sweep.List[*corev1.Secret](s)) == 0 {
+					return errors.New("there is none")
+				}
+			}
+			return nil
+		}}},
+	}
+}
+
+func TestRun(t *testing.T) { sweep.Run(t, scenario("")) }
+
+// TestDefects runs TestDefect in processes of their own, in which it fails.
+func TestDefects(t *testing.T) {
+	for defect, want := range map[string]string{
+		"annotates what it has just made": `crash after: create secrets in default #1`,
+		"creates once more":               `Secret default/a-* is created 3 times, and 2 without faults`,
+		"status first":                    `the invariant "a copied ConfigMap has a Secret" is broken`,
+		"forgets errors":                  `failure: create secrets in default #1`,
+		"never stops":                     `without faults: after step create, the operator has not converged`,
+		"does not end":                    `operator 1 has not returned from Run 1m0s after the end of its context; let Run end with its context`,
+		"no write":                        `conflict: update pods default/x #1: there is no such write; the operator's writes were:`,
+		"no fault":                        `Plan.Fault "earthquake" is unknown; use a constant of package sweep`,
+		"no steps":                        `Scenario.Steps is empty; add what a user does`,
+		"fails":                           `without faults: step create: configmaps "a" already exists`,
+	} {
+		t.Run(defect, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefect$") //nolint:gosec // itself
+			cmd.Env = append(os.Environ(), "SWEEP_DEFECT="+defect)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), want) {
+				t.Errorf("%v; the output lacks %q:\n%s", err, want, out)
+			}
+		})
+	}
+}
+
+func TestDefect(t *testing.T) {
+	defect := os.Getenv("SWEEP_DEFECT")
+	s := scenario(defect)
+	switch defect {
+	case "":
+		t.Skip("it is run by TestDefects")
+	case "no write":
+		sweep.Replay(t, s, sweep.Plan{Fault: sweep.Conflict, Write: "update pods default/x", Nth: 1})
+		return
+	case "no fault":
+		sweep.Replay(t, s, sweep.Plan{Fault: "earthquake"})
+		return
+	case "no steps":
+		s.Steps = nil
+	case "fails":
+		m := &corev1.ConfigMap{}
+		m.Namespace, m.Name = a.Namespace, a.Name
+		s.Objects = append(s.Objects, m)
+	}
+	sweep.Run(t, s)
+}

@@ -192,7 +192,8 @@
 //     names share the informers of those that they have in common.
 //   - S9: A read never answers from an unsynced store. It waits for the initial list, or returns
 //     the reason why that fails. If its context ends first, the error names what it waited for.
-//     Later reads return the last known state. Stale names a restored API server from its
+//     That list has all that the API server stored when it was asked, also if it cannot stream
+//     lists. Later reads return the last known state. Stale names a restored API server from its
 //     confirmation until the kind is listed again. An informer that has failed is stale until its
 //     store has the new list or, if its watch resumes, the events that were missed: those that come
 //     within a second, or later without a pause of 100 ms, for 5 s at most. A read of several

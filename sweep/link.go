@@ -170,14 +170,17 @@ func (l *link) read(h *http.Request, verb string, of schema.GroupVersionResource
 		return l.next.RoundTrip(h)
 	}
 	q := h.URL.Query()
-	if verb == "watch" {
+	switch {
+	case verb == "watch":
 		l.run.watches(of)
+	case q.Get("resourceVersion") == "0":
+		l.run.lists(of)
 	}
 	old, stale := l.run.oldList(l, of)
 	switch {
 	case stale && verb == "watch" && q.Get("sendInitialEvents") != "":
 		return refuse(h, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil))
-	case stale && verb == "list" && q.Get("continue") == "":
+	case stale && verb == "list" && q.Get("continue") == "" && q.Get("resourceVersion") != "":
 		q.Set("resourceVersion", old)
 		q.Set("resourceVersionMatch", "Exact")
 	case l.run.plan.Fault == NoBookmarks && verb == "watch" && q.Get("sendInitialEvents") == "":

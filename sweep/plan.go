@@ -35,7 +35,8 @@ const (
 	// end, their versions have expired, and new lists show only the newest state.
 	Coalesce Fault = "coalesced events"
 	// OldList is CrashAfter; the first list of the written kind in the new process has the state
-	// before the write, and its watch begins 20 seconds later.
+	// before the write, and its watch begins 20 seconds later. A list without a resourceVersion is
+	// current, so caches of this module get no such fault.
 	OldList Fault = "crash, then an old list"
 	// LoseLease refuses requests for Leases for a minute from the write on.
 	LoseLease Fault = "lost lease"
@@ -102,7 +103,8 @@ func plans(did *record) (all []Plan) {
 		for _, f := range ofWrites {
 			switch {
 			case f == Conflict && w.verb != "update" && w.verb != "patch":
-			case (f == LateWatch || f == Coalesce || f == OldList) && !did.watched[w.resource]:
+			case (f == LateWatch || f == Coalesce) && !did.watched[w.resource]:
+			case f == OldList && !did.outdated[w.resource]:
 			case f == LoseLease && !did.leases:
 			default:
 				all = append(all, Plan{f, w.name, w.nth})

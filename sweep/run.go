@@ -38,10 +38,11 @@ const (
 
 // record is what happened in a run.
 type record struct {
-	writes  []*write // of the operator
-	watched map[schema.GroupVersionResource]bool
-	leases  bool
-	fired   bool
+	writes   []*write // of the operator
+	watched  map[schema.GroupVersionResource]bool
+	outdated map[schema.GroupVersionResource]bool // lists of any version
+	leases   bool
+	fired    bool
 
 	changes  []change
 	after    []int              // by step: the number of changes when it had converged
@@ -90,7 +91,7 @@ func perform(t *testing.T, s *Scenario, plan Plan, shift time.Duration) *record 
 	cfg := server.Config()
 	r := &run{
 		scenario: s, plan: plan, server: server, counts: map[string]int{}, versions: map[string]bool{}, changedOp: make(chan struct{}), down: make(chan struct{}), resume: make(chan struct{}), stopped: make(chan struct{}),
-		record: record{watched: map[schema.GroupVersionResource]bool{}},
+		record: record{watched: map[schema.GroupVersionResource]bool{}, outdated: map[schema.GroupVersionResource]bool{}},
 	}
 	api, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -247,6 +248,13 @@ func (r *run) answered(w *write, version string) {
 	key := w.resource.Resource + " " + version
 	w.effective = version == "" || !r.versions[key] || w.verb == "delete"
 	r.versions[key] = true
+}
+
+// lists records a list that may be old.
+func (r *run) lists(of schema.GroupVersionResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record.outdated[of] = true
 }
 
 func (r *run) watches(of schema.GroupVersionResource) {

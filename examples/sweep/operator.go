@@ -45,8 +45,8 @@ type reconciler struct {
 	client   *client.Client
 }
 
-// Reconcile uses one name for the Secret of an account. With a generated name, a crash after the
-// create would leave two.
+// Reconcile uses one name for the Secret of an account. With a generated name, a create that
+// arrives after a crash, and after the lists of the next process, would leave two.
 func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	account, err := r.accounts.Get(ctx, key)
 	if err != nil || account.Labels[label] == "" || account.DeletionTimestamp != nil {

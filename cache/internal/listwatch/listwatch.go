@@ -214,7 +214,9 @@ func (l *ListerWatcher) beginListing(o *metav1.ListOptions) {
 	if o.Continue != "" {
 		return
 	}
-	if l.begun.Add(1); l.fresh.Load() {
+	// The reflector's first list has the version 0: any state that the API server happens to have.
+	// After a crash, it may lack what the process wrote before.
+	if l.begun.Add(1); l.fresh.Load() || o.ResourceVersion == "0" {
 		o.ResourceVersion = ""
 		if o.SendInitialEvents == nil {
 			o.ResourceVersionMatch = ""

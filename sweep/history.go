@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,14 +78,21 @@ func (h *history) run(ctx context.Context) {
 
 func (h *history) record(ctx context.Context, of schema.GroupVersionResource) error {
 	list, err := h.api.Resource(of).List(ctx, metav1.ListOptions{ResourceVersion: h.from, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-	if err != nil {
-		return err
-	}
 	known := map[string]*unstructured.Unstructured{}
-	for i := range list.Items {
-		h.add(of, watch.Added, &list.Items[i], known)
+	var version string
+	switch {
+	case apierrors.IsResourceExpired(err): // by Coalesce
+		if version, err = h.relist(ctx, of, known); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		version = list.GetResourceVersion()
+		for i := range list.Items {
+			h.add(of, watch.Added, &list.Items[i], known)
+		}
 	}
-	version := list.GetResourceVersion()
 	for ctx.Err() == nil {
 		h.watch(ctx, of, version, known)
 		if version, err = h.relist(ctx, of, known); err != nil { // the server was restored

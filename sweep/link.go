@@ -115,7 +115,7 @@ func (l *link) write(h *http.Request, w *write) (*http.Response, error) {
 		return refuse(h, apierrors.NewConflict(w.resource.GroupResource(), "x", errors.New("the object has been modified")))
 	case Throttle:
 		return refuse(h, apierrors.NewTooManyRequests("sweep: slow down", 1))
-	case LateWatch, Coalesce, LoseLease, Restore:
+	case LateWatch, LoseAnswerLate, Coalesce, LoseLease, Restore:
 		l.run.strike(l, f, w)
 	}
 	resp, err := l.send(h, w)
@@ -130,7 +130,7 @@ func (l *link) write(h *http.Request, w *write) (*http.Response, error) {
 			close(l.run.down)
 		}
 		return nil, errCrashed
-	case LoseAnswer:
+	case LoseAnswer, LoseAnswerLate:
 		resp.Body.Close()
 		return nil, fmt.Errorf("sweep: the answer is lost: %w", syscall.ECONNRESET)
 	}

@@ -31,6 +31,8 @@ const (
 	// LateWatch delays the watches of the written kind by 20 seconds, for a minute from the write
 	// on.
 	LateWatch Fault = "late watch"
+	// LoseAnswerLate is LoseAnswer and LateWatch.
+	LoseAnswerLate Fault = "lost answer, late watch"
 	// Coalesce holds the watches of the written kind from the write on for 20 seconds. Then they
 	// end, their versions have expired, and new lists show only the newest state.
 	Coalesce Fault = "coalesced events"
@@ -58,7 +60,7 @@ const (
 )
 
 var (
-	ofWrites = []Fault{CrashBefore, CrashAfter, CrashThenStep, CrashThenAll, LoseAnswer, Fail, Conflict, Throttle, LateWatch, Coalesce, OldList, LoseLease, Restore}
+	ofWrites = []Fault{CrashBefore, CrashAfter, CrashThenStep, CrashThenAll, LoseAnswer, Fail, Conflict, Throttle, LateWatch, LoseAnswerLate, Coalesce, OldList, LoseLease, Restore}
 	ofRuns   = []Fault{Restart, AlwaysLate, AlwaysCut, NoBookmarks}
 )
 
@@ -103,7 +105,7 @@ func plans(did *record) (all []Plan) {
 		for _, f := range ofWrites {
 			switch {
 			case f == Conflict && w.verb != "update" && w.verb != "patch":
-			case (f == LateWatch || f == Coalesce) && !did.watched[w.resource]:
+			case (f == LateWatch || f == LoseAnswerLate || f == Coalesce) && !did.watched[w.resource]:
 			case f == OldList && !did.outdated[w.resource]:
 			case f == LoseLease && !did.leases:
 			default:

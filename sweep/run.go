@@ -28,7 +28,7 @@ const (
 	quiet    = 10 * time.Second // without a change, an idle operator has converged
 	still    = 10 * time.Minute // without a change, a failing operator has converged
 	patience = 20 * time.Minute // for one step
-	tail     = 2 * time.Minute  // after the last step
+	tail     = time.Minute      // after the last step
 	restart  = 5 * time.Second  // after a crash, until the next process
 	ending   = time.Minute      // for Run, after the end of its context
 
@@ -68,7 +68,8 @@ type run struct {
 	refusing  time.Time       // until then, Leases cannot be written
 	old       string          // version of OldList
 	oldKind   schema.GroupVersionResource
-	pending   int // faults of time that still work
+	pending   int       // faults of time that still work
+	settles   time.Time // converge waits for it
 	operator  *incarnation
 	changedOp chan struct{}
 	down      chan struct{} // closed by the crash of CrashThenStep
@@ -188,6 +189,7 @@ func (r *run) operate(ctx context.Context, cfg *rest.Config) {
 		if closed(r.down) {
 			<-r.resume
 		}
+		r.soon(ill) // a new member of a shard group waits for the Lease of the former one
 		select {
 		case <-ctx.Done():
 		case <-time.After(restart):
@@ -267,6 +269,18 @@ func (r *run) usesLeases() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record.leases = true
+}
+
+// soon lets converge wait for at least d.
+func (r *run) soon(d time.Duration) {
+	if closed(r.stopped) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := time.Now().Add(d); at.After(r.settles) {
+		r.settles = at
+	}
 }
 
 // pause waits, at most until the programs are stopped.

@@ -139,7 +139,7 @@ func (r *run) converge(ctx context.Context, what string) bool {
 func (r *run) busy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pending > 0
+	return r.pending > 0 || time.Now().Before(r.settles)
 }
 
 func closed(c <-chan struct{}) bool {

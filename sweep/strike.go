@@ -56,7 +56,7 @@ func (r *run) strike(l *link, f Fault, w *write) {
 	var rule *fault.Fault
 	lasts := ill
 	switch f {
-	case LateWatch:
+	case LateWatch, LoseAnswerLate:
 		rule = l.rules.Add(fault.Rule{Match: of, Lag: held})
 	case Coalesce:
 		rule = l.rules.Add(fault.Rule{Match: of, Freeze: true})

@@ -38,13 +38,13 @@ func newCommand(ctx context.Context) *cobra.Command {
 		Long: "Kubestyle hosts controllers of Setpoint among plain ones of client-go.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := errors.Join(logsapi.ValidateAndApply(o.logs, nil), o.validate(known())); err != nil {
+			if err := errors.Join(logsapi.ValidateAndApply(o.logs, nil), o.validate(known())); err != nil { //nolint:contextcheck // as below
 				return err
 			}
 			return run(klog.NewContext(ctx, klog.Background()), o)
 		},
 	}
-	flags := o.flags(known())
+	flags := o.flags(known()) //nolint:contextcheck // a check asks for a Report without waiting
 	for _, set := range flags.FlagSets {
 		cmd.Flags().AddFlagSet(set)
 	}
@@ -61,7 +61,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	defer h.ours.Close()
-	controllers, err := h.construct()
+	controllers, err := h.construct() //nolint:contextcheck // as above
 	if err != nil {
 		return err
 	}

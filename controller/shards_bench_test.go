@@ -45,7 +45,7 @@ func BenchmarkShards(b *testing.B) {
 					all.Acquire(&owned.Slot{Number: uint8(slot), Term: fence.New(fence.Token{}, time.Now(), time.Hour)})
 				}
 				first := newPartial(keys[0])
-				first.status.SetSynced()
+				close(first.may)
 				c.Watch(first)
 			} else {
 				c.Queue().Add(keys[0])

@@ -15,9 +15,10 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// partial is a source that delivers its keys at once, but fails at first.
+// partial is a source that delivers its keys at once, but fails until it may sync.
 type partial[K comparable] struct {
 	initial []K
+	may     chan struct{}
 	replays int
 	held    chan struct{} // if set, replays wait until it is closed
 
@@ -26,7 +27,7 @@ type partial[K comparable] struct {
 }
 
 func newPartial[K comparable](initial ...K) *partial[K] {
-	p := &partial[K]{initial: initial}
+	p := &partial[K]{initial: initial, may: make(chan struct{})}
 	p.status.SetFailing(errors.New("not ready"))
 	return p
 }
@@ -37,7 +38,12 @@ func (p *partial[K]) String() string         { return "Partial" }
 func (p *partial[K]) Run(ctx context.Context, to source.Sink[K]) error {
 	to.Queue.AddAll(p.initial, workqueue.AddOptions{Class: workqueue.Background})
 	p.to = to
-	<-ctx.Done()
+	select {
+	case <-p.may:
+		p.status.SetSynced()
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
 	return nil
 }
 
@@ -62,7 +68,7 @@ func TestShards_AnUnsyncedSourceIsReplayedLater(t *testing.T) {
 		r.wantSeen("acquired", time.Second, "b1 b2")
 		all.Acquire(ownership('e', nil))
 		r.wantSeen("acquired", time.Second, "")
-		late.status.SetSynced()
+		close(late.may)
 		r.wantSeen("synced", time.Second, "b3 e")
 		if late.replays != 1 {
 			t.Errorf("%d replays", late.replays)

@@ -223,7 +223,7 @@ func TestP1_NothingBeginsAfterStop(t *testing.T) {
 		r, all := newSharded(t, controller.Options{})
 		slow := newPartial(keyOf("b3"))
 		slow.held = make(chan struct{})
-		slow.status.SetSynced()
+		close(slow.may)
 		r.control.Watch(slow)
 		r.start()
 		a := ownership('a', nil)
@@ -461,7 +461,7 @@ func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	a := ownership('a', nil)
 	all.Acquire(a)
 	keys := newPartial(placed{"panics"}, placed{"b"}, placed{"a"})
-	keys.status.SetSynced()
+	close(keys.may)
 	c.Watch(keys)
 	ok(t, c.Run(ctx))
 	if fmt.Sprint(seen) != "[{a}]" {

@@ -44,7 +44,7 @@ func (s *Status) channels() *Status {
 }
 
 // SetSynced records that the source has delivered everything that existed at the start, or that it
-// works again after SetFailing.
+// works again after SetFailing. Call it in Run: Replay may be called from then on.
 func (s *Status) SetSynced() { s.set(nil) }
 
 // SetFailing records a problem. Workers do not wait for a source with a problem.

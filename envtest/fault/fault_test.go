@@ -723,3 +723,21 @@ func TestTransportErrors(t *testing.T) {
 		}
 	})
 }
+
+// idle counts calls of CloseIdleConnections.
+type idle struct {
+	http.RoundTripper
+
+	closed int
+}
+
+func (i *idle) CloseIdleConnections() { i.closed++ }
+
+// TestTransport_ClosesIdleConnections: a client that closes them reaches the transport below.
+func TestTransport_ClosesIdleConnections(t *testing.T) {
+	below := &idle{}
+	utilnet.CloseIdleConnectionsFor(NewRules().Transport(below))
+	if below.closed != 1 {
+		t.Errorf("closed %d times", below.closed)
+	}
+}

@@ -65,6 +65,7 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
+// TestChange: with S2, updates to an older version are kept: a restore may have undone any part.
 func TestChange(t *testing.T) {
 	x := map[string]string{"x": "x"}
 	for _, c := range []struct {

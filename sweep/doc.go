@@ -28,13 +28,13 @@
 //   - After the last step nothing is written any more.
 //   - The invariants of the scenario hold at every version.
 //
-// A failed subtest prints a call of [Replay] that repeats it alone, and keeps the changes, requests
-// and logs in the folder of go test -artifacts.
+// A failed subtest prints a call of [Replay] that repeats it alone. With go test -artifacts, it
+// keeps the changes of all objects, and a log of the steps, the writes and the programs.
 //
 // # Limits
 //
 //   - A crash is in process: from then on all requests of the incarnation fail, and its context
 //     ends. Variables of packages survive it.
-//   - Goroutines are not scheduled by sweep. A write that does not come again in the repetition
-//     makes its subtest a skipped one.
+//   - Goroutines are not scheduled by sweep. If a write does not come again in three repetitions,
+//     its subtest is skipped.
 package sweep

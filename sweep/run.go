@@ -80,9 +80,8 @@ type run struct {
 
 // incarnation is one process of the operator.
 type incarnation struct {
-	number int
-	link   *link
-	op     Operator
+	connection *connection
+	op         Operator
 }
 
 // perform performs the scenario on a new sim, in a bubble.
@@ -103,7 +102,7 @@ func perform(t *testing.T, s *Scenario, plan Plan, shift time.Duration) *record 
 	r.history = &history{api: api, from: r.server.Version(), wanted: make(chan schema.GroupVersionResource, kinds), followed: map[schema.GroupResource]bool{}}
 	var recording sync.WaitGroup
 	recording.Go(func() { r.history.run(watching) })
-	r.story(ctx, cfg)
+	r.runAll(ctx, cfg)
 	synctest.Wait()
 	r.record.changes = r.history.all()
 	close(r.stopped)
@@ -140,9 +139,9 @@ func (r *run) stuck(who string) {
 }
 
 // process makes the configuration of a program.
-func (r *run) process(ctx context.Context, cfg *rest.Config, who string) (Process, *link, context.Context) {
+func (r *run) process(ctx context.Context, cfg *rest.Config, who string) (Process, *connection, context.Context) {
 	ctx, crash := context.WithCancel(ctx)
-	l := &link{run: r, who: who, rules: fault.NewRules(), crash: crash}
+	l := &connection{run: r, who: who, rules: fault.NewRules(), crash: crash}
 	own := rest.CopyConfig(cfg)
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		l.next = l.rules.Transport(next)
@@ -164,7 +163,7 @@ func (r *run) operate(ctx context.Context, cfg *rest.Config) {
 			l.kill()
 			return
 		}
-		r.begins(&incarnation{n, l, op})
+		r.begins(&incarnation{l, op})
 		returned := make(chan error, 1)
 		go func() { returned <- op.Run(alive) }()
 		select {
@@ -189,7 +188,7 @@ func (r *run) operate(ctx context.Context, cfg *rest.Config) {
 		if closed(r.down) {
 			<-r.resume
 		}
-		r.soon(ill) // a new member of a shard group waits for the Lease of the former one
+		r.soon(faultLasts) // a new member of a shard group waits for the Lease of the former one
 		select {
 		case <-ctx.Done():
 		case <-time.After(restart):
@@ -223,7 +222,7 @@ func (r *run) current() *incarnation {
 }
 
 // begin names a write.
-func (r *run) begin(l *link, t apipath.Target, of schema.GroupVersionResource) *write {
+func (r *run) begin(l *connection, t apipath.Target, of schema.GroupVersionResource) *write {
 	name := t.Verb + " " + of.Resource
 	if t.Subresource != "" {
 		name += "/" + t.Subresource

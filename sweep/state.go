@@ -24,14 +24,11 @@ type State struct {
 	objects map[schema.GroupVersionKind]map[string]*unstructured.Unstructured // by namespace/name
 }
 
-// List returns the objects of a type, by namespace and name. You own them. A kind of another
-// version than the one that was written is not found.
+// List returns the objects of a Go type of the scheme, by namespace and name. You own them. T must
+// have the version in which the objects are written: otherwise there are none.
 func List[T client.Object](s *State) (all []T) {
 	t := *new(T)
 	for kind, objects := range s.objects {
-		if u, ok := any(t).(*unstructured.Unstructured); ok && u == nil {
-			continue // use Objects
-		}
 		typed, err := s.new(kind)
 		if _, ok := typed.(T); err != nil || !ok {
 			continue

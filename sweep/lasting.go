@@ -12,7 +12,7 @@ import (
 )
 
 // always adds the faults of a whole run.
-func (r *run) always(l *link) {
+func (r *run) always(l *connection) {
 	watches := fault.Match{Verbs: []string{"watch"}}
 	switch r.plan.Fault {
 	case AlwaysLate:
@@ -43,24 +43,24 @@ func (r *run) fire() {
 	r.record.fired = true
 }
 
-// strike begins a fault that lasts.
-func (r *run) strike(l *link, f Fault, w *write) {
+// beginLasting begins a fault that lasts.
+func (r *run) beginLasting(l *connection, f Fault, w *write) {
 	of := fault.Match{Verbs: []string{"watch"}, Groups: []string{w.resource.Group}, Resources: []string{w.resource.Resource}}
 	backup := r.server.Backup()
 	r.mu.Lock()
 	r.pending++
 	if f == LoseLease {
-		r.refusing = time.Now().Add(ill)
+		r.refusing = time.Now().Add(faultLasts)
 	}
 	r.mu.Unlock()
 	var rule *fault.Fault
-	lasts := ill
+	lasts := faultLasts
 	switch f {
 	case LateWatch, LoseAnswerLate:
-		rule = l.rules.Add(fault.Rule{Match: of, Lag: held})
+		rule = l.rules.Add(fault.Rule{Match: of, Lag: viewLag})
 	case Coalesce:
 		rule = l.rules.Add(fault.Rule{Match: of, Freeze: true})
-		lasts = held
+		lasts = viewLag
 	case Restore:
 		lasts = 10 * time.Second
 	}
@@ -73,7 +73,7 @@ func (r *run) strike(l *link, f Fault, w *write) {
 		case Restore:
 			r.history.restored()
 			r.server.Restore(backup)
-			r.pause(ill) // caches compare every 10 seconds, or once a minute
+			r.pause(faultLasts) // caches compare every 10 seconds, or once a minute
 		}
 		if rule != nil {
 			rule.Remove()
@@ -91,21 +91,21 @@ func (r *run) leaseRefused() bool {
 }
 
 // oldList returns the version that a list of the kind shows in a new process.
-func (r *run) oldList(l *link, of schema.GroupVersionResource) (version string, stale bool) {
+func (r *run) oldList(l *connection, of schema.GroupVersionResource) (version string, stale bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.old, r.old != "" && of == r.oldKind && !l.crashed()
 }
 
 // servedOld lets the watch that follows an old list begin late.
-func (r *run) servedOld(l *link, of schema.GroupVersionResource) {
+func (r *run) servedOld(l *connection, of schema.GroupVersionResource) {
 	r.mu.Lock()
 	r.old = ""
 	r.pending++
 	r.mu.Unlock()
-	rule := l.rules.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}, Groups: []string{of.Group}, Resources: []string{of.Resource}}, Delay: held})
+	rule := l.rules.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}, Groups: []string{of.Group}, Resources: []string{of.Resource}}, Delay: viewLag})
 	r.joined.Go(func() {
-		r.pause(held)
+		r.pause(viewLag)
 		rule.Remove()
 		r.mu.Lock()
 		defer r.mu.Unlock()

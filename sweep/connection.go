@@ -35,8 +35,8 @@ type write struct {
 	effective bool
 }
 
-// link is the way of one process to the API server.
-type link struct {
+// connection is between one process and the API server.
+type connection struct {
 	run   *run
 	who   string
 	under bool // the operator under test: faults apply
@@ -49,14 +49,14 @@ type link struct {
 	dead bool
 }
 
-func (l *link) crashed() bool {
+func (l *connection) crashed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dead
 }
 
 // kill fails running and later requests.
-func (l *link) kill() {
+func (l *connection) kill() {
 	l.mu.Lock()
 	l.dead = true
 	l.mu.Unlock()
@@ -65,10 +65,10 @@ func (l *link) kill() {
 }
 
 // WrappedRoundTripper is for closing idle connections.
-func (l *link) WrappedRoundTripper() http.RoundTripper { return l.next }
+func (l *connection) WrappedRoundTripper() http.RoundTripper { return l.next }
 
 // RoundTrip implements http.RoundTripper.
-func (l *link) RoundTrip(h *http.Request) (*http.Response, error) {
+func (l *connection) RoundTrip(h *http.Request) (*http.Response, error) {
 	if l.crashed() {
 		return nil, errCrashed
 	}
@@ -100,7 +100,7 @@ func outcome(resp *http.Response, err error) string {
 }
 
 // write sends a write, with the fault of the plan.
-func (l *link) write(h *http.Request, w *write) (*http.Response, error) {
+func (l *connection) write(h *http.Request, w *write) (*http.Response, error) {
 	f := None
 	if l.under {
 		f = l.run.faultFor(w)
@@ -116,7 +116,7 @@ func (l *link) write(h *http.Request, w *write) (*http.Response, error) {
 	case Throttle:
 		return refuse(h, apierrors.NewTooManyRequests("sweep: slow down", 1))
 	case LateWatch, LoseAnswerLate, Coalesce, LoseLease, Restore:
-		l.run.strike(l, f, w)
+		l.run.beginLasting(l, f, w)
 	}
 	resp, err := l.send(h, w)
 	if err != nil {
@@ -138,7 +138,7 @@ func (l *link) write(h *http.Request, w *write) (*http.Response, error) {
 }
 
 // send learns from the answer whether the write had an effect.
-func (l *link) send(h *http.Request, w *write) (*http.Response, error) {
+func (l *connection) send(h *http.Request, w *write) (*http.Response, error) {
 	if strings.Contains(h.Header.Get("Accept"), "protobuf") {
 		h = h.Clone(h.Context())
 		h.Header.Set("Accept", "application/json")
@@ -165,7 +165,7 @@ func (l *link) send(h *http.Request, w *write) (*http.Response, error) {
 }
 
 // read counts watched kinds, and shows old lists.
-func (l *link) read(h *http.Request, verb string, of schema.GroupVersionResource) (*http.Response, error) {
+func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionResource) (*http.Response, error) {
 	if !l.under {
 		return l.next.RoundTrip(h)
 	}
@@ -197,7 +197,7 @@ func (l *link) read(h *http.Request, verb string, of schema.GroupVersionResource
 	return l.next.RoundTrip(h)
 }
 
-func (l *link) lease(h *http.Request) (*http.Response, error) {
+func (l *connection) lease(h *http.Request) (*http.Response, error) {
 	if l.under {
 		l.run.usesLeases()
 		if l.run.leaseRefused() {
@@ -243,6 +243,6 @@ func unobserved(of schema.GroupVersionResource) bool {
 }
 
 const (
-	held = 20 * time.Second // how long a view is old
-	ill  = time.Minute      // how long a fault of time lasts
+	viewLag    = 20 * time.Second // how long a view is old
+	faultLasts = time.Minute      // how long a fault of time lasts
 )

@@ -15,8 +15,8 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// story starts the programs, and does the steps.
-func (r *run) story(ctx context.Context, cfg *rest.Config) {
+// runAll starts the programs, and does the steps.
+func (r *run) runAll(ctx context.Context, cfg *rest.Config) {
 	for i, make := range r.scenario.Beside {
 		p, l, _ := r.process(ctx, cfg, fmt.Sprintf("beside %d", i))
 		program, err := make(p)
@@ -90,7 +90,7 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 		}
 		if r.plan.Fault == Restart {
 			r.fire()
-			r.current().link.kill()
+			r.current().connection.kill()
 			if !r.converge(ctx, "the restart after step "+step.Name) {
 				return false
 			}

@@ -10,12 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,10 +46,13 @@ type connection struct {
 	next  http.RoundTripper
 	rules *fault.Rules
 
-	crash context.CancelFunc // ends the process
+	end context.CancelFunc // the process's context
 
-	mu   sync.Mutex
-	dead bool
+	mu      sync.Mutex
+	dead    bool
+	leases  map[string]bool // by namespace/name: what it wrote
+	renewed time.Time       // the newest Lease
+	lasts   time.Duration   // the Lease
 }
 
 func (l *connection) crashed() bool {
@@ -61,7 +67,14 @@ func (l *connection) kill() {
 	l.dead = true
 	l.mu.Unlock()
 	l.rules.Stop()
-	l.crash()
+	l.end()
+}
+
+// held returns the Leases that the process wrote, by namespace/name.
+func (l *connection) held() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.leases))
 }
 
 // WrappedRoundTripper is for closing idle connections.
@@ -73,21 +86,28 @@ func (l *connection) RoundTrip(h *http.Request) (*http.Response, error) {
 		return nil, errCrashed
 	}
 	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
+	resp, err := l.exchange(h, t)
+	l.run.writef(&l.run.record.requests, "%s %s %s: %s", l.who, t.Verb, h.URL.RequestURI(), outcome(resp, err))
+	return resp, err
+}
+
+func (l *connection) exchange(h *http.Request, t apipath.Target) (*http.Response, error) {
 	of := schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
 	switch {
 	case t.Resource == "":
 		return l.next.RoundTrip(h)
 	case t.Verb == "list" || t.Verb == "watch":
 		return l.read(h, t.Verb, of)
-	case t.Verb == "get" || unobserved(of) || h.URL.Query().Get("dryRun") != "":
-		if of.GroupResource() == leases && t.Verb != "get" {
-			return l.lease(h)
-		}
+	case t.Verb == "get" || h.URL.Query().Get("dryRun") != "":
 		return l.next.RoundTrip(h)
+	case of.GroupResource() == leases:
+		return l.lease(h, t)
+	case unobserved(of):
+		return l.event(h, of)
 	}
 	l.run.history.follow(of)
 	w := l.run.begin(l, t, of)
-	resp, err := l.write(h, w)
+	resp, err := l.write(h, w, t.Namespace)
 	l.run.logf("%s %s #%d: %s", l.who, w.name, w.nth, outcome(resp, err))
 	return resp, err
 }
@@ -100,9 +120,10 @@ func outcome(resp *http.Response, err error) string {
 }
 
 // write sends a write, with the fault of the plan.
-func (l *connection) write(h *http.Request, w *write) (*http.Response, error) {
+func (l *connection) write(h *http.Request, w *write, namespace string) (*http.Response, error) {
 	f := None
 	if l.under {
+		l.run.outlived(l, w)
 		f = l.run.faultFor(w)
 	}
 	switch f {
@@ -115,10 +136,15 @@ func (l *connection) write(h *http.Request, w *write) (*http.Response, error) {
 		return refuse(h, apierrors.NewConflict(w.resource.GroupResource(), "x", errors.New("the object has been modified")))
 	case Throttle:
 		return refuse(h, apierrors.NewTooManyRequests("sweep: slow down", 1))
-	case LateWatch, LoseAnswerLate, Coalesce, LoseLease, Restore:
+	case OldList:
+		if err := l.run.outdate(h.Context(), w); err != nil {
+			return nil, err
+		}
+	case None:
+	default:
 		l.run.beginLasting(l, f, w)
 	}
-	resp, err := l.send(h, w)
+	resp, err := l.send(h, w, namespace)
 	if err != nil {
 		return resp, err
 	}
@@ -133,18 +159,22 @@ func (l *connection) write(h *http.Request, w *write) (*http.Response, error) {
 	case LoseAnswer, LoseAnswerLate:
 		resp.Body.Close()
 		return nil, fmt.Errorf("sweep: the answer is lost: %w", syscall.ECONNRESET)
+	case LateThenStep, CoalesceThenStep:
+		close(l.run.hasty)
+	case HandOver:
+		l.end()
 	}
 	return resp, nil
 }
 
-// send learns from the answer whether the write had an effect.
-func (l *connection) send(h *http.Request, w *write) (*http.Response, error) {
+// send learns from the answer what the write has done.
+func (l *connection) send(h *http.Request, w *write, namespace string) (*http.Response, error) {
 	if strings.Contains(h.Header.Get("Accept"), "protobuf") {
 		h = h.Clone(h.Context())
 		h.Header.Set("Accept", "application/json")
 	}
 	resp, err := l.next.RoundTrip(h)
-	if err != nil || resp.StatusCode > 299 {
+	if err != nil || resp.StatusCode > 299 && resp.StatusCode != http.StatusConflict {
 		return resp, err
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -153,14 +183,25 @@ func (l *connection) send(h *http.Request, w *write) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if resp.StatusCode == http.StatusConflict {
+		var s metav1.Status
+		if json.Unmarshal(body, &s) == nil {
+			l.run.refused(w, l.who, namespace, &s)
+		}
+		return resp, nil
+	}
 	var obj struct {
-		Kind     string            `json:"kind"`
-		Metadata metav1.ObjectMeta `json:"metadata"`
+		Kind     string                `json:"kind"`
+		Metadata metav1.ObjectMeta     `json:"metadata"`
+		Details  *metav1.StatusDetails `json:"details"`
 	}
 	if err := json.Unmarshal(body, &obj); err != nil {
 		return nil, fmt.Errorf("sweep: the answer to %s is not JSON: %w", w.name, err)
 	}
-	l.run.answered(w, obj.Metadata.ResourceVersion)
+	if obj.Kind == "Status" && obj.Details != nil { // of a delete
+		obj.Metadata.Namespace, obj.Metadata.Name = namespace, obj.Details.Name
+	}
+	l.run.answered(w, l.who, obj.Metadata)
 	return resp, nil
 }
 
@@ -183,9 +224,9 @@ func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionRe
 	case stale && verb == "list" && q.Get("continue") == "" && q.Get("resourceVersion") != "":
 		q.Set("resourceVersion", old)
 		q.Set("resourceVersionMatch", "Exact")
-	case l.run.plan.Fault == NoBookmarks && verb == "watch" && q.Get("sendInitialEvents") == "":
-		q.Del("allowWatchBookmarks")
+	case l.run.plan.Fault == NoBookmarks && verb == "watch":
 		l.run.fire()
+		return withoutBookmarks(h, l.next)
 	default:
 		return l.next.RoundTrip(h)
 	}
@@ -197,12 +238,51 @@ func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionRe
 	return l.next.RoundTrip(h)
 }
 
-func (l *connection) lease(h *http.Request) (*http.Response, error) {
-	if l.under {
-		l.run.usesLeases()
-		if l.run.leaseRefused() {
-			return refuse(h, apierrors.NewInternalError(errors.New("sweep: Leases cannot be written")))
+// lease sends a write of a Lease.
+func (l *connection) lease(h *http.Request, t apipath.Target) (*http.Response, error) {
+	if !l.under {
+		return l.next.RoundTrip(h)
+	}
+	l.run.usesLeases()
+	if l.run.leaseRefused() {
+		return refuse(h, apierrors.NewInternalError(errors.New("sweep: Leases cannot be written")))
+	}
+	began := time.Now()
+	if strings.Contains(h.Header.Get("Accept"), "protobuf") {
+		h = h.Clone(h.Context())
+		h.Header.Set("Accept", "application/json")
+	}
+	resp, err := l.next.RoundTrip(h)
+	if err != nil || resp.StatusCode > 299 || t.Verb == "delete" {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	var lease coordinationv1.Lease
+	if err != nil || json.Unmarshal(body, &lease) != nil {
+		return resp, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leases[t.Namespace+"/"+lease.Name], l.renewed = true, began
+	if s := lease.Spec.LeaseDurationSeconds; s != nil {
+		l.lasts = max(l.lasts, time.Duration(*s)*time.Second)
+	}
+	return resp, nil
+}
+
+// event sends a write that is neither faulted nor compared. It keeps Events.
+func (l *connection) event(h *http.Request, of schema.GroupVersionResource) (*http.Response, error) {
+	if of.Resource == "events" && h.Body != nil {
+		body, err := io.ReadAll(h.Body)
+		h.Body.Close()
+		if err != nil {
+			return nil, err
 		}
+		h = h.Clone(h.Context())
+		h.Body = io.NopCloser(bytes.NewReader(body))
+		l.run.writef(&l.run.record.events, "%s: %s", l.who, strings.ToValidUTF8(string(body), "."))
 	}
 	return l.next.RoundTrip(h)
 }
@@ -241,8 +321,3 @@ func unobserved(of schema.GroupVersionResource) bool {
 	}
 	return false
 }
-
-const (
-	viewLag    = 20 * time.Second // how long a view is old
-	faultLasts = time.Minute      // how long a fault of time lasts
-)

@@ -93,24 +93,27 @@ func (n names) object(o *unstructured.Unstructured) any {
 	return n.value(content, o.GetGeneration())
 }
 
-// judge fills what is compared, and checks the invariants.
-func (r *record) judge(s *Scenario) {
-	n := namesOf(r.changes)
-	r.created, r.deleted = map[string]int{}, map[string]int{}
+// judge fills what is compared, and checks what holds at every version.
+func (r *run) judge() {
+	did, s := &r.record, r.scenario
+	n := namesOf(did.changes)
+	fights := fights{}
+	did.created, did.deleted = map[string]int{}, map[string]int{}
 	state := &State{scheme: s.Scheme, objects: map[schema.GroupVersionKind]map[string]*unstructured.Unstructured{}}
 	broken := map[string]bool{}
-	for i, c := range r.changes {
-		for len(r.states) < len(r.after) && r.after[len(r.states)] == i {
-			r.states = append(r.states, n.state(state))
+	for i, c := range did.changes {
+		for len(did.states) < len(did.after) && did.after[len(did.states)] == i {
+			did.states = append(did.states, n.state(state))
 		}
+		r.judgeAuthor(c, state, fights, n)
 		state.apply(c)
 		// Caches may show the end of an owner after the end of what it owned, which is then made
 		// once more, and collected.
 		switch {
 		case c.kind == watch.Added && state.owned(c.object):
-			r.created[generic(c.object)]++
+			did.created[generic(c.object)]++
 		case c.kind == watch.Deleted && state.owned(c.object):
-			r.deleted[generic(c.object)]++
+			did.deleted[generic(c.object)]++
 		}
 		if c.epoch > 0 {
 			continue // a restore changes everything at once
@@ -118,12 +121,29 @@ func (r *record) judge(s *Scenario) {
 		for _, v := range s.Invariants {
 			if err := v.Holds(state); err != nil && !broken[v.Name] {
 				broken[v.Name] = true
-				r.failures = append(r.failures, fmt.Sprintf("the invariant %q is broken by %s: %v", v.Name, strings.TrimSpace(c.String()), err))
+				did.failures = append(did.failures, fmt.Sprintf("the invariant %q is broken by %s: %v", v.Name, strings.TrimSpace(c.String()), err))
 			}
 		}
 	}
-	for len(r.states) < len(r.after) {
-		r.states = append(r.states, n.state(state))
+	for len(did.states) < len(did.after) {
+		did.states = append(did.states, n.state(state))
+	}
+}
+
+// judgeAuthor looks for fields that two programs change to and fro.
+func (r *run) judgeAuthor(c change, before *State, f fights, n names) {
+	old := before.objects[c.object.GroupVersionKind()][c.object.GetNamespace()+"/"+c.object.GetName()]
+	if old == nil || c.kind != watch.Modified || c.epoch > 0 {
+		return
+	}
+	who := ""
+	if a := r.versions[c.resource.Resource+" "+c.object.GetResourceVersion()]; a != nil {
+		who = a.who
+	}
+	var all []difference
+	diff("", "", n.object(old), n.object(c.object), &all)
+	for _, problem := range f.change(generic(c.object), who, all) {
+		r.fail("%s", problem)
 	}
 }
 

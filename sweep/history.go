@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,8 +40,16 @@ type history struct {
 	mu       sync.Mutex
 	epoch    int
 	followed map[schema.GroupResource]bool
+	before   map[schema.GroupVersionResource][]unstructured.Unstructured // what exists at the begin
 	changes  []change
 	errs     []error
+}
+
+func newHistory(api dynamic.Interface, from string) *history {
+	return &history{
+		api: api, from: from, wanted: make(chan schema.GroupVersionResource, kinds), followed: map[schema.GroupResource]bool{},
+		before: map[schema.GroupVersionResource][]unstructured.Unstructured{},
+	}
 }
 
 // follow records a kind, with its past since the begin of the run.
@@ -78,21 +85,17 @@ func (h *history) run(ctx context.Context) {
 
 func (h *history) record(ctx context.Context, of schema.GroupVersionResource) error {
 	list, err := h.api.Resource(of).List(ctx, metav1.ListOptions{ResourceVersion: h.from, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-	known := map[string]*unstructured.Unstructured{}
-	var version string
-	switch {
-	case apierrors.IsResourceExpired(err): // by Coalesce
-		if version, err = h.relist(ctx, of, known); err != nil {
-			return err
-		}
-	case err != nil:
+	if err != nil {
 		return err
-	default:
-		version = list.GetResourceVersion()
-		for i := range list.Items {
-			h.add(of, watch.Added, &list.Items[i], known)
-		}
 	}
+	known := map[string]*unstructured.Unstructured{}
+	version := list.GetResourceVersion()
+	for i := range list.Items {
+		h.add(of, watch.Added, &list.Items[i], known)
+	}
+	h.mu.Lock()
+	h.before[of] = list.Items
+	h.mu.Unlock()
 	for ctx.Err() == nil {
 		h.watch(ctx, of, version, known)
 		if version, err = h.relist(ctx, of, known); err != nil { // the server was restored

@@ -4,36 +4,40 @@
 package sweep
 
 import (
+	"context"
+	"fmt"
+	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
+var allWatches = fault.Match{Verbs: []string{"watch"}}
+
 // always adds the faults of a whole run.
 func (r *run) always(l *connection) {
-	watches := fault.Match{Verbs: []string{"watch"}}
 	switch r.plan.Fault {
 	case AlwaysLate:
-		l.rules.Add(fault.Rule{Match: watches, Lag: 5 * time.Second})
+		l.rules.Add(fault.Rule{Match: allWatches, Lag: r.pace.lag / 4})
 		r.fire()
 	case AlwaysCut:
-		l.rules.Add(fault.Rule{Match: watches, CutAfter: 5 * time.Second})
+		l.rules.Add(fault.Rule{Match: allWatches, CutAfter: r.pace.lag / 4})
 		r.fire()
 	}
 }
 
+func (r *run) isPlanLocked(w *write) bool { return r.plan.Write == w.name && r.plan.Nth == w.nth }
+
 func (r *run) faultFor(w *write) Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.plan.Write != w.name || r.plan.Nth != w.nth || r.record.fired {
+	if !r.isPlanLocked(w) || r.record.fired {
 		return None
 	}
 	r.record.fired = true
-	if r.plan.Fault == OldList {
-		r.old, r.oldKind = r.server.Version(), w.resource
-	}
 	return r.plan.Fault
 }
 
@@ -43,51 +47,103 @@ func (r *run) fire() {
 	r.record.fired = true
 }
 
-// beginLasting begins a fault that lasts.
+// beginLasting begins a fault that lasts, if f is one.
 func (r *run) beginLasting(l *connection, f Fault, w *write) {
-	of := fault.Match{Verbs: []string{"watch"}, Groups: []string{w.resource.Group}, Resources: []string{w.resource.Resource}}
-	backup := r.server.Backup()
+	of := fault.Match{Verbs: allWatches.Verbs, Groups: []string{w.resource.Group}, Resources: []string{w.resource.Resource}}
+	lag := fault.Rule{Match: of, Lag: r.pace.lag}
+	switch f {
+	case LateThenStep:
+		lag.Match = allWatches
+		r.lasting(r.pace.lasts, l.rules.Add(lag).Remove)
+	case LateWatch, LoseAnswerLate:
+		r.lasting(r.pace.lasts, l.rules.Add(lag).Remove)
+	case HandOver:
+		lag.Match = allWatches
+		for _, other := range r.others(l) {
+			r.lasting(r.pace.lasts, other.rules.Add(lag).Remove)
+		}
+	case CoalesceThenStep:
+		of = allWatches
+		fallthrough
+	case Coalesce:
+		frozen := l.rules.Add(fault.Rule{Match: of, Freeze: true})
+		r.lasting(r.pace.lag, func() {
+			r.expire(l, of)
+			l.rules.Cut(of)
+			frozen.Remove()
+		})
+	case LoseLease:
+		r.mu.Lock()
+		r.refusing = time.Now().Add(r.pace.lasts)
+		r.mu.Unlock()
+		r.lasting(r.pace.lasts, func() {})
+	case Restore:
+		restore := r.plane.backup()
+		r.lasting(r.pace.restore, func() {
+			r.history.restored()
+			restore()
+			r.lasting(r.pace.lasts, func() {}) // caches compare every 10 seconds, or once a minute
+		})
+	}
+}
+
+// lasting calls done after d, or at the end. converge waits for it.
+func (r *run) lasting(d time.Duration, done func()) {
 	r.mu.Lock()
 	r.pending++
-	if f == LoseLease {
-		r.refusing = time.Now().Add(faultLasts)
-	}
 	r.mu.Unlock()
-	var rule *fault.Fault
-	lasts := faultLasts
-	switch f {
-	case LateWatch, LoseAnswerLate:
-		rule = l.rules.Add(fault.Rule{Match: of, Lag: viewLag})
-	case Coalesce:
-		rule = l.rules.Add(fault.Rule{Match: of, Freeze: true})
-		lasts = viewLag
-	case Restore:
-		lasts = 10 * time.Second
-	}
 	r.joined.Go(func() {
-		r.pause(lasts)
-		switch f {
-		case Coalesce:
-			r.server.Expire()
-			l.rules.Cut(of)
-		case Restore:
-			r.history.restored()
-			r.server.Restore(backup)
-			r.pause(faultLasts) // caches compare every 10 seconds, or once a minute
-		}
-		if rule != nil {
-			rule.Remove()
-		}
+		r.pause(d)
+		done()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.pending--
 	})
 }
 
+// expire answers watches of versions before now with 410 for a while.
+func (r *run) expire(l *connection, of fault.Match) {
+	version, err := r.plane.version(context.Background())
+	if err != nil {
+		r.fail("the newest version: %v", err)
+		return
+	}
+	now, _ := strconv.ParseUint(version, 10, 64)
+	of.Func = func(q *fault.Request) bool {
+		from, err := strconv.ParseUint(q.Query.Get("resourceVersion"), 10, 64)
+		return err == nil && from > 0 && from < now && q.Query.Get("sendInitialEvents") == ""
+	}
+	r.lasting(r.pace.lasts, l.rules.Add(fault.Rule{Match: of, Refuse: apierrors.NewResourceExpired("sweep: the version is too old")}).Remove)
+}
+
+// others returns the connections of the other processes of the operator.
+func (r *run) others(l *connection) (all []*connection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range r.alive {
+		if i.connection != l {
+			all = append(all, i.connection)
+		}
+	}
+	return all
+}
+
 func (r *run) leaseRefused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Now().Before(r.refusing)
+}
+
+// outdate lets the next process see the written kind as it is now.
+func (r *run) outdate(ctx context.Context, w *write) error {
+	version, err := r.plane.version(ctx)
+	if err != nil {
+		return fmt.Errorf("sweep: the newest version: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.old, r.oldKind = version, w.resource
+	return nil
 }
 
 // oldList returns the version that a list of the kind shows in a new process.
@@ -101,14 +157,7 @@ func (r *run) oldList(l *connection, of schema.GroupVersionResource) (version st
 func (r *run) servedOld(l *connection, of schema.GroupVersionResource) {
 	r.mu.Lock()
 	r.old = ""
-	r.pending++
 	r.mu.Unlock()
-	rule := l.rules.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}, Groups: []string{of.Group}, Resources: []string{of.Resource}}, Delay: viewLag})
-	r.joined.Go(func() {
-		r.pause(viewLag)
-		rule.Remove()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.pending--
-	})
+	m := fault.Match{Verbs: allWatches.Verbs, Groups: []string{of.Group}, Resources: []string{of.Resource}}
+	r.lasting(r.pace.lag, l.rules.Add(fault.Rule{Match: m, Delay: r.pace.lag}).Remove)
 }

@@ -3,7 +3,10 @@
 
 package sweep
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Fault is what happens once in a run.
 type Fault string
@@ -36,6 +39,14 @@ const (
 	// Coalesce holds the watches of the written kind from the write on for 20 seconds. Then they
 	// end, their versions have expired, and new lists show only the newest state.
 	Coalesce Fault = "coalesced events"
+	// LateThenStep delays all watches by 20 seconds, for a minute from the write on, and the next
+	// step is done at once.
+	LateThenStep Fault = "late watches, then the next step"
+	// CoalesceThenStep is Coalesce for all kinds, and the next step is done at once.
+	CoalesceThenStep Fault = "coalesced events with the next step"
+	// HandOver ends the process's context after the write. A second process waits for the Lease
+	// from the start, and its watches are 20 seconds late, for a minute from the write on.
+	HandOver Fault = "hand-over to late watches"
 	// OldList is CrashAfter; the first list of the written kind in the new process has the state
 	// before the write, and its watch begins 20 seconds later. A list without a resourceVersion is
 	// current, so caches of this module get no such fault.
@@ -60,9 +71,21 @@ const (
 )
 
 var (
-	ofWrites = []Fault{CrashBefore, CrashAfter, CrashThenStep, CrashThenAll, LoseAnswer, Fail, Conflict, Throttle, LateWatch, LoseAnswerLate, Coalesce, OldList, LoseLease, Restore}
-	ofRuns   = []Fault{Restart, AlwaysLate, AlwaysCut, NoBookmarks}
+	ofWrites = []Fault{
+		CrashBefore, CrashAfter, CrashThenStep, CrashThenAll, LoseAnswer, Fail, Conflict, Throttle,
+		LateWatch, LoseAnswerLate, Coalesce, LateThenStep, CoalesceThenStep, OldList, HandOver, LoseLease, Restore,
+	}
+	ofRuns = []Fault{Restart, AlwaysLate, AlwaysCut, NoBookmarks}
 )
+
+// skips reports whether steps are done before the operator is idle.
+func (f Fault) skips() bool {
+	switch f {
+	case CrashThenStep, CrashThenAll, LateThenStep, CoalesceThenStep:
+		return true
+	}
+	return false
+}
 
 // Plan is one fault, at one place.
 type Plan struct {
@@ -84,6 +107,8 @@ func (p Plan) String() string {
 	}
 	return fmt.Sprintf("%s: %s #%d", p.Fault, p.Write, p.Nth)
 }
+
+func (p Plan) testName() string { return strings.ReplaceAll(p.String(), " ", "_") }
 
 // goString is the plan in a test.
 func (p Plan) goString() string {
@@ -107,7 +132,7 @@ func plans(did *record) (all []Plan) {
 			case f == Conflict && w.verb != "update" && w.verb != "patch":
 			case (f == LateWatch || f == LoseAnswerLate || f == Coalesce) && !did.watched[w.resource]:
 			case f == OldList && !did.outdated[w.resource]:
-			case f == LoseLease && !did.leases:
+			case (f == LoseLease || f == HandOver) && !did.leases:
 			default:
 				all = append(all, Plan{f, w.name, w.nth})
 			}

@@ -21,6 +21,9 @@ type Scenario struct {
 	Scheme *runtime.Scheme
 	// Objects exist before the operator starts, such as CustomResourceDefinitions. Default: none.
 	Objects []runtime.Object
+	// CRDs are files or directories of CustomResourceDefinitions for real control planes: a
+	// simulated API server serves the kinds of the scheme. Default: none.
+	CRDs []string
 	// Operator makes the operator. It is called again after each crash. Required.
 	Operator func(p Process) (Operator, error)
 	// Beside makes programs that run during the whole scenario without faults, such as a stand-in
@@ -39,6 +42,9 @@ type Process struct {
 	Config *rest.Config
 	// Logger writes to the artefacts of a failed test.
 	Logger *slog.Logger
+	// ControlPlane means that the API server is a real one, beside Kubernetes' own controllers: see
+	// envtest.Options.Controllers.
+	ControlPlane bool
 }
 
 // Program is a running program, such as a *manager.Manager.

@@ -6,19 +6,15 @@ package sweep
 import (
 	"context"
 	"fmt"
-	"slices"
-	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
 )
 
 // runAll starts the programs, and does the steps.
-func (r *run) runAll(ctx context.Context, cfg *rest.Config) {
+func (r *run) runAll(ctx context.Context) {
 	for i, make := range r.scenario.Beside {
-		p, l, _ := r.process(ctx, cfg, fmt.Sprintf("beside %d", i))
+		p, l, _ := r.process(ctx, fmt.Sprintf("beside %d", i))
 		program, err := make(p)
 		if err != nil {
 			r.fail("Scenario.Beside[%d]: %v", i, err)
@@ -31,8 +27,8 @@ func (r *run) runAll(ctx context.Context, cfg *rest.Config) {
 			}
 		})
 	}
-	r.joined.Go(func() { r.operate(ctx, cfg) })
-	p, l, _ := r.process(ctx, cfg, "user")
+	r.joined.Go(func() { r.operate(ctx, "operator") })
+	p, l, _ := r.process(ctx, "user")
 	defer l.rules.Stop()
 	c, err := client.New(p.Config, client.Options{Scheme: r.scenario.Scheme, FieldOwner: "sweep-user"})
 	if err != nil {
@@ -40,7 +36,17 @@ func (r *run) runAll(ctx context.Context, cfg *rest.Config) {
 		return
 	}
 	defer c.Close()
-	if !r.converge(ctx, "the start") || !r.steps(ctx, c) {
+	if !r.converge(ctx, "the start", false) {
+		return
+	}
+	if r.plan.Fault == HandOver {
+		r.joined.Go(func() { r.operate(ctx, "standby") })
+		r.soon(r.pace.joins)
+		if !r.converge(ctx, "the start of a standby", false) {
+			return
+		}
+	}
+	if !r.steps(ctx, c) {
 		return
 	}
 	r.watchTail()
@@ -49,20 +55,14 @@ func (r *run) runAll(ctx context.Context, cfg *rest.Config) {
 // watchTail looks for writes after the last step.
 func (r *run) watchTail() {
 	changes, writes := r.history.count(), r.written()
-	r.pause(tail)
-	synctest.Wait()
+	r.pause(r.pace.tail)
+	r.plane.settle()
 	all, did := r.history.all(), r.written()
 	if n := len(all) - changes; n > 0 {
-		r.record.late = fmt.Sprintf("%d changes, the last is %s", n, all[len(all)-1])
+		r.fail("in the %s after the last step, something is still written: %d changes, the last is %s", r.pace.tail, n, all[len(all)-1])
 	} else if n := len(did) - len(writes); n > idleWrites {
-		r.record.late = fmt.Sprintf("%d writes of the operator without an effect, the last is %s", n, did[len(did)-1].name)
+		r.fail("in the %s after the last step, something is still written: %d writes of the operator without an effect, the last is %s", r.pace.tail, n, did[len(did)-1].name)
 	}
-}
-
-func (r *run) written() []*write {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.record.writes)
 }
 
 // steps does the steps. It returns false if one fails or does not converge.
@@ -81,17 +81,21 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 			r.fail("step %s: %v", step.Name, err)
 			return false
 		}
-		if waits && (crashed && !all || n == len(r.scenario.Steps)-1) {
+		last := n == len(r.scenario.Steps)-1
+		if waits && (crashed && !all || last) {
 			waits = false
 			close(r.resume)
 		}
-		if !r.converge(ctx, "step "+step.Name) {
+		if !r.converge(ctx, "step "+step.Name, !last) {
 			return false
 		}
 		if r.plan.Fault == Restart {
 			r.fire()
-			r.current().connection.kill()
-			if !r.converge(ctx, "the restart after step "+step.Name) {
+			alive, _ := r.processes()
+			for _, i := range alive {
+				i.connection.kill()
+			}
+			if !r.converge(ctx, "the restart after step "+step.Name, false) {
 				return false
 			}
 		}
@@ -100,53 +104,54 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 	return true
 }
 
-// converge waits until the operator is idle, and nothing changes any more.
-func (r *run) converge(ctx context.Context, what string) bool {
+// converge waits until the operator is idle, and nothing changes any more, or until the next step
+// may be done.
+func (r *run) converge(ctx context.Context, what string, hasty bool) bool {
+	hasty = hasty && !closed(r.hasty)
 	began, changed := time.Now(), time.Now()
 	for {
-		i := r.current()
-		if i == nil {
-			return false // its creation failed
-		}
-		idleCtx, cancel := context.WithTimeout(ctx, quiet)
-		err := i.op.Idle(idleCtx)
-		cancel()
-		synctest.Wait()
-		if closed(r.down) && !closed(r.resume) {
+		alive, born := r.processes()
+		if r.waitsForStep() {
 			return true
 		}
+		if len(alive) == 0 {
+			r.fail("after %s, there was no process of the operator for %s", what, r.pace.patience)
+			return false
+		}
+		err := r.idle(ctx, alive, hasty)
+		r.plane.settle()
 		before := r.history.count()
-		r.pause(quiet)
-		synctest.Wait()
+		if hasty {
+			r.pause(r.pace.quiet, r.hasty)
+		} else {
+			r.pause(r.pace.quiet)
+		}
+		r.plane.settle()
 		switch {
+		case r.waitsForStep() || hasty && closed(r.hasty):
+			return true
 		case r.history.count() != before:
 			changed = time.Now()
-		case r.busy() || r.current() != i:
+		case r.busy() || r.bornBy() != born:
 		case err == nil:
 			return true
-		case time.Since(changed) > still:
+		case time.Since(changed) > r.pace.still:
 			r.logf("after %s, the operator is not idle: %v", what, err)
 			return true
 		}
-		if time.Since(began) > patience {
-			all := r.history.all()
-			r.fail("after %s, the operator has not converged in %s; the last change is %s; Idle says: %v", what, patience, all[len(all)-1], err)
+		if time.Since(began) > r.pace.patience {
+			all := append(r.history.all(), change{})
+			r.fail("after %s, the operator has not converged in %s; the last change is %s; Idle says: %v", what, r.pace.patience, all[max(0, len(all)-2)], err)
 			return false
 		}
 	}
 }
 
+// waitsForStep reports whether the operator is down until the next step.
+func (r *run) waitsForStep() bool { return closed(r.down) && !closed(r.resume) }
+
 func (r *run) busy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pending > 0 || time.Now().Before(r.settles)
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

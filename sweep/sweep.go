@@ -12,19 +12,25 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
 // Run performs the scenario without faults, and then with one fault at a time, each in a parallel
 // subtest. It must not be called in a synctest bubble.
 func Run(t *testing.T, s Scenario) {
 	t.Helper()
-	want := learn(t, &s)
-	for _, plan := range plans(want.record) {
-		t.Run(strings.ReplaceAll(plan.String(), " ", "_"), func(t *testing.T) {
+	validate(t, &s)
+	if onControlPlane() {
+		runOnControlPlanes(t, &s)
+		return
+	}
+	sw := &sweep{s: &s, perform: inBubble}
+	sw.learn(t)
+	for _, plan := range plans(sw.want) {
+		t.Run(plan.testName(), func(t *testing.T) {
 			t.Parallel()
-			if _, fired := repeat(t, &s, plan, want); !fired {
-				t.Skipf("%s: the write did not come again in three runs", plan)
-			}
+			sw.report(t, plan, sw.repeat(t, plan))
 		})
 	}
 }
@@ -33,92 +39,129 @@ func Run(t *testing.T, s Scenario) {
 // failed subtest of Run prints.
 func Replay(t *testing.T, s Scenario, plan Plan) {
 	t.Helper()
-	want := learn(t, &s)
+	validate(t, &s)
 	if !slices.Contains(ofWrites, plan.Fault) && !slices.Contains(ofRuns, plan.Fault) {
 		t.Fatalf("Plan.Fault %q is unknown; use a constant of package sweep", plan.Fault)
 	}
-	if r, fired := repeat(t, &s, plan, want); !fired {
+	sw := &sweep{s: &s, perform: inBubble}
+	if onControlPlane() {
+		sw.perform = startLane(t, &s).perform
+	}
+	sw.learn(t)
+	r := sw.repeat(t, plan)
+	if !r.fired {
 		var names []string
 		for _, w := range r.writes {
 			names = append(names, fmt.Sprintf("%s #%d", w.name, w.nth))
 		}
 		t.Fatalf("%s: there is no such write; the operator's writes were:\n\t%s", plan, strings.Join(names, "\n\t"))
 	}
+	sw.report(t, plan, r)
 }
 
-// expected is what a run without faults does.
-type expected struct {
-	*record
-	masked map[string]bool // key and path of what differs without faults
-}
-
-// learn performs the scenario twice, at different times.
-func learn(t *testing.T, s *Scenario) expected {
+func validate(t *testing.T, s *Scenario) {
 	t.Helper()
 	if err := s.validate(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sweep is a scenario, and what it does without faults.
+type sweep struct {
+	s       *Scenario
+	perform func(t *testing.T, s *Scenario, plan Plan, later bool) *record
+	want    *record
+	masked  map[string]bool // key and path of what differs without faults
+}
+
+// learn performs the scenario twice, at different times.
+func (sw *sweep) learn(t *testing.T) {
+	t.Helper()
 	var runs [2]*record
 	for i := range runs {
-		runs[i] = inBubble(t, s, Plan{}, time.Duration(i)*(67*time.Minute+13*time.Second))
+		runs[i] = sw.perform(t, sw.s, Plan{}, i > 0)
 		r := runs[i]
 		if len(r.failures) > 0 {
 			keep(t, r)
 			t.Fatalf("without faults: %s", strings.Join(r.failures, "\n"))
 		}
 	}
-	want := expected{runs[0], map[string]bool{}}
-	for _, d := range differences(s, runs[0], runs[1]) {
+	sw.want, sw.masked = runs[0], map[string]bool{}
+	for _, d := range differences(sw.s, runs[0], runs[1]) {
 		if d.path == "" {
 			t.Fatalf("two runs without faults end with different objects: %s; let the steps have one result, and keep no state in variables of packages", d)
 		}
-		want.masked[d.place()] = true
+		sw.masked[d.place()] = true
 	}
-	return want
+	for name := range runs[1].unseen {
+		sw.want.unseen[name] = runs[1].unseen[name]
+	}
 }
 
-// repeat performs the scenario with a fault. It reports whether the fault has happened.
-func repeat(t *testing.T, s *Scenario, plan Plan, want expected) (r *record, fired bool) {
+// repeat performs the scenario with a fault, until it happens: concurrent workers do not always do
+// the same writes.
+func (sw *sweep) repeat(t *testing.T, plan Plan) (r *record) {
 	t.Helper()
-	for range 3 { // concurrent workers do not always do the same writes
-		if r = inBubble(t, s, plan, 0); r.fired {
+	for range 3 {
+		if r = sw.perform(t, sw.s, plan, false); r.fired {
 			break
 		}
 	}
-	if !r.fired {
-		return r, false
-	}
-	problems := r.failures
-	for _, d := range differences(s, want.record, r) {
-		// An operator that was down leaves out what it does for a state that it did not see.
-		unseen := (plan.Fault == CrashThenStep || plan.Fault == CrashThenAll) && (!d.last || d.missing)
-		if !want.masked[d.place()] && !unseen {
-			problems = append(problems, d.String())
+	return r
+}
+
+// problems compares a run with the one without faults.
+func (sw *sweep) problems(plan Plan, r *record) []string {
+	all := r.failures
+	for _, d := range differences(sw.s, sw.want, r) {
+		// Between two steps without a pause, an operator may leave out what it does for the state.
+		between := plan.Fault.skips() && (!d.last || d.missing)
+		if !sw.masked[d.place()] && !between {
+			all = append(all, d.String())
 		}
 	}
 	if plan.Fault != Restore { // it takes back what was done once
-		problems = append(problems, more("created", want.created, r.created)...)
-		problems = append(problems, more("deleted", want.deleted, r.deleted)...)
+		all = append(all, more("created", sw.want.created, r.created)...)
+		all = append(all, more("deleted", sw.want.deleted, r.deleted)...)
 	}
-	if len(problems) == 0 {
-		return r, true
+	for name, text := range r.unseen {
+		if sw.want.unseen[name] == "" { // some create again and again, and expect AlreadyExists
+			all = append(all, text)
+		}
 	}
-	keep(t, r)
-	t.Errorf("%s:\n\t%s\nto repeat it:\n\tsweep.Replay(t, scenario, %s)", plan, strings.Join(problems, "\n\t"), plan.goString())
-	return r, true
+	return all
 }
 
-// inBubble performs the scenario in virtual time.
-func inBubble(t *testing.T, s *Scenario, plan Plan, shift time.Duration) (r *record) {
+// report fails the test if the run was not as expected.
+func (sw *sweep) report(t *testing.T, plan Plan, r *record) {
+	t.Helper()
+	if !r.fired {
+		t.Skipf("%s: the write did not come again in three runs", plan)
+	}
+	if problems := sw.problems(plan, r); len(problems) > 0 {
+		keep(t, r)
+		t.Errorf("%s:\n\t%s\nto repeat it:\n\tsweep.Replay(t, scenario, %s)", plan, strings.Join(problems, "\n\t"), plan.goString())
+	}
+}
+
+// inBubble performs the scenario on a sim, in virtual time.
+func inBubble(t *testing.T, s *Scenario, plan Plan, later bool) (r *record) {
 	t.Helper()
 	hangs := time.AfterFunc(realTime, func() {
 		panic(fmt.Sprintf("sweep: %s: a run has not ended in %s of real time; a goroutine below may wait for the network, a file or a lock: the operator may only use Process.Config, no sockets", plan, realTime))
 	})
 	defer hangs.Stop()
-	synctest.Test(t, func(t *testing.T) { r = perform(t, s, plan, shift) })
-	if r.late != "" {
-		r.failures = append(r.failures, fmt.Sprintf("in the %s after the last step, something is still written: %s", tail, r.late))
-	}
+	defer func() {
+		if r == nil && !t.Failed() { // a deadlock panics
+			fmt.Fprintf(os.Stderr, "sweep: it happened in: sweep.Replay(t, scenario, %s)\n", plan.goString())
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		if later {
+			<-time.After(67*time.Minute + 13*time.Second)
+		}
+		r = perform(t.Context(), simulated{sim.New(t, s.Scheme, s.Objects...)}, s, plan)
+	})
 	return r
 }
 
@@ -139,12 +182,18 @@ func more(done string, want, got map[string]int) (all []string) {
 // keep writes the artefacts.
 func keep(t *testing.T, r *record) {
 	t.Helper()
-	var changes strings.Builder
+	var changes, objects strings.Builder
 	for _, c := range r.changes {
 		fmt.Fprintln(&changes, c)
+		if text, err := c.object.MarshalJSON(); err == nil { // it came as JSON
+			fmt.Fprintf(&objects, "%s\n%s", c, text)
+		}
 	}
 	dir := t.ArtifactDir()
-	for name, text := range map[string]string{"changes.txt": changes.String(), "log.txt": r.log.String()} {
+	for name, text := range map[string]string{
+		"changes.txt": changes.String(), "objects.txt": objects.String(), "log.txt": r.log.String(),
+		"requests.txt": r.requests.String(), "events.txt": r.events.String(),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Error(err)
 		}

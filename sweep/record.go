@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// record is what happened in a run.
+type record struct {
+	writes   []*write // of the operator
+	watched  map[schema.GroupVersionResource]bool
+	outdated map[schema.GroupVersionResource]bool // lists of any version
+	leases   bool
+	fired    bool
+
+	changes  []change
+	before   map[schema.GroupVersionResource][]unstructured.Unstructured
+	after    []int              // by step: the number of changes when it had converged
+	states   []map[string][]any // by step: the normalised objects, by key
+	created  map[string]int
+	deleted  map[string]int
+	unseen   map[string]string // by write: an own write that the process did not see
+	failures []string          // what no run may do
+
+	log, requests, events strings.Builder // artefacts
+}
+
+func newRecord() record {
+	return record{watched: map[schema.GroupVersionResource]bool{}, outdated: map[schema.GroupVersionResource]bool{}, unseen: map[string]string{}}
+}
+
+func (r *run) fail(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record.failures = append(r.record.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *run) logf(format string, args ...any) { r.writef(&r.record.log, format, args...) }
+
+func (r *run) writef(to *strings.Builder, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(to, "%s %s\n", time.Now().UTC().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+}
+
+// logWriter writes the log of a program.
+type logWriter struct {
+	r   *run
+	who string
+}
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.r.logf("%s: %s", w.who, strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+func (r *run) written() []*write {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.record.writes)
+}
+
+// lists records a list that may be old.
+func (r *run) lists(of schema.GroupVersionResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record.outdated[of] = true
+}
+
+func (r *run) watches(of schema.GroupVersionResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record.watched[of] = true
+}
+
+func (r *run) usesLeases() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record.leases = true
+}

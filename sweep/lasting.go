@@ -15,7 +15,8 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-var allWatches = fault.Match{Verbs: []string{"watch"}}
+// allWatches are those of observed kinds: leaders see Leases as they are.
+var allWatches = fault.Match{Verbs: []string{"watch"}, Func: func(q *fault.Request) bool { return q.Resource != leases.Resource }}
 
 // always adds the faults of a whole run.
 func (r *run) always(l *connection) {
@@ -109,7 +110,11 @@ func (r *run) expire(l *connection, of fault.Match) {
 		return
 	}
 	now, _ := strconv.ParseUint(version, 10, 64)
+	also := of.Func
 	of.Func = func(q *fault.Request) bool {
+		if also != nil && !also(q) {
+			return false
+		}
 		from, err := strconv.ParseUint(q.Query.Get("resourceVersion"), 10, 64)
 		return err == nil && from > 0 && from < now && q.Query.Get("sendInitialEvents") == ""
 	}

@@ -23,6 +23,9 @@ type author struct {
 	unread bool      // the process did not get the answer
 }
 
+// user is who does the steps.
+const user = "user"
+
 // object is the key of an object among all kinds.
 func object(of schema.GroupVersionResource, namespace, name string) string {
 	return of.Resource + "." + of.Group + " " + namespace + "/" + name
@@ -59,6 +62,9 @@ func (r *run) answered(w *write, who string, meta metav1.ObjectMeta) {
 	}
 	key := w.resource.Resource + " " + meta.ResourceVersion
 	w.effective = meta.ResourceVersion == "" || r.versions[key] == nil || w.verb == "delete"
+	if who == user {
+		r.userWrites++
+	}
 	a := &author{write: w, who: who, at: time.Now(), unread: loses(r.plan.Fault) && r.isPlanLocked(w)}
 	if w.effective {
 		r.versions[key] = a
@@ -122,7 +128,7 @@ type fights map[string][]setting
 // that has been changed to and fro twice.
 func (f fights) change(key, who string, all []difference) (found []string) {
 	for _, d := range all {
-		if who == "" || strings.HasPrefix(who, "user") {
+		if who == "" || who == user {
 			delete(f, key+d.path)
 			continue
 		}

@@ -51,6 +51,11 @@ var timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
 // allocated are fields that the API server chooses.
 var allocated = map[string]bool{"clusterIP": true, "clusterIPs": true, "nodePort": true}
 
+// unordered are lists that have sets and maps.
+var unordered = map[string]bool{"finalizers": true, "ownerReferences": true, "conditions": true}
+
+func compareText(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+
 func (n names) value(v any, generation int64) any {
 	switch x := v.(type) {
 	case string:
@@ -69,6 +74,9 @@ func (n names) value(v any, generation int64) any {
 				continue
 			}
 			out[n.replace.Replace(k)] = n.value(e, generation)
+			if all, ok := out[k].([]any); ok && unordered[k] {
+				slices.SortFunc(all, compareText)
+			}
 		}
 		return out
 	case []any:
@@ -101,8 +109,8 @@ func (r *run) judge() {
 	did.created, did.deleted = map[string]int{}, map[string]int{}
 	state := &State{scheme: s.Scheme, objects: map[schema.GroupVersionKind]map[string]*unstructured.Unstructured{}}
 	broken := map[string]bool{}
-	for i, c := range did.changes {
-		for len(did.states) < len(did.after) && did.after[len(did.states)] == i {
+	for _, c := range did.changes {
+		for len(did.states) < len(did.after) && c.compare(did.after[len(did.states)]) > 0 {
 			did.states = append(did.states, n.state(state))
 		}
 		r.judgeAuthor(c, state, fights, n)
@@ -157,7 +165,7 @@ func (n names) state(s *State) map[string][]any {
 		}
 	}
 	for _, same := range all {
-		slices.SortFunc(same, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		slices.SortFunc(same, compareText)
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,10 +19,19 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
+// moment is a version, after some restores of the server.
+type moment struct {
+	epoch   int
+	version uint64
+}
+
+func (m moment) compare(other moment) int {
+	return cmp.Or(cmp.Compare(m.epoch, other.epoch), cmp.Compare(m.version, other.version))
+}
+
 // change is a version of an object.
 type change struct {
-	epoch    int // how often the server was restored before
-	version  uint64
+	moment
 	kind     watch.EventType
 	resource schema.GroupVersionResource
 	object   *unstructured.Unstructured
@@ -85,17 +95,24 @@ func (h *history) run(ctx context.Context) {
 
 func (h *history) record(ctx context.Context, of schema.GroupVersionResource) error {
 	list, err := h.api.Resource(of).List(ctx, metav1.ListOptions{ResourceVersion: h.from, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-	if err != nil {
-		return err
-	}
 	known := map[string]*unstructured.Unstructured{}
-	version := list.GetResourceVersion()
-	for i := range list.Items {
-		h.add(of, watch.Added, &list.Items[i], known)
+	var version string
+	switch {
+	case apierrors.IsResourceExpired(err): // the server was restored before the first write
+		if version, err = h.relist(ctx, of, known); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		version = list.GetResourceVersion()
+		for i := range list.Items {
+			h.add(of, watch.Added, &list.Items[i], known)
+		}
+		h.mu.Lock()
+		h.before[of] = list.Items
+		h.mu.Unlock()
 	}
-	h.mu.Lock()
-	h.before[of] = list.Items
-	h.mu.Unlock()
 	for ctx.Err() == nil {
 		h.watch(ctx, of, version, known)
 		if version, err = h.relist(ctx, of, known); err != nil { // the server was restored
@@ -159,7 +176,7 @@ func (h *history) add(of schema.GroupVersionResource, kind watch.EventType, o *u
 	version, _ := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changes = append(h.changes, change{h.epoch, version, kind, of, o})
+	h.changes = append(h.changes, change{moment{h.epoch, version}, kind, of, o})
 }
 
 func (h *history) restored() {
@@ -174,13 +191,25 @@ func (h *history) count() int {
 	return len(h.changes)
 }
 
+// newest returns the moment of the newest change.
+func (h *history) newest() (m moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.changes {
+		if c.compare(m) > 0 {
+			m = c.moment
+		}
+	}
+	return m
+}
+
 // all returns the changes in the order of their versions.
 func (h *history) all() []change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := slices.Clone(h.changes)
 	slices.SortStableFunc(all, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.version, b.version))
+		return a.compare(b.moment)
 	})
 	return all
 }

@@ -48,6 +48,21 @@ func (r *run) fire() {
 	r.record.fired = true
 }
 
+// cancelFault makes the fault one that has not happened.
+func (r *run) cancelFault() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record.fired = false
+	r.plan.Write = ""
+}
+
+// stepWrites counts the writes of steps.
+func (r *run) stepWrites() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.userWrites
+}
+
 // beginLasting begins a fault that lasts, if f is one.
 func (r *run) beginLasting(l *connection, f Fault, w *write) {
 	of := fault.Match{Verbs: allWatches.Verbs, Groups: []string{w.resource.Group}, Resources: []string{w.resource.Resource}}
@@ -79,8 +94,12 @@ func (r *run) beginLasting(l *connection, f Fault, w *write) {
 		r.mu.Unlock()
 		r.lasting(r.pace.lasts, func() {})
 	case Restore:
-		restore := r.plane.backup()
+		restore, steps := r.plane.backup(), r.stepWrites()
 		r.lasting(r.pace.restore, func() {
+			if r.stepWrites() != steps { // a user would do them again
+				r.cancelFault()
+				return
+			}
 			r.history.restored()
 			restore()
 			r.lasting(r.pace.lasts, func() {}) // caches compare every 10 seconds, or once a minute

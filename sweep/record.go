@@ -23,7 +23,7 @@ type record struct {
 
 	changes  []change
 	before   map[schema.GroupVersionResource][]unstructured.Unstructured
-	after    []int              // by step: the number of changes when it had converged
+	after    []moment           // by step: the newest change when it had converged
 	states   []map[string][]any // by step: the normalised objects, by key
 	created  map[string]int
 	deleted  map[string]int

@@ -25,25 +25,26 @@ type run struct {
 	pace     pace
 	history  *history
 
-	mu        sync.Mutex
-	record    record
-	counts    map[string]int
-	newest    map[string]*author // by resource, namespace and name
-	generated map[string]string  // names, by resource, namespace and name
-	versions  map[string]*author // by resource and version, of answers
-	refusing  time.Time          // until then, Leases cannot be written
-	old       string             // version of OldList
-	oldKind   schema.GroupVersionResource
-	pending   int       // faults of time that still work
-	settles   time.Time // converge waits for it
-	alive     []*incarnation
-	born      int           // processes
-	changedOp chan struct{} // closed with the next process
-	down      chan struct{} // closed by the crash of CrashThenStep
-	resume    chan struct{} // closed after the next step
-	hasty     chan struct{} // closed by the write of LateThenStep: do the next step
-	stopped   chan struct{} // closed when the programs are
-	joined    sync.WaitGroup
+	mu         sync.Mutex
+	record     record
+	counts     map[string]int
+	newest     map[string]*author // by resource, namespace and name
+	generated  map[string]string  // names, by resource, namespace and name
+	versions   map[string]*author // by resource and version, of answers
+	refusing   time.Time          // until then, Leases cannot be written
+	old        string             // version of OldList
+	oldKind    schema.GroupVersionResource
+	userWrites int
+	pending    int       // faults of time that still work
+	settles    time.Time // converge waits for it
+	alive      []*incarnation
+	born       int           // processes
+	changedOp  chan struct{} // closed with the next process
+	down       chan struct{} // closed by the crash of CrashThenStep
+	resume     chan struct{} // closed after the next step
+	hasty      chan struct{} // closed by the write of LateThenStep: do the next step
+	stopped    chan struct{} // closed when the programs are
+	joined     sync.WaitGroup
 }
 
 // perform performs the scenario.

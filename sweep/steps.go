@@ -28,7 +28,7 @@ func (r *run) runAll(ctx context.Context) {
 		})
 	}
 	r.joined.Go(func() { r.operate(ctx, "operator") })
-	p, l, _ := r.process(ctx, "user")
+	p, l, _ := r.process(ctx, user)
 	defer l.rules.Stop()
 	c, err := client.New(p.Config, client.Options{Scheme: r.scenario.Scheme, FieldOwner: "sweep-user"})
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 				return false
 			}
 		}
-		r.record.after = append(r.record.after, r.history.count())
+		r.record.after = append(r.record.after, r.history.newest())
 	}
 	return true
 }

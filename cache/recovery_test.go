@@ -38,8 +38,8 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 			return r.Fail(http.StatusForbidden, "no right to list")
 		},
 	} {
-		for _, lag := range []time.Duration{0, 41 * time.Second} { // the changes are 40 s old
-			t.Run(fmt.Sprintf("%s, lag %s", name, lag), func(t *testing.T) {
+		for _, late := range []time.Duration{0, 500 * time.Millisecond} { // the changes, after the request
+			t.Run(fmt.Sprintf("%s, late by %s", name, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := sim.NewServer(sim.ConfigMaps)
 					api.Put(sim.ConfigMaps, configMap("deleted"))
@@ -67,13 +67,17 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 					api.Intercept(refusal)
 					api.CutWatches()
 					time.Sleep(10 * time.Second)
-					api.Lag(lag)
 					api.Remove(sim.ConfigMaps, "default", "deleted")
 					for n := range 1000 {
 						api.Put(sim.ConfigMaps, configMap(fmt.Sprintf("map-%d", n)))
 					}
+					changed := time.Now()
 					time.Sleep(40 * time.Second)
-					api.Intercept(nil)
+					var first sync.Once
+					api.Intercept(func(*sim.Request) (*http.Response, error) {
+						first.Do(func() { api.Lag(time.Since(changed) + late) })
+						return nil, nil
+					})
 					time.Sleep(20 * time.Second)
 					synctest.Wait()
 					if len(got) == 0 || got[0] != "failing" || got[len(got)-1] != "synced, created true, deleted true" {

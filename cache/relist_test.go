@@ -160,8 +160,10 @@ func TestS2_AnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := sim.NewServer(sim.Deployments), sim.NewServer(sim.Deployments)
 		before.Put(sim.Deployments, deployment("a"))
-		for _, name := range []string{"b", "c", "d"} {
-			after.Put(sim.Deployments, deployment(name))
+		for range 10 { // its versions are higher, so no restore is noticed
+			for _, name := range []string{"b", "c", "d"} {
+				after.Put(sim.Deployments, deployment(name))
+			}
 		}
 		c, _ := newCache(t, before)
 		deployments := cache.For[*appsv1.Deployment](c)

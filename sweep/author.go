@@ -45,6 +45,9 @@ func (r *run) begin(l *connection, t apipath.Target, of schema.GroupVersionResou
 		name += " in " + t.Namespace
 	}
 	w := &write{name: name, verb: t.Verb, resource: of}
+	if r.all++; r.all > hot {
+		w.slow = true
+	}
 	if l.under {
 		r.counts[name]++
 		w.nth = r.counts[name]

@@ -36,6 +36,7 @@ type write struct {
 	verb      string
 	resource  schema.GroupVersionResource
 	effective bool
+	slow      bool // it takes a second
 }
 
 // connection is between one process and the API server.
@@ -107,6 +108,9 @@ func (l *connection) exchange(h *http.Request, t apipath.Target) (*http.Response
 	}
 	l.run.history.follow(of)
 	w := l.run.begin(l, t, of)
+	if w.slow {
+		l.run.pause(time.Second)
+	}
 	resp, err := l.write(h, w, t.Namespace)
 	l.run.logf("%s %s #%d: %s", l.who, w.name, w.nth, outcome(resp, err))
 	return resp, err

@@ -22,14 +22,26 @@
 //
 // # What is checked
 //
-//   - The end states are equal. Times, UIDs, versions and generated names do not count, nor what
-//     differs between two runs without faults.
+//   - The objects after each step are equal. Times, UIDs, versions and generated names do not
+//     count, nor what differs between two runs without faults.
 //   - No object is created or deleted more often than without faults.
 //   - After the last step nothing is written any more.
+//   - No process is refused because it did not see a write of its own.
+//   - No process writes after its Lease has expired.
+//   - No two programs change a field to and fro.
 //   - The invariants of the scenario hold at every version.
 //
 // A failed subtest prints a call of [Replay] that repeats it alone. With go test -artifacts, it
-// keeps the changes of all objects, and a log of the steps, the writes and the programs.
+// keeps the changes of all objects, the objects, the requests, the Events, and a log of the steps,
+// the writes and the programs.
+//
+// # A real control plane
+//
+// With the environment variable SETPOINT_SWEEP=controlplane, the runs use six control planes of
+// package envtest beside each other, in real time. There, Kubernetes' own controllers run, a fault
+// of time takes 2 to 5 seconds, the Leases of a crashed process are deleted, and there is no
+// [Restore]. With SETPOINT_KEEP=1, the control plane of a failed run stays until the test is
+// interrupted or times out; its kubeconfig is printed.
 //
 // # Limits
 //
@@ -37,4 +49,6 @@
 //     ends. Variables of packages survive it.
 //   - Goroutines are not scheduled by sweep. If a write does not come again in three repetitions,
 //     its subtest is skipped.
+//   - A read depends on a write if it is of the same kind. What an operator infers from two kinds
+//     is tested only with all views late.
 package sweep

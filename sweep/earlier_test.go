@@ -5,7 +5,6 @@ package sweep_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -35,10 +34,7 @@ type worker struct {
 	client  *client.Client
 }
 
-const (
-	on     = "example.com/on"
-	failed = "example.com/failed"
-)
+const on = "example.com/on"
 
 func (w *worker) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	obj, err := w.maps.Get(ctx, key)
@@ -46,12 +42,6 @@ func (w *worker) Reconcile(ctx context.Context, key types.NamespacedName) (contr
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
 	switch a := obj.GetAnnotations(); {
-	case a[want] == "bad":
-		_, err := w.patch(ctx, obj, func(o *unstructured.Unstructured) { annotate(o, failed, "yes") })
-		return controller.Result{}, errors.Join(errors.New("it is bad"), err)
-	case a[failed] == "yes":
-		_, err := w.patch(ctx, obj, func(o *unstructured.Unstructured) { annotate(o, failed, "no") })
-		return controller.Result{}, err
 	case a[on] == "yes" && !hasFinalizer(obj):
 		_, err := w.patch(ctx, obj, func(o *unstructured.Unstructured) { o.SetFinalizers(append(o.GetFinalizers(), finalizer)) })
 		return controller.Result{}, err
@@ -102,7 +92,7 @@ func works(p sweep.Process) (sweep.Operator, error) {
 		cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}),
 		cache.For[*corev1.Secret](mgr.Cache()), mgr.Client(),
 	}
-	c := controller.New("worker", w, controller.Options{MaxAttempts: 2})
+	c := controller.New("worker", w, controller.Options{})
 	c.Watch(source.Kind(w.maps, handler.Self()))
 	c.Watch(source.Kind(w.secrets, handler.Self()))
 	mgr.Add(c)
@@ -136,11 +126,8 @@ func set(name string, annotations map[string]string, then ...func(ctx context.Co
 
 // TestEarlier has a scenario for each defect of an earlier version that a sweep can express.
 func TestEarlier(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}, Data: map[string][]byte{"a": []byte("b")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}, Type: corev1.SecretTypeOpaque}
 	for name, steps := range map[string][]sweep.Step{
-		"a correction beside a write without effect": {
-			set("bad", map[string]string{want: "bad"}), set("correct", map[string]string{want: "1"}),
-		},
 		"another finalizer": {
 			set("create", map[string]string{want: "1"}),
 			set("on", map[string]string{on: "yes"}, func(ctx context.Context, c *client.Client) error {

@@ -95,24 +95,22 @@ func (h *history) run(ctx context.Context) {
 
 func (h *history) record(ctx context.Context, of schema.GroupVersionResource) error {
 	list, err := h.api.Resource(of).List(ctx, metav1.ListOptions{ResourceVersion: h.from, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-	known := map[string]*unstructured.Unstructured{}
-	var version string
-	switch {
-	case apierrors.IsResourceExpired(err): // the server was restored before the first write
-		if version, err = h.relist(ctx, of, known); err != nil {
-			return err
-		}
-	case err != nil:
-		return err
-	default:
-		version = list.GetResourceVersion()
-		for i := range list.Items {
-			h.add(of, watch.Added, &list.Items[i], known)
-		}
-		h.mu.Lock()
-		h.before[of] = list.Items
-		h.mu.Unlock()
+	if apierrors.IsResourceExpired(err) { // the server was restored before the first write
+		list, err = h.api.Resource(of).List(ctx, metav1.ListOptions{})
 	}
+	if err != nil {
+		return err
+	}
+	known := map[string]*unstructured.Unstructured{}
+	version := list.GetResourceVersion()
+	h.mu.Lock()
+	h.before[of] = list.Items
+	for i := range list.Items {
+		o := &list.Items[i]
+		known[o.GetNamespace()+"/"+o.GetName()] = o
+		h.changes = append(h.changes, change{moment{}, watch.Added, of, o})
+	}
+	h.mu.Unlock()
 	for ctx.Err() == nil {
 		h.watch(ctx, of, version, known)
 		if version, err = h.relist(ctx, of, known); err != nil { // the server was restored

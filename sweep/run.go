@@ -15,6 +15,7 @@ import (
 const (
 	kinds      = 1000 // that may be written
 	idleWrites = 10   // of the operator without an effect, in the tail
+	hot        = 1000 // writes; from then on each takes a second, so time passes in a hot loop
 )
 
 // run is one performance of a scenario.
@@ -34,6 +35,7 @@ type run struct {
 	refusing   time.Time          // until then, Leases cannot be written
 	old        string             // version of OldList
 	oldKind    schema.GroupVersionResource
+	all        int // writes
 	userWrites int
 	pending    int       // faults of time that still work
 	settles    time.Time // converge waits for it

@@ -75,7 +75,7 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 		}
 	}()
 	for n, step := range r.scenario.Steps {
-		crashed := closed(r.down)
+		crashed, hurried := closed(r.down), closed(r.hasty)
 		r.logf("step %s", step.Name)
 		if err := step.Do(ctx, c); err != nil {
 			r.fail("step %s: %v", step.Name, err)
@@ -86,7 +86,7 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 			waits = false
 			close(r.resume)
 		}
-		if !r.converge(ctx, "step "+step.Name, !last) {
+		if !r.converge(ctx, "step "+step.Name, !last && !hurried) {
 			return false
 		}
 		if r.plan.Fault == Restart {
@@ -107,7 +107,6 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 // converge waits until the operator is idle, and nothing changes any more, or until the next step
 // may be done.
 func (r *run) converge(ctx context.Context, what string, hasty bool) bool {
-	hasty = hasty && !closed(r.hasty)
 	began, changed := time.Now(), time.Now()
 	for {
 		alive, born := r.processes()

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -109,18 +111,65 @@ func (d deaf) Run(ctx context.Context) error {
 	return err
 }
 
+// heedless also writes without its Lease.
+type heedless struct {
+	sweep.Operator
+	client *client.Client
+}
+
+func (h heedless) Run(ctx context.Context) error {
+	defer h.client.Close()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Second):
+				_, _ = client.For[*corev1.ConfigMap](h.client).Patch(ctx, a, types.MergePatchType, []byte(`{"data":{"b":"late"}}`))
+			}
+		}
+	})
+	return h.Operator.Run(ctx)
+}
+
+// opponent does not want what the copier annotates.
+func opponent(p sweep.Process) (sweep.Program, error) {
+	mgr := manager.New(p.Config, manager.Options{Name: "opponent", Logger: p.Logger})
+	maps := cache.For[*corev1.ConfigMap](mgr.Cache())
+	c := controller.New("opponent", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		m, err := maps.Get(ctx, key)
+		if err != nil || m.Annotations[copied] == "no" {
+			return controller.Result{}, client.IgnoreNotFound(err)
+		}
+		_, err = client.For[*corev1.ConfigMap](mgr.Client()).Patch(ctx, key, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+copied+`":"no"}}}`))
+		return controller.Result{}, err
+	}), controller.Options{})
+	c.Watch(source.Kind(maps, handler.Self()))
+	mgr.Add(c)
+	return mgr, nil
+}
+
 func copies(defect string) func(p sweep.Process) (sweep.Operator, error) {
 	return func(p sweep.Process) (sweep.Operator, error) {
 		mgr := manager.New(p.Config, manager.Options{
 			Name: "copier", Logger: p.Logger, LeaderElection: &leaderelection.Options{Namespace: "default", Lease: "copier"},
 		})
+		o := controller.Options{}
+		if defect == "does not see its writes" {
+			o.ReadYourWrites = -1
+		}
 		r := &copier{defect, cache.For[*corev1.ConfigMap](mgr.Cache()), cache.For[*corev1.Secret](mgr.Cache()), mgr.Client()}
-		c := controller.New("copier", r, controller.Options{})
+		c := controller.New("copier", r, o)
 		c.Watch(source.Kind(r.maps, handler.Self()))
 		c.Watch(source.Kind(r.secrets, handler.Owner(r.maps)))
 		mgr.Add(c)
-		if defect == "does not end" {
+		switch defect {
+		case "does not end":
 			return deaf{mgr}, nil
+		case "ignores its Lease":
+			own, err := client.New(p.Config, client.Options{})
+			return heedless{mgr, own}, err
 		}
 		return mgr, nil
 	}
@@ -167,6 +216,9 @@ func TestDefects(t *testing.T) {
 		"status first":                    `the invariant "a copied ConfigMap has a Secret" is broken`,
 		"forgets errors":                  `failure: create secrets in default #1`,
 		"never stops":                     `without faults: after step create, the operator has not converged`,
+		"does not see its writes":         `operator 1 did not see its own write: create secrets in default #1 was answered, and`,
+		"ignores its Lease":               `, and its Lease expired `,
+		"fights":                          `two programs change ConfigMap default/a.metadata.annotations.example.com/copied to and fro: `,
 		"does not end":                    `operator 1 has not returned from Run 1m0s after the end of its context; let Run end with its context`,
 		"no write":                        `conflict: update pods default/x #1: there is no such write; the operator's writes were:`,
 		"no fault":                        `Plan.Fault "earthquake" is unknown; use a constant of package sweep`,
@@ -199,6 +251,8 @@ func TestDefect(t *testing.T) {
 		return
 	case "no steps":
 		s.Steps = nil
+	case "fights":
+		s.Beside = append(s.Beside, opponent)
 	case "fails":
 		m := &corev1.ConfigMap{}
 		m.Namespace, m.Name = a.Namespace, a.Name

@@ -28,12 +28,16 @@ func TestSweep(t *testing.T) {
 	sites := client.For[*v1.Website]
 	sweep.Run(t, sweep.Scenario{
 		Scheme: scheme,
+		CRDs:   []string{"../config/crd"},
 		Operator: func(p sweep.Process) (sweep.Operator, error) {
 			return operator.New(p.Config, operator.Options{
 				Logger: p.Logger, LeaderElection: &leaderelection.Options{Namespace: "default", Lease: operator.Name},
 			})
 		},
 		Beside: []func(sweep.Process) (sweep.Program, error){func(p sweep.Process) (sweep.Program, error) {
+			if p.ControlPlane {
+				return kubelet.New(p.Config, p.Logger), nil
+			}
 			return kubelet.NewDeployments(p.Config, p.Logger), nil
 		}},
 		Steps: []sweep.Step{

@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"envtest":                  {},
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
-	"sweep":                    {"client", "envtest/fault", "envtest/sim", "internal/apipath"},
+	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath"},
 	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "internal/apipath"},
 
 	"envtest/sim/conformance":        {}, // it has tests only
@@ -297,7 +297,8 @@ var joins = map[string]string{
 	"internal/scenario/ha.replicaMain": "ends with the process, which is a command's",
 	"leaderelection.candidate.term":    "receives from done, or Run returns an error when its patience is over (L5)",
 	"sweep.run.end":                    "receives from done, or names what still runs",
-	"sweep.run.operate":                "receives from returned, or names what still runs",
+	"sweep.run.idle":                   "receives from results",
+	"sweep.run.live":                   "receives from returned, or names what still runs",
 	"manager.stage.stop":               "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 

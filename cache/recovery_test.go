@@ -38,7 +38,7 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 			return r.Fail(http.StatusForbidden, "no right to list")
 		},
 	} {
-		for _, late := range []time.Duration{0, 500 * time.Millisecond} { // the changes, after the request
+		for _, late := range []time.Duration{0, 500 * time.Millisecond} { // after the request
 			t.Run(fmt.Sprintf("%s, late by %s", name, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := sim.NewServer(sim.ConfigMaps)

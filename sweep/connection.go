@@ -223,8 +223,10 @@ func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionRe
 	}
 	old, stale := l.run.oldList(l, of)
 	switch {
+	case l.run.plainLists && verb == "watch" && q.Get("sendInitialEvents") != "":
+		return refuse(h, noStreams())
 	case stale && verb == "watch" && q.Get("sendInitialEvents") != "":
-		return refuse(h, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil))
+		return refuse(h, noStreams())
 	case stale && verb == "list" && q.Get("continue") == "" && q.Get("resourceVersion") != "":
 		q.Set("resourceVersion", old)
 		q.Set("resourceVersionMatch", "Exact")
@@ -240,6 +242,11 @@ func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionRe
 		l.run.servedOld(l, of)
 	}
 	return l.next.RoundTrip(h)
+}
+
+// noStreams is the answer of an API server that cannot stream lists.
+func noStreams() *apierrors.StatusError {
+	return apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil)
 }
 
 // lease sends a write of a Lease.

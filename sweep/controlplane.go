@@ -120,8 +120,8 @@ func (l *lane) stop(t *testing.T) func() {
 }
 
 // perform performs the scenario, and brings back the state before.
-func (l *lane) perform(t *testing.T, s *Scenario, plan Plan, _ bool) *record {
-	r := perform(t.Context(), l, s, plan)
+func (l *lane) perform(t *testing.T, s *Scenario, plan Plan, again bool) *record {
+	r := perform(t.Context(), l, s, plan, again)
 	ctx, cancel := context.WithTimeout(t.Context(), l.pace().patience)
 	defer cancel()
 	if err := l.basis.restore(ctx, r.before); err != nil {

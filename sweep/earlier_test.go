@@ -53,7 +53,7 @@ func (w *worker) Reconcile(ctx context.Context, key types.NamespacedName) (contr
 	return controller.Result{}, w.label(ctx, key, obj.GetAnnotations()[want])
 }
 
-// label labels a Secret that somebody else made.
+// label labels a Secret of another owner.
 func (w *worker) label(ctx context.Context, key types.NamespacedName, value string) error {
 	s, err := w.secrets.Get(ctx, key)
 	if apierrors.IsNotFound(err) || err == nil && s.Labels["want"] == value {

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 )
 
-// allWatches are those of observed kinds: leaders see Leases as they are.
+// allWatches leaves out Leases: leaders see them as they are.
 var allWatches = fault.Match{Verbs: []string{"watch"}, Func: func(q *fault.Request) bool { return q.Resource != leases.Resource }}
 
 // always adds the faults of a whole run.

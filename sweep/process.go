@@ -144,8 +144,7 @@ func (r *run) bornBy() int {
 
 var errNotIdle = errors.New("Idle has not returned")
 
-// idle returns nil if one process is idle: one that waits for a Lease may not be. After all, nothing
-// may change.
+// idle returns nil if one process is idle: one that waits for a Lease may not be.
 func (r *run) idle(ctx context.Context, all []*incarnation, hasty bool) error {
 	wait := r.pace.idle
 	if hasty && r.plan.Fault.skips() {

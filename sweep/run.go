@@ -23,8 +23,10 @@ type run struct {
 	scenario *Scenario
 	plan     Plan
 	plane    plane
-	pace     pace
-	history  *history
+	// plainLists means that the API server cannot stream lists.
+	plainLists bool
+	pace       pace
+	history    *history
 
 	mu         sync.Mutex
 	record     record
@@ -50,9 +52,9 @@ type run struct {
 }
 
 // perform performs the scenario.
-func perform(ctx context.Context, p plane, s *Scenario, plan Plan) *record {
+func perform(ctx context.Context, p plane, s *Scenario, plan Plan, plainLists bool) *record {
 	r := &run{
-		scenario: s, plan: plan, plane: p, pace: p.pace(), record: newRecord(),
+		scenario: s, plan: plan, plane: p, plainLists: plainLists, pace: p.pace(), record: newRecord(),
 		counts: map[string]int{}, newest: map[string]*author{}, generated: map[string]string{}, versions: map[string]*author{},
 		changedOp: make(chan struct{}), down: make(chan struct{}), resume: make(chan struct{}), hasty: make(chan struct{}), stopped: make(chan struct{}),
 	}

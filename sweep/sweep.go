@@ -5,6 +5,7 @@ package sweep
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,12 +70,12 @@ func validate(t *testing.T, s *Scenario) {
 // sweep is a scenario, and what it does without faults.
 type sweep struct {
 	s       *Scenario
-	perform func(t *testing.T, s *Scenario, plan Plan, later bool) *record
+	perform func(t *testing.T, s *Scenario, plan Plan, again bool) *record
 	want    *record
 	masked  map[string]bool // key and path of what differs without faults
 }
 
-// learn performs the scenario twice, at different times.
+// learn performs the scenario twice, at different times, and the second time without streamed lists.
 func (sw *sweep) learn(t *testing.T) {
 	t.Helper()
 	var runs [2]*record
@@ -93,9 +94,8 @@ func (sw *sweep) learn(t *testing.T) {
 		}
 		sw.masked[d.place()] = true
 	}
-	for name := range runs[1].unseen {
-		sw.want.unseen[name] = runs[1].unseen[name]
-	}
+	maps.Copy(sw.want.outdated, runs[1].outdated)
+	maps.Copy(sw.want.unseen, runs[1].unseen)
 }
 
 // repeat performs the scenario with a fault, until it happens: concurrent workers do not always do
@@ -145,7 +145,7 @@ func (sw *sweep) report(t *testing.T, plan Plan, r *record) {
 }
 
 // inBubble performs the scenario on a sim, in virtual time.
-func inBubble(t *testing.T, s *Scenario, plan Plan, later bool) (r *record) {
+func inBubble(t *testing.T, s *Scenario, plan Plan, again bool) (r *record) {
 	t.Helper()
 	hangs := time.AfterFunc(realTime, func() {
 		panic(fmt.Sprintf("sweep: %s: a run has not ended in %s of real time; a goroutine below may wait for the network, a file or a lock: the operator may only use Process.Config, no sockets", plan, realTime))
@@ -157,10 +157,10 @@ func inBubble(t *testing.T, s *Scenario, plan Plan, later bool) (r *record) {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		if later {
+		if again {
 			<-time.After(67*time.Minute + 13*time.Second)
 		}
-		r = perform(t.Context(), simulated{sim.New(t, s.Scheme, s.Objects...)}, s, plan)
+		r = perform(t.Context(), simulated{sim.New(t, s.Scheme, s.Objects...)}, s, plan, again)
 	})
 	return r
 }

@@ -37,7 +37,8 @@ type report struct {
 // run runs the tests in the package that match the pattern.
 func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
 	module, pkg := g.module(dir)
-	// -vet=off: a vet error in the changed line is not a failed test. -ldflags: half the time to link.
+	// -vet=off: a vet error in the changed line is not a failed test. Without debug information,
+	// the linker takes half the time.
 	workspace := "GOWORK=off"
 	if g.inWorkspace(module) {
 		workspace = "GOWORK="

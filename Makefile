@@ -42,6 +42,7 @@ test-modules:
 .PHONY: test-full
 test-full: ## as test, with the scenario tests that take minutes
 	@SETPOINT_FULL=1 $(MAKE) test TESTFLAGS='-timeout=60m $(TESTFLAGS)'
+	cd examples/website && SETPOINT_SWEEP=controlplane $(GO) test -count=1 -timeout=30m -run TestSweep ./operator
 
 .PHONY: race
 race: STANDALONE :=

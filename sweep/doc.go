@@ -37,11 +37,11 @@
 //
 // # A real control plane
 //
-// With the environment variable SETPOINT_SWEEP=controlplane, the runs use six control planes of
+// With the environment variable SETPOINT_SWEEP=controlplane, the runs use eight control planes of
 // package envtest beside each other, in real time. There, Kubernetes' own controllers run, a fault
-// of time takes 2 to 5 seconds, the Leases of a crashed process are deleted, and there is no
-// [Restore]. With SETPOINT_KEEP=1, the control plane of a failed run stays until the test is
-// interrupted or times out; its kubeconfig is printed.
+// of time takes 1 to 3 seconds, and the Leases of a crashed process are deleted. [Fail],
+// [Conflict], [Throttle] and [Restore] are left out. With SETPOINT_KEEP=1, the control plane of a
+// failed run stays until the test is interrupted or times out; its kubeconfig is printed.
 //
 // # Limits
 //

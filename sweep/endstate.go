@@ -107,7 +107,7 @@ func (r *run) judge() {
 	n := namesOf(did.changes)
 	fights := fights{}
 	did.created, did.deleted = map[string]int{}, map[string]int{}
-	state := &State{scheme: s.Scheme, objects: map[schema.GroupVersionKind]map[string]*unstructured.Unstructured{}}
+	state := &State{scheme: s.Scheme, objects: map[schema.GroupVersionKind]map[string]*unstructured.Unstructured{}, initial: map[*unstructured.Unstructured]bool{}}
 	broken := map[string]bool{}
 	for _, c := range did.changes {
 		for len(did.states) < len(did.after) && c.compare(did.after[len(did.states)]) > 0 {
@@ -161,6 +161,10 @@ func (n names) state(s *State) map[string][]any {
 	for _, objects := range s.objects {
 		for _, o := range objects {
 			key := generic(o)
+			if s.initial[o] {
+				all[key] = append(all[key], "as before") // control planes differ
+				continue
+			}
 			all[key] = append(all[key], n.object(o))
 		}
 	}

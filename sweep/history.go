@@ -35,6 +35,7 @@ type change struct {
 	kind     watch.EventType
 	resource schema.GroupVersionResource
 	object   *unstructured.Unstructured
+	initial  bool // it existed before the run
 }
 
 func (c change) String() string {
@@ -108,7 +109,7 @@ func (h *history) record(ctx context.Context, of schema.GroupVersionResource) er
 	for i := range list.Items {
 		o := &list.Items[i]
 		known[o.GetNamespace()+"/"+o.GetName()] = o
-		h.changes = append(h.changes, change{moment{}, watch.Added, of, o})
+		h.changes = append(h.changes, change{moment{}, watch.Added, of, o, true})
 	}
 	h.mu.Unlock()
 	for ctx.Err() == nil {
@@ -174,7 +175,7 @@ func (h *history) add(of schema.GroupVersionResource, kind watch.EventType, o *u
 	version, _ := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changes = append(h.changes, change{moment{h.epoch, version}, kind, of, o})
+	h.changes = append(h.changes, change{moment{h.epoch, version}, kind, of, o, false})
 }
 
 func (h *history) restored() {

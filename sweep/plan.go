@@ -87,6 +87,15 @@ func (f Fault) skips() bool {
 	return false
 }
 
+// real reports whether the fault is tried on real control planes: not what sweep answers itself.
+func (f Fault) real() bool {
+	switch f {
+	case Fail, Conflict, Throttle, Restore:
+		return false
+	}
+	return true
+}
+
 // Plan is one fault, at one place.
 type Plan struct {
 	Fault Fault

@@ -68,22 +68,32 @@ func (r *run) live(ctx context.Context, who string) bool {
 	defer r.ends(i)
 	returned := make(chan error, 1)
 	go func() { returned <- op.Run(alive) }()
-	select {
-	case err = <-returned:
-	case <-alive.Done():
+	ends := func() (ended bool) {
 		select {
 		case err = <-returned:
+			return true
 		case <-time.After(ending):
 			r.stuck(who)
 			return false
 		}
 	}
-	crashed := l.crashed()
-	l.kill()
-	switch {
-	case crashed:
+	byItself := false
+	select {
+	case err = <-returned:
+		byItself = alive.Err() == nil
+	case <-alive.Done():
+		if l.crashed() { // the next process does not wait for it
+			r.joined.Go(func() { ends() })
+		} else if !ends() {
+			return false
+		}
+	}
+	if l.crashed() {
 		r.plane.died(ctx, l.held())
-	case alive.Err() == nil:
+		return true
+	}
+	l.kill()
+	if byItself {
 		r.logf("%s returned: %v", who, err)
 		if r.plan.Fault == None {
 			r.fail("the operator's Run returned by itself: %v", err)

@@ -22,6 +22,7 @@ import (
 type State struct {
 	scheme  *runtime.Scheme
 	objects map[schema.GroupVersionKind]map[string]*unstructured.Unstructured // by namespace/name
+	initial map[*unstructured.Unstructured]bool                               // as before the run
 }
 
 // List returns the objects of a Go type of the scheme, by namespace and name. You own them. T must
@@ -83,6 +84,9 @@ func (s *State) apply(c change) {
 	kind := c.object.GroupVersionKind()
 	if s.objects[kind] == nil {
 		s.objects[kind] = map[string]*unstructured.Unstructured{}
+	}
+	if c.initial {
+		s.initial[c.object] = true
 	}
 	key := c.object.GetNamespace() + "/" + c.object.GetName()
 	if s.objects[kind][key] = c.object; c.kind == watch.Deleted {

@@ -75,7 +75,7 @@ type sweep struct {
 	masked  map[string]bool // key and path of what differs without faults
 }
 
-// learn performs the scenario twice, at different times, and the second time without streamed lists.
+// learn performs the scenario twice, at different times. The second time without streamed lists.
 func (sw *sweep) learn(t *testing.T) {
 	t.Helper()
 	var runs [2]*record

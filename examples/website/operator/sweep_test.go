@@ -28,7 +28,7 @@ func TestSweep(t *testing.T) {
 	sites := client.For[*v1.Website]
 	sweep.Run(t, sweep.Scenario{
 		Scheme: scheme,
-		CRDs:   []string{"../config/crd"},
+		CRDs:   []string{"../config/crd/web.example.com_websites.yaml"},
 		Operator: func(p sweep.Process) (sweep.Operator, error) {
 			return operator.New(p.Config, operator.Options{
 				Logger: p.Logger, LeaderElection: &leaderelection.Options{Namespace: "default", Lease: operator.Name},

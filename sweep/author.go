@@ -64,7 +64,9 @@ func (r *run) answered(w *write, who string, meta metav1.ObjectMeta) {
 		r.generated[object(w.resource, meta.Namespace, meta.Name)] = meta.GenerateName + "*"
 	}
 	key := w.resource.Resource + " " + meta.ResourceVersion
-	w.effective = meta.ResourceVersion == "" || r.versions[key] == nil || w.verb == "delete"
+	// The end of an object by its last finalizer is answered with the version before.
+	gone := meta.DeletionTimestamp != nil && len(meta.Finalizers) == 0
+	w.effective = meta.ResourceVersion == "" || r.versions[key] == nil || w.verb == "delete" || gone
 	if who == user {
 		r.userWrites++
 	}

@@ -146,7 +146,7 @@ func (l *connection) write(h *http.Request, w *write, namespace string) (*http.R
 		}
 	case None:
 	default:
-		l.run.beginLasting(l, f, w)
+		l.run.beginLasting(l, f, w) //nolint:contextcheck // it outlasts the request
 	}
 	resp, err := l.send(h, w, namespace)
 	if err != nil {

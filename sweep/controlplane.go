@@ -55,6 +55,7 @@ func runOnControlPlanes(t *testing.T, s *Scenario) {
 	running.Wait()
 	for i, plan := range todo {
 		t.Run(plan.testName(), func(t *testing.T) {
+			t.Helper()
 			if results[i] == nil {
 				t.Skip("only on the simulated API server")
 			}
@@ -108,7 +109,7 @@ func newLane(ctx context.Context, s *Scenario) (*lane, error) {
 	}
 	l := &lane{cluster: cluster}
 	if l.basis, err = newBasis(ctx, cluster.Config(), s); err != nil {
-		return nil, errors.Join(err, cluster.Stop())
+		return nil, errors.Join(err, cluster.Stop()) //nolint:contextcheck // it also ends after ctx
 	}
 	return l, nil
 }

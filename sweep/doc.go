@@ -31,9 +31,11 @@
 //   - No two programs change a field to and fro.
 //   - The invariants of the scenario hold at every version.
 //
-// A failed subtest prints a call of [Replay] that repeats it alone. With go test -artifacts, it
-// keeps the changes of all objects, the objects, the requests, the Events, and a log of the steps,
-// the writes and the programs.
+// Events and Leases are not compared, and their writes get no faults of their own.
+//
+// A failed subtest prints a call of [Replay] that repeats it alone, with your scenario. With
+// go test -artifacts, it keeps the changes of all objects, the objects, the requests, the Events,
+// and a log of the steps, the writes and the programs, in a folder of its own below _artifacts.
 //
 // # A real control plane
 //

@@ -69,6 +69,7 @@ func perform(ctx context.Context, p plane, s *Scenario, plan Plan, plainLists bo
 		r.fail("the control plane cannot be read: %v", err)
 		return &r.record
 	}
+	r.logf("%s", plan)
 	ctx, stop := context.WithCancel(ctx)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	var recording sync.WaitGroup

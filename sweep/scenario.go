@@ -64,7 +64,8 @@ type Operator interface {
 type Step struct {
 	// Name is for reports. Required.
 	Name string
-	// Do makes the requests. Required.
+	// Do makes the requests. With some faults the operator has not seen the steps before: ignore
+	// that an object which it makes is not found. Required.
 	Do func(ctx context.Context, c *client.Client) error
 }
 

@@ -30,6 +30,7 @@ func Run(t *testing.T, s Scenario) {
 	sw.learn(t)
 	for _, plan := range plans(sw.want) {
 		t.Run(plan.testName(), func(t *testing.T) {
+			t.Helper()
 			t.Parallel()
 			sw.report(t, plan, sw.repeat(t, plan))
 		})
@@ -42,7 +43,7 @@ func Replay(t *testing.T, s Scenario, plan Plan) {
 	t.Helper()
 	validate(t, &s)
 	if !slices.Contains(ofWrites, plan.Fault) && !slices.Contains(ofRuns, plan.Fault) {
-		t.Fatalf("Plan.Fault %q is unknown; use a constant of package sweep", plan.Fault)
+		t.Fatalf("Plan.Fault %q is unknown; use a constant of package sweep, but not None", plan.Fault)
 	}
 	sw := &sweep{s: &s, perform: inBubble}
 	if onControlPlane() {

@@ -221,7 +221,7 @@ func TestDefects(t *testing.T) {
 		"fights":                          `two programs change ConfigMap default/a.metadata.annotations.example.com/copied to and fro: `,
 		"does not end":                    `operator 1 has not returned from Run 1m0s after the end of its context; let Run end with its context`,
 		"no write":                        `conflict: update pods default/x #1: there is no such write; the operator's writes were:`,
-		"no fault":                        `Plan.Fault "earthquake" is unknown; use a constant of package sweep`,
+		"no fault":                        `Plan.Fault "earthquake" is unknown; use a constant of package sweep, but not None`,
 		"no steps":                        `Scenario.Steps is empty; add what a user does`,
 		"fails":                           `without faults: step create: configmaps "a" already exists`,
 	} {

@@ -33,7 +33,9 @@ func TestSweep(t *testing.T) {
 				})
 				return err
 			}},
-			{Name: "rotate", Do: func(ctx context.Context, c *client.Client) error { return secrets(c).Delete(ctx, bot) }},
+			{Name: "rotate", Do: func(ctx context.Context, c *client.Client) error {
+				return client.IgnoreNotFound(secrets(c).Delete(ctx, bot))
+			}},
 			{Name: "delete", Do: func(ctx context.Context, c *client.Client) error { return accounts(c).Delete(ctx, bot) }},
 		},
 		Invariants: []sweep.Invariant{{Name: "one password", Holds: func(s *sweep.State) error {

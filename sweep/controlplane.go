@@ -137,8 +137,12 @@ func kept() bool { return os.Getenv("SETPOINT_KEEP") == "1" }
 
 // keep lets a control plane run until the end of the test, after a failed run.
 func (l *lane) keep(t *testing.T, plan Plan) {
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("sweep-%d.kubeconfig", os.Getpid()))
-	if err := l.cluster.WriteKubeconfig(path); err != nil {
+	dir, err := os.MkdirTemp("", "sweep-") // it outlives the test
+	path := filepath.Join(dir, "kubeconfig")
+	if err == nil {
+		err = l.cluster.WriteKubeconfig(path)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "sweep: %v\n", err)
 		return
 	}

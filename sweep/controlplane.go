@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest"
@@ -68,6 +70,7 @@ func runOnControlPlanes(t *testing.T, s *Scenario) {
 type lane struct {
 	cluster *envtest.Cluster
 	basis   basis
+	before  map[schema.GroupVersionResource][]unstructured.Unstructured // the last run, of what it wrote
 }
 
 func startLanes(t *testing.T, s *Scenario) []*lane {
@@ -122,14 +125,17 @@ func (l *lane) stop(t *testing.T) func() {
 	}
 }
 
-// perform performs the scenario, and brings back the state before.
+// perform performs the scenario, after it has brought back the state before the last one.
 func (l *lane) perform(t *testing.T, s *Scenario, plan Plan, again bool) *record {
-	r := perform(t.Context(), l, s, plan, again)
 	ctx, cancel := context.WithTimeout(t.Context(), l.pace().patience)
 	defer cancel()
-	if err := l.basis.restore(ctx, r.before); err != nil {
-		r.failures = append(r.failures, fmt.Sprintf("the control plane cannot be cleaned for the next run: %v", err))
+	if err := l.basis.restore(ctx, l.before); err != nil {
+		r := newRecord()
+		r.failures = append(r.failures, fmt.Sprintf("the control plane cannot be cleaned after the last run: %v", err))
+		return &r
 	}
+	r := perform(t.Context(), l, s, plan, again)
+	l.before = r.before
 	return r
 }
 

@@ -297,6 +297,7 @@ var joins = map[string]string{
 	"internal/scenario/ha.replicaMain": "ends with the process, which is a command's",
 	"leaderelection.candidate.term":    "receives from done, or Run returns an error when its patience is over (L5)",
 	"sweep.run.end":                    "receives from done, or names what still runs",
+	"sweep.run.do":                     "receives from result, or says that the step has not returned",
 	"sweep.run.idle":                   "receives from results",
 	"sweep.run.live":                   "receives from returned, or names what still runs",
 	"manager.stage.stop":               "receives from joined, or names what still runs when the deadline passes (M1)",

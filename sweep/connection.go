@@ -44,7 +44,6 @@ type connection struct {
 	run   *run
 	who   string
 	under bool // the operator under test: faults apply
-	next  http.RoundTripper
 	rules *fault.Rules
 
 	end context.CancelFunc // the process's context
@@ -78,11 +77,17 @@ func (l *connection) held() []string {
 	return slices.Sorted(maps.Keys(l.leases))
 }
 
+// transport is a connection for one client.
+type transport struct {
+	*connection
+	next http.RoundTripper
+}
+
 // WrappedRoundTripper is for closing idle connections.
-func (l *connection) WrappedRoundTripper() http.RoundTripper { return l.next }
+func (l *transport) WrappedRoundTripper() http.RoundTripper { return l.next }
 
 // RoundTrip implements http.RoundTripper.
-func (l *connection) RoundTrip(h *http.Request) (*http.Response, error) {
+func (l *transport) RoundTrip(h *http.Request) (*http.Response, error) {
 	if l.crashed() {
 		return nil, errCrashed
 	}
@@ -92,7 +97,7 @@ func (l *connection) RoundTrip(h *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (l *connection) exchange(h *http.Request, t apipath.Target) (*http.Response, error) {
+func (l *transport) exchange(h *http.Request, t apipath.Target) (*http.Response, error) {
 	of := schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
 	switch {
 	case t.Resource == "":
@@ -107,7 +112,7 @@ func (l *connection) exchange(h *http.Request, t apipath.Target) (*http.Response
 		return l.event(h, of)
 	}
 	l.run.history.follow(of)
-	w := l.run.begin(l, t, of)
+	w := l.run.begin(l.connection, t, of)
 	if w.slow {
 		l.run.pause(time.Second)
 	}
@@ -124,10 +129,10 @@ func outcome(resp *http.Response, err error) string {
 }
 
 // write sends a write, with the fault of the plan.
-func (l *connection) write(h *http.Request, w *write, namespace string) (*http.Response, error) {
+func (l *transport) write(h *http.Request, w *write, namespace string) (*http.Response, error) {
 	f := None
 	if l.under {
-		l.run.outlived(l, w)
+		l.run.outlived(l.connection, w)
 		f = l.run.faultFor(w)
 	}
 	switch f {
@@ -146,7 +151,7 @@ func (l *connection) write(h *http.Request, w *write, namespace string) (*http.R
 		}
 	case None:
 	default:
-		l.run.beginLasting(l, f, w) //nolint:contextcheck // it outlasts the request
+		l.run.beginLasting(l.connection, f, w) //nolint:contextcheck // it outlasts the request
 	}
 	resp, err := l.send(h, w, namespace)
 	if err != nil {
@@ -172,7 +177,7 @@ func (l *connection) write(h *http.Request, w *write, namespace string) (*http.R
 }
 
 // send learns from the answer what the write has done.
-func (l *connection) send(h *http.Request, w *write, namespace string) (*http.Response, error) {
+func (l *transport) send(h *http.Request, w *write, namespace string) (*http.Response, error) {
 	if strings.Contains(h.Header.Get("Accept"), "protobuf") {
 		h = h.Clone(h.Context())
 		h.Header.Set("Accept", "application/json")
@@ -210,7 +215,7 @@ func (l *connection) send(h *http.Request, w *write, namespace string) (*http.Re
 }
 
 // read counts watched kinds, and shows old lists.
-func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionResource) (*http.Response, error) {
+func (l *transport) read(h *http.Request, verb string, of schema.GroupVersionResource) (*http.Response, error) {
 	if !l.under {
 		return l.next.RoundTrip(h)
 	}
@@ -221,7 +226,7 @@ func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionRe
 	case q.Get("resourceVersion") == "0":
 		l.run.lists(of)
 	}
-	old, stale := l.run.oldList(l, of)
+	old, stale := l.run.oldList(l.connection, of)
 	switch {
 	case l.run.plainLists && verb == "watch" && q.Get("sendInitialEvents") != "":
 		return refuse(h, noStreams())
@@ -239,7 +244,7 @@ func (l *connection) read(h *http.Request, verb string, of schema.GroupVersionRe
 	h = h.Clone(h.Context())
 	h.URL.RawQuery = q.Encode()
 	if stale && verb == "list" {
-		l.run.servedOld(l, of)
+		l.run.servedOld(l.connection, of)
 	}
 	return l.next.RoundTrip(h)
 }
@@ -250,7 +255,7 @@ func noStreams() *apierrors.StatusError {
 }
 
 // lease sends a write of a Lease.
-func (l *connection) lease(h *http.Request, t apipath.Target) (*http.Response, error) {
+func (l *transport) lease(h *http.Request, t apipath.Target) (*http.Response, error) {
 	if !l.under {
 		return l.next.RoundTrip(h)
 	}
@@ -284,7 +289,7 @@ func (l *connection) lease(h *http.Request, t apipath.Target) (*http.Response, e
 }
 
 // event sends a write that is neither faulted nor compared. It keeps Events.
-func (l *connection) event(h *http.Request, of schema.GroupVersionResource) (*http.Response, error) {
+func (l *transport) event(h *http.Request, of schema.GroupVersionResource) (*http.Response, error) {
 	if of.Resource == "events" && h.Body != nil {
 		body, err := io.ReadAll(h.Body)
 		h.Body.Close()

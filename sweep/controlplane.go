@@ -34,7 +34,7 @@ func runOnControlPlanes(t *testing.T, s *Scenario) {
 	all := startLanes(t, s)
 	sw := &sweep{s: s, perform: all[0].perform}
 	sw.learn(t)
-	todo := plans(sw.want)
+	todo := sw.plans(t)
 	results := make([]*record, len(todo))
 	next := make(chan int, len(todo))
 	for i, plan := range todo {
@@ -70,7 +70,7 @@ func runOnControlPlanes(t *testing.T, s *Scenario) {
 type lane struct {
 	cluster *envtest.Cluster
 	basis   basis
-	before  map[schema.GroupVersionResource][]unstructured.Unstructured // the last run, of what it wrote
+	before  map[schema.GroupVersionResource][]unstructured.Unstructured // the last run
 }
 
 func startLanes(t *testing.T, s *Scenario) []*lane {

@@ -26,6 +26,7 @@
 //     count, nor what differs between two runs without faults.
 //   - No object is created or deleted more often than without faults.
 //   - After the last step nothing is written any more.
+//   - The operator is idle after the last step: no key fails.
 //   - No process is refused because it did not see a write of its own.
 //   - No process writes after its Lease has expired.
 //   - No two programs change a field to and fro.
@@ -49,6 +50,7 @@
 //
 //   - A crash is in process: from then on all requests of the incarnation fail, and its context
 //     ends. Variables of packages survive it.
+//   - Without control planes the operator may open no sockets: it runs in a synctest bubble.
 //   - Goroutines are not scheduled by sweep. If a write does not come again in three repetitions,
 //     its subtest is skipped.
 //   - A read depends on a write if it is of the same kind. What an operator infers from two kinds

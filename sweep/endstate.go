@@ -17,24 +17,47 @@ import (
 
 // names replaces what differs from run to run.
 type names struct {
-	replace *strings.Replacer
+	replace   *strings.Replacer
+	uids      map[string]string // the objects that had them
+	generated []string          // names, and what replaces them
 }
 
 // namesOf learns the UIDs and the generated names of a run.
 func namesOf(changes []change) names {
-	var pairs []string
+	n := names{uids: map[string]string{}}
 	known := map[string]bool{}
 	for _, c := range changes {
-		if uid := string(c.object.GetUID()); uid != "" && !known[uid] {
-			known[uid] = true
-			pairs = append(pairs, uid, "uid of "+generic(c.object))
+		if uid := string(c.object.GetUID()); uid != "" {
+			n.uids[uid] = generic(c.object)
 		}
 		if g := c.object.GetGenerateName(); g != "" && !known[c.object.GetName()] {
 			known[c.object.GetName()] = true
-			pairs = append(pairs, c.object.GetName(), g+"*")
+			n.generated = append(n.generated, c.object.GetName(), g+"*")
 		}
 	}
-	return names{strings.NewReplacer(pairs...)}
+	return n.at(nil)
+}
+
+// at marks the UIDs of objects that are not in a state: a name may have been used before.
+func (n names) at(s *State) names {
+	now := map[string]bool{}
+	if s != nil {
+		for _, objects := range s.objects {
+			for _, o := range objects {
+				now[string(o.GetUID())] = true
+			}
+		}
+	}
+	pairs := slices.Clone(n.generated)
+	for _, uid := range slices.Sorted(maps.Keys(n.uids)) {
+		what := "uid of "
+		if s != nil && !now[uid] {
+			what = "uid of an earlier "
+		}
+		pairs = append(pairs, uid, what+n.uids[uid])
+	}
+	n.replace = strings.NewReplacer(pairs...)
+	return n
 }
 
 // generic is the name of an object, without what is generated.
@@ -112,6 +135,7 @@ func (r *run) judge() {
 	for _, c := range did.changes {
 		for len(did.states) < len(did.after) && c.compare(did.after[len(did.states)]) > 0 {
 			did.states = append(did.states, n.state(state))
+			clear(fights)
 		}
 		r.judgeAuthor(c, state, fights, n)
 		state.apply(c)
@@ -157,6 +181,7 @@ func (r *run) judgeAuthor(c change, before *State, f fights, n names) {
 
 // state returns the objects by their generic names.
 func (n names) state(s *State) map[string][]any {
+	n = n.at(s)
 	all := map[string][]any{}
 	for _, objects := range s.objects {
 		for _, o := range objects {

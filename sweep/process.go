@@ -27,10 +27,7 @@ func (r *run) process(ctx context.Context, who string) (Process, *connection, co
 	ctx, end := context.WithCancel(ctx)
 	l := &connection{run: r, who: who, rules: fault.NewRules(), end: end, leases: map[string]bool{}}
 	own := r.plane.config()
-	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		l.next = l.rules.Transport(next)
-		return l
-	})
+	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{l, l.rules.Transport(next)} })
 	log := slog.New(slog.NewTextHandler(logWriter{r, who}, nil))
 	return Process{Config: own, Logger: log, ControlPlane: onControlPlane()}, l, ctx
 }
@@ -60,6 +57,11 @@ func (r *run) live(ctx context.Context, who string) bool {
 	op, err := r.scenario.Operator(p)
 	if err != nil {
 		r.fail("Scenario.Operator: %v", err)
+		l.kill()
+		return false
+	}
+	if op == nil {
+		r.fail("Scenario.Operator returned no operator and no error")
 		l.kill()
 		return false
 	}
@@ -166,14 +168,21 @@ func (r *run) idle(ctx context.Context, all []*incarnation, hasty bool) error {
 		go func() { results <- i.op.Idle(ctx) }()
 	}
 	err, first := errNotIdle, error(nil)
+	defer cancel()
+	late := time.After(wait + ending)
 	for range all {
-		if first = <-results; first == nil {
+		select {
+		case first = <-results:
+		case <-late:
+			r.fail("Idle has not returned %s after the end of its context; let it end with its context", ending)
+			return errNotIdle
+		}
+		if first == nil {
 			cancel()
 			err = nil
 		} else if err != nil {
 			err = first
 		}
 	}
-	cancel()
 	return err
 }

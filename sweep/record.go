@@ -28,6 +28,7 @@ type record struct {
 	created  map[string]int
 	deleted  map[string]int
 	unseen   map[string]string // by write: an own write that the process did not see
+	failing  error             // of Idle, after the last step
 	failures []string          // what no run may do
 
 	log, requests, events strings.Builder // artefacts

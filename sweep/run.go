@@ -14,7 +14,7 @@ import (
 
 const (
 	kinds      = 1000 // that may be written
-	idleWrites = 10   // of the operator without an effect, in the tail
+	idleWrites = 10   // of one name without an effect, in the tail, beside one a second
 	hot        = 1000 // writes; from then on each takes a second, so time passes in a hot loop
 )
 
@@ -46,6 +46,7 @@ type run struct {
 	changedOp  chan struct{} // closed with the next process
 	down       chan struct{} // closed by the crash of CrashThenStep
 	resume     chan struct{} // closed after the next step
+	upOnce     sync.Once     // closes it
 	hasty      chan struct{} // closed by the write of LateThenStep: do the next step
 	stopped    chan struct{} // closed when the programs are
 	joined     sync.WaitGroup

@@ -87,8 +87,14 @@ func (s *Scenario) validate() error {
 	require(s.Scheme != nil, "Scenario.Scheme is nil; set the scheme of the operator's kinds")
 	require(s.Operator != nil, "Scenario.Operator is nil; set the function that makes the operator")
 	require(len(s.Steps) > 0, "Scenario.Steps is empty; add what a user does, such as the creation of an object")
+	seen := map[string]bool{}
 	for i, step := range s.Steps {
+		require(!seen[step.Name], fmt.Sprintf("two Scenario.Steps have the name %q; reports could not tell them apart", step.Name))
+		seen[step.Name] = true
 		require(step.Name != "" && step.Do != nil, fmt.Sprintf("Scenario.Steps[%d] needs a Name and Do", i))
+	}
+	for i, program := range s.Beside {
+		require(program != nil, fmt.Sprintf("Scenario.Beside[%d] is nil", i))
 	}
 	for i, v := range s.Invariants {
 		require(v.Name != "" && v.Holds != nil, fmt.Sprintf("Scenario.Invariants[%d] needs a Name and Holds", i))

@@ -5,8 +5,12 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/client"
 )
@@ -16,13 +20,16 @@ func (r *run) runAll(ctx context.Context) {
 	for i, make := range r.scenario.Beside {
 		p, l, _ := r.process(ctx, fmt.Sprintf("beside %d", i))
 		program, err := make(p)
+		if err == nil && program == nil {
+			err = errors.New("it returned no program and no error")
+		}
 		if err != nil {
 			r.fail("Scenario.Beside[%d]: %v", i, err)
 			return
 		}
 		r.joined.Go(func() {
 			defer l.rules.Stop()
-			if err := program.Run(ctx); err != nil && ctx.Err() == nil {
+			if err := program.Run(ctx); ctx.Err() == nil {
 				r.fail("Run of Scenario.Beside[%d] returned: %v", i, err)
 			}
 		})
@@ -54,14 +61,20 @@ func (r *run) runAll(ctx context.Context) {
 
 // watchTail looks for writes after the last step.
 func (r *run) watchTail() {
-	changes, writes := r.history.count(), r.written()
+	changes, writes := r.history.count(), len(r.written())
 	r.pause(r.pace.tail)
 	r.plane.settle()
-	all, did := r.history.all(), r.written()
+	all, did := r.history.all(), r.written()[writes:]
 	if n := len(all) - changes; n > 0 {
 		r.fail("in the %s after the last step, something is still written: %d changes, the last is %s", r.pace.tail, n, all[len(all)-1])
-	} else if n := len(did) - len(writes); n > idleWrites {
-		r.fail("in the %s after the last step, something is still written: %d writes of the operator without an effect, the last is %s", r.pace.tail, n, did[len(did)-1].name)
+		return
+	}
+	count := map[string]int{}
+	for _, w := range did {
+		count[w.name]++
+		if count[w.name] == int(r.pace.tail/time.Second)+idleWrites {
+			r.fail("in the %s after the last step, the operator writes more than once a second, without an effect: %s", r.pace.tail, w.name)
+		}
 	}
 }
 
@@ -71,20 +84,24 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 	waits := all || r.plan.Fault == CrashThenStep // for the crash, or for the steps after it
 	defer func() {
 		if waits {
-			close(r.resume)
+			r.up()
 		}
 	}()
 	for n, step := range r.scenario.Steps {
 		crashed, hurried := closed(r.down), closed(r.hasty)
 		r.logf("step %s", step.Name)
-		if err := step.Do(ctx, c); err != nil {
+		switch err := r.do(ctx, step, c); {
+		case err == nil:
+		case r.plan.Fault.skips() && apierrors.IsNotFound(err): // the operator has not made it
+			r.logf("step %s: %v", step.Name, err)
+		default:
 			r.fail("step %s: %v", step.Name, err)
 			return false
 		}
 		last := n == len(r.scenario.Steps)-1
 		if waits && (crashed && !all || last) {
 			waits = false
-			close(r.resume)
+			r.up()
 		}
 		if !r.converge(ctx, "step "+step.Name, !last && !hurried) {
 			return false
@@ -102,6 +119,43 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 		r.record.after = append(r.record.after, r.history.newest())
 	}
 	return true
+}
+
+// up lets the next process begin.
+func (r *run) up() { r.upOnce.Do(func() { close(r.resume) }) }
+
+// do does a step. An operator that is down comes back if the step waits for it.
+func (r *run) do(ctx context.Context, step Step, c *client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 6*r.pace.patience)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() {
+		err := errors.New("it has ended its goroutine: let it return an error, and not fail the test")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("it panicked: %v\n%s", p, debug.Stack())
+			}
+			result <- err
+		}()
+		err = step.Do(ctx, c)
+	}()
+	for ctx.Err() == nil {
+		select {
+		case err := <-result:
+			return err
+		case <-ctx.Done():
+		case <-time.After(r.pace.joins):
+			if r.waitsForStep() {
+				r.up()
+			}
+		}
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(ending):
+		return fmt.Errorf("it has not returned %s after the end of its context; let it end with its context", ending)
+	}
 }
 
 // converge waits until the operator is idle, and nothing changes any more, or until the next step
@@ -133,14 +187,19 @@ func (r *run) converge(ctx context.Context, what string, hasty bool) bool {
 			changed = time.Now()
 		case r.busy() || r.bornBy() != born:
 		case err == nil:
+			r.record.failing = nil
 			return true
 		case time.Since(changed) > r.pace.still:
 			r.logf("after %s, the operator is not idle: %v", what, err)
+			r.record.failing = err
 			return true
 		}
 		if time.Since(began) > r.pace.patience {
-			all := append(r.history.all(), change{})
-			r.fail("after %s, the operator has not converged in %s; the last change is %s; Idle says: %v", what, r.pace.patience, all[max(0, len(all)-2)], err)
+			last := "nothing has changed"
+			if all := r.history.all(); len(all) > 0 {
+				last = "the last change is " + all[len(all)-1].String()
+			}
+			r.fail("after %s, the operator has not converged in %s; %s; Idle says: %v", what, r.pace.patience, last, err)
 			return false
 		}
 	}

@@ -28,7 +28,7 @@ func Run(t *testing.T, s Scenario) {
 	}
 	sw := &sweep{s: &s, perform: inBubble}
 	sw.learn(t)
-	for _, plan := range plans(sw.want) {
+	for _, plan := range sw.plans(t) {
 		t.Run(plan.testName(), func(t *testing.T) {
 			t.Helper()
 			t.Parallel()
@@ -51,7 +51,7 @@ func Replay(t *testing.T, s Scenario, plan Plan) {
 	}
 	sw.learn(t)
 	r := sw.repeat(t, plan)
-	if !r.fired {
+	if !r.fired && len(r.failures) == 0 {
 		var names []string
 		for _, w := range r.writes {
 			names = append(names, fmt.Sprintf("%s #%d", w.name, w.nth))
@@ -83,6 +83,9 @@ func (sw *sweep) learn(t *testing.T) {
 	for i := range runs {
 		runs[i] = sw.perform(t, sw.s, Plan{}, i > 0)
 		r := runs[i]
+		if r.failing != nil {
+			r.failures = append(r.failures, fmt.Sprintf("after the last step, the operator is not idle: %v", r.failing))
+		}
 		if len(r.failures) > 0 {
 			keep(t, r)
 			t.Fatalf("without faults: %s", strings.Join(r.failures, "\n"))
@@ -97,6 +100,15 @@ func (sw *sweep) learn(t *testing.T) {
 	}
 	maps.Copy(sw.want.outdated, runs[1].outdated)
 	maps.Copy(sw.want.unseen, runs[1].unseen)
+}
+
+// plans returns what to try.
+func (sw *sweep) plans(t *testing.T) []Plan {
+	t.Helper()
+	if !slices.ContainsFunc(sw.want.writes, func(w *write) bool { return w.effective }) {
+		t.Fatal("without faults: the operator has written nothing; let it use Process.Config, and let a step give it something to do")
+	}
+	return plans(sw.want)
 }
 
 // repeat performs the scenario with a fault, until it happens: concurrent workers do not always do
@@ -114,6 +126,9 @@ func (sw *sweep) repeat(t *testing.T, plan Plan) (r *record) {
 // problems compares a run with the one without faults.
 func (sw *sweep) problems(plan Plan, r *record) []string {
 	all := r.failures
+	if r.failing != nil {
+		all = append(all, fmt.Sprintf("after the last step, the operator is not idle: %v", r.failing))
+	}
 	for _, d := range differences(sw.s, sw.want, r) {
 		// Between two steps without a pause, an operator may leave out what it does for the state.
 		between := plan.Fault.skips() && (!d.last || d.missing)
@@ -152,9 +167,10 @@ func inBubble(t *testing.T, s *Scenario, plan Plan, again bool) (r *record) {
 		panic(fmt.Sprintf("sweep: %s: a run has not ended in %s of real time; a goroutine below may wait for the network, a file or a lock: the operator may only use Process.Config, no sockets", plan, realTime))
 	})
 	defer hangs.Stop()
+	ended := false
 	defer func() {
-		if r == nil && !t.Failed() { // a deadlock panics
-			fmt.Fprintf(os.Stderr, "sweep: it happened in: sweep.Replay(t, scenario, %s)\n", plan.goString())
+		if !ended { // a deadlock panics
+			fmt.Fprintf(os.Stderr, "sweep: it happened in sweep.Replay(t, scenario, %s); if goroutines are blocked, the operator or a step has left them\n", plan.goString())
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,6 +179,7 @@ func inBubble(t *testing.T, s *Scenario, plan Plan, again bool) (r *record) {
 		}
 		r = perform(t.Context(), simulated{sim.New(t, s.Scheme, s.Objects...)}, s, plan, again)
 	})
+	ended = true
 	return r
 }
 

@@ -45,7 +45,10 @@ const copied = "example.com/copied"
 
 func (r *copier) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	from, err := r.maps.Get(ctx, key)
-	if err != nil || from.DeletionTimestamp != nil {
+	switch {
+	case err == nil && r.defect == "fails for ever", apierrors.IsNotFound(err) && r.defect == "fails for ever":
+		return controller.Result{}, errors.New("it fails")
+	case err != nil || from.DeletionTimestamp != nil || r.defect == "writes nothing":
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.defect == "status first" {
@@ -208,6 +211,25 @@ func scenario(defect string) sweep.Scenario {
 
 func TestRun(t *testing.T) { sweep.Run(t, scenario("")) }
 
+// TestRun_AStepThatWaits: the operator comes back for it.
+func TestRun_AStepThatWaits(t *testing.T) {
+	s := scenario("")
+	create := s.Steps[0].Do
+	s.Steps[0].Do = func(ctx context.Context, c *client.Client) error {
+		if err := create(ctx, c); err != nil {
+			return err
+		}
+		for {
+			m, err := client.For[*corev1.ConfigMap](c).GetLive(ctx, a)
+			if err != nil || m.Annotations[copied] == "1" {
+				return err
+			}
+			<-time.After(time.Second)
+		}
+	}
+	sweep.Run(t, s)
+}
+
 // TestDefects runs TestDefect in processes of their own, in which it fails.
 func TestDefects(t *testing.T) {
 	for defect, want := range map[string]string{
@@ -216,9 +238,15 @@ func TestDefects(t *testing.T) {
 		"status first":                    `the invariant "a copied ConfigMap has a Secret" is broken`,
 		"forgets errors":                  `failure: create secrets in default #1`,
 		"never stops":                     `without faults: after step create, the operator has not converged`,
-		"does not see its writes":         `operator 1 did not see its own write: create secrets in default #1 was answered, and`,
+		"does not see its writes":         `operator 1 did not see its own write: update secrets default/a #1 was answered, and `,
 		"ignores its Lease":               `, and its Lease expired `,
 		"fights":                          `two programs change ConfigMap default/a.metadata.annotations.example.com/copied to and fro: `,
+		"fails for ever":                  `without faults: after the last step, the operator is not idle: `,
+		"writes nothing":                  `without faults: the operator has written nothing; let it use Process.Config`,
+		"panics":                          `without faults: step create: it panicked: oops`,
+		"ends the test":                   `without faults: step create: it has ended its goroutine: let it return an error`,
+		"one name":                        `two Scenario.Steps have the name "create"`,
+		"no operator":                     `Scenario.Operator returned no operator and no error`,
 		"does not end":                    `operator 1 has not returned from Run 1m0s after the end of its context; let Run end with its context`,
 		"no write":                        `conflict: update pods default/x #1: there is no such write; the operator's writes were:`,
 		"no fault":                        `Plan.Fault "earthquake" is unknown; use a constant of package sweep, but not None`,
@@ -253,6 +281,14 @@ func TestDefect(t *testing.T) {
 		s.Steps = nil
 	case "fights":
 		s.Beside = append(s.Beside, opponent)
+	case "panics":
+		s.Steps[0].Do = func(context.Context, *client.Client) error { panic("oops") }
+	case "ends the test":
+		s.Steps[0].Do = func(context.Context, *client.Client) error { t.Fatal("no"); return nil }
+	case "one name":
+		s.Steps[1].Name = s.Steps[0].Name
+	case "no operator":
+		s.Operator = func(sweep.Process) (sweep.Operator, error) { return nil, nil }
 	case "fails":
 		m := &corev1.ConfigMap{}
 		m.Namespace, m.Name = a.Namespace, a.Name

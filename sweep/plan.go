@@ -31,7 +31,7 @@ const (
 	Conflict Fault = "conflict"
 	// Throttle answers 429 instead of the API server, with Retry-After: 1.
 	Throttle Fault = "throttling"
-	// LateWatch delays the watches of the written kind by 20 seconds, for a minute from the write
+	// LateWatch delays the watches of the written kind by 20 seconds, for 40 seconds from the write
 	// on.
 	LateWatch Fault = "late watch"
 	// LoseAnswerLate is LoseAnswer and LateWatch.
@@ -39,19 +39,19 @@ const (
 	// Coalesce holds the watches of the written kind from the write on for 20 seconds. Then they
 	// end, their versions have expired, and new lists show only the newest state.
 	Coalesce Fault = "coalesced events"
-	// LateThenStep delays all watches by 20 seconds, for a minute from the write on, and the next
+	// LateThenStep delays all watches by 20 seconds, for 40 seconds from the write on, and the next
 	// step is done at once.
 	LateThenStep Fault = "late watches, then the next step"
 	// CoalesceThenStep is Coalesce for all kinds, and the next step is done at once.
 	CoalesceThenStep Fault = "coalesced events with the next step"
 	// HandOver ends the process's context after the write. A second process waits for the Lease
-	// from the start, and its watches are 20 seconds late, for a minute from the write on.
+	// from the start, and its watches are 20 seconds late, for 40 seconds from the write on.
 	HandOver Fault = "hand-over to late watches"
 	// OldList is CrashAfter; the first list of the written kind in the new process has the state
 	// before the write, and its watch begins 20 seconds later. A list without a resourceVersion is
 	// current, so caches of this module get no such fault.
 	OldList Fault = "crash, then an old list"
-	// LoseLease refuses requests for Leases for a minute from the write on.
+	// LoseLease refuses requests for Leases for 40 seconds from the write on.
 	LoseLease Fault = "lost lease"
 	// Restore replaces the state of the API server, 10 seconds after the write, by a backup from
 	// before the write.

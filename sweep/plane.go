@@ -51,9 +51,9 @@ func (s simulated) config() *rest.Config { return s.server.Config() }
 
 func (simulated) pace() pace {
 	return pace{
-		quiet: 10 * time.Second, still: 10 * time.Minute, patience: 20 * time.Minute, tail: time.Minute,
-		restart: 5 * time.Second, joins: time.Minute, idle: 10 * time.Second,
-		lag: 20 * time.Second, lasts: time.Minute, restore: 10 * time.Second,
+		quiet: 10 * time.Second, still: 10 * time.Minute, patience: 20 * time.Minute, tail: 30 * time.Second,
+		restart: 5 * time.Second, joins: 40 * time.Second, idle: 10 * time.Second,
+		lag: 20 * time.Second, lasts: 40 * time.Second, restore: 10 * time.Second,
 	}
 }
 

@@ -102,7 +102,7 @@ func (r *run) refused(w *write, who, namespace string, s *metav1.Status) {
 	a := r.newest[object(w.resource, namespace, s.Details.Name)]
 	switch {
 	case a == nil || a.who != who || a.unread:
-	case time.Since(a.at) < time.Second && (r.plan.Fault != None || s.Reason == metav1.StatusReasonConflict):
+	case time.Since(a.at) < time.Second && r.plan.Fault != None:
 	case s.Reason == metav1.StatusReasonAlreadyExists && a.verb == "delete":
 	case s.Reason == metav1.StatusReasonConflict && a.name != w.name:
 	default:

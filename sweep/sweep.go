@@ -141,7 +141,7 @@ func (sw *sweep) problems(plan Plan, r *record) []string {
 		all = append(all, more("deleted", sw.want.deleted, r.deleted)...)
 	}
 	for name, text := range r.unseen {
-		if sw.want.unseen[name] == "" { // some create again and again, and expect AlreadyExists
+		if sw.want.unseen[name] == "" { // else it is normal
 			all = append(all, text)
 		}
 	}

@@ -45,6 +45,12 @@ const copied = "example.com/copied"
 
 func (r *copier) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	from, err := r.maps.Get(ctx, key)
+	if r.defect == "does not see its writes" {
+		<-time.After(time.Second) // without faults, the caches are current by then
+		if from, err = r.maps.Get(ctx, key); err != nil {
+			return controller.Result{}, client.IgnoreNotFound(err)
+		}
+	}
 	switch {
 	case err == nil && r.defect == "fails for ever", apierrors.IsNotFound(err) && r.defect == "fails for ever":
 		return controller.Result{}, errors.New("it fails")

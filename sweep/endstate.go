@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -151,7 +152,7 @@ func (r *run) judge() {
 			continue // a restore changes everything at once
 		}
 		for _, v := range s.Invariants {
-			if err := v.Holds(state); err != nil && !broken[v.Name] {
+			if err := holds(v, state); err != nil && !broken[v.Name] {
 				broken[v.Name] = true
 				did.failures = append(did.failures, fmt.Sprintf("the invariant %q is broken by %s: %v", v.Name, strings.TrimSpace(c.String()), err))
 			}
@@ -160,6 +161,16 @@ func (r *run) judge() {
 	for len(did.states) < len(did.after) {
 		did.states = append(did.states, n.state(state))
 	}
+}
+
+// holds calls an invariant.
+func holds(v Invariant, s *State) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return v.Holds(s)
 }
 
 // judgeAuthor looks for fields that two programs change to and fro.

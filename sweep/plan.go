@@ -66,7 +66,7 @@ const (
 	AlwaysLate Fault = "watches are always late"
 	// AlwaysCut ends each watch after 5 seconds.
 	AlwaysCut Fault = "watches always end soon"
-	// NoBookmarks removes all bookmarks.
+	// NoBookmarks removes all bookmarks but the end of a streamed list.
 	NoBookmarks Fault = "no bookmarks"
 )
 

@@ -70,7 +70,7 @@ func (r *run) live(ctx context.Context, who string) bool {
 	defer r.ends(i)
 	returned := make(chan error, 1)
 	go func() { returned <- op.Run(alive) }()
-	ends := func() (ended bool) {
+	returns := func() (ended bool) {
 		select {
 		case err = <-returned:
 			return true
@@ -85,8 +85,8 @@ func (r *run) live(ctx context.Context, who string) bool {
 		byItself = alive.Err() == nil
 	case <-alive.Done():
 		if l.crashed() { // the next process does not wait for it
-			r.joined.Go(func() { ends() })
-		} else if !ends() {
+			r.joined.Go(func() { returns() })
+		} else if !returns() {
 			return false
 		}
 	}

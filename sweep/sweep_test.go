@@ -251,6 +251,7 @@ func TestDefects(t *testing.T) {
 		"writes nothing":                  `without faults: the operator has written nothing; let it use Process.Config`,
 		"panics":                          `without faults: step create: it panicked: oops`,
 		"ends the test":                   `without faults: step create: it has ended its goroutine: let it return an error`,
+		"an invariant panics":             `the invariant "a copied ConfigMap has a Secret" is broken by`,
 		"one name":                        `two Scenario.Steps have the name "create"`,
 		"no operator":                     `Scenario.Operator returned no operator and no error`,
 		"does not end":                    `operator 1 has not returned from Run 1m0s after the end of its context; let Run end with its context`,
@@ -291,6 +292,8 @@ func TestDefect(t *testing.T) {
 		s.Steps[0].Do = func(context.Context, *client.Client) error { panic("oops") }
 	case "ends the test":
 		s.Steps[0].Do = func(context.Context, *client.Client) error { t.Fatal("no"); return nil }
+	case "an invariant panics":
+		s.Invariants[0].Holds = func(*sweep.State) error { panic("oops") }
 	case "one name":
 		s.Steps[1].Name = s.Steps[0].Name
 	case "no operator":

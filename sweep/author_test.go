@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The API server answers the patch that removes the last finalizer with the version of the deletion
+// mark. That patch has an effect. Another one with a known version has none.
+func TestAnswered(t *testing.T) {
+	r := &run{newest: map[string]*author{}, generated: map[string]string{}, versions: map[string]*author{}}
+	now := metav1.Now()
+	marked := metav1.ObjectMeta{Name: "a", ResourceVersion: "40", DeletionTimestamp: &now, Finalizers: []string{"example.com/a"}}
+	gone := marked
+	gone.Finalizers = nil
+	for i, c := range []struct {
+		verb      string
+		meta      metav1.ObjectMeta
+		effective bool
+	}{{"delete", marked, true}, {"patch", marked, false}, {"patch", gone, true}} {
+		w := &write{verb: c.verb}
+		if r.answered(w, "operator 1", c.meta); w.effective != c.effective {
+			t.Errorf("%d: %s has an effect: %t", i, c.verb, w.effective)
+		}
+	}
+}

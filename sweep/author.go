@@ -44,10 +44,8 @@ func (r *run) begin(l *connection, t apipath.Target, of schema.GroupVersionResou
 	} else if t.Namespace != "" {
 		name += " in " + t.Namespace
 	}
-	w := &write{name: name, verb: t.Verb, resource: of}
-	if r.all++; r.all > hot {
-		w.slow = true
-	}
+	w := &write{name: name, verb: t.Verb, resource: of, under: l.under, step: r.record.step, slow: len(r.record.all) >= hot}
+	r.record.all = append(r.record.all, w)
 	if l.under {
 		r.counts[name]++
 		w.nth = r.counts[name]

@@ -112,6 +112,25 @@ func (b basis) version(ctx context.Context) (string, error) {
 	return list.GetResourceVersion(), nil
 }
 
+// age brings an API server to later versions.
+func age(ctx context.Context, cfg *rest.Config) error {
+	api, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+	u.SetName("sweep")
+	maps := api.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default")
+	for i := 0; i < older && err == nil; i += 2 {
+		_, err = maps.Create(ctx, u, metav1.CreateOptions{})
+		err = errors.Join(err, maps.Delete(ctx, u.GetName(), metav1.DeleteOptions{}))
+	}
+	return err
+}
+
+// older is how many versions are between the runs without faults: other values come from versions.
+const older = 1000
+
 // deleteLeases deletes Leases, by namespace/name.
 func (b basis) deleteLeases(ctx context.Context, names []string) {
 	for _, n := range names {

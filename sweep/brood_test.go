@@ -35,6 +35,7 @@ type view interface {
 	self() source.Source[types.NamespacedName]
 	owned(by view) source.Source[types.NamespacedName]
 	ownerOf() handler.Handler[types.NamespacedName]
+	readBy(c *controller.Controller[types.NamespacedName])
 }
 
 type form[T client.Object] struct{ *cache.Handle[T] }
@@ -61,6 +62,8 @@ func (f form[T]) owned(by view) source.Source[types.NamespacedName] {
 
 func (f form[T]) ownerOf() handler.Handler[types.NamespacedName] { return handler.Owner(f.Handle) }
 
+func (f form[T]) readBy(c *controller.Controller[types.NamespacedName]) { c.Reads(f.Handle) }
+
 func typed[T client.Object](c *cache.Cache, s cache.Scope) view {
 	return form[T]{cache.ForScope[T](c, s)}
 }
@@ -85,6 +88,8 @@ func open[T client.Object](mgr *manager.Manager, as string, storage cache.Storag
 // brood keeps a Secret with a generated name and a named ServiceAccount for each ConfigMap. The
 // ServiceAccount has no owner: a finalizer deletes it. All that counts is in annotations, so each
 // form shows it.
+//
+// In the mixed form, a second informer of ConfigMaps makes the keys due.
 type brood struct {
 	maps, secrets, accounts view
 	client                  *client.Client
@@ -178,8 +183,13 @@ func broods(as string, storage cache.Storage, sharded bool) func(p sweep.Process
 			open[*corev1.ConfigMap](mgr, as, storage, "ConfigMap", 0), open[*corev1.Secret](mgr, as, storage, "Secret", 1),
 			open[*corev1.ServiceAccount](mgr, as, storage, "ServiceAccount", 2), mgr.Client(),
 		}
+		due := b.maps
+		if as == "mixed" {
+			due = open[*corev1.ConfigMap](mgr, "metadata", storage, "ConfigMap", 0)
+		}
 		c := controller.New("brood", b, controller.Options{})
-		c.Watch(b.maps.self())
+		c.Watch(due.self())
+		b.maps.readBy(c)
 		c.Watch(b.secrets.owned(b.maps))
 		c.Watch(b.accounts.self())
 		mgr.Add(c)

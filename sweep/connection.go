@@ -35,6 +35,8 @@ type write struct {
 	nth       int
 	verb      string
 	resource  schema.GroupVersionResource
+	under     bool // by the operator
+	step      int  // the steps that had begun
 	effective bool
 	slow      bool // it takes a second
 }
@@ -103,7 +105,7 @@ func (l *transport) exchange(h *http.Request, t apipath.Target) (*http.Response,
 	case t.Resource == "":
 		return l.next.RoundTrip(h)
 	case t.Verb == "list" || t.Verb == "watch":
-		return l.read(h, t.Verb, of)
+		return l.read(h, t, of)
 	case t.Verb == "get" || h.URL.Query().Get("dryRun") != "":
 		return l.next.RoundTrip(h)
 	case of.GroupResource() == leases:
@@ -215,14 +217,14 @@ func (l *transport) send(h *http.Request, w *write, namespace string) (*http.Res
 }
 
 // read counts watched kinds, and shows old lists.
-func (l *transport) read(h *http.Request, verb string, of schema.GroupVersionResource) (*http.Response, error) {
+func (l *transport) read(h *http.Request, t apipath.Target, of schema.GroupVersionResource) (*http.Response, error) {
 	if !l.under {
 		return l.next.RoundTrip(h)
 	}
-	q := h.URL.Query()
+	q, verb := h.URL.Query(), t.Verb
 	switch {
-	case verb == "watch":
-		l.run.watches(of)
+	case verb == "watch" && of.GroupResource() != leases:
+		l.run.watches(of, viewOf(of.GroupResource(), t.Namespace, q, h.Header.Get("Accept")))
 	case q.Get("resourceVersion") == "0":
 		l.run.lists(of)
 	}

@@ -23,7 +23,7 @@
 // # What is checked
 //
 //   - The objects after each step are equal. Times, UIDs, versions and generated names do not
-//     count, nor what differs between two runs without faults.
+//     count, nor what differs between two runs without faults, at other times and versions.
 //   - No object is created or deleted more often than without faults.
 //   - After the last step nothing is written any more.
 //   - The operator is idle after the last step: no key fails.
@@ -53,6 +53,6 @@
 //   - Without control planes the operator may open no sockets: it runs in a synctest bubble.
 //   - Goroutines are not scheduled by sweep. If a write does not come again in three repetitions,
 //     its subtest is skipped.
-//   - A read depends on a write if it is of the same kind. What an operator infers from two kinds
-//     is tested only with all views late.
+//   - Old views come from the informers. With a write, all are old, or one that shows something of
+//     what is written until the operator's next write. Pairs of informers are not tried.
 package sweep

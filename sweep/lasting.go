@@ -69,7 +69,7 @@ func (r *run) beginLasting(l *connection, f Fault, w *write) {
 	lag := fault.Rule{Match: of, Lag: r.pace.lag}
 	switch f {
 	case LateThenStep:
-		lag.Match = allWatches
+		lag.Match = r.plan.views()
 		r.lasting(r.pace.lasts, l.rules.Add(lag).Remove)
 	case LateWatch, LoseAnswerLate:
 		r.lasting(r.pace.lasts, l.rules.Add(lag).Remove)
@@ -79,7 +79,7 @@ func (r *run) beginLasting(l *connection, f Fault, w *write) {
 			r.lasting(r.pace.lasts, other.rules.Add(lag).Remove)
 		}
 	case CoalesceThenStep:
-		of = allWatches
+		of = r.plan.views()
 		fallthrough
 	case Coalesce:
 		frozen := l.rules.Add(fault.Rule{Match: of, Freeze: true})

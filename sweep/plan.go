@@ -39,10 +39,10 @@ const (
 	// Coalesce holds the watches of the written kind from the write on for 20 seconds. Then they
 	// end, their versions have expired, and new lists show only the newest state.
 	Coalesce Fault = "coalesced events"
-	// LateThenStep delays all watches by 20 seconds, for 40 seconds from the write on, and the next
-	// step is done at once.
+	// LateThenStep delays all watches, or Plan.View alone, by 20 seconds, for 40 seconds from the
+	// write on, and the next step is done at once.
 	LateThenStep Fault = "late watches, then the next step"
-	// CoalesceThenStep is Coalesce for all kinds, and the next step is done at once.
+	// CoalesceThenStep is Coalesce for all kinds, or Plan.View, and the next step is done at once.
 	CoalesceThenStep Fault = "coalesced events with the next step"
 	// HandOver ends the process's context after the write. A second process waits for the Lease
 	// from the start, and its watches are 20 seconds late, for 40 seconds from the write on.
@@ -104,6 +104,10 @@ type Plan struct {
 	Write string
 	// Nth counts the equal writes of the run, from 1.
 	Nth int
+	// View is the only informer that is late, as a failed test prints it: resource, namespace,
+	// selectors, and whether it has metadata only. For LateThenStep and CoalesceThenStep. Default:
+	// all are.
+	View string
 }
 
 // String returns the fault and its place.
@@ -114,7 +118,11 @@ func (p Plan) String() string {
 	case p.Write == "":
 		return string(p.Fault)
 	}
-	return fmt.Sprintf("%s: %s #%d", p.Fault, p.Write, p.Nth)
+	text := fmt.Sprintf("%s: %s #%d", p.Fault, p.Write, p.Nth)
+	if p.View != "" {
+		text += ", view " + p.View
+	}
+	return text
 }
 
 func (p Plan) testName() string { return strings.ReplaceAll(p.String(), " ", "_") }
@@ -124,7 +132,11 @@ func (p Plan) goString() string {
 	if p.Write == "" {
 		return fmt.Sprintf("sweep.Plan{Fault: %q}", string(p.Fault))
 	}
-	return fmt.Sprintf("sweep.Plan{Fault: %q, Write: %q, Nth: %d}", string(p.Fault), p.Write, p.Nth)
+	view := ""
+	if p.View != "" {
+		view = fmt.Sprintf(", View: %q", p.View)
+	}
+	return fmt.Sprintf("sweep.Plan{Fault: %q, Write: %q, Nth: %d%s}", string(p.Fault), p.Write, p.Nth, view)
 }
 
 // plans returns the plans for what a run without faults has done.
@@ -137,15 +149,39 @@ func plans(did *record) (all []Plan) {
 			continue
 		}
 		for _, f := range ofWrites {
-			switch {
-			case f == Conflict && w.verb != "update" && w.verb != "patch":
-			case (f == LateWatch || f == LoseAnswerLate || f == Coalesce) && !did.watched[w.resource]:
-			case f == OldList && !did.outdated[w.resource]:
-			case (f == LoseLease || f == HandOver) && !did.leases:
-			default:
-				all = append(all, Plan{f, w.name, w.nth})
+			if did.allows(f, w) {
+				all = append(all, Plan{Fault: f, Write: w.name, Nth: w.nth})
+			}
+		}
+		views := did.dependents(w)
+		for _, f := range []Fault{LateThenStep, CoalesceThenStep} {
+			if !did.allows(f, w) || len(did.views) < 2 {
+				continue
+			}
+			for _, view := range views {
+				all = append(all, Plan{f, w.name, w.nth, view})
 			}
 		}
 	}
 	return all
+}
+
+// allows reports whether a fault of a write differs from others.
+func (r *record) allows(f Fault, w *write) bool {
+	left := r.step - w.step // steps that come after the write
+	switch f {
+	case Conflict:
+		return w.verb == "update" || w.verb == "patch"
+	case LateWatch, LoseAnswerLate, Coalesce:
+		return r.watched(w.resource)
+	case OldList:
+		return r.outdated[w.resource]
+	case LoseLease, HandOver:
+		return r.leases
+	case CrashThenStep, LateThenStep, CoalesceThenStep:
+		return left > 0
+	case CrashThenAll:
+		return left > 1
+	}
+	return true
 }

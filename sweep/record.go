@@ -15,9 +15,11 @@ import (
 
 // record is what happened in a run.
 type record struct {
-	writes   []*write // of the operator
-	watched  map[schema.GroupVersionResource]bool
-	outdated map[schema.GroupVersionResource]bool // lists of any version
+	all      []*write                               // of all programs
+	writes   []*write                               // of the operator
+	views    map[string]schema.GroupVersionResource // of the operator
+	step     int                                    // the number of steps that have begun
+	outdated map[schema.GroupVersionResource]bool   // lists of any version
 	leases   bool
 	fired    bool
 
@@ -35,7 +37,7 @@ type record struct {
 }
 
 func newRecord() record {
-	return record{watched: map[schema.GroupVersionResource]bool{}, outdated: map[schema.GroupVersionResource]bool{}, unseen: map[string]string{}}
+	return record{views: map[string]schema.GroupVersionResource{}, outdated: map[schema.GroupVersionResource]bool{}, unseen: map[string]string{}}
 }
 
 func (r *run) fail(format string, args ...any) {
@@ -69,6 +71,12 @@ func (r *run) written() []*write {
 	return slices.Clone(r.record.writes)
 }
 
+func (r *run) beginsStep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record.step++
+}
+
 // lists records a list that may be old.
 func (r *run) lists(of schema.GroupVersionResource) {
 	r.mu.Lock()
@@ -76,10 +84,20 @@ func (r *run) lists(of schema.GroupVersionResource) {
 	r.record.outdated[of] = true
 }
 
-func (r *run) watches(of schema.GroupVersionResource) {
+func (r *run) watches(of schema.GroupVersionResource, view string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.record.watched[of] = true
+	r.record.views[view] = of
+}
+
+// watched reports whether the operator has a view of a kind.
+func (r *record) watched(of schema.GroupVersionResource) bool {
+	for _, kind := range r.views {
+		if kind == of {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *run) usesLeases() {

@@ -37,7 +37,6 @@ type run struct {
 	refusing   time.Time          // until then, Leases cannot be written
 	old        string             // version of OldList
 	oldKind    schema.GroupVersionResource
-	all        int // writes
 	userWrites int
 	pending    int       // faults of time that still work
 	settles    time.Time // converge waits for it

@@ -90,6 +90,7 @@ func (r *run) steps(ctx context.Context, c *client.Client) bool {
 	for n, step := range r.scenario.Steps {
 		crashed, hurried := closed(r.down), closed(r.hasty)
 		r.logf("step %s", step.Name)
+		r.beginsStep()
 		switch err := r.do(ctx, step, c); {
 		case err == nil:
 		case r.plan.Fault.skips() && apierrors.IsNotFound(err): // the operator has not made it

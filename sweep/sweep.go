@@ -50,6 +50,9 @@ func Replay(t *testing.T, s Scenario, plan Plan) {
 		sw.perform = startLane(t, &s).perform
 	}
 	sw.learn(t)
+	if _, ok := sw.want.views[plan.View]; plan.View != "" && !ok {
+		t.Fatalf("%s: there is no such view; the operator's views were:\n\t%s", plan, strings.Join(slices.Sorted(maps.Keys(sw.want.views)), "\n\t"))
+	}
 	r := sw.repeat(t, plan)
 	if !r.fired && len(r.failures) == 0 {
 		var names []string
@@ -76,7 +79,8 @@ type sweep struct {
 	masked  map[string]bool // key and path of what differs without faults
 }
 
-// learn performs the scenario twice, at different times. The second time without streamed lists.
+// learn performs the scenario twice, at different times and versions. The second time without
+// streamed lists.
 func (sw *sweep) learn(t *testing.T) {
 	t.Helper()
 	var runs [2]*record
@@ -174,10 +178,14 @@ func inBubble(t *testing.T, s *Scenario, plan Plan, again bool) (r *record) {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
+		server := sim.New(t, s.Scheme, s.Objects...)
 		if again {
 			<-time.After(67*time.Minute + 13*time.Second)
+			if err := age(t.Context(), server.Config()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		r = perform(t.Context(), simulated{sim.New(t, s.Scheme, s.Objects...)}, s, plan, again)
+		r = perform(t.Context(), simulated{server}, s, plan, again)
 	})
 	ended = true
 	return r

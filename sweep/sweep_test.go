@@ -106,7 +106,7 @@ func (r *copier) annotate(ctx context.Context, from *corev1.ConfigMap) error {
 	if from.Annotations[copied] == value {
 		return nil
 	}
-	patch := []byte(`{"metadata":{"annotations":{"` + copied + `":"` + value + `"}}}`)
+	patch := []byte(`{"metadata":{"annotations":{"` + copied + `":"` + value + `","example.com/saw":"` + from.ResourceVersion + `"}}}`)
 	_, err := client.For[*corev1.ConfigMap](r.client).Patch(ctx, types.NamespacedName{Namespace: from.Namespace, Name: from.Name}, types.MergePatchType, patch)
 	return err
 }
@@ -256,6 +256,7 @@ func TestDefects(t *testing.T) {
 		"no operator":                     `Scenario.Operator returned no operator and no error`,
 		"does not end":                    `operator 1 has not returned from Run 1m0s after the end of its context; let Run end with its context`,
 		"no write":                        `conflict: update pods default/x #1: there is no such write; the operator's writes were:`,
+		"no view":                         `view pods: there is no such view; the operator's views were:`,
 		"no fault":                        `Plan.Fault "earthquake" is unknown; use a constant of package sweep, but not None`,
 		"no steps":                        `Scenario.Steps is empty; add what a user does`,
 		"fails":                           `without faults: step create: configmaps "a" already exists`,
@@ -280,6 +281,8 @@ func TestDefect(t *testing.T) {
 		t.Skip("it is run by TestDefects")
 	case "no write":
 		sweep.Replay(t, s, sweep.Plan{Fault: sweep.Conflict, Write: "update pods default/x", Nth: 1})
+	case "no view":
+		sweep.Replay(t, s, sweep.Plan{Fault: sweep.LateThenStep, Write: "create secrets in default", Nth: 1, View: "pods"})
 		return
 	case "no fault":
 		sweep.Replay(t, s, sweep.Plan{Fault: "earthquake"})

@@ -37,6 +37,9 @@ type Request struct {
 	Path  string     // without the query
 	Query url.Values // its parameters
 
+	// Accept is the header: it shows whether only metadata is wanted.
+	Accept string
+
 	// Proto is HTTP/1.1 or HTTP/2.0.
 	UserAgent, Proto string
 
@@ -59,7 +62,7 @@ func parse(h *http.Request) Request {
 	return Request{
 		Verb: t.Verb, Group: t.Group, Version: t.Version, Resource: t.Resource, Subresource: t.Subresource,
 		Namespace: t.Namespace, Name: t.Name, Path: h.URL.Path, Query: h.URL.Query(),
-		UserAgent: h.UserAgent(), Proto: h.Proto, Started: time.Now(), token: bearerToken(h.Header),
+		UserAgent: h.UserAgent(), Accept: h.Header.Get("Accept"), Proto: h.Proto, Started: time.Now(), token: bearerToken(h.Header),
 	}
 }
 

@@ -182,8 +182,8 @@ func (f *slotLoop[K]) purge() {
 			c.queue.RequeueNow(key, workqueue.Reason{Source: sourceOfShards, Event: eventStopped})
 		}
 	}
-	for _, k := range c.queue.Snapshot().Keys {
-		drop(k.Key)
+	for key := range c.queue.Keys() {
+		drop(key)
 	}
 	for key, r := range c.records.all() {
 		if r.past != nil || len(r.events) > 0 || r.spin.known || r.interrupted > 0 {

@@ -5,7 +5,9 @@ package workqueue
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
 )
@@ -68,4 +70,38 @@ func BenchmarkDuplicate(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkSnapshot reports for how long a Snapshot of a million keys holds the lock at most: the
+// median and the maximum of all rounds.
+func BenchmarkSnapshot(b *testing.B) {
+	q := newQueue(b, Options[name]{})
+	for _, k := range benchKeys(1_000_000) {
+		q.AddWith(k, benchHow)
+	}
+	var rounds []time.Duration
+	for b.Loop() {
+		var began time.Time
+		longest := time.Duration(0)
+		keys := make([]KeyState[name], 0, 1_000_000)
+		var reasons []Reason
+		before := func() {
+			reasons = make([]Reason, 0, chunkLen)
+			began = time.Time{}
+		}
+		read := func(e *entry[name]) KeyState[name] {
+			if began.IsZero() {
+				began = time.Now()
+			}
+			return q.stateLocked(e, &reasons)
+		}
+		for part := range inParts(q, before, read) {
+			longest = max(longest, time.Since(began))
+			keys = append(keys, part...)
+		}
+		rounds = append(rounds, longest)
+	}
+	slices.Sort(rounds)
+	b.ReportMetric(float64(rounds[len(rounds)/2].Microseconds())/1000, "ms-median")
+	b.ReportMetric(float64(rounds[len(rounds)-1].Microseconds())/1000, "ms-max")
 }

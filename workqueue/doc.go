@@ -105,7 +105,8 @@
 //
 // W10. Neither New nor any method starts a goroutine.
 //
-// W11. A Snapshot shows all keys at one moment.
+// W11. A Snapshot shows each key as it was at some moment during the call. A key that the queue
+// knows throughout the call is neither missing nor there twice.
 //
 // W12. Quiet returns once there was a moment without work in progress, and not before.
 //

@@ -175,8 +175,11 @@ func (s *store[K]) remove(i uint32, e *entry[K]) {
 	s.most = 0
 }
 
-func (s *store[K]) all(do func(i uint32, e *entry[K])) {
-	for i := uint32(1); i < s.entries.used; i++ {
+func (s *store[K]) all(do func(i uint32, e *entry[K])) { s.some(0, s.entries.used, do) }
+
+// some visits the entries of places from from to before to.
+func (s *store[K]) some(from, to uint32, do func(i uint32, e *entry[K])) {
+	for i := max(1, from); i < min(to, s.entries.used); i++ {
 		if e := s.entries.at(i); e.is(flagUsed) {
 			do(i, e)
 		}

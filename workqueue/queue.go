@@ -13,7 +13,7 @@ import (
 )
 
 // Queue hands keys to workers. All methods may be called from any goroutine at any time. Only Get,
-// Drain and Quiet block. AddAll, Snapshot and ShutDown hold the queue's lock while
+// Drain and Quiet block. AddAll and ShutDown hold the queue's lock while
 // they process all their keys; other methods process a few.
 type Queue[K comparable] struct {
 	host[K]

@@ -54,22 +54,28 @@ func TestSnapshotJSON(t *testing.T) {
 	}
 }
 
-func TestW11_SnapshotIsOneMoment(t *testing.T) {
+// TestW11_KeysThatStay: keys come, go and change their states during each Snapshot.
+func TestW11_KeysThatStay(t *testing.T) {
+	const stay, workers = 3 * chunkLen, 2
 	q := newQueue(t, Options[int]{})
-	q.AddWith(99, AddOptions{After: time.Hour})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
-	for i := range 4 {
-		q.Add(i)
+	for i := range stay {
+		q.AddWith(i, AddOptions{After: time.Duration(i%2) * time.Hour})
+	}
+	for w := range workers {
 		wg.Go(func() {
-			for {
+			for i := 0; ; i++ {
 				select {
 				case <-stop:
 					return
 				default:
 				}
+				q.Add(stay + w + workers*(i%chunkLen))
 				item, _ := q.Get(ctx)
-				if item.Attempt()%2 == 1 {
+				if item.Key() >= stay {
+					_ = item.Done() // the queue forgets it
+				} else if item.Attempt()%2 == 1 {
 					_, _ = item.RetryWith(nil, RetryOptions{NotBefore: time.Nanosecond})
 				} else {
 					q.Add(item.Key())
@@ -78,23 +84,42 @@ func TestW11_SnapshotIsOneMoment(t *testing.T) {
 			}
 		})
 	}
-	for range 500 {
-		s := q.Snapshot()
-		var n Len
-		for _, k := range s.Keys {
-			switch k.State {
-			case Ready:
-				n.Ready++
-			case Waiting:
-				n.Waiting++
-			case Held:
-				n.Held++
-			}
+	for range 20 {
+		shown, ranged := map[int]int{}, map[int]int{}
+		for _, k := range q.Snapshot().Keys {
+			shown[k.Key]++
 		}
-		if n != s.Len || len(s.Keys) != 5 { // a key is always somewhere
-			t.Fatalf("snapshot of %+v has keys %+v", s.Len, s.Keys)
+		for k := range q.Keys() {
+			ranged[k]++
+		}
+		for k := range stay {
+			if shown[k] != 1 || ranged[k] != 1 {
+				t.Errorf("key %d: it is %d times in Snapshot, %d times in Keys", k, shown[k], ranged[k])
+			}
 		}
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// TestSnapshot_OtherCalls: the lock is free between two parts.
+func TestSnapshot_OtherCalls(t *testing.T) {
+	q := newQueue(t, Options[int]{})
+	for i := range 2 * chunkLen {
+		q.Add(i)
+	}
+	n := 0
+	for k := range q.Keys() {
+		if state, ok := q.Lookup(k); !ok || state.State != Ready {
+			t.Errorf("key %d is %+v, %t", k, state, ok)
+		}
+		n++
+	}
+	if n != 2*chunkLen {
+		t.Errorf("%d keys", n)
+	}
+	for range q.Keys() {
+		break
+	}
+	q.Add(-1)
 }

@@ -121,7 +121,7 @@ func (p *packed) compare(w *tabwriter.Writer, rounds int) error {
 		if !slices.Contains(strings.Split(p.jobs, ","), s.name) || !slices.Contains(strings.Split(p.kinds, ","), strings.TrimPrefix(s.kind, "lean ")) {
 			continue
 		}
-		names := p.names(s.job)
+		names := p.names(s.job, s.kind)
 		results, err := p.measure(s, names, rounds)
 		if err != nil {
 			return err
@@ -171,9 +171,12 @@ func printSizes(w *tabwriter.Writer) error {
 }
 
 // names returns the contestants of a job that are wanted.
-func (p *packed) names(of job) []string {
+func (p *packed) names(of job, kind string) []string {
 	var names []string
 	for _, c := range packedContestants {
+		if kind != "pods" && strings.Contains(c.name, ", index") {
+			continue
+		}
 		if c.jobs[of] != nil && (p.contestants == "" || slices.Contains(strings.Split(p.contestants, ";"), c.name)) {
 			names = append(names, c.name)
 		}

@@ -47,14 +47,20 @@ const (
 )
 
 const (
-	clientGoName   = "client-go"
-	copyingName    = "client-go, copying"
-	clientGoBare   = "client-go, without managedFields"
-	runtimeName    = "controller-runtime"
-	runtimeBare    = "controller-runtime, without managedFields"
-	decodedName    = "setpoint, decoded"
-	packedName     = "setpoint, packed"
-	byNode         = "spec.nodeName"
+	clientGoName = "client-go"
+	copyingName  = "client-go, copying"
+	clientGoBare = "client-go, without managedFields"
+	runtimeName  = "controller-runtime"
+	runtimeBare  = "controller-runtime, without managedFields"
+	decodedName  = "setpoint, decoded"
+	packedName   = "setpoint, packed"
+	byNode       = "spec.nodeName"
+
+	// With an index of the Pods by node.
+	runtimeIndexName = "controller-runtime, index"
+	wholeIndexName   = "setpoint, packed, index"
+	specIndexName    = "setpoint, packed, index of spec"
+
 	reconcilerName = "packed"
 )
 
@@ -66,10 +72,13 @@ var packedContestants = []packedContestant{
 	{clientGoName, packedJobs{hold: clientGoHolds(false), work: clientGoWorks(false), index: clientGoIndexes, trim: clientGoTrims}},
 	{copyingName, packedJobs{work: clientGoWorks(true)}},
 	{clientGoBare, packedJobs{hold: clientGoHolds(true)}},
-	{runtimeName, packedJobs{hold: runtimeHolds(false), work: runtimeWorks, index: runtimeIndexes, trim: runtimeTrims}},
+	{runtimeName, packedJobs{hold: runtimeHolds(false), work: runtimeWorks(false), index: runtimeIndexes, trim: runtimeTrims}},
 	{runtimeBare, packedJobs{hold: runtimeHolds(true)}},
 	{decodedName, setpointJobs(cache.Scope{Storage: cache.Decoded})},
 	{packedName, setpointJobs(cache.Scope{Storage: cache.Packed})},
+	{runtimeIndexName, packedJobs{work: runtimeWorks(true)}},
+	{wholeIndexName, packedJobs{work: setpointWorksIndexed()}},
+	{specIndexName, packedJobs{work: setpointWorksIndexed("spec")}},
 	{leanDecodedName, leanJobs(cache.Scope{Storage: cache.Decoded})},
 	{leanName, leanJobs(cache.Scope{Storage: cache.Packed})},
 }
@@ -198,30 +207,6 @@ func (h *packedByHand) reconcile(name toolscache.ObjectName) error {
 	return h.run.reconciled(o)
 }
 
-func clientGoIndexes(ctx context.Context, r *packedRun) error {
-	informer, err := r.kind.informer(r.config)
-	if err != nil {
-		return err
-	}
-	err = informer.AddIndexers(toolscache.Indexers{byNode: func(obj any) ([]string, error) {
-		p, _ := obj.(*corev1.Pod)
-		return []string{p.Spec.NodeName}, nil
-	}})
-	if err != nil {
-		return err
-	}
-	r.list = func(_ context.Context, node string) (int, crclient.Object, error) {
-		objects, err := informer.GetIndexer().ByIndex(byNode, node)
-		pods := make([]*corev1.Pod, 0, len(objects))
-		for _, o := range objects {
-			p, _ := o.(*corev1.Pod)
-			pods = append(pods, p.DeepCopy())
-		}
-		return firstOf(pods, err)
-	}
-	return runInformer(ctx, informer, func() { close(r.ready) })
-}
-
 func firstOf(pods []*corev1.Pod, err error) (int, crclient.Object, error) {
 	if err != nil || len(pods) == 0 {
 		return 0, nil, err
@@ -260,7 +245,11 @@ func runRuntimeCache(ctx context.Context, r *packedRun, c crcache.Cache) error {
 	return <-ended
 }
 
-func runtimeWorks(ctx context.Context, r *packedRun) error {
+func runtimeWorks(indexed bool) func(context.Context, *packedRun) error {
+	return func(ctx context.Context, r *packedRun) error { return runtimeWorksIndexed(ctx, r, indexed) }
+}
+
+func runtimeWorksIndexed(ctx context.Context, r *packedRun, indexed bool) error {
 	crlog.SetLogger(quietLog)
 	mgr, err := crmanager.New(r.config, crmanager.Options{
 		Scheme: newPackedScheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.FromSlogHandler(newLogHandler()),
@@ -269,6 +258,11 @@ func runtimeWorks(ctx context.Context, r *packedRun) error {
 	})
 	if err != nil {
 		return err
+	}
+	if indexed {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, byNode, runtimeNodeOf); err != nil {
+			return err
+		}
 	}
 	c := mgr.GetClient()
 	err = builder.ControllerManagedBy(mgr).For(r.kind.runtimes()).Named(reconcilerName).WithEventFilter(predicate.GenerationChangedPredicate{}).
@@ -284,28 +278,6 @@ func runtimeWorks(ctx context.Context, r *packedRun) error {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-func runtimeIndexes(ctx context.Context, r *packedRun) error {
-	c, err := runtimeCache(r, false)
-	if err != nil {
-		return err
-	}
-	err = c.IndexField(ctx, &corev1.Pod{}, byNode, func(o crclient.Object) []string {
-		p, _ := o.(*corev1.Pod)
-		return []string{p.Spec.NodeName}
-	})
-	if err != nil {
-		return err
-	}
-	r.list = func(ctx context.Context, node string) (int, crclient.Object, error) {
-		var pods corev1.PodList
-		if err := c.List(ctx, &pods, crclient.MatchingFields{byNode: node}); err != nil || len(pods.Items) == 0 {
-			return 0, nil, err
-		}
-		return len(pods.Items), pods.Items[0].DeepCopy(), nil
-	}
-	return runRuntimeCache(ctx, r, c)
 }
 
 func setpointJobs(s cache.Scope) packedJobs {
@@ -356,6 +328,10 @@ func setpointWorks(ctx context.Context, r *packedRun, s cache.Scope) error {
 	if err != nil {
 		return err
 	}
+	return setpointWorksWith(ctx, r, c, s)
+}
+
+func setpointWorksWith(ctx context.Context, r *packedRun, c *cache.Cache, s cache.Scope) error {
 	r.states = c.States
 	objects := r.kind.handle(c, s)
 	reconciler := controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {
@@ -368,24 +344,4 @@ func setpointWorks(ctx context.Context, r *packedRun, s cache.Scope) error {
 	ctrl := controller.New(reconcilerName, reconciler, controller.Options{Workers: workersOfEach, Logger: slog.New(newLogHandler())})
 	ctrl.Watch(objects.kind(handler.Self(), handler.GenerationChanged))
 	return runWithCache(ctx, c, ctrl.Run)
-}
-
-func setpointIndexes(ctx context.Context, r *packedRun, s cache.Scope) error {
-	c, err := setpointCache(r)
-	if err != nil {
-		return err
-	}
-	pods := cache.ForScope[*corev1.Pod](c, s)
-	nodes := cache.NewIndex(pods, byNode, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
-	r.list = func(ctx context.Context, node string) (int, crclient.Object, error) {
-		return firstOf(nodes.List(ctx, node, cache.ListOptions{}))
-	}
-	return runWithCache(ctx, c, func(ctx context.Context) error {
-		if err := pods.WaitForSync(ctx); err != nil {
-			return err
-		}
-		close(r.ready)
-		<-ctx.Done()
-		return nil
-	})
 }

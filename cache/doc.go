@@ -41,7 +41,8 @@
 //   - Reads decode instead of copying. Several goroutines decode a long List.
 //   - Events need no decoding for handlers and predicates that read only metadata, such as Self,
 //     Owner and GenerationChanged. Others share one decoded object.
-//   - [NewIndex] and a transform decode each object when it arrives. A transform also encodes it.
+//   - A [NewIndex] that names fields decodes these when they have changed. Others, and a transform,
+//     decode each object when it arrives. A transform also encodes it.
 //   - Shared decodes an object again once the garbage collector has freed the last one. Two reads
 //     may return different pointers. For loops over many objects, use Decoded.
 //   - Package cache/factory reads the same store, which then keeps each object that is read so

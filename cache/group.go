@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
@@ -36,7 +35,7 @@ type group struct {
 	mu        sync.Mutex // guards the fields below and writes of members
 	refs      int
 	listeners map[listener]struct{}
-	indexers  toolscache.Indexers
+	indexes   []*indexFunc
 	wrong     error // of an invalid scope
 	kind      kindScope
 }
@@ -63,7 +62,7 @@ type members struct {
 
 func newGroup(c *Cache, k key, s Scope, inform func(key) *informer) *group {
 	k.cluster = c.cluster
-	g := &group{cache: c, key: k, scope: s, inform: inform, refs: 1, listeners: map[listener]struct{}{}, indexers: toolscache.Indexers{}}
+	g := &group{cache: c, key: k, scope: s, inform: inform, refs: 1, listeners: map[listener]struct{}{}}
 	g.members.Store(&members{})
 	if builtin.ClusterScoped(k.gvk.GroupKind()) {
 		g.kind = kindScope{known: true, clusterScoped: true}
@@ -146,7 +145,7 @@ func (g *group) update() (left []departure) {
 func (g *group) joinLocked(p place) *informer {
 	fixed := !g.scope.inherited || p == (place{}) && !g.kind.clusterScoped
 	i := g.cache.acquire(g.key.at(p), g.inform, fixed)
-	_ = i.shared.AddIndexers(g.indexers) // fails only if the informer has stopped
+	i.addIndexes(g.indexes...)
 	for l := range g.listeners {
 		_ = l.joinLocked(i) // fails only if the informer has stopped
 	}

@@ -9,13 +9,18 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
 // Index finds objects by values computed from them.
@@ -29,10 +34,16 @@ type Index[T Object] struct {
 // informers. values returns the values of an object, or none to leave it out. It must depend only
 // on the object and not change it. The name is for errors.
 //
+// fields are the object's fields that values reads, such as "spec" or "metadata". Default: all.
+// From a packed object, values gets only these, the namespace and the name, and is not called if
+// they are as before. So a new status costs an index of the spec next to nothing. A field that T
+// does not have is wrong.
+//
 // If values panics, reads of the index return an error that names the object, until values succeeds
-// for it or it is deleted. A nil handle is an error of every read of the index. A nil function or
-// an empty name is also an error of Validate, the manager's Run and every read of the handle.
-func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Index[T] {
+// for it or it is deleted. A nil handle is an error of every read of the index. A nil function,
+// an empty name or a wrong field is also an error of Validate, the manager's Run and every read of
+// the handle.
+func NewIndex[T Object](h *Handle[T], name string, values func(T) []string, fields ...string) *Index[T] {
 	if h == nil {
 		h = &Handle[T]{handle{of: reflect.TypeFor[T](), err: fmt.Errorf("cache.NewIndex(%q) was given no handle", name)}}
 	}
@@ -45,23 +56,20 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string) *Ind
 	case name == "":
 		return x.reject(fmt.Errorf("cache.NewIndex(%s) was given no name", h))
 	}
-	x.id = h.handle.group.addIndex(name, func(obj any) ([]string, error) {
+	parts, err := partsOf(reflect.TypeFor[T](), fields)
+	if err != nil {
+		return x.reject(fmt.Errorf("cache.NewIndex(%s, %q): %w", h, name, err))
+	}
+	x.id = h.handle.group.addIndex(name, &indexFunc{bad: &x.bad, fields: parts, find: func(obj any) (found []string, err error) {
 		whole := indexed(obj)
 		if whole == nil {
 			return []string{unknowable}, nil
 		}
-		o, ok := whole.(T)
-		if !ok {
-			return nil, nil
+		if o, ok := whole.(T); ok {
+			err = recovered(func() { found = values(o) })
 		}
-		var found []string
-		if err := recovered(func() { found = values(o) }); err != nil {
-			x.bad.Add(o, fmt.Errorf("the index %q failed: %w", name, err))
-			return nil, nil
-		}
-		x.bad.Remove(o)
-		return found, nil
-	})
+		return found, err
+	}})
 	return x
 }
 
@@ -71,16 +79,131 @@ func (x *Index[T]) reject(err error) *Index[T] {
 	return x
 }
 
-func (g *group) addIndex(name string, f toolscache.IndexFunc) (id string) {
+func (g *group) addIndex(name string, x *indexFunc) (id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// Another handle, even of another cache, may index the same informer by the same name.
-	id = fmt.Sprintf("%s#%d of %p", name, g.cache.serial.Add(1), g.cache)
-	g.indexers[id] = f
+	x.name, x.id = name, fmt.Sprintf("%s#%d of %p", name, g.cache.serial.Add(1), g.cache)
+	g.indexes = append(g.indexes, x)
 	for _, i := range g.members.Load().by {
-		_ = i.shared.AddIndexers(toolscache.Indexers{id: f})
+		i.addIndexes(x)
 	}
-	return id
+	return x.id
+}
+
+// indexFunc computes an index.
+type indexFunc struct {
+	name, id string
+	fields   []wire.Field // nil: all
+	find     func(obj any) ([]string, error)
+	bad      *listwatch.Broken
+}
+
+// partsOf finds the numbers of fields in protobuf.
+func partsOf(t reflect.Type, names []string) (all []wire.Field, err error) {
+	free := t == reflect.TypeFor[*unstructured.Unstructured]()
+	for n, name := range names {
+		f, ok := fieldOf(t.Elem(), name)
+		switch {
+		case slices.Contains(names[:n], name):
+			return nil, fmt.Errorf("the field %q is named twice", name)
+		case !ok && !free:
+			return nil, fmt.Errorf("%s has no field %q in JSON", t, name)
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+func fieldOf(t reflect.Type, name string) (f wire.Field, ok bool) {
+	f.Name = name
+	for n := range t.NumField() {
+		tags := t.Field(n).Tag
+		if inJSON, _, _ := strings.Cut(tags.Get("json"), ","); inJSON != name {
+			continue
+		}
+		if parts := strings.Split(tags.Get("protobuf"), ","); len(parts) > 1 {
+			f.Number, _ = strconv.Atoi(parts[1])
+		}
+		return f, true
+	}
+	return f, false
+}
+
+// addIndexes adds indexes to the store, unless the informer was a member before and has them.
+func (i *informer) addIndexes(all ...*indexFunc) {
+	i.indexing.Lock()
+	defer i.indexing.Unlock()
+	now, indexers := slices.Clone(i.indexes()), toolscache.Indexers{}
+	for _, x := range all {
+		if !slices.Contains(now, x) {
+			now, indexers[x.id] = append(now, x), x.index
+		}
+	}
+	i.indexed.Store(&now)
+	_ = i.shared.AddIndexers(indexers) // fails only if the informer has stopped
+}
+
+func (i *informer) indexes() []*indexFunc {
+	if all := i.indexed.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// prepare computes the values of a packed object, which keeps them: client-go asks for them under
+// the store's lock, and once more when the object is replaced.
+func (x *indexFunc) prepare(p, before *packed.Object) ([]string, error) {
+	return p.Values(x.id, func() ([]string, error) {
+		if x.fields == nil {
+			return x.find(p)
+		}
+		if before != nil && !before.HasValues(x.id) {
+			before = nil
+		}
+		o, err := p.DecodePart(x.fields, before)
+		switch {
+		case err != nil:
+			return []string{unknowable}, nil
+		case o == nil: // as before
+			return before.Values(x.id, nil)
+		}
+		return x.find(o)
+	})
+}
+
+// prepareIndexes computes all values of a packed object that is going to be stored.
+func (i *informer) prepareIndexes(p *packed.Object) {
+	all := i.indexes()
+	if len(all) == 0 {
+		return
+	}
+	obj, _, _ := i.indexer().GetByKey(object.Name(object.Key(p)))
+	before, _ := obj.(*packed.Object)
+	for _, x := range all {
+		_, _ = x.prepare(p, before)
+	}
+}
+
+// index is a toolscache.IndexFunc. client-go calls it last for the object that is then in the
+// store, so bad has that object's error.
+func (x *indexFunc) index(obj any) (found []string, _ error) {
+	o, ok := obj.(Object)
+	if !ok {
+		return nil, nil
+	}
+	var err error
+	if p, ok := obj.(*packed.Object); ok {
+		found, err = x.prepare(p, nil)
+	} else {
+		found, err = x.find(obj)
+	}
+	if err != nil {
+		x.bad.Add(o, fmt.Errorf("the index %q failed: %w", x.name, err))
+		return nil, nil
+	}
+	x.bad.Remove(o)
+	return found, nil
 }
 
 // List returns copies of the objects with a value, narrowed by o. It is otherwise like Handle.List.

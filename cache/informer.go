@@ -42,6 +42,9 @@ type informer struct {
 	fixed   atomic.Bool              // wanted whether or not the kind is namespaced
 	walked  sizes
 
+	indexing sync.Mutex // guards writes of indexed
+	indexed  atomic.Pointer[[]*indexFunc]
+
 	restoring atomic.Pointer[restoring] // or nil
 	outlived  atomic.Pointer[string]    // an adopted informer's version at a restore
 	troubled  atomic.Bool               // the hook's last report was of trouble
@@ -273,7 +276,11 @@ func (i *informer) transform(obj any) (any, error) {
 		return obj, nil
 	}
 	i.learnScope(o)
-	return i.intake.prepare(o), nil
+	o = i.intake.prepare(o)
+	if p, ok := o.(*packed.Object); ok {
+		i.prepareIndexes(p) // here, the store is not locked
+	}
+	return o, nil
 }
 
 // Mapped records how the kind is served. It returns false if the informer is no longer wanted: its

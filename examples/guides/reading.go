@@ -55,7 +55,7 @@ func newReading(c *cache.Cache) (*reading, *controller.Controller[types.Namespac
 		secrets: cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "shop", Name: "tls"})}),
 		tenants: tenants,
 	}
-	r.byNode = cache.NewIndex(r.pods, "node", func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+	r.byNode = cache.NewIndex(r.pods, "node", func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} }, "spec")
 
 	ctl := controller.New("reading", r, controller.Options{})
 	ctl.Watch(source.Kind(r.pods, handler.Self())) // its events make keys due

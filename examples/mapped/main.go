@@ -56,7 +56,7 @@ func operator(cfg *rest.Config) *manager.Manager {
 		configs:     cache.For[*corev1.ConfigMap](mgr.Cache()),
 		client:      client.For[*appsv1.Deployment](mgr.Client()),
 	}
-	byConfig := cache.NewIndex(r.deployments, "config", references)
+	byConfig := cache.NewIndex(r.deployments, "config", references, "spec")
 	c := controller.New("restart", r, controller.Options{})
 	c.Watch(source.Kind(r.deployments, handler.Self(), handler.GenerationChanged))
 	c.Watch(source.Kind(r.configs, handler.Map(func(ctx context.Context, m *corev1.ConfigMap) (keys []types.NamespacedName, err error) {

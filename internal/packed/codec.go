@@ -46,19 +46,21 @@ type Codec struct {
 	decodes atomic.Int64
 	keeps   atomic.Bool
 	buffers sync.Pool // of *[]byte, for decode
+	parts   sync.Pool // of *partBuffer, for DecodePart
 }
 
 // Object is a packed object. Except for its setters, it is safe for concurrent use.
 type Object struct {
 	record
 
-	recent atomic.Pointer[recent]
+	derived atomic.Pointer[derived]
 }
 
-// recent is the object that Shared decoded last, until the garbage collector frees it.
-type recent struct {
-	weak weak.Pointer[decoded]
-	kept *decoded // nil unless Codec.Keep was called
+// derived is what was computed from an object. It is replaced, never changed.
+type derived struct {
+	weak   weak.Pointer[decoded] // what Shared decoded last, until the garbage collector frees it
+	kept   *decoded              // nil unless Codec.Keep was called
+	values *values               // of indexes
 }
 
 // record takes 120 bytes. Most programs keep many small objects, so each field counts.

@@ -116,7 +116,7 @@ func (o *Object) Outline() object.Object {
 // SetResourceVersion is for the version of a deletion, which is later than the object's.
 func (o *Object) SetResourceVersion(version string) {
 	o.version = version
-	o.recent.Store(nil)
+	o.derived.Store(nil)
 }
 
 // The setters below decode the object and pack it again.
@@ -163,6 +163,6 @@ func (o *Object) change(set func(metav1.Object)) {
 	set(obj)
 	if changed, err := o.codec.Pack(o.format, obj); err == nil {
 		o.record = changed.record
-		o.recent.Store(nil)
+		o.derived.Store(nil)
 	}
 }

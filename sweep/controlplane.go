@@ -46,7 +46,7 @@ func runOnControlPlanes(t *testing.T, s *Scenario) {
 	var running sync.WaitGroup
 	for _, l := range all {
 		running.Go(func() {
-			own := &sweep{s: s, perform: l.perform}
+			own := &sweep{s: s, perform: l.perform, want: sw.want}
 			for i := range next {
 				if results[i] = own.repeat(t, todo[i]); kept() && len(sw.problems(todo[i], results[i])) > 0 {
 					l.keep(t, todo[i])
@@ -126,7 +126,7 @@ func (l *lane) stop(t *testing.T) func() {
 }
 
 // perform performs the scenario, after it has brought back the state before the last one.
-func (l *lane) perform(t *testing.T, s *Scenario, plan Plan, again bool) *record {
+func (l *lane) perform(t *testing.T, s *Scenario, plan Plan, k known) *record {
 	ctx, cancel := context.WithTimeout(t.Context(), l.pace().patience)
 	defer cancel()
 	if err := l.basis.restore(ctx, l.before); err != nil {
@@ -134,7 +134,7 @@ func (l *lane) perform(t *testing.T, s *Scenario, plan Plan, again bool) *record
 		r.failures = append(r.failures, fmt.Sprintf("the control plane cannot be cleaned after the last run: %v", err))
 		return &r
 	}
-	r := perform(t.Context(), l, s, plan, again)
+	r := perform(t.Context(), l, s, plan, k)
 	l.before = r.before
 	return r
 }

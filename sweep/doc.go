@@ -51,6 +51,9 @@
 //   - A crash is in process: from then on all requests of the incarnation fail, and its context
 //     ends. Variables of packages survive it.
 //   - Without control planes the operator may open no sockets: it runs in a synctest bubble.
+//   - HandleError of k8s.io/apimachinery/pkg/util/runtime sleeps between errors, also of two
+//     bubbles: for years. If the operator calls it, drop that in TestMain:
+//     runtime.ErrorHandlers = runtime.ErrorHandlers[:1].
 //   - Goroutines are not scheduled by sweep. If a write does not come again in three repetitions,
 //     its subtest is skipped.
 //   - Old views come from the informers. With a write, all are old, or one that shows something of

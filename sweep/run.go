@@ -52,9 +52,9 @@ type run struct {
 }
 
 // perform performs the scenario.
-func perform(ctx context.Context, p plane, s *Scenario, plan Plan, plainLists bool) *record {
+func perform(ctx context.Context, p plane, s *Scenario, plan Plan, k known) *record {
 	r := &run{
-		scenario: s, plan: plan, plane: p, plainLists: plainLists, pace: p.pace(), record: newRecord(),
+		scenario: s, plan: plan, plane: p, plainLists: k.again, pace: p.pace(), record: newRecord(),
 		counts: map[string]int{}, newest: map[string]*author{}, generated: map[string]string{}, versions: map[string]*author{},
 		changedOp: make(chan struct{}), down: make(chan struct{}), resume: make(chan struct{}), hasty: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -63,6 +63,9 @@ func perform(ctx context.Context, p plane, s *Scenario, plan Plan, plainLists bo
 		var api *dynamic.DynamicClient
 		if api, err = dynamic.NewForConfig(p.config()); err == nil {
 			r.history = newHistory(api, from)
+			for _, of := range k.kinds { // a restored server has no list of the begin
+				r.history.follow(of)
+			}
 		}
 	}
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
@@ -74,9 +76,15 @@ func validate(t *testing.T, s *Scenario) {
 // sweep is a scenario, and what it does without faults.
 type sweep struct {
 	s       *Scenario
-	perform func(t *testing.T, s *Scenario, plan Plan, again bool) *record
+	perform func(t *testing.T, s *Scenario, plan Plan, k known) *record
 	want    *record
 	masked  map[string]bool // key and path of what differs without faults
+}
+
+// known is what a run knows of the ones before it.
+type known struct {
+	again bool                          // it is the second run without faults
+	kinds []schema.GroupVersionResource // that are written
 }
 
 // learn performs the scenario twice, at different times and versions. The second time without
@@ -85,7 +93,7 @@ func (sw *sweep) learn(t *testing.T) {
 	t.Helper()
 	var runs [2]*record
 	for i := range runs {
-		runs[i] = sw.perform(t, sw.s, Plan{}, i > 0)
+		runs[i] = sw.perform(t, sw.s, Plan{}, known{again: i > 0})
 		r := runs[i]
 		if r.failing != nil {
 			r.failures = append(r.failures, fmt.Sprintf("after the last step, the operator is not idle: %v", r.failing))
@@ -120,7 +128,7 @@ func (sw *sweep) plans(t *testing.T) []Plan {
 func (sw *sweep) repeat(t *testing.T, plan Plan) (r *record) {
 	t.Helper()
 	for range 3 {
-		if r = sw.perform(t, sw.s, plan, false); r.fired || len(r.failures) > 0 {
+		if r = sw.perform(t, sw.s, plan, known{kinds: slices.Collect(maps.Keys(sw.want.before))}); r.fired || len(r.failures) > 0 {
 			break
 		}
 	}
@@ -165,7 +173,7 @@ func (sw *sweep) report(t *testing.T, plan Plan, r *record) {
 }
 
 // inBubble performs the scenario on a sim, in virtual time.
-func inBubble(t *testing.T, s *Scenario, plan Plan, again bool) (r *record) {
+func inBubble(t *testing.T, s *Scenario, plan Plan, k known) (r *record) {
 	t.Helper()
 	hangs := time.AfterFunc(realTime, func() {
 		panic(fmt.Sprintf("sweep: %s: a run has not ended in %s of real time; a goroutine below may wait for the network, a file or a lock: the operator may only use Process.Config, no sockets", plan, realTime))
@@ -179,13 +187,13 @@ func inBubble(t *testing.T, s *Scenario, plan Plan, again bool) (r *record) {
 	}()
 	synctest.Test(t, func(t *testing.T) {
 		server := sim.New(t, s.Scheme, s.Objects...)
-		if again {
+		if k.again {
 			<-time.After(67*time.Minute + 13*time.Second)
 			if err := age(t.Context(), server.Config()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r = perform(t.Context(), simulated{server}, s, plan, again)
+		r = perform(t.Context(), simulated{server}, s, plan, k)
 	})
 	ended = true
 	return r

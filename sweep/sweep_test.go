@@ -202,6 +202,10 @@ func scenario(defect string) sweep.Scenario {
 				_, err := maps(c).Patch(ctx, a, types.MergePatchType, []byte(`{"data":{"a":"2"}}`))
 				return err
 			}},
+			{Name: "first of its kind", Do: func(ctx context.Context, c *client.Client) error {
+				_, err := client.For[*corev1.ServiceAccount](c).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}})
+				return err
+			}},
 			{Name: "delete", Do: func(ctx context.Context, c *client.Client) error { return maps(c).Delete(ctx, a) }},
 		},
 		Invariants: []sweep.Invariant{{Name: "a copied ConfigMap has a Secret", Holds: func(s *sweep.State) error {

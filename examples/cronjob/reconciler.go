@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,7 +56,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	}
 	before := cj.Status.DeepCopy()
 	jobs := split(cj, owned)
-	r.cleanUp(ctx, cj, jobs)
+	left := r.cleanUp(ctx, cj, jobs)
 	cj.Status.LastScheduleTime = lastRun(ctx, cj, owned)
 
 	var p plan
@@ -73,22 +74,23 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return controller.Result{}, err
-	case failure != nil:
-		return controller.Result{}, failure
+	case failure != nil || left != nil:
+		return controller.Result{}, errors.Join(failure, left)
 	}
 	return controller.Result{RequeueAfter: p.wait}, nil
 }
 
-// cleanUp deletes the oldest finished Jobs beyond the limits. It is best effort: a run does not
-// wait for it, and the next Reconcile tries again.
-func (r *reconciler) cleanUp(ctx context.Context, cj *v1.CronJob, jobs *children) {
+// cleanUp deletes the oldest finished Jobs beyond the limits. A run does not wait for it: after an
+// error, the next Reconcile tries again.
+func (r *reconciler) cleanUp(ctx context.Context, cj *v1.CronJob, jobs *children) error {
 	deleted, err := client.For[*batchv1.Job](r.client).Prune(ctx, cj, jobs.beyondLimits(cj), none)
 	for _, job := range deleted {
 		controller.Logger(ctx).Info("deleted an old job", "job", job.Name)
 	}
 	if err != nil {
-		controller.Logger(ctx).Warn("some old jobs are left", "err", err)
+		return fmt.Errorf("deleting old jobs: %w", err)
 	}
+	return nil
 }
 
 // start creates the Job of a planned run, and deletes the active ones before if the plan says so.

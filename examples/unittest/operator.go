@@ -72,7 +72,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	if _, failed := status.Update(ctx, client.For[*Preview](r.client), s, p); failed != nil {
 		return controller.Result{}, failed
 	}
-	return controller.Result{RequeueAfter: left}, err
+	if err != nil {
+		return controller.Result{}, err // with RequeueAfter, it would be tried again only then
+	}
+	return controller.Result{RequeueAfter: left}, nil
 }
 
 func (r *reconciler) deployment(p *Preview) *appsac.DeploymentApplyConfiguration {

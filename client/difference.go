@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,10 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
@@ -63,7 +60,7 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 		}
 		locked = true
 	}
-	stored, _ := before.DeepCopyObject().(T)
+	stored := before
 	version := func() string {
 		if locked {
 			return stored.GetResourceVersion()
@@ -80,6 +77,9 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 		}
 	}
 	if len(d.status) == 0 {
+		if len(d.main) == 0 {
+			stored, _ = before.DeepCopyObject().(T)
+		}
 		return stored, nil
 	}
 	data, err := d.data(d.status, before, version())
@@ -147,21 +147,25 @@ func compare[T Object](before, after T) (difference, error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return difference{}, nil
 	}
-	was, wasStatus, err := content(before)
+	one, other := onlyChanged(before, after)
+	was, wasStatus, err := content(one)
 	if err != nil {
 		return difference{}, err
 	}
-	is, isStatus, err := content(after)
+	is, isStatus, err := content(other)
 	if err != nil {
 		return difference{}, err
 	}
-	d := difference{patchType: types.MergePatchType, main: mergePatch(was, is), status: mergePatch(wasStatus, isStatus)}
-	if builtin.HasType(before) {
-		main, ok := strategicPatch(was, is, before)
-		status, okStatus := strategicPatch(wasStatus, isStatus, before)
-		if ok && okStatus {
-			d = difference{patchType: types.StrategicMergePatchType, main: main, status: status}
-		}
+	d := difference{patchType: types.StrategicMergePatchType}
+	ok := builtin.HasType(before)
+	if ok {
+		d.main, ok = strategicPatch(was, is, before)
+	}
+	if ok {
+		d.status, ok = strategicPatch(wasStatus, isStatus, before)
+	}
+	if !ok {
+		d = difference{patchType: types.MergePatchType, main: mergePatch(was, is), status: mergePatch(wasStatus, isStatus)}
 	}
 	var keys strategicpatch.LookupPatchMeta
 	if d.patchType == types.StrategicMergePatchType {
@@ -173,6 +177,30 @@ func compare[T Object](before, after T) (difference, error) {
 		d.replaces = replaces(d.status, wasStatus, keys, "")
 	}
 	return d, nil
+}
+
+// onlyChanged returns copies without the outermost fields that are equal, and without
+// managedFields, so that these are not encoded. They share all else with the objects.
+func onlyChanged[T Object](before, after T) (one, other Object) {
+	if _, ok := any(before).(json.Marshaler); ok { // it may have more than fields
+		return before, after
+	}
+	a, b := reflect.New(reflect.TypeOf(before).Elem()), reflect.New(reflect.TypeOf(after).Elem())
+	a.Elem().Set(reflect.ValueOf(before).Elem())
+	b.Elem().Set(reflect.ValueOf(after).Elem())
+	for n := range a.Elem().NumField() {
+		x, y := a.Elem().Field(n), b.Elem().Field(n)
+		if x.CanSet() && !a.Elem().Type().Field(n).Anonymous && reflect.DeepEqual(x.Interface(), y.Interface()) {
+			x.SetZero()
+			y.SetZero()
+		}
+	}
+	for _, o := range []reflect.Value{a, b} {
+		if meta := o.Elem().FieldByName("ObjectMeta"); meta.IsValid() && meta.Kind() == reflect.Struct {
+			meta.Addr().Interface().(metav1.Object).SetManagedFields(nil) //nolint:forcetypeassert // it makes T an Object
+		}
+	}
+	return a.Interface().(T), b.Interface().(T) //nolint:forcetypeassert // they have the type of before
 }
 
 // replaces returns a field below path that a patch replaces as a whole: a list without a merge key,
@@ -245,114 +273,6 @@ func fieldKeys(keys strategicpatch.LookupPatchMeta, field string) strategicpatch
 func isList(value any) bool {
 	_, ok := value.([]any)
 	return ok
-}
-
-// content returns the JSON of an object without what only the API server sets, and its status.
-func content(obj Object) (main, status map[string]any, err error) {
-	data, err := json.Marshal(obj)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := utiljson.Unmarshal(data, &main); err != nil { // with integers
-		return nil, nil, err
-	}
-	delete(main, "apiVersion")
-	delete(main, "kind")
-	if m, ok := main["metadata"].(map[string]any); ok {
-		for _, field := range []string{"labels", "annotations"} {
-			if m[field] == nil { // so that a patch removes single ones
-				m[field] = map[string]any{}
-			}
-		}
-		for _, field := range []string{
-			"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink",
-		} {
-			delete(m, field)
-		}
-	}
-	status = map[string]any{}
-	if s, ok := main["status"]; ok {
-		status["status"] = s
-		delete(main, "status")
-	}
-	return main, status, nil
-}
-
-// strategicPatch returns false if there is no strategic merge patch. For example, two ports of a
-// Service may have the same number, which is the merge key, and different protocols.
-func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
-	is = withEmptyLists(is, was)
-	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
-	if err != nil || len(patch) == 0 {
-		return nil, err == nil
-	}
-	result, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(patch), object)
-	return patch, err == nil && reflect.DeepEqual(withoutNulls(map[string]any(result)), withoutNulls(is))
-}
-
-// withEmptyLists returns is with an empty list where only was has one, so that a patch removes
-// single elements, and none that others have added.
-func withEmptyLists(is, was map[string]any) map[string]any {
-	is = maps.Clone(is)
-	for field, before := range was {
-		switch before := before.(type) {
-		case []any:
-			if is[field] == nil {
-				is[field] = []any{}
-			}
-		case map[string]any:
-			if object, ok := is[field].(map[string]any); ok {
-				is[field] = withEmptyLists(object, before)
-			}
-		}
-	}
-	return is
-}
-
-// withoutNulls drops null fields, which count as absent.
-func withoutNulls(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		fields := map[string]any{}
-		for field, v := range value {
-			if v != nil {
-				fields[field] = withoutNulls(v)
-			}
-		}
-		return fields
-	case []any:
-		items := make([]any, len(value))
-		for i, v := range value {
-			items[i] = withoutNulls(v)
-		}
-		return items
-	}
-	return value
-}
-
-// mergePatch returns the JSON merge patch (RFC 7396). In it, null deletes a field, so a null in is
-// counts as no field.
-func mergePatch(was, is map[string]any) map[string]any {
-	patch := map[string]any{}
-	for field, after := range is {
-		before := was[field]
-		old, wasObject := before.(map[string]any)
-		object, isObject := after.(map[string]any)
-		switch {
-		case wasObject && isObject:
-			if changes := mergePatch(old, object); len(changes) > 0 {
-				patch[field] = changes
-			}
-		case !reflect.DeepEqual(before, after):
-			patch[field] = after
-		}
-	}
-	for field, before := range was {
-		if _, kept := is[field]; !kept && before != nil {
-			patch[field] = nil
-		}
-	}
-	return patch
 }
 
 func (d difference) data(patch map[string]any, before Object, version string) ([]byte, error) {

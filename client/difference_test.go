@@ -197,3 +197,44 @@ func TestCompare_Replaces(t *testing.T) {
 		}
 	}
 }
+
+// TestCompare_OnlyChanged: the patch is the same as when all fields are encoded, and the objects
+// stay as they are.
+func TestCompare_OnlyChanged(t *testing.T) {
+	before := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "a", Labels: map[string]string{"a": "b", "c": "d"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "n", Containers: []corev1.Container{{Name: "a"}}, Tolerations: []corev1.Toleration{{Key: "k"}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: "A"}}},
+	}
+	for what, change := range map[string]func(*corev1.Pod){
+		"labels":    func(p *corev1.Pod) { p.Labels = map[string]string{"a": "c"} },
+		"no labels": func(p *corev1.Pod) { p.Labels = nil },
+		"finalizer": func(p *corev1.Pod) { p.Finalizers = []string{"x/y"} },
+		"spec":      func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Tolerations = "", []corev1.Toleration{} },
+		"status":    func(p *corev1.Pod) { p.Status.Conditions[0].Status = "True" },
+		"both":      func(p *corev1.Pod) { p.Annotations, p.Status.Phase = map[string]string{"a": "b"}, "" },
+	} {
+		after := before.DeepCopy()
+		change(after)
+		one, other := before.DeepCopy(), after.DeepCopy()
+		d := patchTo(t, one, other)
+		if !reflect.DeepEqual(one, before) || !reflect.DeepEqual(other, after) {
+			t.Errorf("%s: an object was changed", what)
+		}
+		was, wasStatus, _ := content(before)
+		is, isStatus, _ := content(after)
+		main, ok := strategicPatch(was, is, before)
+		status, okStatus := strategicPatch(wasStatus, isStatus, before)
+		if !ok || !okStatus || len(main)+len(status) == 0 || !equalPatches(d.main, main) || !equalPatches(d.status, status) {
+			t.Errorf("%s: the patch is %v, %v; of the whole objects %v, %v", what, d.main, d.status, main, status)
+		}
+	}
+}
+
+func equalPatches(a, b map[string]any) bool {
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
+}

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	netv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 // merged applies a JSON merge patch (RFC 7396).
@@ -215,6 +217,7 @@ func TestCompare_OnlyChanged(t *testing.T) {
 		"no labels": func(p *corev1.Pod) { p.Labels = nil },
 		"finalizer": func(p *corev1.Pod) { p.Finalizers = []string{"x/y"} },
 		"spec":      func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Tolerations = "", []corev1.Toleration{} },
+		"node":      func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = "x", map[string]string{"a": "b"} },
 		"status":    func(p *corev1.Pod) { p.Status.Conditions[0].Status = "True" },
 		"both":      func(p *corev1.Pod) { p.Annotations, p.Status.Phase = map[string]string{"a": "b"}, "" },
 	} {
@@ -227,14 +230,30 @@ func TestCompare_OnlyChanged(t *testing.T) {
 		}
 		was, wasStatus, _ := content(before)
 		is, isStatus, _ := content(after)
-		main, ok := strategicPatch(was, is, before)
-		status, okStatus := strategicPatch(wasStatus, isStatus, before)
-		if !ok || !okStatus || len(main)+len(status) == 0 || !equalPatches(d.main, main) || !equalPatches(d.status, status) {
+		main, err := strategicpatch.CreateTwoWayMergeMapPatch(was, withEmptyLists(is, was), before)
+		status, failed := strategicpatch.CreateTwoWayMergeMapPatch(wasStatus, withEmptyLists(isStatus, wasStatus), before)
+		if err != nil || failed != nil || len(main)+len(status) == 0 || !equalPatches(d.main, main) || !equalPatches(d.status, status) {
 			t.Errorf("%s: the patch is %v, %v; of the whole objects %v, %v", what, d.main, d.status, main, status)
 		}
 	}
 }
 
-func equalPatches(a, b map[string]any) bool {
-	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
+func equalPatches(a map[string]any, b strategicpatch.JSONMap) bool {
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, map[string]any(b))
+}
+
+// TestCompare_RetainKeys: a strategy's fields that do not belong to its new type are removed.
+func TestCompare_RetainKeys(t *testing.T) {
+	rolling := appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{}}
+	before := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Strategy: rolling}}
+	after := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}}
+	for _, pair := range [][2]*appsv1.Deployment{{before, after}, {after, before}} {
+		d := patchTo(t, pair[0], pair[1])
+		was, _, _ := content(pair[0])
+		is, _, _ := content(pair[1])
+		got, err := strategicpatch.StrategicMergeMapPatch(was, d.main, pair[0])
+		if err != nil || d.patchType != types.StrategicMergePatchType || !reflect.DeepEqual(withoutNulls(map[string]any(got)), withoutNulls(is)) {
+			t.Errorf("the %s %v results in %v, %v", d.patchType, d.main, got, err)
+		}
+	}
 }

@@ -47,8 +47,8 @@ func content(obj Object) (main, status map[string]any, err error) {
 // strategicPatch returns false if there is no strategic merge patch. For example, two ports of a
 // Service may have the same number, which is the merge key, and different protocols.
 func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
-	if patch := mergePatch(was, is); len(patch) == 0 || onlyMarks(patch) {
-		return patch, true // both kinds of patches are the same
+	if patch := mergePatch(was, is); withoutLists(patch, was) {
+		return patch, true
 	}
 	is = withEmptyLists(is, was)
 	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(runtime.DeepCopyJSON(was), runtime.DeepCopyJSON(is), object)
@@ -59,15 +59,21 @@ func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool
 	return patch, err == nil && reflect.DeepEqual(withoutNulls(map[string]any(result)), withoutNulls(is))
 }
 
-// onlyMarks reports whether a patch changes labels and annotations only: maps of strings.
-func onlyMarks(patch map[string]any) bool {
-	metadata, ok := patch["metadata"].(map[string]any)
-	if !ok || len(patch) > 1 {
-		return false
-	}
-	for field := range metadata {
-		if field != "labels" && field != "annotations" {
+// withoutLists reports whether a merge patch changes no list. It then is a strategic merge patch,
+// too.
+func withoutLists(patch, was map[string]any) bool {
+	for field, value := range patch {
+		switch value := value.(type) {
+		case []any:
 			return false
+		case nil:
+			if isList(was[field]) {
+				return false
+			}
+		case map[string]any:
+			if before, _ := was[field].(map[string]any); !withoutLists(value, before) {
+				return false
+			}
 		}
 	}
 	return true

@@ -59,7 +59,8 @@
 //
 //   - Get returns an [UndecodableError], and not NotFound.
 //   - List, All, Owned and indexes return the other objects, and an [UndecodableError] that names
-//     those in their selection. A caller who deletes what is unused must not go on then.
+//     those in their selection. A caller who deletes what is unused must not go on then. An index
+//     that names fields selects packed objects by these alone, others may be in any selection.
 //   - The error ends when the store has a state that fits, or the object is deleted.
 //   - Stale returns nil: the cache is current. State and the hook name the object.
 //

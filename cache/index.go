@@ -5,6 +5,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"reflect"
@@ -101,13 +102,22 @@ type indexFunc struct {
 
 // partsOf finds the numbers of fields in protobuf.
 func partsOf(t reflect.Type, names []string) (all []wire.Field, err error) {
+	if len(names) > 0 && t.Kind() != reflect.Pointer {
+		return nil, fmt.Errorf("it names fields, and %s has none; use a handle of a Go type", t)
+	}
 	free := t == reflect.TypeFor[*unstructured.Unstructured]()
 	for n, name := range names {
-		f, ok := fieldOf(t.Elem(), name)
+		f := wire.Field{Name: name}
+		ok := free
+		if !free {
+			f, ok = fieldOf(t.Elem(), name)
+		}
 		switch {
+		case name == "":
+			return nil, errors.New("a field has no name")
 		case slices.Contains(names[:n], name):
 			return nil, fmt.Errorf("the field %q is named twice", name)
-		case !ok && !free:
+		case !ok:
 			return nil, fmt.Errorf("%s has no field %q in JSON", t, name)
 		}
 		all = append(all, f)
@@ -163,8 +173,8 @@ func (x *indexFunc) prepare(p, before *packed.Object) ([]string, error) {
 		}
 		o, err := p.DecodePart(x.fields, before)
 		switch {
-		case err != nil:
-			return []string{unknowable}, nil
+		case err != nil: // its type may need other fields
+			return x.find(p)
 		case o == nil: // as before
 			return before.Values(x.id, nil)
 		}

@@ -135,10 +135,29 @@ func TestIndexOfAMemberThatReturns(t *testing.T) {
 	})
 }
 
+// TestIndexOfFieldsThatAreNotEnough: kind alone is no object, so the whole one is decoded.
+func TestIndexOfFieldsThatAreNotEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(widgets)
+		api.Put(widgets, widget("a", int64(1)))
+		c, _ := newCache(t, api)
+		h := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind, Storage: cache.Packed})
+		x := cache.NewIndex(h, "x", func(u *unstructured.Unstructured) []string { return []string{u.GetKind()} }, "kind")
+		defer start(t, c)()
+		synced(t, h)
+		for kind, want := range map[string]int{"Widget": 1, "Gadget": 0} {
+			if found, err := x.List(t.Context(), kind, cache.ListOptions{}); err != nil || len(found) != want {
+				t.Errorf("%s: %v, %v", kind, found, err)
+			}
+		}
+	})
+}
+
 func TestIndexBadFields(t *testing.T) {
 	for want, fields := range map[string][]string{
 		`*v1.ConfigMap has no field "spec" in JSON`: {"spec"},
 		`the field "data" is named twice`:           {"data", "data"},
+		`a field has no name`:                       {""},
 	} {
 		c, _ := newCache(t, sim.NewServer(sim.ConfigMaps))
 		h := cache.For[*corev1.ConfigMap](c)

@@ -147,12 +147,10 @@ func compare[T Object](before, after T) (difference, error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return difference{}, nil
 	}
-	one, other := onlyChanged(before, after)
-	was, wasStatus, err := content(one)
-	if err != nil {
-		return difference{}, err
+	was, wasStatus, is, isStatus, err := contents(onlyChanged(before, after))
+	if err != nil { // some types have no zero value in JSON
+		was, wasStatus, is, isStatus, err = contents(before, after)
 	}
-	is, isStatus, err := content(other)
 	if err != nil {
 		return difference{}, err
 	}
@@ -182,7 +180,8 @@ func compare[T Object](before, after T) (difference, error) {
 // onlyChanged returns copies without the outermost fields that are equal, and without
 // managedFields, so that these are not encoded. They share all else with the objects.
 func onlyChanged[T Object](before, after T) (one, other Object) {
-	if _, ok := any(before).(json.Marshaler); ok { // it may have more than fields
+	_, special := any(before).(json.Marshaler) // it may have more than fields
+	if special || reflect.TypeOf(before) != reflect.TypeOf(after) {
 		return before, after
 	}
 	a, b := reflect.New(reflect.TypeOf(before).Elem()), reflect.New(reflect.TypeOf(after).Elem())
@@ -196,11 +195,18 @@ func onlyChanged[T Object](before, after T) (one, other Object) {
 		}
 	}
 	for _, o := range []reflect.Value{a, b} {
-		if meta := o.Elem().FieldByName("ObjectMeta"); meta.IsValid() && meta.Kind() == reflect.Struct {
-			meta.Addr().Interface().(metav1.Object).SetManagedFields(nil) //nolint:forcetypeassert // it makes T an Object
+		if f, ok := o.Elem().Type().FieldByName("ObjectMeta"); ok && len(f.Index) == 1 && f.Type.Kind() == reflect.Struct {
+			o.Elem().FieldByIndex(f.Index).Addr().Interface().(metav1.Object).SetManagedFields(nil) //nolint:forcetypeassert // it makes T an Object
 		}
 	}
 	return a.Interface().(T), b.Interface().(T) //nolint:forcetypeassert // they have the type of before
+}
+
+func contents(before, after Object) (was, wasStatus, is, isStatus map[string]any, err error) {
+	if was, wasStatus, err = content(before); err == nil {
+		is, isStatus, err = content(after)
+	}
+	return was, wasStatus, is, isStatus, err
 }
 
 // replaces returns a field below path that a patch replaces as a whole: a list without a merge key,

@@ -5,6 +5,7 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,8 +13,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	netv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
@@ -255,5 +258,74 @@ func TestCompare_RetainKeys(t *testing.T) {
 		if err != nil || d.patchType != types.StrategicMergePatchType || !reflect.DeepEqual(withoutNulls(map[string]any(got)), withoutNulls(is)) {
 			t.Errorf("the %s %v results in %v, %v", d.patchType, d.main, got, err)
 		}
+	}
+}
+
+// TestCompare_NotOnlyStrings: these maps are not merged key by key, or have keys that look like
+// directives, or values that are null.
+func TestCompare_NotOnlyStrings(t *testing.T) {
+	budget := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "tier": "a"}},
+	}}
+	moved := budget.DeepCopy()
+	moved.Spec.Selector.MatchLabels["tier"] = "b"
+	d := patchTo(t, budget, moved)
+	was, _, _ := content(budget)
+	is, _, _ := content(moved)
+	got, err := strategicpatch.StrategicMergeMapPatch(was, d.main, budget)
+	if err != nil || !reflect.DeepEqual(map[string]any(got)["spec"], is["spec"]) {
+		t.Errorf("the patch %v results in %v, %v", d.main, got["spec"], err)
+	}
+
+	one := &corev1.ConfigMap{Data: map[string]string{"a": "1"}}
+	directive := one.DeepCopy()
+	directive.Data["$patch"] = "delete"
+	if d := patchTo(t, one, directive); d.patchType != types.MergePatchType {
+		t.Errorf("the patch is %s: %v", d.patchType, d.main)
+	}
+
+	secret := &corev1.Secret{Data: map[string][]byte{"a": nil, "b": []byte("x")}}
+	without := secret.DeepCopy()
+	delete(without.Data, "a")
+	if d := patchTo(t, secret, without); len(d.main) == 0 {
+		t.Error("a key without a value is not removed")
+	}
+}
+
+// mode has no zero value in JSON.
+type mode int
+
+func (m mode) MarshalJSON() ([]byte, error) {
+	if m == 0 {
+		return nil, errors.New("no mode")
+	}
+	return []byte(`"m"`), nil
+}
+
+type base struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+// odd has its metadata behind a pointer.
+type odd struct {
+	*base `json:",inline"`
+
+	Mode mode `json:"mode"`
+}
+
+func (o *odd) DeepCopyObject() runtime.Object {
+	b := &base{TypeMeta: o.TypeMeta}
+	o.DeepCopyInto(&b.ObjectMeta)
+	return &odd{b, o.Mode}
+}
+
+func TestCompare_OddTypes(t *testing.T) {
+	before := &odd{&base{}, 1}
+	before.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	after, _ := before.DeepCopyObject().(*odd)
+	after.Labels = map[string]string{"a": "b"}
+	if d := patchTo(t, before, after); len(d.main) != 1 || before.ManagedFields == nil || after.ManagedFields == nil {
+		t.Errorf("the patch is %v, of %v and %v", d.main, before.ObjectMeta, after.ObjectMeta)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -47,7 +49,10 @@ func content(obj Object) (main, status map[string]any, err error) {
 // strategicPatch returns false if there is no strategic merge patch. For example, two ports of a
 // Service may have the same number, which is the merge key, and different protocols.
 func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool) {
-	if patch := mergePatch(was, is); withoutLists(patch, was) {
+	if reflect.DeepEqual(was, is) {
+		return nil, true
+	}
+	if patch := mergePatch(was, is); onlyStrings(patch, was, is, object) {
 		return patch, true
 	}
 	is = withEmptyLists(is, was)
@@ -59,24 +64,48 @@ func strategicPatch(was, is map[string]any, object Object) (map[string]any, bool
 	return patch, err == nil && reflect.DeepEqual(withoutNulls(map[string]any(result)), withoutNulls(is))
 }
 
-// withoutLists reports whether a merge patch changes no list. It then is a strategic merge patch,
-// too.
-func withoutLists(patch, was map[string]any) bool {
-	for field, value := range patch {
-		switch value := value.(type) {
-		case []any:
+// onlyStrings reports whether a merge patch changes only labels, annotations and data: maps of
+// strings. It then is a strategic merge patch, too. Other maps may be replaced as a whole, as a
+// PodDisruptionBudget's selector.
+func onlyStrings(patch, was, is map[string]any, of Object) bool {
+	for field := range patch {
+		switch field {
+		case "metadata":
+			changed, _ := patch[field].(map[string]any)
+			before, _ := was[field].(map[string]any)
+			after, _ := is[field].(map[string]any)
+			for field := range changed {
+				if field != "labels" && field != "annotations" || !areStrings(before[field]) || !areStrings(after[field]) {
+					return false
+				}
+			}
+		case "data":
+			if !hasData(of) || !areStrings(was[field]) || !areStrings(is[field]) {
+				return false
+			}
+		default:
 			return false
-		case nil:
-			if isList(was[field]) {
-				return false
-			}
-		case map[string]any:
-			if before, _ := was[field].(map[string]any); !withoutLists(value, before) {
-				return false
-			}
 		}
 	}
-	return true
+	return len(patch) > 0
+}
+
+func hasData(of Object) bool {
+	switch of.(type) {
+	case *corev1.ConfigMap, *corev1.Secret:
+		return true
+	}
+	return false
+}
+
+// areStrings reports whether a value is a map of strings, and no key looks like a directive.
+func areStrings(value any) bool {
+	m, ok := value.(map[string]any)
+	for key, v := range m {
+		_, isString := v.(string)
+		ok = ok && isString && !strings.HasPrefix(key, "$")
+	}
+	return ok
 }
 
 // withEmptyLists returns is with an empty list where only was has one, so that a patch removes

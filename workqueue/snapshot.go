@@ -98,25 +98,32 @@ func (q *Queue[K]) summary() (s Snapshot[K], keys int) {
 // keeps its place as long as the queue knows its key. A part is valid until the next one.
 func inParts[K comparable, T any](q *Queue[K], before func(), read func(*entry[K]) T) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
-		part, more := make([]T, 0, chunkLen), true
-		for from := uint32(0); more; from += chunkLen {
+		part, end := make([]T, 0, chunkLen), q.places()
+		for from := uint32(0); from < end; from += chunkLen {
 			before()
 			// The garbage collector may stop a goroutine for up to 20 ms, also under the lock. It
 			// mostly spares one that has just yielded.
 			runtime.Gosched()
-			if part, more = readPart(q, from, part[:0], read); !yield(part) {
+			if part = readPart(q, from, part[:0], read); !yield(part) {
 				return
 			}
 		}
 	}
 }
 
-func readPart[K comparable, T any](q *Queue[K], from uint32, to []T, read func(*entry[K]) T) (part []T, more bool) {
+// places returns the end of the entries' places. Later keys need not be shown.
+func (q *Queue[K]) places() uint32 {
+	q.lock()
+	defer q.unlock()
+	return q.core.entries.used
+}
+
+func readPart[K comparable, T any](q *Queue[K], from uint32, to []T, read func(*entry[K]) T) (part []T) {
 	q.lock()
 	defer q.unlock()
 	q.core.promote() // due keys are ready
 	q.core.some(from, from+chunkLen, func(_ uint32, e *entry[K]) { to = append(to, read(e)) })
-	return to, from+chunkLen < q.core.entries.used
+	return to
 }
 
 // Lookup returns the state of a key, or false if the queue does not know it. It is cheap.

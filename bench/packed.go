@@ -174,7 +174,7 @@ func printSizes(w *tabwriter.Writer) error {
 func (p *packed) names(of job, kind string) []string {
 	var names []string
 	for _, c := range packedContestants {
-		if kind != "pods" && strings.Contains(c.name, ", index") {
+		if kind != "pods" && indexesPods(c.name) {
 			continue
 		}
 		if c.jobs[of] != nil && (p.contestants == "" || slices.Contains(strings.Split(p.contestants, ";"), c.name)) {
@@ -183,6 +183,8 @@ func (p *packed) names(of job, kind string) []string {
 	}
 	return names
 }
+
+func indexesPods(contestant string) bool { return strings.Contains(contestant, ", index") }
 
 // measure runs every contestant once a round, starting with a different one each time.
 func (p *packed) measure(s scene, names []string, rounds int) (map[string][]figures, error) {

@@ -63,8 +63,10 @@ func perform(ctx context.Context, p plane, s *Scenario, plan Plan, k known) *rec
 		var api *dynamic.DynamicClient
 		if api, err = dynamic.NewForConfig(p.config()); err == nil {
 			r.history = newHistory(api, from)
-			for _, of := range k.kinds { // a restored server has no list of the begin
-				r.history.follow(of)
+			if plan.Fault == Restore { // a restored server has no list of the begin
+				for _, of := range k.kinds {
+					r.history.follow(of)
+				}
 			}
 		}
 	}

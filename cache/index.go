@@ -33,12 +33,12 @@ type Index[T Object] struct {
 
 // NewIndex declares an index on a handle's objects, once, at any time. It lives as long as its
 // informers. values returns the values of an object, or none to leave it out. It must depend only
-// on the object and not change it. The name is for errors.
+// on the object, not change it, and be safe for concurrent use. The name is for errors.
 //
 // fields are the object's fields that values reads, such as "spec" or "metadata". Default: all.
 // From a packed object, values gets only these, the namespace and the name, and is not called if
-// they are as before. So a new status costs an index of the spec next to nothing. A field that T
-// does not have is wrong.
+// they are as before. So a new status costs an index of the spec next to nothing. It is wrong to
+// name a field that T does not have.
 //
 // If values panics, reads of the index return an error that names the object, until values succeeds
 // for it or it is deleted. A nil handle is an error of every read of the index. A nil function,

@@ -128,7 +128,8 @@ func age(ctx context.Context, cfg *rest.Config) error {
 	return err
 }
 
-// older is how many versions are between the runs without faults: other values come from versions.
+// older is by how many versions the second run without faults begins later: what an operator takes
+// from a version then differs.
 const older = 1000
 
 // deleteLeases deletes Leases, by namespace/name.

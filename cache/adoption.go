@@ -146,7 +146,7 @@ func (c *Cache) existing(k key) key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for other, i := range c.informers {
-		if other.gvk == k.gvk && packedIndexer(i.shared) == packedIndexer(k.foreign.shared) {
+		if other.gvk == k.gvk && storedIndexer(i.shared) == storedIndexer(k.foreign.shared) {
 			return other
 		}
 	}

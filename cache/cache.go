@@ -201,7 +201,7 @@ func (c *Cache) States() []hook.InformerState {
 }
 
 func (c *Cache) counted() []hook.InformerState {
-	return c.states(func(i *informer) (int, int64) { return i.walked.recent(i.Store(), i.key.packed) })
+	return c.states(func(i *informer) (int, int64) { return i.walked.recent(i.Store(), i.key.records()) })
 }
 
 func (c *Cache) states(size func(*informer) (int, int64)) []hook.InformerState {

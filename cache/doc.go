@@ -79,8 +79,8 @@
 //	deploys := cache.ForScope[*appsv1.Deployment](c, cache.Scope{Slots: slots,
 //		SlotOwner: websites.GroupVersionKind()}) // live where their Website lives
 //
-// Packed objects of other slots are dropped before they are decoded; other forms are decoded first.
-// A handle without Slots keeps all its objects. The API server sends all objects to every replica.
+// Objects of other slots are dropped before they are decoded, except for metadata handles. A handle
+// without Slots keeps all its objects. The API server sends all objects to every replica.
 //
 // [Slots].Add makes one list for each informer, beside its watch, so the slots that it has stay
 // current. If the list fails, State has the reason and the informer stays Synced. The objects are
@@ -205,9 +205,9 @@
 //     informer does not wait for events that were queued for a handler before.
 //   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
 //     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
-//   - P7: A cache with [Slots] keeps, decodes and delivers only objects of its slots. If they are
-//     not packed, it also decodes foreign objects. Adding slots makes one list for each informer,
-//     loses no event, and does not interrupt the watch.
+//   - P7: A cache with [Slots] keeps, decodes and delivers only objects of its slots. It also
+//     decodes the metadata of others for metadata handles. Adding slots makes one list for each
+//     informer, loses no event, and does not interrupt the watch.
 //   - F1: Packed and decoded handles return the same objects and errors. They deliver the same
 //     events, unless the object does not fit its Go type.
 //   - F2: A reader owns what it gets, except from Shared.

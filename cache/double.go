@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
-	"github.com/setpoint-dev/setpoint/internal/packed"
 )
 
 // findDoubles finds the groups of one resource that do not have the same informers: two forms,
@@ -128,7 +127,7 @@ func (i *informer) follows(w *consistency.Write) bool {
 		return false
 	}
 	from := by.memberOf(w)
-	if from == i || from != nil && packedIndexer(from.shared) == packedIndexer(i.shared) || i.fails() && !i.HasSynced() {
+	if from == i || from != nil && storedIndexer(from.shared) == storedIndexer(i.shared) || i.fails() && !i.HasSynced() {
 		return false
 	}
 	if from != nil && from.wentBack(w.ResourceVersion) && i.wentBack(w.ResourceVersion) {
@@ -138,8 +137,8 @@ func (i *informer) follows(w *consistency.Write) bool {
 		return true
 	}
 	stored := from.view.Stored(w)
-	if p, ok := stored.(*packed.Object); ok && i.view.Fields != nil {
-		stored, _ = p.Shared() // its fields are needed; nil if it does not fit its type
+	if i.view.Fields != nil { // they are needed
+		stored, _ = whole(stored).(Object) // nil if it does not fit its type
 	}
 	if stored != nil {
 		w.Object = stored

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -100,8 +99,6 @@ type Backend interface {
 	Forget(gvk schema.GroupVersionKind)
 	// RESTClient returns a client for a kind of the scheme.
 	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
-	// Dynamic returns a client for unstructured objects.
-	Dynamic() (dynamic.Interface, error)
 	// Metadata returns a client for the metadata of objects.
 	Metadata() (metadata.Interface, error)
 }

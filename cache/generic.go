@@ -50,7 +50,7 @@ func (c *Cache) Get(ctx context.Context, name types.NamespacedName, into Object)
 	if err != nil {
 		return err
 	}
-	obj = g.copyOf(obj)
+	obj.GetObjectKind().SetGroupVersionKind(g.key.gvk)
 	if reflect.TypeOf(obj) != reflect.TypeOf(into) {
 		return fail(misfit(reflect.TypeOf(into), obj))
 	}
@@ -89,7 +89,8 @@ func (c *Cache) List(ctx context.Context, into runtime.Object, o ListOptions) er
 	}
 	items := make([]runtime.Object, 0, len(objects))
 	for _, obj := range objects {
-		items = append(items, g.copyOf(obj))
+		obj.GetObjectKind().SetGroupVersionKind(g.key.gvk)
+		items = append(items, obj)
 	}
 	if err := meta.SetList(into, items); err != nil {
 		return fail(err)
@@ -211,14 +212,5 @@ func singleOf(obj runtime.Object) string {
 }
 
 func (c *Cache) reader(g *group) *Handle[Object] {
-	return &Handle[Object]{handle{of: reflect.TypeFor[Object](), cache: c, gvk: g.key.gvk, group: g, shared: !g.key.packed, released: &atomic.Bool{}}}
-}
-
-func (g *group) copyOf(obj Object) Object {
-	c := obj
-	if !g.key.packed { // else the read has made a copy
-		c = obj.DeepCopyObject().(Object) //nolint:forcetypeassert // a copy has the same type
-	}
-	c.GetObjectKind().SetGroupVersionKind(g.key.gvk)
-	return c
+	return &Handle[Object]{handle{of: reflect.TypeFor[Object](), cache: c, gvk: g.key.gvk, group: g, released: &atomic.Bool{}}}
 }

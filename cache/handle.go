@@ -268,11 +268,11 @@ func (h *handle) sharedInformer() toolscache.SharedIndexInformer {
 	one := h.group.first(func(*informer) bool { return true })
 	i := h.cache.acquire(one.key, h.group.inform, false) // never released
 	i.fixed.Store(true)
-	if codec := i.intake.codec; codec != nil {
-		codec.Keep()
-		return pinned{unpacked{i.shared}}
+	if !i.key.records() {
+		return pinned{i.shared}
 	}
-	return pinned{i.shared}
+	i.lw.Codec().Keep()
+	return pinned{goInformer{i.shared}}
 }
 
 // String returns the kind, with the scope if it is narrowed.

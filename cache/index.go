@@ -20,7 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -35,10 +35,10 @@ type Index[T Object] struct {
 // informers. values returns the values of an object, or none to leave it out. It must depend only
 // on the object, not change it, and be safe for concurrent use. The name is for errors.
 //
-// fields are the object's fields that values reads, such as "spec" or "metadata". Default: all.
-// From a packed object, values gets only these, the namespace and the name, and is not called if
-// they are as before. So a new status costs an index of the spec next to nothing. It is wrong to
-// name a field that T does not have.
+// fields are the object's fields that values reads, such as "spec" or "metadata". Default: all. Of
+// an object that is stored as bytes, values gets only these, the namespace and the name, and is not
+// called if they are as before. So a new status costs an index of the spec next to nothing. It is
+// wrong to name a field that T does not have.
 //
 // If values panics, reads of the index return an error that names the object, until values succeeds
 // for it or it is deleted. A nil handle is an error of every read of the index. A nil function,
@@ -62,7 +62,7 @@ func NewIndex[T Object](h *Handle[T], name string, values func(T) []string, fiel
 		return x.reject(fmt.Errorf("cache.NewIndex(%s, %q): %w", h, name, err))
 	}
 	x.id = h.handle.group.addIndex(name, &indexFunc{bad: &x.bad, fields: parts, find: func(obj any) (found []string, err error) {
-		whole := indexed(obj)
+		whole := storage.Indexed(obj)
 		if whole == nil {
 			return []string{unknowable}, nil
 		}
@@ -161,20 +161,20 @@ func (i *informer) indexes() []*indexFunc {
 	return nil
 }
 
-// prepare computes the values of a packed object, which keeps them: client-go asks for them under
-// the store's lock, and once more when the object is replaced.
-func (x *indexFunc) prepare(p, before *packed.Object) ([]string, error) {
-	return p.Values(x.id, func() ([]string, error) {
+// prepare computes the values of a Record, which keeps them: client-go asks for them under the
+// store's lock, and once more when the object is replaced.
+func (x *indexFunc) prepare(r, before storage.Record) ([]string, error) {
+	return r.Values(x.id, func() ([]string, error) {
 		if x.fields == nil {
-			return x.find(p)
+			return x.find(r)
 		}
 		if before != nil && !before.HasValues(x.id) {
 			before = nil
 		}
-		o, err := p.DecodePart(x.fields, before)
+		o, err := r.Part(x.fields, before)
 		switch {
 		case err != nil: // its type may need other fields
-			return x.find(p)
+			return x.find(r)
 		case o == nil: // as before
 			return before.Values(x.id, nil)
 		}
@@ -182,16 +182,16 @@ func (x *indexFunc) prepare(p, before *packed.Object) ([]string, error) {
 	})
 }
 
-// prepareIndexes computes all values of a packed object that is going to be stored.
-func (i *informer) prepareIndexes(p *packed.Object) {
+// prepareIndexes computes all values of a Record that is going to be stored.
+func (i *informer) prepareIndexes(r storage.Record) {
 	all := i.indexes()
 	if len(all) == 0 {
 		return
 	}
-	obj, _, _ := i.indexer().GetByKey(object.Name(object.Key(p)))
-	before, _ := obj.(*packed.Object)
+	obj, _, _ := i.indexer().GetByKey(object.Name(object.Key(r)))
+	before, _ := obj.(storage.Record)
 	for _, x := range all {
-		_, _ = x.prepare(p, before)
+		_, _ = x.prepare(r, before)
 	}
 }
 
@@ -203,8 +203,8 @@ func (x *indexFunc) index(obj any) (found []string, _ error) {
 		return nil, nil
 	}
 	var err error
-	if p, ok := obj.(*packed.Object); ok {
-		found, err = x.prepare(p, nil)
+	if r, ok := obj.(storage.Record); ok {
+		found, err = x.prepare(r, nil)
 	} else {
 		found, err = x.find(obj)
 	}

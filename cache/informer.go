@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // ErrNotSynced is wrapped by the error of a read whose initial list has failed, or is not there
@@ -60,14 +60,10 @@ type informer struct {
 func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i := &informer{key: k, env: e, example: example, stopped: make(chan struct{}), phase: hook.NotStarted, since: time.Now()}
 	i.intake.key, i.intake.strings, i.intake.store = k, &e.strings, i.Store
-	target, stored := k.target(e.backend), example
-	if k.packed {
-		i.intake.pack(example)
-		target.Codec, stored = i.intake.codec, &packed.Object{}
-	}
-	target.Part, target.QuietLimit = i.newPart(), e.quietLimit
+	target, codec := k.target(e.backend), i.intake.codec(example)
+	target.Codec, target.Part, target.QuietLimit = codec, i.newPart(), e.quietLimit
 	i.lw = listwatch.New(target, i)
-	i.shared = &shared{SharedIndexInformer: toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), stored, toolscache.SharedIndexInformerOptions{
+	i.shared = &shared{SharedIndexInformer: toolscache.NewSharedIndexInformerWithOptions(i.lw.ListWatch(), codec.Example(), toolscache.SharedIndexInformerOptions{
 		ResyncPeriod:      resyncCheck,
 		Indexers:          builtInIndexers(),
 		ObjectDescription: k.gvk.String(),
@@ -78,7 +74,6 @@ func newInformer(e *environment, k key, s Scope, example Object) *informer {
 	i.follow = i.run
 	// These cannot fail before the start.
 	_ = i.shared.SetWatchErrorHandlerWithContext(logUnlessStopped)
-	_ = i.shared.SetTransform(i.transform)
 	i.followSlots()
 	return i
 }
@@ -124,10 +119,7 @@ func (i *informer) state() hook.InformerState {
 		few, all := broken.Some()
 		s.Broken, s.BrokenCount = append(s.Broken, few...), s.BrokenCount+all
 	}
-	s.Storage, s.Slots = storageOf(i.key.packed).String(), i.slotState()
-	if codec := i.intake.codec; codec != nil {
-		s.Decodes = codec.Decodes()
-	}
+	s.Storage, s.Slots, s.Decodes = i.key.storage.String(), i.slotState(), i.lw.Codec().Decodes()
 	return s
 }
 
@@ -151,8 +143,8 @@ func (i *informer) Broken(object string, err error) {
 // Store is also for the informer's ListerWatcher.
 func (i *informer) Store() toolscache.Store { return i.shared.GetStore() }
 
-// indexer returns the objects as they are stored, also of another cache's packed informer.
-func (i *informer) indexer() toolscache.Indexer { return packedIndexer(i.shared) }
+// indexer returns the objects as they are stored, also of another cache's informer.
+func (i *informer) indexer() toolscache.Indexer { return storedIndexer(i.shared) }
 
 func (i *informer) synced() <-chan struct{} { return i.shared.HasSyncedChecker().Done() }
 
@@ -216,16 +208,9 @@ func builtInIndexers() toolscache.Indexers {
 			if !ok {
 				return nil, nil
 			}
-			if p, ok := obj.(*packed.Object); ok {
-				owners, ok := p.OwnerUIDs()
-				if !ok {
-					owners = []string{unknowable}
-				}
-				return owners, nil
-			}
-			var owners []string
-			for _, ref := range o.GetOwnerReferences() {
-				owners = append(owners, string(ref.UID))
+			owners, ok := storage.OwnerUIDs(o)
+			if !ok {
+				owners = []string{unknowable}
 			}
 			return owners, nil
 		},
@@ -269,18 +254,17 @@ func (i *informer) fits(namespace string, one bool) error {
 
 const unknown = "; does not report failures"
 
-// transform is the informer's TransformFunc.
-func (i *informer) transform(obj any) (any, error) {
-	o, ok := obj.(Object)
-	if _, mark := markOf(obj); mark || !ok {
-		return obj, nil
+// Prepare returns what is stored instead of an object from the API server.
+func (i *informer) Prepare(o Object) Object {
+	if _, mark := markOf(o); mark {
+		return o
 	}
 	i.learnScope(o)
 	o = i.intake.prepare(o)
-	if p, ok := o.(*packed.Object); ok {
-		i.prepareIndexes(p) // here, the store is not locked
+	if r, ok := o.(storage.Record); ok {
+		i.prepareIndexes(r) // here, the store is not locked
 	}
-	return o, nil
+	return o
 }
 
 // Mapped records how the kind is served. It returns false if the informer is no longer wanted: its

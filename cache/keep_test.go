@@ -4,7 +4,9 @@
 package cache_test
 
 import (
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +107,62 @@ func TestTransform(t *testing.T) {
 			t.Errorf("%d objects, %d bytes, version %s", s.Objects, s.Bytes, s.ResourceVersion)
 		}
 	})
+}
+
+// TestTransform_Once: a transform is called once for each state of an object that the API server
+// sends: of an initial list, of slots that join, and of events. What the cache delivers again, such
+// as the last state of an object that leaves its slots, is not transformed again.
+func TestTransform_Once(t *testing.T) {
+	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Intercept(a)
+				for _, name := range []string{"a1", "a2", "b1"} {
+					api.Put(sim.ConfigMaps, configMap(name, "1"))
+				}
+				c, _ := newCache(t, api)
+				var mu sync.Mutex
+				calls := map[string]int{}
+				counts := cache.NewTransform("counts", func(m *corev1.ConfigMap) {
+					mu.Lock()
+					defer mu.Unlock()
+					calls[m.Name+" "+m.Data["data"]]++
+				})
+				slots := cache.NewSlots(slotFunc(byLetter))
+				slots.Add('a')
+				h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Slots: slots, Transform: counts})
+				all := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("too", func(m *corev1.ConfigMap) {
+					mu.Lock()
+					defer mu.Unlock()
+					calls["all "+m.Name+" "+m.Data["data"]]++
+				})})
+				defer start(t, c)()
+				synced(t, h)
+				synced(t, all)
+				for _, name := range []string{"a1", "b1"} {
+					api.Put(sim.ConfigMaps, configMap(name, "2"))
+				}
+				synctest.Wait()
+				slots.Add('b')
+				if err := slots.WaitForSync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				slots.Remove('a')
+				synctest.Wait()
+				api.Remove(sim.ConfigMaps, "default", "b1")
+				synctest.Wait()
+				want := map[string]int{
+					"a1 1": 1, "a2 1": 1, "a1 2": 1, "b1 2": 2, // with its delete
+					"all a1 1": 1, "all a2 1": 1, "all b1 1": 1, "all a1 2": 1, "all b1 2": 2,
+				}
+				if mu.Lock(); !maps.Equal(calls, want) {
+					t.Errorf("the transform was called for %v, want %v", calls, want)
+				}
+				mu.Unlock()
+			})
+		})
+	}
 }
 
 // TestShared: a shared view returns the stored objects, a handle copies.

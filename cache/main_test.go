@@ -6,7 +6,6 @@ package cache_test
 import (
 	"context"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -24,22 +23,10 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// storage returns the storage for the tests' caches: SETPOINT_STORAGE is packed,
-// decoded or empty, for the default.
-func storage() cache.Storage {
-	switch os.Getenv("SETPOINT_STORAGE") {
-	case "packed":
-		return cache.Packed
-	case "decoded":
-		return cache.Decoded
-	default:
-		return cache.DefaultStorage
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 
 // newCache returns a cache of the API server, and a record of its hook's calls.
 func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
@@ -49,7 +36,7 @@ func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
 		t.Fatal(err)
 	}
 	told := &states{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add}, Storage: storage()}), told
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add}, Storage: testkit.Storage()}), told
 }
 
 // states records the calls of the hook.

@@ -79,7 +79,8 @@ type Transform struct {
 
 // NewTransform returns a transform that calls change for each object, for handles of T. change
 // modifies the object in place. It must be safe for concurrent use and must not keep the object. It
-// may see an object more than once, including its own result. The name is for errors and State.
+// is called once for each state of an object that the API server sends. The name is for errors and
+// State.
 //
 // If change panics or changes the object's namespace, name, UID or resource version, these are
 // restored, the object is stored, and State reports the error.
@@ -105,7 +106,8 @@ func NewTransform[T Object](name string, change func(T)) *Transform {
 }
 
 // Func returns the transform for SetTransform of an informer that the cache did not make. It
-// returns the object, and the error of a transform that fails.
+// returns the object, and the error of a transform that fails. client-go may call it again for its
+// own result.
 func (t *Transform) Func() toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, ok := obj.(Object)

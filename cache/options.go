@@ -31,8 +31,7 @@ type Options struct {
 	// Transform changes objects before the cache keeps them, if it is for their type;
 	// NewTransform[Object] is for all types. A handle's Transform replaces it. Default: none.
 	Transform *Transform
-	// Storage is how the cache stores objects. Default: Packed for typed objects of built-in kinds,
-	// which are read from protobuf, else Decoded.
+	// Storage is how the cache stores objects. Default: it depends on the kind, see DefaultStorage.
 	Storage Storage
 	// Resync is how often each source of a handle delivers every object again. A handle with
 	// NoResync has none. It must not be negative. Default 0: never.

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // cacheWith returns a cache with options, and a record of its hook's calls.
@@ -33,7 +34,7 @@ func cacheWith(t testing.TB, api *sim.Server, o cache.Options) (*cache.Cache, *s
 	}
 	told := &states{}
 	if o.Storage == cache.DefaultStorage {
-		o.Storage = storage()
+		o.Storage = testkit.Storage()
 	}
 	o.Hooks = &hook.Cache{InformerState: told.add}
 	return cache.New(c, o), told

@@ -29,6 +29,11 @@ import (
 // packedCache returns a cache that packs all objects, and a record of its broken objects.
 func packedCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 	t.Helper()
+	return cacheOf(t, api, cache.Packed)
+}
+
+func cacheOf(t *testing.T, api *sim.Server, s cache.Storage) (*cache.Cache, *broken) {
+	t.Helper()
 	known := widgetScheme()
 	if err := corev1.AddToScheme(known); err != nil {
 		t.Fatal(err)
@@ -38,7 +43,7 @@ func packedCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 		t.Fatal(err)
 	}
 	b := &broken{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}, Storage: cache.Packed}), b
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}, Storage: s}), b
 }
 
 // TestF1_SameObjects: every read of a packed handle returns what the same read of a decoded one

@@ -18,7 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // Get returns a copy of one object. If it does not exist, or the scope's selectors exclude it,
@@ -35,7 +35,7 @@ func (h *Handle[T]) Get(ctx context.Context, name types.NamespacedName) (T, erro
 		return *new(T), err
 	}
 	var o T
-	if obj, err = h.handle.unpack(obj); err != nil {
+	if obj, err = h.handle.read(obj); err != nil {
 		err = newUndecodable(name, err)
 	} else {
 		o, err = h.give(obj)
@@ -155,7 +155,7 @@ func (h *Handle[T]) all(ctx context.Context, o ListOptions, s selection) iter.Se
 	}
 }
 
-// list is all as a slice. Several goroutines decode the packed objects of a long list.
+// list is all as a slice. Several goroutines read the objects of a long list.
 func (h *Handle[T]) list(ctx context.Context, o ListOptions, s selection) ([]T, error) {
 	objects, err := h.handle.list(ctx, o, s)
 	if len(objects) == 0 {
@@ -183,13 +183,13 @@ func (h *handle) list(ctx context.Context, o ListOptions, s selection) (objects 
 		if o.Limit == 0 || len(objects)+len(batch) < o.Limit {
 			continue
 		}
-		objects = append(objects, h.decode(batch, &left)...)
+		objects = append(objects, h.readAll(batch, &left)...)
 		if len(objects) == o.Limit {
 			return objects, nil
 		}
 		batch = batch[:0]
 	}
-	if batch = h.decode(batch, &left); objects == nil {
+	if batch = h.readAll(batch, &left); objects == nil {
 		objects = batch
 	} else {
 		objects = append(objects, batch...)
@@ -205,7 +205,7 @@ func (h *handle) each(ctx context.Context, o ListOptions, s selection, do func(o
 	}
 	var left leftovers
 	for stored := range found.matching(o, s, &left) {
-		obj, err := h.unpack(stored)
+		obj, err := h.read(stored)
 		if err != nil {
 			left.add(nameOf(stored), err)
 			continue
@@ -225,7 +225,7 @@ func (h *handle) leftOut(left *leftovers) error {
 }
 
 func nameOf(stored any) types.NamespacedName {
-	o, _ := stored.(Object) // it is packed
+	o, _ := stored.(Object) // it is a Record
 	return object.Key(o)
 }
 
@@ -305,41 +305,40 @@ func (o ListOptions) matches(obj any) bool {
 	case o.Labels == nil:
 		return true
 	}
-	if p, ok := obj.(*packed.Object); ok {
-		set, ok := p.Labels()
-		return !ok || o.Labels.Matches(labels.Set(set)) // if not ok, it cannot be decoded
-	}
-	return o.Labels.Matches(labels.Set(m.GetLabels()))
+	set, ok := storage.Labels(m)
+	return !ok || o.Labels.Matches(labels.Set(set)) // if not ok, it cannot be decoded
 }
 
-// give returns an object that is stored, or else a copy; unpack has already made one of a packed
-// object. It fails for an adopted informer of another type.
+// give returns an object that was read. It fails for an adopted informer of another type.
 func (h *Handle[T]) give(obj any) (T, error) {
 	o, ok := obj.(T)
 	if !ok {
 		return o, misfit(reflect.TypeFor[T](), obj)
 	}
-	if h.handle.shared || h.handle.packed() {
-		return o, nil
-	}
-	return o.DeepCopyObject().(T), nil //nolint:forcetypeassert // a copy has the same type
+	return o, nil
 }
 
-// some is the number of objects from which several goroutines decode a list.
+// some is the number of objects from which several goroutines read a list.
 const some = 256
 
-func (h *handle) packed() bool { return h.group != nil && h.group.key.packed }
+// read returns a stored object in its Go form: a copy or, for a shared handle, the same one as for
+// others.
+func (h *handle) read(stored any) (any, error) {
+	if h.shared {
+		return storage.Shared(stored)
+	}
+	return storage.Copy(stored)
+}
 
-// decode returns stored objects as a read does: copies or, for a shared handle, the same objects as
-// for others. It adds those to left that cannot be decoded.
-func (h *handle) decode(stored []any, left *leftovers) []any {
-	if len(stored) == 0 || !h.packed() && !isPacked(stored[0]) {
+// readAll reads stored objects. It adds those to left that cannot be decoded.
+func (h *handle) readAll(stored []any, left *leftovers) []any {
+	if len(stored) == 0 || h.shared && !areRecords(stored) {
 		return stored
 	}
-	decoded, errs := make([]any, len(stored)), make([]error, len(stored))
+	objects, errs := make([]any, len(stored)), make([]error, len(stored))
 	one := func(from, to int) {
 		for n := from; n < to; n++ {
-			decoded[n], errs[n] = h.unpack(stored[n])
+			objects[n], errs[n] = h.read(stored[n])
 		}
 	}
 	var all sync.WaitGroup
@@ -349,8 +348,8 @@ func (h *handle) decode(stored []any, left *leftovers) []any {
 	}
 	one(0, min(share, len(stored)))
 	all.Wait()
-	fit := decoded[:0]
-	for n, obj := range decoded {
+	fit := objects[:0]
+	for n, obj := range objects {
 		if errs[n] != nil {
 			left.add(nameOf(stored[n]), errs[n])
 		} else {
@@ -360,27 +359,9 @@ func (h *handle) decode(stored []any, left *leftovers) []any {
 	return fit
 }
 
-// isPacked reports whether an adopted informer is another cache's packed one.
-func isPacked(stored any) bool {
-	_, ok := stored.(*packed.Object)
+// areRecords reports whether objects are Records: all are, or none. An adopted informer may be
+// another cache's.
+func areRecords(stored []any) bool {
+	_, ok := stored[0].(storage.Record)
 	return ok
-}
-
-// unpack returns a stored object, decoded if it is packed.
-func (h *handle) unpack(obj any) (any, error) {
-	p, ok := obj.(*packed.Object)
-	if !ok {
-		return obj, nil
-	}
-	var o Object
-	var err error
-	if h.shared {
-		o, err = p.Shared()
-	} else {
-		o, err = p.Decode()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return o, nil
 }

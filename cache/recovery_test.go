@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS9_ARecoveredInformerHasWhatWasMissed: an informer that failed is stale until its store has
@@ -50,7 +51,7 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 					var maps *cache.Handle[*corev1.ConfigMap]
 					var mu sync.Mutex
 					var got []string
-					c := cache.New(cl, cache.Options{Storage: storage(), Hooks: &hook.Cache{InformerState: func(s hook.InformerState) {
+					c := cache.New(cl, cache.Options{Storage: testkit.Storage(), Hooks: &hook.Cache{InformerState: func(s hook.InformerState) {
 						mu.Lock()
 						defer mu.Unlock()
 						if s.Err != nil {

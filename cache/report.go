@@ -19,7 +19,7 @@ func (g *group) state(sized bool) hook.InformerState {
 	members := g.members.Load().by
 	all := hook.InformerState{Kind: g.key.kind(), Scope: g.describe(), Selection: g.key.selection(), Phase: hook.Synced}
 	if g.key.foreign == nil {
-		all.Storage = storageOf(g.key.packed).String()
+		all.Storage = g.key.storage.String()
 	}
 	if err := g.mistake(); err != nil {
 		all.Phase, all.Err, all.Since = hook.Failing, err, time.Now()

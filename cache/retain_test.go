@@ -89,7 +89,7 @@ type packedHandler struct {
 	toolscache.ResourceEventHandlerFuncs
 }
 
-func (packedHandler) TakesPacked() {}
+func (packedHandler) TakesRecords() {}
 
 func (n *keptKeys) take() map[types.NamespacedName]string {
 	n.mu.Lock()

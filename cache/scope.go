@@ -49,8 +49,8 @@ type Scope struct {
 	// metadata.namespace, and some a few more. fields.Nothing() selects nothing. Default: all.
 	Fields fields.Selector
 	// Slots limits the scope to the objects of some slots. The informer drops other objects that
-	// the API server sends: packed ones before they are decoded, from their metadata. Handles with
-	// another *Slots do not share informers. Default: all objects.
+	// the API server sends, by their metadata. Handles with another *Slots do not share informers.
+	// Default: all objects.
 	Slots *Slots
 	// SlotOwner makes the key of an object's controller count, not the object's own: of its owner
 	// reference of this kind, in any version, with controller: true. So objects live where their
@@ -64,9 +64,8 @@ type Scope struct {
 	// KeepManagedFields keeps metadata.managedFields, up to 60 % of an object, which the Extract
 	// functions of apply configurations need. Default: false.
 	KeepManagedFields bool
-	// Storage is how the cache stores the objects: Decoded or Packed. Handles with another Storage
-	// do not share informers. Metadata is always decoded. Default: [Options].Storage, or else
-	// Packed for typed objects of built-in kinds and Decoded for others.
+	// Storage is how the cache stores the objects, unless they are metadata. Handles with another
+	// Storage do not share informers. Default: DefaultStorage.
 	Storage Storage
 	// Resync is how often each source of the handle delivers every object again, unchanged, give or
 	// take a tenth. NoResync is never; other negative values are errors. Default: [Options].Resync,
@@ -122,8 +121,8 @@ type key struct {
 	slotOwner         schema.GroupVersionKind
 	transform         *Transform
 	keepManagedFields bool
-	packed            bool
-	ownStorage        bool     // not packed as Options say
+	storage           Storage
+	ownStorage        bool     // not the one of Options
 	cluster           string   // of Options, for messages
 	foreign           *foreign // set for informers that this package did not make
 }
@@ -133,9 +132,7 @@ func (s Scope) key(gvk schema.GroupVersionKind, f listwatch.Form) key {
 		s.SlotOwner = schema.GroupVersionKind{}
 	}
 	k := key{gvk: gvk, form: f, slots: s.Slots, slotOwner: s.SlotOwner, transform: s.Transform, keepManagedFields: s.KeepManagedFields}
-	if f != listwatch.Metadata {
-		k.packed, k.ownStorage = s.Storage == Packed, s.ownStorage
-	}
+	k.storage, k.ownStorage = s.storageFor(f)
 	if s.Labels != nil {
 		k.labels = s.Labels.String()
 	}
@@ -198,7 +195,7 @@ func (k key) String() string {
 		words = append(words, "with managedFields")
 	}
 	if k.ownStorage {
-		words = append(words, storageOf(k.packed).String())
+		words = append(words, k.storage.String())
 	}
 	if k.foreign != nil {
 		words = append(words, k.foreign.String())

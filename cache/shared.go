@@ -14,7 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/coalesce"
-	"github.com/setpoint-dev/setpoint/internal/wire"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // pinned is an informer that the cache runs, and that stops only with it.
@@ -138,14 +138,15 @@ func (u unmarked) OnDelete(obj any) {
 	}
 }
 
-// mark returns a mark of the form of the informer's objects.
+// mark returns a mark as the informer's objects are stored.
 func (i *informer) mark(name string) Object {
 	mark, _ := i.example.DeepCopyObject().(Object)
 	mark.SetUID(markUID)
 	mark.SetName(name)
-	if i.intake.codec == nil {
+	r, ok := i.lw.Codec().Example().(storage.Record)
+	if !ok {
 		return mark
 	}
-	p, _ := i.intake.codec.Pack(wire.JSON, mark) // an empty object of an API type can be encoded
-	return p
+	r, _ = r.With(mark) // an empty object of an API type can be encoded
+	return r
 }

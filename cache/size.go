@@ -4,13 +4,12 @@
 package cache
 
 import (
-	"encoding/json"
 	"sync/atomic"
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // A walk over many objects is repeated only after a while: client-go has no other way to count, and
@@ -35,13 +34,13 @@ type walk struct {
 	bytes   int64
 }
 
-// recent returns the size for a scrape of metrics, with bytes only of packed objects.
-func (w *sizes) recent(s toolscache.Store, packed bool) (objects int, bytes int64) {
+// recent returns the size for a scrape of metrics, with bytes only of Records: others take long.
+func (w *sizes) recent(s toolscache.Store, records bool) (objects int, bytes int64) {
 	last := w.last.Load()
 	if last == nil || last.objects <= manyObjects || time.Since(last.at) >= recountAfter {
 		keys := s.ListKeys()
 		last = &walk{at: time.Now(), objects: len(keys)}
-		if packed {
+		if records {
 			last.bytes = estimate(s, keys)
 		}
 		w.last.Store(last)
@@ -57,10 +56,8 @@ func estimate(s toolscache.Store, keys []string) int64 {
 		if err != nil || !found {
 			continue
 		}
-		if p, ok := obj.(*packed.Object); ok {
-			seen, length = seen+1, length+int64(p.Size())
-		} else if text, err := json.Marshal(obj); err == nil {
-			seen, length = seen+1, length+int64(len(text))
+		if n, ok := storage.Size(obj); ok {
+			seen, length = seen+1, length+int64(n)
 		}
 		if length > 1<<20 {
 			break

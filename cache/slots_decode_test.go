@@ -103,17 +103,24 @@ func readers[T cache.Object](t *testing.T, h *cache.Handle[T]) {
 	}
 }
 
-// TestP7_ForeignObjectsAreNotPacked: a packed cache drops a foreign object before it packs it. To
+// TestP7_ForeignObjectsAreNotRead: a cache drops a foreign object before it decodes or packs it. To
 // pack JSON with two metadata, it must decode the object. Objects that it cannot decode show
 // whether it has tried.
-func TestP7_ForeignObjectsAreNotPacked(t *testing.T) {
+func TestP7_ForeignObjectsAreNotRead(t *testing.T) {
+	for _, storage := range []cache.Storage{cache.Packed, cache.Decoded} {
+		t.Run(storage.String(), func(t *testing.T) { foreignObjectsAreNotRead(t, storage) })
+	}
+}
+
+func foreignObjectsAreNotRead(t *testing.T, storage cache.Storage) {
+	t.Helper()
 	for wanted, broken := range map[string]int{"a": 0, "ab": 2} {
 		for lists, wrap := range map[string]func(answer) answer{"streaming": func(a answer) answer { return a }, "listing": noStreaming} {
 			t.Run(wanted+"/"+lists, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := sim.NewServer(widgets)
 					api.Intercept(wrap(only(widgets, oddWidgets)))
-					c, told := packedCache(t, api)
+					c, told := cacheOf(t, api, storage)
 					slots := cache.NewSlots(slotFunc(byLetter))
 					slots.Add([]byte(wanted)...)
 					h := cache.ForScope[*Widget](c, cache.Scope{Slots: slots})

@@ -5,12 +5,15 @@ package cache
 
 import (
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/internal/builtin"
+	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // Storage is how the cache stores objects between reads: a choice between memory and CPU time.
@@ -47,14 +50,34 @@ func (s Storage) String() string {
 // object; decoding JSON takes four times as long.
 func usualStorage(gvk schema.GroupVersionKind, f listwatch.Form, example Object) Storage {
 	_, protobuf := example.(interface{ Unmarshal(data []byte) error })
-	return storageOf(protobuf && f == listwatch.Typed && scheme.Scheme.Recognizes(gvk) && builtin.HasType(example))
-}
-
-func storageOf(packed bool) Storage {
-	if packed {
+	if protobuf && f == listwatch.Typed && scheme.Scheme.Recognizes(gvk) && builtin.HasType(example) {
 		return Packed
 	}
 	return Decoded
+}
+
+// storageFor returns the storage of a form: metadata is always decoded. own reports whether it is
+// not the one of Options.
+func (s Scope) storageFor(f listwatch.Form) (_ Storage, own bool) {
+	if f == listwatch.Metadata {
+		return Decoded, false
+	}
+	return s.Storage, s.ownStorage
+}
+
+// records reports whether an informer that this package makes stores Records.
+func (k *key) records() bool { return k.storage == Packed }
+
+// codec returns what reads the objects of an informer.
+func (in *intake) codec(example Object) storage.Codec {
+	of := reflect.TypeOf(example).Elem()
+	decoded := storage.Decoded{Kind: in.key.gvk, New: func() Object {
+		return reflect.New(of).Interface().(Object) //nolint:forcetypeassert // the example is one
+	}}
+	if in.key.records() {
+		return &packed.Codec{Decoded: decoded, KeepManagedFields: in.key.keepManagedFields, Intake: in}
+	}
+	return &decoded
 }
 
 func (s Storage) validate(field string) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache/internal/coalesce"
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // Subscription is an event handler on every informer of a handle's scope.
@@ -41,8 +41,8 @@ type Subscription struct {
 // Subscribe may be called before the cache runs. The subscription keeps the informers alive until
 // Close, even after the handle's Release.
 func (h *Handle[T]) Subscribe(handler toolscache.ResourceEventHandler) (*Subscription, error) {
-	if _, ok := handler.(packed.Handler); !ok && handler != nil && h.handle.packed() {
-		handler = unpacking{handler}
+	if _, ok := handler.(storage.Handler); !ok && handler != nil && h.handle.group != nil && h.handle.group.key.records() {
+		handler = goHandler{handler}
 	}
 	return h.handle.subscribe(handler)
 }

@@ -143,7 +143,7 @@ func (i *informer) mayKeep(m *listwatch.Misfit) bool {
 }
 
 // misfits returns the objects of the scope that cannot be decoded, as far as that is known before a
-// read: not packed ones.
+// read: not Records.
 func (i *informer) misfits() map[types.NamespacedName]*listwatch.Misfit {
 	if i.lw == nil {
 		return nil

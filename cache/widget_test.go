@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // Widget is a custom resource, which is read as JSON.
@@ -61,7 +62,7 @@ func widgetCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 		t.Fatal(err)
 	}
 	b := &broken{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}, Storage: storage()}), b
+	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}, Storage: testkit.Storage()}), b
 }
 
 func widgetScheme() *runtime.Scheme {
@@ -130,7 +131,7 @@ func widget(name string, size any) *unstructured.Unstructured {
 // TestS4_OneUndecodable (and S2): of a thousand objects, the one that does not fit its Go type is
 // named, and the others are kept. It may become valid, break again, and be deleted.
 func TestS4_OneUndecodable(t *testing.T) {
-	if storage() == cache.Packed {
+	if testkit.Storage() == cache.Packed {
 		t.Skip("see TestS4_OneUndecodable_Packed")
 	}
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -161,7 +161,7 @@ func (c *changed) explainedBy(request *ledger.Content) bool {
 		return false
 	}
 	if !c.compared {
-		was, now := packed.SpecOf(c.event.Old), packed.SpecOf(c.event.New)
+		was, now := storage.SpecOf(c.event.Old), storage.SpecOf(c.event.New)
 		c.added, c.former, c.compared = without(now, was), without(was, now), true
 	}
 	asked := func(field uint64) bool { return slices.Contains(request.Request, field) }

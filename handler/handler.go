@@ -44,7 +44,7 @@ type Identity[K comparable] interface {
 }
 
 // metadataOnly reports whether a handler or predicate calls only the methods of metav1.Object. A
-// source does not decode objects of a packed cache for it. The answer must not change.
+// source does not decode objects for it that are stored as bytes. The answer must not change.
 func metadataOnly(part any) bool {
 	m, ok := part.(interface{ MetadataOnly() bool })
 	return ok && m.MetadataOnly()

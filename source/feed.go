@@ -16,8 +16,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -27,7 +27,7 @@ type feed[K comparable] struct {
 
 	handler    handler.Handler[K]
 	predicates []handler.Predicate
-	object     func(any) handler.Object // as a T or packed, or nil if it has another type
+	object     func(any) handler.Object // as a T or a Record, or nil if it has another type
 	example    handler.Object           // a nil T
 	choosers   []chooser                // of predicates and handler
 	retries    *retries
@@ -60,8 +60,8 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 		if t, ok := o.(T); ok {
 			return t
 		}
-		if p, ok := o.(*packed.Object); ok {
-			return p
+		if r, ok := o.(storage.Record); ok {
+			return r
 		}
 		return nil
 	}

@@ -6,7 +6,6 @@ package source_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,24 +23,12 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// storage returns the storage for the tests' caches: SETPOINT_STORAGE is packed,
-// decoded or empty, for the default.
-func storage() cache.Storage {
-	switch os.Getenv("SETPOINT_STORAGE") {
-	case "packed":
-		return cache.Packed
-	case "decoded":
-		return cache.Decoded
-	default:
-		return cache.DefaultStorage
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 
 type name = types.NamespacedName
 
@@ -131,7 +118,7 @@ func newSetup(t *testing.T) *setup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{Storage: storage()})}
+	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{Storage: testkit.Storage()})}
 	s.maps = cache.For[*corev1.ConfigMap](s.cache)
 	return s
 }

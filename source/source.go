@@ -53,8 +53,8 @@ type Observer[K comparable] interface {
 	// handler.Identity, but no resyncs and retries. A controller reads the object's annotations. It
 	// runs before the predicates, also if one drops the event, and before the event adds the key.
 	// The events of one object come in order, one after another. Events of different objects may
-	// overlap. Old and New of an Update may be different objects with the same name. Objects of a
-	// packed cache are not decoded: they have only metadata.
+	// overlap. Old and New of an Update may be different objects with the same name. Objects that
+	// are stored as bytes are not decoded: they have only metadata.
 	//
 	// The source calls after, unless nil, once it has delivered or dropped the event, or its
 	// handler has failed.

@@ -30,7 +30,7 @@ func Run(t *testing.T, s Scenario) {
 		runOnControlPlanes(t, &s)
 		return
 	}
-	if os.Getenv("GOGC") == "" { // each run makes its garbage anew: a fourth of the time of small heaps
+	if os.Getenv("GOGC") == "" { // with small heaps, it takes a fourth of the time
 		old := debug.SetGCPercent(400)
 		t.Cleanup(func() { debug.SetGCPercent(old) })
 	}

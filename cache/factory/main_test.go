@@ -6,7 +6,6 @@ package factory_test
 import (
 	"context"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -21,22 +20,10 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// storage returns the storage for the tests' caches: SETPOINT_STORAGE is packed,
-// decoded or empty, for the default.
-func storage() cache.Storage {
-	switch os.Getenv("SETPOINT_STORAGE") {
-	case "packed":
-		return cache.Packed
-	case "decoded":
-		return cache.Decoded
-	default:
-		return cache.DefaultStorage
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 
 // newCache returns a cache of the API server.
 func newCache(t testing.TB, api *sim.Server) *cache.Cache {
@@ -45,7 +32,7 @@ func newCache(t testing.TB, api *sim.Server) *cache.Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cache.New(c, cache.Options{Storage: storage()})
+	return cache.New(c, cache.Options{Storage: testkit.Storage()})
 }
 
 // run runs f until stop is called, which joins it.

@@ -31,7 +31,7 @@ func BenchmarkRead(b *testing.B) {
 		var data []byte
 		b.Run(name+"/read", func(b *testing.B) {
 			data = encode(b, f, p)
-			o, err := pods().Read(f, data)
+			o, err := read(pods(), f, data)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,38 +6,30 @@ package packed
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"weak"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
-// Intake is the way of a Codec's objects into a store. Package cache implements it. It must be safe
-// for concurrent use.
+// Intake is what a Codec needs of its informer. Package cache implements it. It must be safe for
+// concurrent use.
 type Intake interface {
-	// New returns an empty object of the Go type, such as an *unstructured.Unstructured.
-	New() object.Object
 	// Intern returns one string for all equal ones, for namespaces. The result is no part of a
 	// longer string.
 	Intern(s string) string
-	// Prepare returns what is stored instead of an object that Read returned, for Object.Prepared.
-	Prepare(o *Object) *Object
 	// Refuse is called for each object that cannot be decoded, perhaps more than once.
-	Refuse(o *Object, err error)
+	Refuse(o object.Object, err error)
 }
 
 // Codec makes and decodes the objects of one informer. Set the exported fields before its first
 // use. It is safe for concurrent use.
 type Codec struct {
-	// Kind is the kind of the objects.
-	Kind schema.GroupVersionKind
+	// Decoded has the kind and the Go form of the objects.
+	storage.Decoded
 	// KeepManagedFields keeps managedFields in the bytes.
 	KeepManagedFields bool
 	// Intake is what the objects are for. Required.
@@ -87,33 +79,37 @@ const (
 	hasOwners
 	hasFinalizers
 	hasDeletion
-	isPrepared // not a field
 )
 
 type decoded struct{ object object.Object }
 
-// Decodes returns how many times the codec decoded a whole object.
+// Example implements storage.Codec.
+func (c *Codec) Example() object.Object { return &Object{record: record{codec: c}} }
+
+// Decodes implements storage.Codec.
 func (c *Codec) Decodes() int64 { return c.decodes.Load() }
 
-// Keep makes each object keep what Shared decodes from now on, for listers that read all objects
-// again and again.
+// Keep implements storage.Codec.
 func (c *Codec) Keep() { c.keeps.Store(true) }
 
-// Read packs one object: a protobuf message without its envelope, or JSON. The result does not
-// refer to data. Bytes that cannot be packed as they are, for example because JSON has a key twice,
-// are decoded and encoded again. The error comes from the kind's decoder.
-func (c *Codec) Read(f wire.Format, data []byte) (*Object, error) {
+// Read returns an *Object. Bytes that cannot be packed as they are, for example because JSON has a
+// key twice, are decoded and encoded again. The error comes from the kind's decoder.
+func (c *Codec) Read(f wire.Format, data []byte) (object.Object, error) {
 	if o, err := c.compact(f, data); err == nil {
 		return o, nil
 	}
-	obj, err := c.unmarshal(f, data)
+	obj, err := c.Decoded.Read(f, data)
 	if err != nil {
 		return nil, err
 	}
 	if obj.GetName() == "" {
 		return nil, errors.New("it cannot be decoded: it has no name")
 	}
-	return c.Pack(f, obj)
+	o, err := c.Pack(f, obj)
+	if err != nil {
+		return nil, err // not a nil *Object
+	}
+	return o, nil
 }
 
 func (c *Codec) compact(f wire.Format, data []byte) (*Object, error) {
@@ -135,14 +131,6 @@ func (c *Codec) compact(f wire.Format, data []byte) (*Object, error) {
 	o.note(hasFinalizers, p.Finalizers)
 	o.note(hasDeletion, p.Deleting)
 	return o, nil
-}
-
-// Check returns an error for an object of another kind. Items of a list may name none.
-func (c *Codec) Check(apiVersion, kind string) error {
-	if kind == "" || kind == c.Kind.Kind && apiVersion == c.Kind.GroupVersion().String() {
-		return nil
-	}
-	return fmt.Errorf("it is a %s of %s, not a %s of %s", kind, apiVersion, c.Kind.Kind, c.Kind.GroupVersion())
 }
 
 func (o *Object) note(has fields, there bool) {
@@ -182,7 +170,7 @@ func (c *Codec) decode(r *record) (object.Object, error) {
 	} else {
 		data = []byte(r.data)
 	}
-	obj, err := c.unmarshal(r.format, data)
+	obj, err := c.Decoded.Decode(r.format, data)
 	if err != nil {
 		return nil, err
 	}
@@ -191,45 +179,3 @@ func (c *Codec) decode(r *record) (object.Object, error) {
 	}
 	return obj, nil
 }
-
-func (c *Codec) unmarshal(f wire.Format, data []byte) (obj object.Object, err error) {
-	defer func() {
-		if p := recover(); p != nil { // in a method UnmarshalJSON
-			obj, err = nil, fmt.Errorf("it cannot be decoded: panic: %v", p)
-		}
-	}()
-	obj = c.Intake.New()
-	if err := unmarshal(f, data, obj); err != nil {
-		return nil, fmt.Errorf("it cannot be decoded: %w", err)
-	}
-	if f == wire.Protobuf {
-		return obj, nil // the envelope has the kind
-	}
-	if err := c.Check(obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()); err != nil {
-		return nil, err
-	}
-	switch u := obj.(type) {
-	case *unstructured.Unstructured:
-		u.SetGroupVersionKind(c.Kind) // items of a list may lack it
-	default: // as in client-go, the TypeMeta of typed objects is empty
-		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	}
-	return obj, nil
-}
-
-func unmarshal(f wire.Format, data []byte, into any) error {
-	if f == wire.JSON {
-		if u, ok := into.(*unstructured.Unstructured); ok {
-			into = &u.Object
-		}
-		return utiljson.Unmarshal(data, into)
-	}
-	m, ok := into.(interface{ Unmarshal(data []byte) error })
-	if !ok {
-		return fmt.Errorf("%T has no protobuf form", into)
-	}
-	return m.Unmarshal(data)
-}
-
-// Handler marks a client-go event handler that takes packed objects as they are.
-type Handler interface{ TakesPacked() }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -36,7 +37,7 @@ func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 	return o.part(hasOwners, "ownerReferences").OwnerReferences
 }
 
-// OwnerUIDs returns the UIDs of GetOwnerReferences. ok is false if they cannot be read.
+// OwnerUIDs implements storage.Record.
 func (o *Object) OwnerUIDs() (uids []string, ok bool) {
 	if o.has&hasOwners == 0 {
 		return nil, true
@@ -56,8 +57,8 @@ func (o *Object) OwnerUIDs() (uids []string, ok bool) {
 	return uids, err == nil
 }
 
-// Labels is GetLabels. ok is false if they cannot be read.
-func (o *Object) Labels() (labels map[string]string, ok bool) {
+// ReadLabels implements storage.Record.
+func (o *Object) ReadLabels() (labels map[string]string, ok bool) {
 	m, err := o.read(hasLabels, "labels")
 	return m.Labels, err == nil
 }
@@ -94,16 +95,15 @@ func (o *Object) read(has fields, name string) (m metav1.ObjectMeta, err error) 
 		return m, nil
 	}
 	text := wire.Fields(o.format, o.data[o.metaStart:o.metaEnd], name)
-	if err := unmarshal(o.format, text, &m); err != nil {
+	if err := storage.Unmarshal(o.format, text, &m); err != nil {
 		return metav1.ObjectMeta{}, err
 	}
 	return m, nil
 }
 
-// Outline returns an object of the Go form with only name, UID, version, labels and owners, for a
-// deleted object that cannot be decoded.
+// Outline implements storage.Record.
 func (o *Object) Outline() object.Object {
-	obj := o.codec.Intake.New()
+	obj := o.codec.New()
 	obj.SetNamespace(o.GetNamespace())
 	obj.SetName(o.GetName())
 	obj.SetUID(o.GetUID())

@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
+
+var _ storage.Record = (*Object)(nil)
 
 // Size returns the number of kept bytes, without the record.
 func (o *Object) Size() int { return len(o.data) }
 
-// Decode returns the object in its Go form. The caller owns it.
+// Decode implements storage.Record.
 func (o *Object) Decode() (object.Object, error) {
 	if d := o.lately(); d != nil {
 		return d.object.DeepCopyObject().(object.Object), nil //nolint:forcetypeassert // a copy has the same type
@@ -30,8 +33,7 @@ func (o *Object) Decode() (object.Object, error) {
 	return obj, nil
 }
 
-// Shared is Decode for callers that do not change the result: it returns the same object to several
-// of them, while the garbage collector has not freed it.
+// Shared returns the same object to several callers, while the garbage collector has not freed it.
 func (o *Object) Shared() (object.Object, error) {
 	obj, err := o.Indexed()
 	if err != nil {
@@ -40,8 +42,7 @@ func (o *Object) Shared() (object.Object, error) {
 	return obj, err
 }
 
-// Indexed is Shared for index functions: they run under the store's lock, so Refuse, which may
-// read the store, is not called.
+// Indexed does not call Refuse, which may read the store.
 func (o *Object) Indexed() (object.Object, error) {
 	if d := o.lately(); d != nil {
 		return d.object, nil
@@ -59,24 +60,19 @@ func (o *Object) Indexed() (object.Object, error) {
 	return obj, nil
 }
 
-// DecodePart returns an object of the Go form with only some fields, the namespace and the name, or
-// nil if the fields have the same bytes in another object.
-func (o *Object) DecodePart(of []wire.Field, other *Object) (object.Object, error) {
+// Part compares the bytes of the fields.
+func (o *Object) Part(of []wire.Field, other storage.Record) (object.Object, error) {
 	b := o.codec.part()
 	defer o.codec.parts.Put(b)
 	b.read(o, of)
-	if other != nil {
+	if other, ok := other.(*Object); ok {
 		second := o.codec.part()
 		defer o.codec.parts.Put(second)
 		if second.read(other, of); bytes.Equal(second.part, b.part) {
 			return nil, nil
 		}
 	}
-	part := b.part
-	if o.format != wire.Protobuf {
-		part = bytes.Clone(part) // see decode
-	}
-	obj, err := o.codec.unmarshal(o.format, part)
+	obj, err := o.codec.Decoded.Read(o.format, b.part)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +104,7 @@ type values struct {
 	more  *values
 }
 
-// Values returns what find returned for the object when it was first asked for this index.
+// Values implements storage.Record.
 func (o *Object) Values(index string, find func() ([]string, error)) ([]string, error) {
 	if v := o.valuesOf(index); v != nil {
 		return v.found, v.err
@@ -119,7 +115,7 @@ func (o *Object) Values(index string, find func() ([]string, error)) ([]string, 
 	return v.found, v.err
 }
 
-// HasValues reports whether Values has been called for the index.
+// HasValues implements storage.Record.
 func (o *Object) HasValues(index string) bool { return o.valuesOf(index) != nil }
 
 func (o *Object) valuesOf(index string) *values {
@@ -153,16 +149,6 @@ func (o *Object) derive(add func(*derived)) {
 	}
 }
 
-// Prepared returns the result of Intake.Prepare, or o if that has been called for it.
-func (o *Object) Prepared() *Object {
-	if o.has&isPrepared != 0 {
-		return o
-	}
-	o = o.codec.Intake.Prepare(o)
-	o.has |= isPrepared
-	return o
-}
-
 // DeepCopyObject returns another Object with the same bytes, which never change.
 func (o *Object) DeepCopyObject() runtime.Object { return &Object{record: o.record} }
 
@@ -176,5 +162,11 @@ func (k kind) GroupVersionKind() schema.GroupVersionKind { return k.codec.Kind }
 // SetGroupVersionKind does nothing: an informer has objects of one kind.
 func (k kind) SetGroupVersionKind(schema.GroupVersionKind) {}
 
-// Repack packs obj, the object after a change, in the same format.
-func (o *Object) Repack(obj object.Object) (*Object, error) { return o.codec.Pack(o.format, obj) }
+// With packs obj in the same format.
+func (o *Object) With(obj object.Object) (storage.Record, error) {
+	changed, err := o.codec.Pack(o.format, obj)
+	if err != nil {
+		return nil, err // not a nil *Object
+	}
+	return changed, nil
+}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -28,10 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pods returns a codec of Pods.
 func pods() *packed.Codec {
-	return &packed.Codec{
-		Kind:   corev1.SchemeGroupVersion.WithKind("Pod"),
-		Intake: &intake{empty: &corev1.Pod{}},
-	}
+	return codec(corev1.SchemeGroupVersion.WithKind("Pod"), &intake{empty: &corev1.Pod{}})
+}
+
+func codec(kind schema.GroupVersionKind, in *intake) *packed.Codec {
+	return &packed.Codec{Decoded: storage.Decoded{Kind: kind, New: in.New}, Intake: in}
 }
 
 // intake stores objects as they are.
@@ -44,9 +46,14 @@ func (in *intake) New() object.Object { return in.empty.DeepCopyObject().(object
 
 func (*intake) Intern(s string) string { return strings.Clone(s) }
 
-func (*intake) Prepare(o *packed.Object) *packed.Object { return o }
+func (in *intake) Refuse(_ object.Object, err error) { in.refused = err }
 
-func (in *intake) Refuse(_ *packed.Object, err error) { in.refused = err }
+// read reads an object that can be packed.
+func read(c *packed.Codec, f wire.Format, data []byte) (*packed.Object, error) {
+	o, err := c.Read(f, data)
+	p, _ := o.(*packed.Object)
+	return p, err
+}
 
 // pod has all metadata that an object can have.
 func pod() *corev1.Pod {
@@ -115,7 +122,7 @@ func TestF3_Formats(t *testing.T) {
 				}
 				c := pods()
 				c.KeepManagedFields = keep
-				o, err := c.Read(f, data)
+				o, err := read(c, f, data)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,7 +169,7 @@ func TestObject_Setters(t *testing.T) {
 		for _, f := range []wire.Format{wire.JSON, wire.Protobuf} {
 			c := pods()
 			c.KeepManagedFields = true
-			o, err := c.Read(f, encode(t, f, pod()))
+			o, err := read(c, f, encode(t, f, pod()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +194,7 @@ func TestObject_Setters(t *testing.T) {
 func TestF2_Shared(t *testing.T) {
 	c := pods()
 	c.Keep() // or the garbage collector may run between the reads
-	o, err := c.Read(wire.Protobuf, encode(t, wire.Protobuf, pod()))
+	o, err := read(c, wire.Protobuf, encode(t, wire.Protobuf, pod()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +213,7 @@ func TestF2_Shared(t *testing.T) {
 // decoded object.
 func TestCodec_Fallback(t *testing.T) {
 	twice := `{"metadata":{"name":"a","labels":{"a":"b"}},"metadata":{"namespace":"ns","managedFields":[{}]},"spec":{"nodeName":"n"}}`
-	o, err := pods().Read(wire.JSON, []byte(twice))
+	o, err := read(pods(), wire.JSON, []byte(twice))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,8 +248,8 @@ func TestCodec_BadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := &intake{empty: &corev1.Pod{}}
-			codec := &packed.Codec{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Intake: in}
-			o, err := codec.Read(c.format, []byte(c.data))
+			codec := codec(corev1.SchemeGroupVersion.WithKind("Pod"), in)
+			o, err := read(codec, c.format, []byte(c.data))
 			if err == nil {
 				if _, err = o.Decode(); err != in.refused {
 					t.Errorf("Refuse got %v, Decode %v", in.refused, err)
@@ -259,8 +266,8 @@ func TestCodec_BadInput(t *testing.T) {
 // name no kind, get it.
 func TestCodec_Unstructured(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
-	c := &packed.Codec{Kind: kind, Intake: &intake{empty: &unstructured.Unstructured{}}}
-	o, err := c.Read(wire.JSON, []byte(`{"metadata":{"name":"a"},"size":9007199254740993,"ratio":1.5}`))
+	c := codec(kind, &intake{empty: &unstructured.Unstructured{}})
+	o, err := read(c, wire.JSON, []byte(`{"metadata":{"name":"a"},"size":9007199254740993,"ratio":1.5}`))
 	if err != nil {
 		t.Fatal(err)
 	}

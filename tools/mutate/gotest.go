@@ -94,6 +94,7 @@ func (g goTest) inWorkspace(module string) bool {
 
 func parseReport(stdout []byte) (report, error) {
 	r := report{built: true, tests: map[string]string{}}
+	ended := map[string]string{} // a package may run its tests several times: see internal/testkit
 	var output strings.Builder
 	for dec := json.NewDecoder(bytes.NewReader(stdout)); dec.More(); {
 		var e struct{ Action, Test, Output, FailedBuild string }
@@ -105,15 +106,20 @@ func parseReport(stdout []byte) (report, error) {
 			output.WriteString(e.Output)
 		case "build-fail":
 			r.built = false
-		case "run", "pass", "fail", "skip":
+		case "run":
+			r.tests[e.Test] = e.Action
+		case "pass", "fail", "skip":
 			if e.FailedBuild != "" {
 				r.built = false
 			}
-			if e.Test != "" {
-				r.tests[e.Test] = e.Action
+			before := ended[e.Test]
+			if before != "fail" && (before != "pass" || e.Action == "fail") {
+				before = e.Action
 			}
+			ended[e.Test], r.tests[e.Test] = before, before
 		}
 	}
+	delete(r.tests, "") // the package
 	r.output = output.String()
 	return r, nil
 }

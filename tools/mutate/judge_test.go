@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,6 +159,22 @@ func TestJudgeSurvived(t *testing.T) {
 	}
 	if !strings.HasSuffix(out, "1 mutations of 1 guarantees: 0 noticed, 1 survived, 0 in error\nsurvived: G1 (TestG1)\n") {
 		t.Error(out)
+	}
+}
+
+// TestParseReport_SeveralRuns: of several runs of a test, one that failed or has not ended counts
+// most, then one that passed.
+func TestParseReport_SeveralRuns(t *testing.T) {
+	for actions, want := range map[string]string{
+		"run skip run pass run skip": "pass", "run pass run fail run pass": "fail", "run skip run skip": "skip", "run pass run": "run",
+	} {
+		var out strings.Builder
+		for _, a := range strings.Fields(actions) {
+			fmt.Fprintf(&out, `{"Action":%q,"Test":"TestX"}`, a)
+		}
+		if r, err := parseReport([]byte(out.String())); err != nil || r.tests["TestX"] != want {
+			t.Errorf("%s: got %v, %v", actions, r.tests, err)
+		}
 	}
 }
 

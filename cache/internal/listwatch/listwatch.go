@@ -5,12 +5,12 @@
 //
 // A ListerWatcher repeats a failed request until it succeeds or its context ends: the reflector's
 // own backoff would sleep for up to 30 seconds through a stop. It also resumes broken watches,
-// waits for kinds that are not served, and decodes custom resources one by one.
+// waits for kinds that are not served, and reads objects one by one.
 //
-// The answer of a watch is read by packedEvents, jsonEvents or client-go's decoder; request.go
-// chooses. A decoder decodes single objects. A stream follows the versions of the events, and opens
-// a watch again when it breaks. A slotFilter drops objects of slots that are not kept. An outlet
-// gives the rest to client-go's reflector, which stores it.
+// A listReader reads the answer of a list, and events reads the answer of a watch. A decoder reads
+// single objects, with the Codec of the form in which they are stored. A stream follows the
+// versions of the events, and opens a watch again when it breaks. A slotFilter drops objects of
+// slots that are not kept. An outlet gives the rest to client-go's reflector, which stores it.
 package listwatch
 
 import (
@@ -29,6 +29,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // ListerWatcher lists and watches a Target. It is safe for concurrent use.
@@ -68,6 +69,9 @@ func New(t Target, i Informer) *ListerWatcher {
 func (l *ListerWatcher) ListWatch() *toolscache.ListWatch {
 	return &toolscache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}
 }
+
+// Codec returns the codec of the target.
+func (l *ListerWatcher) Codec() storage.Codec { return l.target.Codec }
 
 // Counts returns the current counts.
 func (l *ListerWatcher) Counts() Counts {
@@ -121,7 +125,7 @@ func (l *ListerWatcher) list(ctx context.Context, o metav1.ListOptions) (list ru
 			return nil, err
 		}
 	}
-	if list, err = l.listPart(ctx, &l.asker, o, l.current()); err != nil {
+	if list, err = l.listPart(ctx, &l.asker, o, l.current(), false); err != nil {
 		return nil, err
 	}
 	if o.Continue == "" {
@@ -246,10 +250,10 @@ func (l *ListerWatcher) current() *portion {
 	return l.part
 }
 
-// listPart makes one list, or one page of it, of a part.
-func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOptions, part *portion) (list runtime.Object, err error) {
+// listPart makes one list, or one page of it, of a part. late is about the decoder.
+func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOptions, part *portion, late bool) (list runtime.Object, err error) {
 	d := *l.decoder
-	d.part = part
+	d.part, d.late = part, late
 	done, err := a.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
 		r, err := d.requests(m)
 		if err == nil {
@@ -257,9 +261,6 @@ func (l *ListerWatcher) listPart(ctx context.Context, a *asker, o metav1.ListOpt
 		}
 		if err == nil {
 			list, err = r.list(ctx, l.target.narrow(o))
-		}
-		if err == nil && d.Codec == nil {
-			err = part.filter(list)
 		}
 		return err
 	})
@@ -287,7 +288,7 @@ func (l *ListerWatcher) listSlots(ctx context.Context, slots *SlotSet, from stri
 		if err := a.slow(ctx); err != nil {
 			return nil, err
 		}
-		list, err := l.listPart(ctx, a, o, newPortion(l.target.Part, &l.Broken, slots))
+		list, err := l.listPart(ctx, a, o, newPortion(l.target.Part, &l.Broken, slots), true)
 		if err != nil && o.ResourceVersion != "" && onlyListHelps(err) {
 			o.ResourceVersion = "" // the newest one, which is later
 			continue

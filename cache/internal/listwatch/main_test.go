@@ -14,14 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,11 +42,16 @@ type follower struct {
 // follow lists and watches the ConfigMaps of an API server until stop is called.
 func follow(t *testing.T, api *sim.Server) (f *follower, stop func()) {
 	t.Helper()
-	return followAs(t, api, &corev1.ConfigMap{}, nil)
+	codec := decodedMaps()
+	return followAs(t, api, &codec)
 }
 
-// followAs is follow for a stored type. codec is nil unless that is packed.
-func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packed.Codec) (f *follower, stop func()) {
+func decodedMaps() storage.Decoded {
+	return storage.Decoded{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() object.Object { return &corev1.ConfigMap{} }}
+}
+
+// followAs is follow with a codec.
+func followAs(t *testing.T, api *sim.Server, codec storage.Codec) (f *follower, stop func()) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
@@ -56,7 +61,7 @@ func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packe
 	f.lw = listwatch.New(
 		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Codec: codec},
 		f)
-	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), stored, 0, toolscache.Indexers{})
+	f.store = toolscache.NewSharedIndexInformer(f.lw.ListWatch(), codec.Example(), 0, toolscache.Indexers{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { f.store.RunWithContext(ctx) })
@@ -66,6 +71,8 @@ func followAs(t *testing.T, api *sim.Server, stored runtime.Object, codec *packe
 		f.lw.Join()
 	})
 }
+
+func (*follower) Prepare(o object.Object) object.Object { return o }
 
 func (*follower) Delivered() {}
 

@@ -31,21 +31,15 @@ import (
 // followPacked is follow with packed objects.
 func followPacked(t *testing.T, api *sim.Server) (f *follower, stop func()) {
 	t.Helper()
-	return followAs(t, api, &packed.Object{}, &packed.Codec{
-		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Intake: asRead{},
-	})
+	return followAs(t, api, &packed.Codec{Decoded: decodedMaps(), Intake: asRead{}})
 }
 
 // asRead stores ConfigMaps as they are.
 type asRead struct{}
 
-func (asRead) New() object.Object { return &corev1.ConfigMap{} }
-
 func (asRead) Intern(s string) string { return strings.Clone(s) }
 
-func (asRead) Prepare(o *packed.Object) *packed.Object { return o }
-
-func (asRead) Refuse(*packed.Object, error) {}
+func (asRead) Refuse(object.Object, error) {}
 
 // readable returns the names and data of the objects that can be decoded. refused names the others,
 // stored or not.

@@ -159,24 +159,6 @@ func (p *portion) keeps(o runtime.Object) bool {
 	return err == nil && p.phaseOf(m) != foreign
 }
 
-// filter removes the other objects from a decoded list.
-func (p *portion) filter(list runtime.Object) error {
-	if p == nil {
-		return nil
-	}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return err
-	}
-	ours := make([]runtime.Object, 0, len(items)/4)
-	for _, o := range items {
-		if p.keeps(o) {
-			ours = append(ours, o)
-		}
-	}
-	return meta.SetList(list, ours)
-}
-
 // follow compares the portion with the wanted slots. Slots that are not wanted become foreign.
 func (p *portion) follow(wanted *SlotSet) (gone, missing SlotSet) {
 	p.mu.Lock()

@@ -6,6 +6,8 @@ package listwatch
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
@@ -26,35 +29,25 @@ type requests struct {
 }
 
 func (d *decoder) requests(m *meta.RESTMapping) (requests, error) {
-	switch {
-	case d.Codec != nil:
-		c, err := d.Backend.RESTClient(d.Kind)
-		if err != nil {
-			return requests{}, err
-		}
-		r := packedRequests{typedRequests{d, c, m.Resource.Resource}}
-		return requests{r.list, r.watch}, nil
-	case d.Form == Unstructured:
-		c, err := d.Backend.Dynamic()
-		if err != nil {
-			return requests{}, err
-		}
-		r := c.Resource(m.Resource).Namespace(d.Namespace)
-		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, r.Watch}, nil
-	case d.Form == Metadata:
+	if d.Form == Metadata {
 		r, err := d.metadata(m)
 		if err != nil {
 			return requests{}, err
 		}
-		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, r.Watch}, nil
-	default:
-		c, err := d.Backend.RESTClient(d.Kind)
-		if err != nil {
-			return requests{}, err
-		}
-		r := typedRequests{d, c, m.Resource.Resource}
-		return requests{r.list, r.watch}, nil
+		return requests{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := r.List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return list, d.filter(list)
+		}, r.Watch}, nil
 	}
+	c, err := d.Backend.RESTClient(d.Kind)
+	if err != nil {
+		return requests{}, err
+	}
+	r := objectRequests{d, c, m.Resource.Resource}
+	return requests{r.list, r.watch}, nil
 }
 
 func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, error) {
@@ -65,43 +58,45 @@ func (t *Target) metadata(m *meta.RESTMapping) (metadata.ResourceInterface, erro
 	return c.Resource(m.Resource).Namespace(t.Namespace), nil
 }
 
-type typedRequests struct {
+// objectRequests list and watch objects that a Codec reads.
+type objectRequests struct {
 	*decoder
 
 	client   rest.Interface
 	resource string
 }
 
-func (r typedRequests) get(o *metav1.ListOptions) *rest.Request {
+func (r objectRequests) open(ctx context.Context, o *metav1.ListOptions) (io.ReadCloser, error) {
 	// Without MaxRetries(0), client-go repeats the request up to 10 times after a Retry-After.
-	return r.client.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.resource).
+	req := r.client.Get().MaxRetries(0).NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.resource).
 		SpecificallyVersionedParams(o, metav1.ParameterCodec, metav1.SchemeGroupVersion)
+	if r.Form == Unstructured {
+		req.SetHeader("Accept", runtime.ContentTypeJSON)
+	}
+	return req.Stream(ctx)
 }
 
-func (r typedRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	list, err := r.Backend.Scheme().New(ListKind(r.Kind))
+func (r objectRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	body, err := r.open(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	result := r.get(&o).Do(ctx)
-	if err := result.Error(); err != nil {
-		return nil, err
+	defer body.Close()
+	if o.Continue == "" {
+		r.broken.beginList() // forgets what a failed try has found
 	}
-	if err := result.Into(list); err != nil {
-		return r.decodeEach(result, list, err)
-	}
-	return list, nil
+	return r.readList(body)
 }
 
-func (r typedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if r.speaksProtobuf() {
-		return r.get(&o).Watch(ctx)
-	}
-	body, err := r.get(&o).Stream(ctx)
+func (r objectRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	body, err := r.open(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	return r.watchJSON(ctx, body, o.SendInitialEvents != nil), nil
+	// 500 stands for an unknown cause, as in client-go's own watches.
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
+	all := &events{decoder: r.decoder, body: body, initial: o.SendInitialEvents != nil}
+	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), all, reporter), nil
 }
 
 const (

@@ -145,10 +145,8 @@ func (k *slotFilter) leave(ctx context.Context, gone *SlotSet) bool {
 		if slot, has := k.slotOf(o); !has || !gone[slot] {
 			continue
 		}
-		// It will be trimmed while others read the stored one.
-		last, _ := o.DeepCopyObject().(object.Object)
 		k.ahead[object.Key(o)] = false
-		if !k.give(ctx, watch.Event{Type: watch.Deleted, Object: last}) {
+		if !k.give(ctx, watch.Event{Type: watch.Deleted, Object: known{o}}) {
 			return false
 		}
 	}
@@ -306,7 +304,7 @@ func (k *slotFilter) remove(ctx context.Context, name types.NamespacedName, vers
 		gone := k.portion.mark(name.Name, version)
 		gone.SetNamespace(name.Namespace)
 		k.ahead[name] = false
-		return k.give(ctx, watch.Event{Type: watch.Deleted, Object: gone})
+		return k.give(ctx, watch.Event{Type: watch.Deleted, Object: known{gone}})
 	}
 	if k.ahead[name] && !k.mark(ctx) {
 		return false
@@ -316,9 +314,6 @@ func (k *slotFilter) remove(ctx context.Context, name types.NamespacedName, vers
 	if !ok {
 		return true
 	}
-	// A copy: it will be trimmed while others read the stored one. The store must reach the change.
-	last, _ := o.DeepCopyObject().(object.Object)
-	last.SetResourceVersion(version)
 	k.ahead[name] = false
-	return k.give(ctx, watch.Event{Type: watch.Deleted, Object: last})
+	return k.give(ctx, watch.Event{Type: watch.Deleted, Object: knownAt(o, version)})
 }

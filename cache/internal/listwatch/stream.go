@@ -54,7 +54,7 @@ type stream struct {
 
 func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.Interface, error), o metav1.ListOptions) *stream {
 	// The buffer lets the reflector work while the next events are decoded.
-	s := &stream{asker: a, outlet: &outlet{events: make(chan watch.Event, 128), stopped: make(chan struct{}), options: o}, open: open}
+	s := &stream{asker: a, outlet: &outlet{events: make(chan watch.Event, 128), stopped: make(chan struct{}), prepare: a.informer.Prepare, options: o}, open: open}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.slotFilter, s.checker.asker = &slotFilter{outlet: s.outlet}, a
 	return s

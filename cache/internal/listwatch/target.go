@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
 // Backend is the part of cache.Backend that lists and watches.
@@ -27,7 +27,6 @@ type Backend interface {
 	MappingWithin(ctx context.Context, gvk schema.GroupVersionKind, age time.Duration) (*meta.RESTMapping, error)
 	Forget(gvk schema.GroupVersionKind)
 	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
-	Dynamic() (dynamic.Interface, error)
 	Metadata() (metadata.Interface, error)
 }
 
@@ -57,8 +56,8 @@ type Target struct {
 	Backend Backend
 	Kind    schema.GroupVersionKind
 	Form    Form
-	// Codec packs the objects. Default: they are decoded.
-	Codec *packed.Codec
+	// Codec reads the objects, unless they are metadata. Required.
+	Codec storage.Codec
 	// Part limits the target to some slots. Default: everything.
 	Part *Part
 	// Namespace, Labels and Fields narrow the target, in the API server's syntax.
@@ -103,6 +102,9 @@ type Informer interface {
 	Restored(why *Restored) (now bool)
 	// Compared is called when a comparison after Doubt has found no contradiction.
 	Compared()
+	// Prepare returns what is stored instead of an object from the API server. It is called once
+	// for each, by several goroutines.
+	Prepare(o object.Object) object.Object
 	// Store returns the store that receives the events.
 	Store() toolscache.Store
 }

@@ -7,10 +7,10 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/storage"
 )
 
-// eventHandler takes packed objects, so that an event is decoded only for a part that needs it.
+// eventHandler takes Records, so that an event is decoded only for a part that needs it.
 type eventHandler struct {
 	toolscache.ResourceEventHandlerDetailedFuncs
 	merged func(before, after any, initial bool)
@@ -19,15 +19,15 @@ type eventHandler struct {
 // OnMerged implements coalesce.Merged.
 func (h eventHandler) OnMerged(before, after any, initial bool) { h.merged(before, after, initial) }
 
-// TakesPacked implements packed.Handler.
-func (eventHandler) TakesPacked() {}
+// TakesRecords implements storage.Handler.
+func (eventHandler) TakesRecords() {}
 
 // decoded returns an event for a handler or predicate, with the objects in their Go form if it
 // needs more than metadata. It returns false for an object that cannot be decoded: the handle's
 // State has the error.
 func decoded(part any, e handler.Event) (handler.Event, bool) {
-	before, old := e.Old.(*packed.Object)
-	after, current := e.New.(*packed.Object)
+	before, old := e.Old.(storage.Record)
+	after, current := e.New.(storage.Record)
 	if !old && !current {
 		return e, true
 	}
@@ -37,7 +37,7 @@ func decoded(part any, e handler.Event) (handler.Event, bool) {
 	return decode(e, before, after)
 }
 
-func decode(e handler.Event, before, after *packed.Object) (handler.Event, bool) {
+func decode(e handler.Event, before, after storage.Record) (handler.Event, bool) {
 	resync := e.Old == e.New
 	if after != nil {
 		n, err := after.Shared()

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,25 +19,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
+// list is a list of objects as they are stored.
+type list struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+
+	Items []apiruntime.Object
+}
+
+// DeepCopyObject returns a copy of the list with the same objects.
+func (l *list) DeepCopyObject() apiruntime.Object {
+	c := &list{TypeMeta: l.TypeMeta, Items: slices.Clone(l.Items)}
+	l.DeepCopyInto(&c.ListMeta)
+	return c
+}
+
 // listReader reads a list from a response, without keeping the whole response. Other goroutines
-// pack the items.
+// read the items.
 type listReader struct {
 	*decoder
 
-	body *bufio.Reader
-	list *packed.List
-	pack *packer
+	body  *bufio.Reader
+	list  *list
+	items *itemReader
 }
 
 func (d *decoder) readList(body io.Reader) (apiruntime.Object, error) {
-	r := &listReader{decoder: d, body: bufio.NewReaderSize(body, 64<<10), list: &packed.List{}}
+	r := &listReader{decoder: d, body: bufio.NewReaderSize(body, 64<<10), list: &list{}}
 	err := r.read()
-	if r.pack != nil {
-		r.list.Items = r.pack.wait()
+	if r.items != nil {
+		r.list.Items = r.items.wait()
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -52,7 +67,7 @@ func (r *listReader) read() error {
 	if err != nil {
 		return err
 	}
-	r.pack = newPacker(func(item []byte) apiruntime.Object { return r.item(f, item) })
+	r.items = newItemReader(func(item []byte) apiruntime.Object { return r.item(f, item) })
 	if f == wire.Protobuf {
 		return r.protobuf()
 	}
@@ -153,7 +168,7 @@ func (r *listReader) protobufItems(list *message) error {
 			return err
 		case number == listItems:
 			list.left -= length
-			err = r.pack.add(list.body, length)
+			err = r.items.add(list.body, length)
 		case number == listMetadata:
 			err = list.read(length, func(data []byte) error {
 				r.list.ListMeta = metav1.ListMeta{}
@@ -213,49 +228,49 @@ func (m *message) read(length int64, into func([]byte) error) error {
 	return into(data.Bytes())
 }
 
-// packer packs items on several goroutines, and keeps their order.
-type packer struct {
-	pack    func(item []byte) apiruntime.Object // nil: left out
+// itemReader reads items on several goroutines, and keeps their order.
+type itemReader struct {
+	read    func(item []byte) apiruntime.Object // nil: left out
 	slots   chan struct{}                       // one for each goroutine
 	running sync.WaitGroup
 	batches []*batch
 }
 
-// batch is the items that one goroutine packs.
+// batch is the items that one goroutine reads.
 type batch struct {
 	data  bytes.Buffer
 	ends  []int // of the items in data
 	items []apiruntime.Object
 }
 
-// batchSize is the size in bytes from which a batch is packed.
+// batchSize is the size in bytes from which a batch is read.
 const batchSize = 128 << 10
 
-func newPacker(pack func([]byte) apiruntime.Object) *packer {
-	return &packer{pack: pack, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), batches: []*batch{{}}}
+func newItemReader(read func([]byte) apiruntime.Object) *itemReader {
+	return &itemReader{read: read, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), batches: []*batch{{}}}
 }
 
 // add reads an item.
-func (p *packer) add(from io.Reader, length int64) error {
-	b := p.batches[len(p.batches)-1]
+func (i *itemReader) add(from io.Reader, length int64) error {
+	b := i.batches[len(i.batches)-1]
 	if _, err := io.CopyN(&b.data, from, length); err != nil {
 		return io.ErrUnexpectedEOF
 	}
 	if b.ends = append(b.ends, b.data.Len()); b.data.Len() >= batchSize {
-		p.start(b)
-		p.batches = append(p.batches, &batch{})
+		i.start(b)
+		i.batches = append(i.batches, &batch{})
 	}
 	return nil
 }
 
-func (p *packer) start(b *batch) {
-	p.slots <- struct{}{}
-	p.running.Go(func() {
-		defer func() { <-p.slots }()
+func (i *itemReader) start(b *batch) {
+	i.slots <- struct{}{}
+	i.running.Go(func() {
+		defer func() { <-i.slots }()
 		data, begin := b.data.Bytes(), 0
 		b.items = make([]apiruntime.Object, 0, len(b.ends))
 		for _, end := range b.ends {
-			if o := p.pack(data[begin:end]); o != nil {
+			if o := i.read(data[begin:end]); o != nil {
 				b.items = append(b.items, o)
 			}
 			begin = end
@@ -265,15 +280,15 @@ func (p *packer) start(b *batch) {
 }
 
 // wait returns all items, in order.
-func (p *packer) wait() []apiruntime.Object {
-	p.start(p.batches[len(p.batches)-1])
-	p.running.Wait()
+func (i *itemReader) wait() []apiruntime.Object {
+	i.start(i.batches[len(i.batches)-1])
+	i.running.Wait()
 	n := 0
-	for _, b := range p.batches {
+	for _, b := range i.batches {
 		n += len(b.items)
 	}
 	all := make([]apiruntime.Object, 0, n)
-	for _, b := range p.batches {
+	for _, b := range i.batches {
 		all = append(all, b.items...)
 	}
 	return all

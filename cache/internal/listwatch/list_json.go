@@ -105,7 +105,7 @@ func (r *listReader) eachItem(rest *bufio.Reader) error {
 		if err := item.read(rest); err != nil {
 			return err
 		}
-		if err := r.pack.add(bytes.NewReader(item.data), int64(len(item.data))); err != nil {
+		if err := r.items.add(bytes.NewReader(item.data), int64(len(item.data))); err != nil {
 			return err
 		}
 		switch c, err := next(rest); {

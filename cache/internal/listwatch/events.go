@@ -5,12 +5,9 @@ package listwatch
 
 import (
 	"bufio"
-	"context"
 	"io"
-	"net/http"
 	"sync/atomic"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,49 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
-// packedRequests list and watch packed objects.
-type packedRequests struct{ typedRequests }
-
-func (r packedRequests) get(o *metav1.ListOptions) *rest.Request {
-	req := r.typedRequests.get(o)
-	if r.Form == Unstructured {
-		req.SetHeader("Accept", runtime.ContentTypeJSON)
-	}
-	return req
-}
-
-func (r packedRequests) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	body, err := r.get(&o).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	if o.Continue == "" {
-		r.broken.beginList() // forgets what a failed try has found
-	}
-	return r.readList(body)
-}
-
-func (r packedRequests) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	body, err := r.get(&o).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// 500 stands for an unknown cause, as in client-go's own watches.
-	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")
-	events := &packedEvents{decoder: r.decoder, body: body, initial: o.SendInitialEvents != nil}
-	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, reporter), nil
-}
-
-// packedEvents reads a watch's events as packed objects.
-type packedEvents struct {
+// events reads the events of a watch, one by one.
+type events struct {
 	*decoder
 
 	body io.ReadCloser
@@ -82,9 +43,9 @@ type event struct {
 	bad              error  // of the envelope
 }
 
-// Decode returns the next event with an object that can be packed. For another delete, it returns
-// the last known state, or the object's name.
-func (r *packedEvents) Decode() (watch.EventType, runtime.Object, error) {
+// Decode returns the next event with an object that can be read. For another delete, it returns the
+// last known state, or the object's name.
+func (r *events) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		e, err := r.next()
 		if err != nil {
@@ -108,7 +69,6 @@ func (r *packedEvents) Decode() (watch.EventType, runtime.Object, error) {
 				if !r.initial { // else the end of the list counts
 					r.broken.mended(o)
 				}
-				o = r.prepared(o)
 			}
 			r.initial = r.initial && e.action != watch.Bookmark
 			return e.action, o, nil
@@ -119,25 +79,24 @@ func (r *packedEvents) Decode() (watch.EventType, runtime.Object, error) {
 	}
 }
 
-// instead returns the event that stands for one whose object cannot be packed, or nil.
-func (r *packedEvents) instead(e event, why error) (watch.EventType, runtime.Object) {
-	name, known := r.lastKnown(r.format, e.data, why)
+// instead returns the event that stands for one whose object cannot be read, or nil.
+func (r *events) instead(e event, why error) (watch.EventType, runtime.Object) {
+	name, last := r.lastKnown(r.format, e.data, why)
 	switch {
 	case e.action == watch.Deleted && name.Name != "":
 		r.broken.mended(name)
-		if known == nil {
-			known = r.metadataOf(name.ObjectMeta)
+		if last == nil {
+			last = r.metadataOf(name.ObjectMeta)
 		}
-		known.SetResourceVersion(name.ResourceVersion) // the store must reach the delete
-		return e.action, known
+		return e.action, knownAt(last, name.ResourceVersion)
 	case e.action != watch.Bookmark:
 		r.broken.misfit(name)
 	}
 	if r.initial {
-		if known == nil {
+		if last == nil {
 			return "", nil
 		}
-		return e.action, known
+		return e.action, known{last}
 	}
 	if here := r.bookmark(name.ResourceVersion); here != nil {
 		return watch.Bookmark, here
@@ -145,7 +104,7 @@ func (r *packedEvents) instead(e event, why error) (watch.EventType, runtime.Obj
 	return "", nil
 }
 
-func (r *packedEvents) next() (e event, err error) {
+func (r *events) next() (e event, err error) {
 	if r.frames == nil {
 		if err := r.begin(); err != nil {
 			return e, err
@@ -164,7 +123,7 @@ func (r *packedEvents) next() (e event, err error) {
 }
 
 // begin waits for the first event. All events have its format.
-func (r *packedEvents) begin() (err error) {
+func (r *events) begin() (err error) {
 	body := bufio.NewReaderSize(r.body, 32<<10)
 	if r.format, err = formatOf(body); err != nil {
 		return err
@@ -185,17 +144,17 @@ func (frameDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtim
 	return into, nil, nil
 }
 
-func (r *packedEvents) object(e event) (object.Object, error) {
+func (r *events) object(e event) (object.Object, error) {
 	if e.bad != nil {
 		return nil, e.bad
 	}
 	if err := r.Codec.Check(e.apiVersion, e.kind); err != nil {
 		return nil, err
 	}
-	return r.decode(r.format, e.data)
+	return r.Codec.Read(r.format, e.data)
 }
 
-func (r *packedEvents) status(e event) (*metav1.Status, error) {
+func (r *events) status(e event) (*metav1.Status, error) {
 	status := &metav1.Status{}
 	switch {
 	case e.bad != nil:
@@ -207,7 +166,7 @@ func (r *packedEvents) status(e event) (*metav1.Status, error) {
 	}
 }
 
-func (r *packedEvents) Close() {
+func (r *events) Close() {
 	r.closed.Store(true)
 	_ = r.body.Close()
 }

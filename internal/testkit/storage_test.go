@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/cache"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(Storages{m}) }
+
+// seen has the storages of the runs so far.
+var seen []cache.Storage
+
+// TestStorages: each run has another storage, in the order of the table.
+func TestStorages(t *testing.T) {
+	seen = append(seen, Storage())
+	if !slices.Equal(seen, storages[:len(seen)]) {
+		t.Errorf("the runs had %v, want %v", seen, storages)
+	}
+}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // pool has the workers of a controller.
@@ -115,9 +113,4 @@ func (p poolState[K]) running() (runs []*running[K]) {
 	}
 	sort.Slice(runs, func(i, j int) bool { return runs[i].since < runs[j].since }) // see sortByKey
 	return runs
-}
-
-func (p *pool[K]) stats() hook.ControllerStats {
-	now := p.state()
-	return hook.ControllerStats{Workers: now.want, Active: len(now.running())}
 }

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -112,4 +113,9 @@ func (c *Controller[K]) failing() []FailedKey {
 	}
 	sort.Slice(failing, func(i, j int) bool { return failing[i].Key < failing[j].Key })
 	return failing
+}
+
+func (c *Controller[K]) stats() hook.ControllerStats {
+	now := c.pool.state()
+	return hook.ControllerStats{Workers: now.want, Active: len(now.running())}
 }

@@ -96,7 +96,7 @@ func (c *Controller[K]) claim() error {
 func (c *Controller[K]) warm(ctx context.Context) error {
 	c.shards.log.Store(c.logger(ctx))
 	if hooks := c.o.Hooks.Controller; hooks.Started != nil {
-		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.pool.stats})
+		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
 	}
 	defer func() {
 		c.queue.ShutDown()

@@ -101,3 +101,49 @@ func TestDefault_AfterWarmHasNoEffect(t *testing.T) {
 		}
 	})
 }
+
+// TestHooks_FailingKeys: a key counts as failing from the end of a failed Reconcile to the end of
+// the next one, also if it is not retried. On a standby no key does.
+func TestHooks_FailingKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stats func() hook.ControllerStats
+		var mu sync.Mutex
+		runs := map[string]int{}
+		c := controller.New("test", controller.Func[string](func(_ context.Context, key string) (controller.Result, error) {
+			mu.Lock()
+			runs[key]++
+			run := runs[key]
+			mu.Unlock()
+			switch {
+			case key == "terminal":
+				return controller.Result{}, controller.Terminal(errFlaky)
+			case key == "panics" && run < 3:
+				panic("boom")
+			case key == "fails" && run == 2:
+				time.Sleep(time.Hour) // it has not succeeded yet
+			}
+			if key != "good" && run == 1 {
+				return controller.Result{}, errFlaky
+			}
+			return controller.Result{}, nil
+		}), controller.Options{Logger: silent, Workers: 2, Hooks: hook.Hooks{Controller: &hook.Controller{
+			Started: func(e hook.ControllerStarted) { stats = e.Stats },
+		}}})
+		c.Watch(newSource("keys", "good", "fails", "panics", "terminal"))
+		expect := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if n := stats().Failing; n != want {
+				t.Errorf("%s: %d keys fail, want %d", when, n, want)
+			}
+		}
+		stop := start(t, c)
+		expect("after the first Reconciles", 3)
+		time.Sleep(time.Minute)
+		expect("while one is tried again, and another has succeeded at its third attempt", 2)
+		time.Sleep(2 * time.Hour)
+		expect("in the end", 1)
+		ok(t, stop())
+		expect("without a leader", 0)
+	})
+}

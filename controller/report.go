@@ -117,5 +117,21 @@ func (c *Controller[K]) failing() []FailedKey {
 
 func (c *Controller[K]) stats() hook.ControllerStats {
 	now := c.pool.state()
-	return hook.ControllerStats{Workers: now.want, Active: len(now.running())}
+	running := now.running()
+	s := hook.ControllerStats{Workers: now.want, Active: len(running)}
+	if !now.leading {
+		return s
+	}
+	count := func(last *lastRun) {
+		if last != nil && last.failure != nil {
+			s.Failing++
+		}
+	}
+	for _, r := range running {
+		count(r.past)
+	}
+	for _, r := range c.records.all() {
+		count(r.past)
+	}
+	return s
 }

@@ -65,6 +65,9 @@ type ControllerStarted struct {
 type ControllerStats struct {
 	// Workers is the limit of concurrent Reconciles, on a standby too. Active is their number.
 	Workers, Active int
+	// Failing is the number of keys whose last Reconcile failed, those that are not retried
+	// included. It is 0 on a standby. Counting takes a moment for many keys.
+	Failing int
 }
 
 // ControllerStopped reports that a controller has stopped.

@@ -20,7 +20,7 @@ type controllers struct {
 	errors, terminal, panics, timeouts, slow, old *prometheus.CounterVec
 	took, awaited, takeover                       *prometheus.HistogramVec
 	takeoverOld                                   *prometheus.CounterVec
-	workers, active                               *prometheus.Desc
+	workers, active, failing                      *prometheus.Desc
 
 	goneLocked func(controller string) // after the last controller of a name has stopped
 	open       *open[string, controller]
@@ -59,6 +59,7 @@ func newControllers(mu *lock) *controllers {
 		}, "controller"),
 		workers: desc("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent Reconciles."),
 		active:  desc("controller_runtime_active_workers", "Running Reconciles."),
+		failing: desc("setpoint_failing_keys", "Keys whose last Reconcile failed."),
 		slow:    count("setpoint_reconcile_slow_total", "Reconciles that were reported as slow."),
 		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "Time that keys waited until the caches contained their own writes.",
 			waits, "controller"),
@@ -71,7 +72,7 @@ func newControllers(mu *lock) *controllers {
 		stats: newFigures[hook.ControllerStats](mu),
 	}
 	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.awaited, c.old, c.takeover, c.takeoverOld,
-		scraped{[]*prometheus.Desc{c.workers, c.active}, c.scrape}}
+		scraped{[]*prometheus.Desc{c.workers, c.active, c.failing}, c.scrape}}
 	return c
 }
 
@@ -179,10 +180,12 @@ func (c *controllers) scrape(ch chan<- prometheus.Metric) {
 		sum := all[name]
 		sum.Workers += s.Workers
 		sum.Active += s.Active
+		sum.Failing += s.Failing
 		all[name] = sum
 	})
 	for name, s := range all {
 		ch <- prometheus.MustNewConstMetric(c.workers, prometheus.GaugeValue, float64(s.Workers), label(name))
 		ch <- prometheus.MustNewConstMetric(c.active, prometheus.GaugeValue, float64(s.Active), label(name))
+		ch <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, float64(s.Failing), label(name))
 	}
 }

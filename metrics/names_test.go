@@ -65,6 +65,7 @@ setpoint_api_unclear_writes_total counter controller resource
 setpoint_events_dropped_total counter why
 setpoint_events_failed_total counter
 setpoint_events_sent_total counter kind reason type
+setpoint_failing_keys gauge controller
 setpoint_informer_broken_objects gauge kind
 setpoint_informer_bytes gauge kind scope storage
 setpoint_informer_decodes_total counter kind scope storage
@@ -107,7 +108,7 @@ setpoint_webhook_rejections_total counter reason webhook
 // feed calls every hook once.
 func feed(m hook.Hooks) {
 	err := errors.New("broken")
-	m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3} }})
+	m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3, Failing: 4} }})
 	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
 	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.FailedTerminally, Err: err})
 	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Panicked, Err: err})
@@ -245,6 +246,7 @@ func TestScrape(t *testing.T) {
 	for _, line := range []string{
 		`controller_runtime_active_workers{controller="website"} 3`,
 		`controller_runtime_max_concurrent_reconciles{controller="website"} 8`,
+		`setpoint_failing_keys{controller="website"} 4`,
 		`controller_runtime_reconcile_errors_total{controller="website"} 3`,
 		`controller_runtime_reconcile_panics_total{controller="website"} 1`,
 		`controller_runtime_reconcile_time_seconds_bucket{controller="website",le="1"} 5`,

@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"envtest":                  {},
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
-	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath"},
+	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath", "internal/journal"},
 	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "internal/apipath"},
 
 	"envtest/sim/conformance":        {}, // it has tests only

@@ -85,7 +85,8 @@ func loses(f Fault) bool {
 }
 
 // refused looks at a conflict. It is a mistake if what the process had not seen is a write of its
-// own that was answered before: not at the same time, as two workers may do.
+// own that was answered before: not at the same time, as two workers may do. If keys of controllers
+// made both, they must be one key: two may write an object in turns, and try again.
 func (r *run) refused(w *write, who, namespace string, s *metav1.Status) {
 	if s.Reason != metav1.StatusReasonConflict && s.Reason != metav1.StatusReasonAlreadyExists || s.Details == nil || r.plan.Fault == Restore {
 		return
@@ -99,7 +100,7 @@ func (r *run) refused(w *write, who, namespace string, s *metav1.Status) {
 	defer r.mu.Unlock()
 	a := r.newest[object(w.resource, namespace, s.Details.Name)]
 	switch {
-	case a == nil || a.who != who || a.unread:
+	case a == nil || a.who != who || a.by != w.by || a.unread:
 	case time.Since(a.at) < time.Second && r.plan.Fault != None:
 	case s.Reason == metav1.StatusReasonAlreadyExists && a.verb == "delete":
 	case s.Reason == metav1.StatusReasonConflict && a.name != w.name:

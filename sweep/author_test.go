@@ -5,6 +5,8 @@ package sweep
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,4 +29,25 @@ func TestAnswered(t *testing.T) {
 			t.Errorf("%d: %s has an effect: %t", i, c.verb, w.effective)
 		}
 	}
+}
+
+// A conflict with an earlier write of the same process is a mistake, but not if two keys of
+// controllers have made them.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			first, second string
+			mistake       bool
+		}{{"", "", true}, {"maps a", "maps a", true}, {"maps a", "maps b", false}, {"maps a", "pods a", false}} {
+			r := &run{newest: map[string]*author{}, generated: map[string]string{}, versions: map[string]*author{}, record: newRecord()}
+			r.answered(&write{name: "update maps", by: c.first}, "operator 1", metav1.ObjectMeta{Name: "a", ResourceVersion: "1"})
+			time.Sleep(10 * time.Second)
+			r.refused(&write{name: "update maps", by: c.second}, "operator 1", "", &metav1.Status{
+				Reason: metav1.StatusReasonConflict, Details: &metav1.StatusDetails{Name: "a"},
+			})
+			if mistake := len(r.record.unseen) > 0; mistake != c.mistake {
+				t.Errorf("%q after %q: a mistake: %t", c.second, c.first, mistake)
+			}
+		}
+	})
 }

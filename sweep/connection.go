@@ -25,6 +25,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/internal/apipath"
+	"github.com/setpoint-dev/setpoint/internal/journal"
 )
 
 var errCrashed = errors.New("sweep: the process has crashed")
@@ -35,8 +36,9 @@ type write struct {
 	nth       int
 	verb      string
 	resource  schema.GroupVersionResource
-	under     bool // by the operator
-	step      int  // the steps that had begun
+	under     bool   // by the operator
+	by        string // the controller and the key, or empty if that is unknown
+	step      int    // the steps that had begun
 	effective bool
 	slow      bool // it takes a second
 }
@@ -115,6 +117,9 @@ func (l *transport) exchange(h *http.Request, t apipath.Target) (*http.Response,
 	}
 	l.run.history.follow(of)
 	w := l.run.begin(l.connection, t, of)
+	if j := journal.FromContext(h.Context()); j != nil {
+		w.by = fmt.Sprint(j.Origin().Controller, " ", j.Origin().Key)
+	}
 	if w.slow {
 		l.run.pause(time.Second)
 	}

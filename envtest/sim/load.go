@@ -189,9 +189,12 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 	if old != nil && t.Resource != Namespaces {
 		return fmt.Errorf("%s is given twice in namespace %q; remove one or rename it", what, u.GetNamespace())
 	}
+	u, err := t.codec().normal(u)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	errs := t.validateMeta(u, field.NewPath("metadata"))
 	if t.schema != nil {
-		t.schema.Default(u)
 		errs = append(errs, t.schema.Validate(u, nil, "")...)
 	}
 	if len(errs) > 0 {

@@ -125,6 +125,26 @@ func TestNew_StoresObjectsForEveryClient(t *testing.T) {
 	}
 }
 
+// TestNew_ObjectsHaveDefaults: an object that is given has the defaults of one that is created, and
+// can be written back as it is.
+func TestNew_ObjectsHaveDefaults(t *testing.T) {
+	t.Parallel()
+	of := metav1.ObjectMeta{Namespace: "default", Name: "a"}
+	server := sim.New(t, gadgetScheme(t), &corev1.Secret{ObjectMeta: of}, &appsv1.Deployment{ObjectMeta: of})
+	api := kubernetes.NewForConfigOrDie(server.Config())
+	secrets, deployments := api.CoreV1().Secrets("default"), api.AppsV1().Deployments("default")
+	s, err := secrets.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || s.Type != corev1.SecretTypeOpaque {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := secrets.Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if d, err := deployments.Get(t.Context(), "a", metav1.GetOptions{}); err != nil || d.Spec.Replicas == nil || *d.Spec.Replicas != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 // definition returns the CustomResourceDefinition of Gadget.
 func definition(scope string, versions ...string) *unstructured.Unstructured {
 	var list []any

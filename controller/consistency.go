@@ -100,19 +100,12 @@ func (k *visibility[K]) park(item workqueue.Item[K], p *lastRun, reason lag, lef
 }
 
 func (k *pendingWrites) giveUp(p *lastRun, expired bool, now time.Time) {
-	report := p.doubts != nil || len(p.unsure) > 0 || !p.since.IsZero()
-	given := p.unsure
-	for i := range p.awaited {
-		if p.awaited[i].open {
-			given = append(given, p.awaited[i])
-		}
-	}
+	report := p.doubts != nil || p.in(writeUnsure) || !p.since.IsZero()
 	if p.expired = expired; expired {
-		given = p.awaited
-		p.doubts = errors.Join(p.doubts, unansweredOf(p.awaited))
+		p.doubts = errors.Join(p.doubts, unansweredOf(p))
 	}
-	p.givenUp = slices.Concat(p.givenUp, given)
-	p.givenUp = p.givenUp[max(0, len(p.givenUp)-mostGivenUp):]
+	p.giveUp(expired)
+	p.forget(mostGivenUp)
 	still := k.stillMissing(p)
 	if expired && still != nil {
 		still = fmt.Errorf("not shown within %s: %w", k.bound, still)
@@ -127,22 +120,41 @@ func (k *pendingWrites) giveUp(p *lastRun, expired bool, now time.Time) {
 	}
 }
 
+// giveUp gives up the writes whose fate is unknown or, if all is set, all that the key waits for.
+func (p *lastRun) giveUp(all bool) {
+	for i := range p.writes {
+		w := &p.writes[i]
+		if w.state == writeUnsure || w.state == writeWaits && (all || w.open) {
+			w.state = writeGivenUp
+		}
+	}
+}
+
+// forget keeps only the newest given-up writes.
+func (p *lastRun) forget(most int) {
+	for i := len(p.writes) - 1; i >= 0; i-- {
+		if w := &p.writes[i]; w.state != writeGivenUp {
+			continue
+		} else if most--; most < 0 {
+			w.state = writeShown
+		}
+	}
+}
+
 // revive makes a key wait again for writes given up while their informer failed.
 func (k *pendingWrites) revive(p *lastRun) {
-	p.givenUp = slices.DeleteFunc(slices.Clone(p.givenUp), func(w pendingWrite) bool {
-		if !w.failing {
-			return false
+	for i := range p.writes {
+		w := &p.writes[i]
+		if w.state != writeGivenUp || !w.failing {
+			continue
 		}
-		missing, _ := k.lagOf(&w)
-		if missing != nil && missing.Failing() {
-			return false
+		switch missing, _ := k.lagOf(w); {
+		case missing == nil:
+			w.state = writeShown
+		case !missing.Failing():
+			w.state, w.failing = writeWaits, false
 		}
-		if missing != nil {
-			w.failing = false
-			p.awaited, p.revived = append(slices.Clip(p.awaited), w), append(slices.Clip(p.revived), w)
-		}
-		return true
-	})
+	}
 }
 
 func (k *pendingWrites) isOver(p *lastRun) bool {
@@ -150,9 +162,9 @@ func (k *pendingWrites) isOver(p *lastRun) bool {
 		return false
 	}
 	now := *p
-	now.awaited = slices.Clone(p.awaited)
+	now.writes = slices.Clone(p.writes)
 	lag, _ := k.behind(&now)
-	now.givenUp = slices.Concat(now.givenUp, now.unsure)
+	now.giveUp(false)
 	return lag == nil && k.stillMissing(&now) == nil
 }
 
@@ -169,7 +181,7 @@ func (k *visibility[K]) letGo() {
 // is missing.
 func (k *pendingWrites) outstanding(ctx context.Context, p *lastRun) (missing lag, unknown error) {
 	missing, unknown = k.behind(p)
-	if missing != nil || len(p.unsure) == 0 {
+	if missing != nil || !p.in(writeUnsure) {
 		return missing, unknown
 	}
 	if missing = k.resolve(ctx, p); missing != nil {

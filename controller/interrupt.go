@@ -108,7 +108,9 @@ func (r *running[K]) madeBy(c *changed) author {
 		writes = l.Writes()
 	}
 	if r.past != nil {
-		writes = slices.Concat(r.past.wrote, writes)
+		for _, w := range r.past.own() {
+			writes = append(writes, w.Write)
+		}
 	}
 	by := someone
 	for n := range writes {

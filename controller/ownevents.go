@@ -129,7 +129,7 @@ func (p *lastRun) versions() map[version]made {
 	if p.made != nil {
 		return p.made
 	}
-	all := madeBy(p.awaited, p.before)
+	all := madeBy(p.known(), p.before)
 	if all == nil && len(p.visible) > 0 {
 		all = make(map[version]made, len(p.visible))
 	}
@@ -145,13 +145,14 @@ func visibleOf(p *lastRun) map[version]*ledger.Write {
 		return nil
 	}
 	var all map[version]*ledger.Write
-	for i := range p.awaited {
-		w := &p.awaited[i].Write
+	known := p.known()
+	for i := range known {
+		w := &known[i].Write
 		if w.UID == "" || w.ResourceVersion == "" {
 			continue
 		}
 		if all == nil {
-			all = make(map[version]*ledger.Write, len(p.awaited))
+			all = make(map[version]*ledger.Write, len(known))
 		}
 		all[version{string(w.UID), w.ResourceVersion}] = w
 	}

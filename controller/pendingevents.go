@@ -65,7 +65,7 @@ func (k *pendingWrites) awaitEvents(events []event, p *lastRun) *lastRun {
 	var behind []pendingWrite
 	for i := range events {
 		if e := &events[i]; k.isBehind(&e.Write) {
-			behind = append(behind, pendingWrite{resolved: true, instead: []consistency.Write{e.Write}, event: e})
+			behind = append(behind, pendingWrite{carried: true, resolved: true, instead: []consistency.Write{e.Write}, event: e})
 		}
 	}
 	if behind == nil {
@@ -74,7 +74,7 @@ func (k *pendingWrites) awaitEvents(events []event, p *lastRun) *lastRun {
 	if p == nil {
 		p = &lastRun{}
 	}
-	p.awaited, p.revived = slices.Concat(p.awaited, behind), slices.Concat(p.revived, behind)
+	p.writes = slices.Concat(behind, p.writes)
 	return p
 }
 
@@ -117,9 +117,9 @@ func (k *visibility[K]) settled() {
 // requeueWhenSeen makes a key due when an informer shows an event that its Reconcile did not see in
 // time.
 func (k *visibility[K]) requeueWhenSeen(key K, p *lastRun) {
-	for i := range p.givenUp {
-		w := &p.givenUp[i]
-		if w.event == nil {
+	for i := range p.writes {
+		w := &p.writes[i]
+		if w.state != writeGivenUp || w.event == nil {
 			continue
 		}
 		if missing, _ := k.lagOf(w); missing != nil {

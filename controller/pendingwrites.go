@@ -59,23 +59,53 @@ func (k *pendingWrites) waitAtMost() time.Duration {
 	return k.bound
 }
 
-// behind returns the last write that an informer does not show yet, or nil, and why others cannot
-// be waited for. It moves writes with a lost answer to unsure. It checks all writes, oldest first:
-// a deleted object is absent before its create, too.
-func (k *pendingWrites) behind(p *lastRun) (last lag, unknown error) {
-	if p.answers != nil {
-		p.awaited, p.answers = awaited(p.answers)
-		p.awaited = append(p.awaited, p.revived...)
+// in reports whether a write is in a state.
+func (p *lastRun) in(s writeState) bool {
+	return slices.ContainsFunc(p.writes, func(w pendingWrite) bool { return w.state == s })
+}
+
+// own returns the Reconcile's own writes.
+func (p *lastRun) own() []pendingWrite {
+	n := len(p.writes)
+	for n > 0 && !p.writes[n-1].carried {
+		n--
 	}
-	p.unsure = nil
-	for i := range p.awaited {
-		w := &p.awaited[i]
+	return p.writes[n:]
+}
+
+// known returns the own writes, and the carried ones that the key waits for.
+func (p *lastRun) known() []pendingWrite {
+	return slices.DeleteFunc(slices.Clone(p.writes), func(w pendingWrite) bool { return w.carried && w.state != writeWaits })
+}
+
+// refresh reads the answers that came since.
+func (p *lastRun) refresh() {
+	if p.answers == nil {
+		return
+	}
+	carried := p.writes[:len(p.writes)-len(p.own())]
+	var own []pendingWrite
+	own, p.answers = awaited(p.answers)
+	p.writes = slices.Concat(carried, own)
+}
+
+// behind returns the last write that an informer does not show yet, or nil, and why others cannot
+// be waited for. Writes with a lost answer become unsure. It checks all writes, oldest first: a
+// deleted object is absent before its create, too.
+func (k *pendingWrites) behind(p *lastRun) (last lag, unknown error) {
+	p.refresh()
+	for i := range p.writes {
+		w := &p.writes[i]
+		if !w.state.pending() {
+			continue
+		}
+		w.state = writeWaits
 		missing, why := k.lagOf(w)
 		switch {
 		case missing != nil:
 			last = missing
 		case why != nil && w.Unknown != "" && !w.resolved:
-			p.unsure = append(p.unsure, *w)
+			w.state = writeUnsure
 		case why != nil:
 			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", &w.Write, why))
 		}
@@ -101,40 +131,37 @@ func (k *pendingWrites) lagOf(w *pendingWrite) (missing lag, unknown error) {
 	return missing, unknown
 }
 
-// stillMissing names the given-up writes that are still not visible, and forgets the others. Lost
-// answers count for as long as a key would wait for them.
+// stillMissing names the given-up writes that are still not visible. Lost answers count for as long
+// as a key would wait for them.
 func (k *pendingWrites) stillMissing(p *lastRun) error {
 	var all []error
-	var missing []pendingWrite
-	for i := range p.givenUp {
-		w := &p.givenUp[i]
+	for i := range p.writes {
+		w := &p.writes[i]
+		if w.state != writeGivenUp {
+			continue
+		}
 		lag, why := k.lagOf(w)
 		switch {
-		case w.Effect == ledger.Pending: // its ledger was given up, too
-			if time.Since(w.Started) >= k.waitAtMost() {
-				continue
-			}
-			all = append(all, errors.New(lag.String()))
+		case w.Effect == ledger.Pending && time.Since(w.Started) >= k.waitAtMost():
+			w.state = writeShown // its ledger was given up, too
 		case lag != nil:
-			w.failing = lag.Failing()
+			w.failing = w.Effect != ledger.Pending && lag.Failing()
 			all = append(all, errors.New(lag.String()))
 		case w.open && time.Since(w.Started) < min(k.waitAtMost(), carriedOutWithin):
 			all = append(all, errors.New(w.String()+": its answer was lost, and it may still be carried out"))
 		case why != nil && w.Unknown != "" && time.Since(w.Started.Add(w.Took)) < k.waitAtMost():
 			all = append(all, fmt.Errorf("%s: %w", &w.Write, why))
 		default:
-			continue
+			w.state = writeShown
 		}
-		missing = append(missing, *w)
 	}
-	p.givenUp = missing
 	return errors.Join(all...)
 }
 
-func unansweredOf(writes []pendingWrite) error {
+func unansweredOf(p *lastRun) error {
 	var all []error
-	for i := range writes {
-		if w := &writes[i]; w.Effect == ledger.Pending {
+	for i := range p.writes {
+		if w := &p.writes[i]; w.state.pending() && w.Effect == ledger.Pending {
 			all = append(all, errors.New(w.String()+": there is no answer yet"))
 		}
 	}
@@ -181,9 +208,11 @@ func (k *pendingWrites) staleLag(p *lastRun) lag {
 	if failing := k.informers.Failing(); failing != nil {
 		return failing
 	}
-	for i := range p.givenUp {
-		if missing, _ := k.lagOf(&p.givenUp[i]); missing != nil {
-			return missing
+	for i := range p.writes {
+		if w := &p.writes[i]; w.state == writeGivenUp {
+			if missing, _ := k.lagOf(w); missing != nil {
+				return missing
+			}
 		}
 	}
 	if err := errors.Join(k.stillMissing(p), k.stale()); err != nil {
@@ -193,21 +222,20 @@ func (k *pendingWrites) staleLag(p *lastRun) lag {
 }
 
 func (k *pendingWrites) missed(p *lastRun) bool {
-	return slices.ContainsFunc(p.awaited, func(w pendingWrite) bool { return k.informers.Missed(written(&w.Write)) })
+	return slices.ContainsFunc(p.writes, func(w pendingWrite) bool { return w.state.pending() && k.informers.Missed(written(&w.Write)) })
 }
 
 // resolve asks the API server about lost answers. It returns a lag if it cannot ask yet.
 func (k *pendingWrites) resolve(ctx context.Context, p *lastRun) lag {
 	within := resolveWithin
-	if p.awaited[0].batch != nil {
+	if p.writes[0].batch != nil {
 		within = k.bound
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	p.awaited = slices.Clone(p.awaited) // a sweep may be reading it
-	for i := range p.awaited {
-		w := &p.awaited[i]
-		if _, why := k.lagOf(w); why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
+	for i := range p.writes {
+		w := &p.writes[i]
+		if _, why := k.lagOf(w); !w.state.pending() || why == nil || w.Unknown == "" || w.resolved || w.unresolvable {
 			continue
 		}
 		if time.Since(w.Started.Add(w.Took)) < resolveAfter {

@@ -26,13 +26,9 @@ type lastRun struct {
 	visible  map[version]*ledger.Write // before it began
 	hasty    bool                      // started by an event that is perhaps the key's own
 	began    time.Duration             // start, on the controller's clock
-	awaited  []pendingWrite            // perhaps not visible yet
-	answers  *journal.Journal          // source of awaited, if requests are in flight
-	revived  []pendingWrite            // part of awaited, not from answers
+	writes   []pendingWrite            // carried ones, and then its own; each oldest first
+	answers  *journal.Journal          // source of its own writes, if requests are in flight
 	lost     error                     // about writes beyond the ledger's limit
-	unsure   []pendingWrite            // with lost answers
-	givenUp  []pendingWrite            // not visible in time
-	wrote    []ledger.Write            // for interrupts
 	stale    bool
 	held     bool // parked until its cluster is settled
 	backsOff bool // retried after a backoff
@@ -46,7 +42,7 @@ type lastRun struct {
 }
 
 func (p *lastRun) empty() bool {
-	return p.failure == nil && p.lost == nil && len(p.awaited) == 0 && len(p.wrote) == 0 && len(p.givenUp) == 0 && !p.stale
+	return p.failure == nil && p.lost == nil && len(p.writes) == 0 && !p.stale
 }
 
 // Failure describes how a key's last Reconcile failed.
@@ -57,8 +53,26 @@ type Failure struct {
 	Terminal    bool      // not retried
 }
 
+// writeState is how far the caches are with a write.
+type writeState uint8
+
+const (
+	writeWaits     writeState = iota // the caches may not show it yet
+	writeUnsure                      // it waits, and its answer was lost
+	writeGivenUp                     // it was not visible in time
+	writeShown                       // it was given up, and is visible now
+	writeUnawaited                   // ReadYourWrites is off
+)
+
+func (s writeState) pending() bool { return s <= writeUnsure }
+
 type pendingWrite struct {
 	ledger.Write
+
+	state writeState
+	// carried is set for what the last Reconcile has not written: the writes of earlier ones, and
+	// events.
+	carried bool
 
 	// What to wait for instead, after the API server was asked about a lost answer.
 	resolved bool
@@ -186,6 +200,7 @@ func (t *records[K]) take(key K) record[K] {
 	was := *r
 	if was.past != nil {
 		now := *was.past // a sweep may be reading it
+		now.writes = slices.Clone(now.writes)
 		was.past, r.past = &now, nil
 	}
 	if was.past == nil || was.past.since.IsZero() {

@@ -120,12 +120,12 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	failed := end.outcome == hook.Failed || end.outcome == hook.Panicked
 	stale := end.outcome == hook.Stale
 	wrote := r.wrote()
-	if !failed && !stale && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || len(r.past.givenUp) == 0) {
+	if !failed && !stale && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || !r.past.in(writeGivenUp)) {
 		return nil
 	}
 	p := &lastRun{delivery: r.item.Delivery(), stale: stale, hasty: r.by == perhaps, began: r.since}
 	if r.past != nil {
-		p.givenUp = r.past.givenUp
+		p.writes = r.past.carry()
 		if r.by != someone { // else the object may have changed to and fro
 			p.before = r.past.states
 		}
@@ -133,17 +133,13 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	}
 	p.states = p.before
 	if wrote != nil {
-		p.awaited, p.answers = awaited(wrote)
+		p.answers = wrote
+		p.refresh()
 		if _, left := wrote.LeftOut(); left > 0 {
 			p.lost = fmt.Errorf("%d of its writes: more than a ledger keeps", left)
 		}
-		if c.o.MaxInterrupts > 0 {
-			p.wrote = wrote.Writes()
-		}
-	}
-	if wrote != nil {
-		p.states = statesOf(p.awaited)
-		p.prove = slices.ContainsFunc(p.awaited, func(w pendingWrite) bool { return w.Content != nil })
+		p.states = statesOf(p.own())
+		p.prove = slices.ContainsFunc(p.own(), func(w pendingWrite) bool { return w.Content != nil })
 	}
 	if failed || p.prove {
 		p.visible = visibleOf(r.past)
@@ -158,7 +154,14 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 		}
 	}
 	if c.o.ReadYourWrites < 0 {
-		p.awaited, p.answers = nil, nil
+		p.answers = nil // only interrupts need the writes
+		own := p.own()
+		for i := range own {
+			own[i].state = writeUnawaited
+		}
+		if c.o.MaxInterrupts <= 0 {
+			p.writes = p.writes[:len(p.writes)-len(own)]
+		}
 	}
 	if !stale {
 		c.consistency.requeueWhenSeen(r.item.Key(), p)
@@ -172,6 +175,17 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 		c.consistency.addMissed(r.item.Key())
 	}
 	return p
+}
+
+// carry returns the writes that were given up, for the next Reconcile's list.
+func (p *lastRun) carry() (given []pendingWrite) {
+	for _, w := range p.writes {
+		if w.state == writeGivenUp {
+			w.carried = true
+			given = append(given, w)
+		}
+	}
+	return given
 }
 
 func (t *lead[K]) forget(key K, r *record[K]) {

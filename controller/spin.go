@@ -32,7 +32,7 @@ const (
 
 func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
-	if !known && (p == nil || len(p.awaited) == 0) {
+	if !known && (p == nil || len(p.known()) == 0) {
 		return others, nil
 	}
 	var all map[version]made

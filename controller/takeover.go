@@ -95,14 +95,14 @@ func unknownIn(left *fence.Handover) int {
 // await returns when the caches show the awaited writes, when Options.ReadYourWrites is over, or
 // when the controller stops. Unless it stops, to.result gets the given-up writes.
 func (k *pendingWrites) await(take, work context.Context, to wait, awaited []pendingWrite) (expired bool, doubts error, goOn bool) {
-	p := &lastRun{awaited: awaited}
-	var aside []pendingWrite
+	p := &lastRun{writes: awaited}
 	bound := time.After(k.bound)
 	for checks := 0; ; checks++ {
-		aside = append(aside, k.setAside(p, to.aside)...)
+		k.setAside(p, to.aside)
 		last, doubts := k.outstanding(take, p)
 		if last == nil {
-			to.result.Store(&lastRun{givenUp: append(aside, p.unsure...)})
+			p.giveUp(false)
+			to.result.Store(p)
 			return false, doubts, true
 		}
 		to.show(last.String())
@@ -121,7 +121,8 @@ func (k *pendingWrites) await(take, work context.Context, to wait, awaited []pen
 		}
 		unnotify()
 		if expired {
-			to.result.Store(&lastRun{givenUp: append(aside, p.awaited...)})
+			p.giveUp(true)
+			to.result.Store(p)
 		}
 		if expired || !goOn {
 			return expired, doubts, goOn
@@ -129,26 +130,23 @@ func (k *pendingWrites) await(take, work context.Context, to wait, awaited []pen
 	}
 }
 
-// setAside leaves out some writes, such as those to a cluster that cannot be reached: the others go
+// setAside gives up some writes, such as those to a cluster that cannot be reached: the others go
 // on, and no read answers from its informers before they have synced.
-func (k *pendingWrites) setAside(p *lastRun, which func(lag) bool) (aside []pendingWrite) {
-	p.awaited = slices.DeleteFunc(slices.Clone(p.awaited), func(w pendingWrite) bool {
-		missing, _ := k.lagOf(&w)
-		out := missing != nil && which(missing)
-		if out {
-			aside = append(aside, w)
+func (k *pendingWrites) setAside(p *lastRun, which func(lag) bool) {
+	for i := range p.writes {
+		w := &p.writes[i]
+		if missing, _ := k.lagOf(w); w.state.pending() && missing != nil && which(missing) {
+			w.state = writeGivenUp
 		}
-		return out
-	})
-	return aside
+	}
 }
 
 func (k *pendingWrites) missingOf(before *atomic.Pointer[lastRun]) error {
 	p := before.Load()
-	if p == nil || len(p.givenUp) == 0 {
+	if p == nil {
 		return nil
 	}
-	return k.stillMissing(&lastRun{givenUp: slices.Clone(p.givenUp)}) // a copy: calls overlap
+	return k.stillMissing(&lastRun{writes: slices.Clone(p.writes)}) // a copy: calls overlap
 }
 
 // awaitOwn waits for the writes of all keys' last Reconciles. It returns an error if ctx ends, or
@@ -160,7 +158,7 @@ func (k *visibility[K]) awaitOwn(ctx context.Context) error {
 	var own []pendingWrite
 	for _, r := range k.records.all() {
 		if r.past != nil {
-			own = append(own, r.past.writes()...)
+			own = append(own, r.past.pending()...)
 		}
 	}
 	var last string
@@ -178,11 +176,15 @@ func (k *visibility[K]) awaitOwn(ctx context.Context) error {
 	}
 }
 
-// writes returns the writes of the Reconcile, and those before it that were given up.
-func (p *lastRun) writes() []pendingWrite {
-	all := p.awaited
-	if p.answers != nil {
-		all, _ = awaited(p.answers)
+// pending returns the writes that the caches may not show, also those that were given up.
+func (p *lastRun) pending() (all []pendingWrite) {
+	now := *p // it is in a record
+	now.refresh()
+	for _, w := range now.writes {
+		if w.event == nil && (w.state.pending() || w.state == writeGivenUp) {
+			w.state = writeWaits
+			all = append(all, w)
+		}
 	}
-	return slices.DeleteFunc(slices.Concat(all, p.givenUp), func(w pendingWrite) bool { return w.event != nil })
+	return all
 }

@@ -111,7 +111,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 	if past != nil && past.expired {
 		if args, ok := c.repetition.Few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
 			what := "reconciled before its own writes were visible in the cache"
-			if !slices.ContainsFunc(past.givenUp, func(w pendingWrite) bool { return w.event == nil }) {
+			if !slices.ContainsFunc(past.writes, func(w pendingWrite) bool { return w.state == writeGivenUp && w.event == nil }) {
 				what = "reconciled before all its informers showed the change of an object"
 			}
 			r.log.Warn(what, args...)

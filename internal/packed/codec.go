@@ -170,7 +170,7 @@ func (c *Codec) decode(r *record) (object.Object, error) {
 	} else {
 		data = []byte(r.data)
 	}
-	obj, err := c.Decoded.Decode(r.format, data)
+	obj, err := c.Decode(r.format, data)
 	if err != nil {
 		return nil, err
 	}

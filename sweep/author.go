@@ -86,7 +86,8 @@ func loses(f Fault) bool {
 
 // refused looks at a conflict. It is a mistake if what the process had not seen is a write of its
 // own that was answered before: not at the same time, as two workers may do. If keys of controllers
-// made both, they must be one key: two may write an object in turns, and try again.
+// made both, they must be one key: two may write an object in turns, and try again. Other programs
+// may rely on names: they do not wait, and create an object again.
 func (r *run) refused(w *write, who, namespace string, s *metav1.Status) {
 	if s.Reason != metav1.StatusReasonConflict && s.Reason != metav1.StatusReasonAlreadyExists || s.Details == nil || r.plan.Fault == Restore {
 		return
@@ -102,7 +103,7 @@ func (r *run) refused(w *write, who, namespace string, s *metav1.Status) {
 	switch {
 	case a == nil || a.who != who || a.by != w.by || a.unread:
 	case time.Since(a.at) < time.Second && r.plan.Fault != None:
-	case s.Reason == metav1.StatusReasonAlreadyExists && a.verb == "delete":
+	case s.Reason == metav1.StatusReasonAlreadyExists && (a.verb == "delete" || w.by == ""):
 	case s.Reason == metav1.StatusReasonConflict && a.name != w.name:
 	default:
 		r.record.unseen[w.name] = fmt.Sprintf("%s did not see its own write: %s #%d was answered, and %s later %s #%d was refused: %s",

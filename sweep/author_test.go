@@ -48,6 +48,13 @@ func TestRefused(t *testing.T) {
 			if mistake := len(r.record.unseen) > 0; mistake != c.mistake {
 				t.Errorf("%q after %q: a mistake: %t", c.second, c.first, mistake)
 			}
+			clear(r.record.unseen)
+			r.refused(&write{name: "create maps", by: c.second}, "operator 1", "", &metav1.Status{
+				Reason: metav1.StatusReasonAlreadyExists, Details: &metav1.StatusDetails{Name: "a"},
+			})
+			if mistake := len(r.record.unseen) > 0; mistake != (c.mistake && c.second != "") {
+				t.Errorf("a create by %q after %q: a mistake: %t", c.second, c.first, mistake)
+			}
 		}
 	})
 }

@@ -28,7 +28,8 @@
 //   - After the last step nothing is written any more.
 //   - The operator is idle after the last step: no key fails.
 //   - No process is refused because it did not see a write of its own: of the same key, if a
-//     controller of this module has made both.
+//     controller of this module has made both. A program without such controllers may create an
+//     object again that exists: names protect it.
 //   - No process writes after its Lease has expired.
 //   - No two programs change a field to and fro.
 //   - The invariants of the scenario hold at every version.

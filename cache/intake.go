@@ -60,7 +60,7 @@ func (in *intake) transformed(r storage.Record) Object {
 		in.unreadable.Add(r, err)
 		return r
 	}
-	err = in.key.transform.run(obj)
+	err = in.key.change(obj)
 	changed, failed := r.With(obj)
 	if failed == nil {
 		r = changed

@@ -83,7 +83,8 @@ type Transform struct {
 // State.
 //
 // If change panics or changes the object's namespace, name, UID or resource version, these are
-// restored, the object is stored, and State reports the error.
+// restored, the object is stored, and State reports the error. So it is with ownerReferences in a
+// scope with SlotOwner.
 func NewTransform[T Object](name string, change func(T)) *Transform {
 	return &Transform{
 		name:    name,

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -336,7 +337,13 @@ func (h *handle) readAll(stored []any, left *leftovers) []any {
 		return stored
 	}
 	objects, errs := make([]any, len(stored)), make([]error, len(stored))
+	var panicked atomic.Pointer[any] // of a type's method
 	one := func(from, to int) {
+		defer func() {
+			if p := recover(); p != nil {
+				panicked.Store(&p)
+			}
+		}()
 		for n := from; n < to; n++ {
 			objects[n], errs[n] = h.read(stored[n])
 		}
@@ -348,6 +355,9 @@ func (h *handle) readAll(stored []any, left *leftovers) []any {
 	}
 	one(0, min(share, len(stored)))
 	all.Wait()
+	if p := panicked.Load(); p != nil {
+		panic(*p) // for the caller, who may recover it
+	}
 	fit := objects[:0]
 	for n, obj := range objects {
 		if errs[n] != nil {

@@ -320,10 +320,21 @@ func (k *key) trim(o Object) error {
 	if !k.keepManagedFields {
 		o.SetManagedFields(nil)
 	}
+	return k.change(o)
+}
+
+// change applies the transform, if any.
+func (k *key) change(o Object) error {
 	if k.transform == nil {
 		return nil
 	}
-	return k.transform.run(o)
+	owners := slices.Clone(o.GetOwnerReferences())
+	err := k.transform.run(o)
+	if k.slotOwner.Kind != "" && !slices.EqualFunc(owners, o.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
+		o.SetOwnerReferences(owners)
+		err = errors.Join(err, fmt.Errorf("the transform %q changed the ownerReferences, which decide about the slot", k.transform.name))
+	}
+	return err
 }
 
 type foreign struct {

@@ -75,7 +75,9 @@ func (p *lastRun) own() []pendingWrite {
 
 // known returns the own writes, and the carried ones that the key waits for.
 func (p *lastRun) known() []pendingWrite {
-	return slices.DeleteFunc(slices.Clone(p.writes), func(w pendingWrite) bool { return w.carried && w.state != writeWaits })
+	return slices.DeleteFunc(slices.Clone(p.writes), func(w pendingWrite) bool {
+		return w.carried && w.state != writeWaits || w.state == writeUnawaited
+	})
 }
 
 // refresh reads the answers that came since.

@@ -119,3 +119,21 @@ func TestC13_OnlyKeysThatSpinAreRemembered(t *testing.T) {
 		}
 	})
 }
+
+// TestC13_Interrupts: without ReadYourWrites, MaxInterrupts does not change which keys are slowed
+// down.
+func TestC13_Interrupts(t *testing.T) {
+	counts := map[int]int{}
+	for _, most := range []int{0, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, controller.Options{ReadYourWrites: -1, MaxInterrupts: most}, workqueue.Options[types.NamespacedName]{}, nil,
+				slices.Repeat([]step{writeAgain}, 500)...)
+			r.start()
+			r.api.Lag(8 * time.Millisecond)
+			counts[most] = len(r.after(3 * time.Second))
+		})
+	}
+	if counts[0] == 0 || counts[0] != counts[3] {
+		t.Errorf("Reconciles by MaxInterrupts: %v", counts)
+	}
+}

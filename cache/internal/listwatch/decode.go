@@ -116,19 +116,23 @@ func (d *decoder) bookmark(version string) object.Object {
 	if version == "" {
 		return nil
 	}
-	here := &metav1.PartialObjectMetadata{}
-	here.ResourceVersion = version
-	return d.metadataOf(here.ObjectMeta)
+	here := d.Codec.Example()
+	here.SetResourceVersion(version)
+	return here
 }
 
 func (d *decoder) metadataOf(m metav1.ObjectMeta) object.Object {
-	raw, err := json.Marshal(map[string]any{"metadata": m})
-	if err != nil {
-		return nil
+	if raw, err := json.Marshal(map[string]any{"metadata": m}); err == nil {
+		if o, err := d.Codec.Read(wire.JSON, raw); err == nil {
+			return o
+		}
 	}
-	o, err := d.Codec.Read(wire.JSON, raw)
-	if err != nil {
-		return nil
-	}
+	o := d.Codec.Example() // its type refuses an object with only metadata
+	o.SetNamespace(m.Namespace)
+	o.SetName(m.Name)
+	o.SetUID(m.UID)
+	o.SetResourceVersion(m.ResourceVersion)
+	o.SetLabels(m.Labels)
+	o.SetOwnerReferences(m.OwnerReferences)
 	return o
 }

@@ -6,6 +6,7 @@ package listwatch
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -51,7 +53,9 @@ func (d *decoder) readList(body io.Reader) (apiruntime.Object, error) {
 	r := &listReader{decoder: d, body: bufio.NewReaderSize(body, 64<<10), list: &list{}}
 	err := r.read()
 	if r.items != nil {
-		r.list.Items = r.items.wait()
+		var incomplete error
+		r.list.Items, incomplete = r.items.wait()
+		err = cmp.Or(err, incomplete)
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -75,7 +79,7 @@ func (r *listReader) read() error {
 }
 
 // check returns an error for a response that is not a list of the kind. In JSON, a CRD may choose
-// the kind of its lists; their items name their kind.
+// any kind for its lists; their items name their kind.
 func (r *listReader) check(apiVersion, kind string, items bool) error {
 	want := ListKind(r.Kind)
 	switch {
@@ -83,7 +87,7 @@ func (r *listReader) check(apiVersion, kind string, items bool) error {
 		return nil
 	case kind == "" && items:
 		return nil
-	case kind == "" || !strings.HasSuffix(kind, "List") || r.speaksProtobuf():
+	case kind == "" || !items && !strings.HasSuffix(kind, "List") || r.speaksProtobuf():
 		return fmt.Errorf("the API server sent a %q of %q", kind, apiVersion)
 	}
 	return nil
@@ -241,6 +245,7 @@ type batch struct {
 	data  bytes.Buffer
 	ends  []int // of the items in data
 	items []apiruntime.Object
+	done  bool // all are read
 }
 
 // batchSize is the size in bytes from which a batch is read.
@@ -275,21 +280,24 @@ func (i *itemReader) start(b *batch) {
 			}
 			begin = end
 		}
-		b.data, b.ends = bytes.Buffer{}, nil
+		b.data, b.ends, b.done = bytes.Buffer{}, nil, true
 	})
 }
 
 // wait returns all items, in order.
-func (i *itemReader) wait() []apiruntime.Object {
+func (i *itemReader) wait() ([]apiruntime.Object, error) {
 	i.start(i.batches[len(i.batches)-1])
 	i.running.Wait()
 	n := 0
 	for _, b := range i.batches {
+		if !b.done {
+			return nil, fmt.Errorf("a transform or a method UnmarshalJSON %w", run.ErrExited)
+		}
 		n += len(b.items)
 	}
 	all := make([]apiruntime.Object, 0, n)
 	for _, b := range i.batches {
 		all = append(all, b.items...)
 	}
-	return all
+	return all, nil
 }

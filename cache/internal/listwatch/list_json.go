@@ -46,6 +46,9 @@ func (r *listReader) json() error {
 	if err := expect(body, json.Delim('}')); err != nil {
 		return err
 	}
+	if _, err := body.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("it has more than one JSON value")
+	}
 	return r.check(apiVersion, kind, items)
 }
 

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
+)
+
+// Sized is a Widget whose UnmarshalJSON requires the size.
+type Sized struct{ Widget }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Sized) UnmarshalJSON(data []byte) error {
+	var required struct{ Size *int64 }
+	if err := json.Unmarshal(data, &required); err != nil {
+		return err
+	}
+	if required.Size == nil {
+		return errors.New("size is required")
+	}
+	return json.Unmarshal(data, &s.Widget)
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *Sized) DeepCopyObject() runtime.Object {
+	return &Sized{*s.Widget.DeepCopyObject().(*Widget)}
+}
+
+// TestS4_ATypeThatRefusesMetadata: the delete of an object that cannot be decoded ends its error,
+// also if no object of the type can stand for it.
+func TestS4_ATypeThatRefusesMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(widgets)
+		api.Put(widgets, widget("odd", "large"))
+		api.Put(widgets, widget("good", int64(1)))
+		scheme := runtime.NewScheme()
+		scheme.AddKnownTypeWithName(widgetKind, &Sized{})
+		scheme.AddKnownTypeWithName(widgetKind.GroupVersion().WithKind("WidgetList"), &WidgetList{})
+		cl, err := client.New(api.Config(), client.Options{Scheme: scheme})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := cache.New(cl, cache.Options{Storage: cache.Decoded})
+		h := cache.For[*Sized](c)
+		defer start(t, c)()
+		synced(t, h)
+		if s := h.State(); s.BrokenCount != 1 {
+			t.Errorf("before the delete: %s", s)
+		}
+		api.Remove(widgets, "default", "odd")
+		synctest.Wait()
+		if list, err := h.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 || h.State().Phase != hook.Synced {
+			t.Errorf("after the delete: %d objects, %v, %s", len(list), err, h.State())
+		}
+	})
+}
+
+// TestListKind: a CRD may choose any kind for its lists.
+func TestListKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(widgets)
+		api.Intercept(noStreaming(only(widgets, func(r *sim.Request) (*http.Response, error) {
+			if r.Verb != "list" {
+				return r.SendAndHang("")
+			}
+			return r.Send(`{"apiVersion":"test.dev/v1","kind":"Widgetry","metadata":{"resourceVersion":"1"},"items":[` +
+				`{"apiVersion":"test.dev/v1","kind":"Widget","metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"1"},"size":1}]}`)
+		})))
+		c, _ := cacheOf(t, api, testkit.Storage())
+		typed, raw := cache.For[*Widget](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind})
+		defer start(t, c)()
+		synctest.Wait()
+		for _, s := range []hook.InformerState{typed.State(), raw.State()} {
+			if s.Phase != hook.Synced || s.Objects != 1 {
+				t.Error(s)
+			}
+		}
+	})
+}
+
+// manyWidgets are more than one goroutine reads, and more than one copies.
+func manyWidgets(api *sim.Server) {
+	for n := range 1000 {
+		api.Put(widgets, widget(fmt.Sprint("w", n), int64(1)))
+	}
+}
+
+// TestList_Panics: a panic of an object's method reaches the caller, who may recover it, whichever
+// goroutine has copied the object.
+func TestList_Panics(t *testing.T) {
+	for _, name := range []string{"w0", "w777", "w999"} {
+		synctest.Test(t, func(t *testing.T) {
+			api := sim.NewServer(widgets)
+			manyWidgets(api)
+			c, _ := cacheOf(t, api, cache.Decoded)
+			h := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind, Transform: cache.NewTransform("int", func(u *unstructured.Unstructured) {
+				if u.GetName() == name {
+					u.Object["size"] = 3 // DeepCopyObject takes int64
+				}
+			})})
+			defer start(t, c)()
+			synced(t, h)
+			defer func() {
+				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "cannot deep copy int") {
+					t.Errorf("%s: recovered %v", name, p)
+				}
+			}()
+			_, err := h.List(t.Context(), cache.ListOptions{})
+			t.Errorf("%s: no panic, %v", name, err)
+		})
+	}
+}
+
+// TestS4_ATransformThatExits: a transform that ends its goroutine, as t.FailNow does, loses no
+// other object. The informer is failing, with the reason.
+func TestS4_ATransformThatExits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(widgets)
+		api.Intercept(noStreaming(nil))
+		manyWidgets(api)
+		c, _ := cacheOf(t, api, testkit.Storage())
+		h := cache.ForScope[*Widget](c, cache.Scope{Transform: cache.NewTransform("exits", func(w *Widget) {
+			if w.Name == "w500" {
+				goruntime.Goexit()
+			}
+		})})
+		defer start(t, c)()
+		time.Sleep(time.Minute)
+		if s := h.State(); s.Phase != hook.Failing || s.Err == nil || !strings.Contains(s.Err.Error(), "a transform or a method UnmarshalJSON ended its goroutine") {
+			t.Errorf("%s, %d objects", s, s.Objects)
+		}
+	})
+}
+
+// TestP7_ATransformOfOwners: a transform cannot take the ownerReferences that decide about the
+// slot: an object leaves with its slot.
+func TestP7_ATransformOfOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		m, yes := configMap("x"), true
+		owner := api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a1"}})
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: owners.Kind, Name: "a1", UID: owner.GetUID(), Controller: &yes}}
+		api.Put(sim.ConfigMaps, m)
+		c, _ := newCache(t, api)
+		slots := cache.NewSlots(slotFunc(byLetter))
+		slots.Add('a')
+		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Slots: slots, SlotOwner: owners, Transform: cache.NewTransform("no owners", func(m *corev1.ConfigMap) { m.OwnerReferences = nil })})
+		defer start(t, c)()
+		synced(t, h)
+		if s := h.State(); s.Objects != 1 || !strings.Contains(s.String(), `the transform "no owners" changed the ownerReferences, which decide about the slot`) {
+			t.Errorf("%d objects, %s", s.Objects, s)
+		}
+		slots.Remove('a')
+		synctest.Wait()
+		if s := h.State(); s.Objects != 0 {
+			t.Errorf("after its slot has left: %d objects", s.Objects)
+		}
+	})
+}

@@ -4,7 +4,6 @@
 package testkit
 
 import (
-	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,15 +11,14 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(Storages{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seen has the storages of the runs so far.
-var seen []cache.Storage
-
-// TestStorages: each run has another storage, in the order of the table.
-func TestStorages(t *testing.T) {
-	seen = append(seen, Storage())
-	if !slices.Equal(seen, storages[:len(seen)]) {
-		t.Errorf("the runs had %v, want %v", seen, storages)
+// TestStorage: each value of the variable is a form.
+func TestStorage(t *testing.T) {
+	for value, want := range map[string]cache.Storage{"": cache.DefaultStorage, "decoded": cache.Decoded, "packed": cache.Packed} {
+		t.Setenv("SETPOINT_STORAGE", value)
+		if got := Storage(); got != want {
+			t.Errorf("%q is %s, want %s", value, got, want)
+		}
 	}
 }

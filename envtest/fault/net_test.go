@@ -435,9 +435,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 
 // An unreachable API server breaks the client's connection.
 func TestUnreachable(t *testing.T) {
-	s := httptest.NewServer(http.NotFoundHandler())
-	s.Close()
-	p := proxied(t, &rest.Config{Host: s.URL})
+	p := proxied(t, &rest.Config{Host: "http://127.0.0.1:1"}) // a port that no other test can get
 	client, cfg := through(t, p, nil, "")
 	f := p.Add(Rule{})
 	if got, err := get(testContext(t), t, client, cfg.Host+"/version"); err == nil {

@@ -97,7 +97,8 @@ type Backend interface {
 	Known(gvk schema.GroupVersionKind) *meta.RESTMapping
 	// Forget drops the mapping of a kind after a 404.
 	Forget(gvk schema.GroupVersionKind)
-	// RESTClient returns a client for a kind of the scheme.
+	// RESTClient returns a client for a kind, which need not be in the scheme: the cache decodes
+	// the answers.
 	RESTClient(gvk schema.GroupVersionKind) (rest.Interface, error)
 	// Metadata returns a client for the metadata of objects.
 	Metadata() (metadata.Interface, error)

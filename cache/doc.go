@@ -122,7 +122,7 @@
 // After a restore from a backup, or behind another cluster's address, versions and objects are
 // other ones, without events. An informer compares itself with the API server in these cases:
 //
-//   - Its watch has ended before its time limit: at once, or a minute after the last comparison.
+//   - Its watch has ended before its time limit: at once, or 10 seconds after the last comparison.
 //   - Its watch was quiet for [Options].QuietLimit.
 //   - An event has a lower version than one before: after a minute.
 //   - The answer to a Reconcile's write has a lower version than was known before: within 3

@@ -391,3 +391,24 @@ func TestS2_RestoredTwice(t *testing.T) {
 		})
 	}
 }
+
+// TestS2_RestoredAndRestored: a comparison does not keep the next one waiting for long.
+func TestS2_RestoredAndRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		c, told := restorable(t, api, cache.DefaultStorage)
+		maps := cache.For[*corev1.ConfigMap](c)
+		defer start(t, c)()
+		synced(t, maps)
+		backup := api.Backup()
+		for n := range 3 {
+			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n)))
+			time.Sleep(time.Second)
+			api.Restore(backup)
+			time.Sleep(15 * time.Second) // 10 until it is compared, 3 until that is confirmed
+			if told.count() != n+1 || maps.Stale() != nil || contents(t, maps) != "" {
+				t.Errorf("%d restores found of %d; %s has %s", told.count(), n+1, maps.State(), contents(t, maps))
+			}
+		}
+	})
+}

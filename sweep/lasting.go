@@ -102,7 +102,7 @@ func (r *run) beginLasting(l *connection, f Fault, w *write) {
 			}
 			r.history.restored()
 			restore()
-			r.lasting(3*r.pace.lag, func() {}) // caches compare every 10 seconds, or once a minute
+			r.lasting(3*r.pace.lag, func() {}) // caches compare within 10 seconds
 		})
 	}
 }

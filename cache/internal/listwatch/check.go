@@ -22,8 +22,8 @@ import (
 
 // Shares of Target.QuietLimit.
 const (
-	breakShare   = 3  // 1 minute: between two comparisons if watches break
-	spreadShare  = 18 // 10 seconds
+	oddShare     = 3  // 1 minute: between two comparisons because of odd events
+	spreadShare  = 18 // 10 seconds; also between two comparisons if watches break
 	confirmShare = 60 // 3 seconds: a replica behind a load balancer may lag
 )
 
@@ -188,7 +188,7 @@ type asked struct {
 
 // afterBreak asks because a watch has ended. Watches may break often.
 func (c *checker) afterBreak(ctx context.Context) {
-	c.within(ctx, c.target.quietLimit()/breakShare)
+	c.within(ctx, c.target.quietLimit()/spreadShare)
 }
 
 // afterDoubt asks because an answer was odd.
@@ -198,7 +198,7 @@ func (c *checker) afterDoubt(ctx context.Context) { c.within(ctx, c.target.confi
 // API server may send many such events.
 func (c *checker) afterEvent() {
 	if c.results == nil && c.next == nil {
-		c.next = time.After(c.target.quietLimit() / breakShare)
+		c.next = time.After(c.target.quietLimit() / oddShare)
 	}
 }
 
@@ -256,7 +256,7 @@ func (c *checker) end(a asked) *Restored {
 	case a.err != nil && c.suspect:
 		c.next = time.After(c.target.confirmAfter())
 	case a.err != nil:
-		c.next = time.After(c.target.quietLimit() / breakShare)
+		c.next = time.After(c.target.quietLimit() / spreadShare)
 	case a.restored == nil:
 		c.suspect = false
 		c.informer.Compared()

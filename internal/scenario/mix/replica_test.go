@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
@@ -29,7 +30,7 @@ type replica struct {
 	births  *births
 	mu      sync.Mutex // guards what follows
 	stop    context.CancelFunc
-	started int
+	manager *manager.Manager
 }
 
 func newReplica(id string, p plane, log *lines, b *births) *replica {
@@ -40,10 +41,6 @@ func newReplica(id string, p plane, log *lines, b *births) *replica {
 func (r *replica) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		running, stop := context.WithCancel(ctx)
-		r.mu.Lock()
-		r.stop = stop
-		r.started++
-		r.mu.Unlock()
 		cfg := rest.CopyConfig(r.cfg)
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &hanging{next, r.plugin} })
 		m := manager.New(cfg, manager.Options{
@@ -54,6 +51,9 @@ func (r *replica) run(ctx context.Context) {
 			},
 		})
 		addOperator(m, r.births)
+		r.mu.Lock()
+		r.stop, r.manager = stop, m
+		r.mu.Unlock()
 		_ = m.Run(running) // a lost term ends a process; another one follows
 		stop()
 	}
@@ -64,6 +64,18 @@ func (r *replica) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stop()
+}
+
+// process returns the running one, and whether its caches are synced.
+func (r *replica) process() (m *manager.Manager, synced bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.manager == nil {
+		return nil, false
+	}
+	behind := func(i hook.InformerState) bool { return i.Phase != hook.Synced }
+	all := r.manager.Cache().States()
+	return r.manager, len(all) > 0 && !slices.ContainsFunc(all, behind)
 }
 
 // plugin can hang, like an exec plugin: it ignores the contexts of requests.

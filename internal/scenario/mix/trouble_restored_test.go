@@ -22,6 +22,11 @@ func (restored) strike(w *world, r *rand.Rand) int {
 	}
 	w.plane.pause(between(r, 10*time.Second, 5*time.Minute))
 	w.births.restored()
+	for _, one := range w.replicas {
+		if m, synced := one.process(); synced {
+			w.outdate(one, m)
+		}
+	}
 	restore()
 	return 1
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 // world is an API server with persons, and an operator of two replicas.
@@ -32,6 +33,8 @@ type world struct {
 	births   *births
 	alone    bool // only one trouble strikes, and time is virtual
 	running  sync.WaitGroup
+	mu       sync.Mutex                    // guards outdated
+	outdated map[*replica]*manager.Manager // processes with caches from before a restore
 	stop     context.CancelFunc
 }
 
@@ -41,7 +44,7 @@ func newWorld(p plane) (*world, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	w := &world{plane: p, client: c, log: &lines{count: map[line]int{}}, births: &births{count: map[string]int{}}, stop: stop}
+	w := &world{plane: p, client: c, log: &lines{count: map[line]int{}}, births: &births{count: map[string]int{}}, stop: stop, outdated: map[*replica]*manager.Manager{}}
 	for _, id := range []string{"one", "two"} {
 		r := newReplica(id, p, w.log, w.births)
 		w.replicas = append(w.replicas, r)
@@ -54,6 +57,24 @@ func (w *world) close() {
 	w.stop()
 	w.running.Wait()
 	w.client.Close()
+}
+
+func (w *world) outdate(r *replica, m *manager.Manager) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outdated[r] = m
+}
+
+// notices reports whether a process can notice a restore: it has had synced caches since before.
+func (w *world) notices() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r, of := range w.outdated {
+		if m, _ := r.process(); m == of {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) some(r *rand.Rand) *replica { return w.replicas[r.IntN(len(w.replicas))] }

@@ -36,8 +36,6 @@ test-library:
 # These tests wait more than they compute, so 'make test' runs them beside the library's.
 test-modules:
 	@$(call modules,$(GO) test -p 2 $(TESTFLAGS) ./...,-count=1)
-	@for storage in packed decoded; do echo "SETPOINT_STORAGE=$$storage"; \
-		SETPOINT_STORAGE=$$storage $(GO) test $(TESTFLAGS) ./cache/... ./source || exit 1; done
 
 .PHONY: test-full
 test-full: ## as test, with the scenario tests that take minutes

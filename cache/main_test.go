@@ -26,7 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 
 // newCache returns a cache of the API server, and a record of its hook's calls.
 func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {

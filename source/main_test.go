@@ -28,7 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 
 type name = types.NamespacedName
 

@@ -5,15 +5,44 @@
 package testkit
 
 import (
-	"os"
+	"flag"
+	"fmt"
+	"testing"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-// storages is the table of the forms in which caches can store objects, by the values of the
-// environment variable SETPOINT_STORAGE. Two forms in one process would share client-go's state,
-// such as the time of its last error, which is in the future of a later synctest bubble.
-var storages = map[string]cache.Storage{"": cache.DefaultStorage, "decoded": cache.Decoded, "packed": cache.Packed}
+// Storages runs the tests of a package once for each form in which caches can store objects: a
+// TestMain gives it to goleak.VerifyTestMain. Benchmarks and the race detector, which is slow, use
+// only the first form.
+type Storages struct{ *testing.M }
+
+// storages is the table. DefaultStorage depends on the kind.
+var storages = []cache.Storage{cache.DefaultStorage, cache.Decoded, cache.Packed}
+
+// current is changed between two runs of all tests.
+var current cache.Storage
 
 // Storage returns the form that the tests' caches must use.
-func Storage() cache.Storage { return storages[os.Getenv("SETPOINT_STORAGE")] }
+func Storage() cache.Storage { return current }
+
+// Run runs the tests. It returns the code of the last run that failed.
+func (s Storages) Run() (code int) {
+	flag.Parse()
+	// The last handler would sleep until the time of an error in an earlier synctest bubble.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	for _, current = range storages {
+		fmt.Println("storage:", current)
+		if failed := s.M.Run(); failed != 0 {
+			code = failed
+		}
+		if race || set("bench") || set("fuzz") || set("list") {
+			break
+		}
+	}
+	return code
+}
+
+func set(name string) bool { return flag.Lookup("test."+name).Value.String() != "" }

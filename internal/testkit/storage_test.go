@@ -4,6 +4,7 @@
 package testkit
 
 import (
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,14 +12,17 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(Storages{m}) }
 
-// TestStorage: each value of the variable is a form.
-func TestStorage(t *testing.T) {
-	for value, want := range map[string]cache.Storage{"": cache.DefaultStorage, "decoded": cache.Decoded, "packed": cache.Packed} {
-		t.Setenv("SETPOINT_STORAGE", value)
-		if got := Storage(); got != want {
-			t.Errorf("%q is %s, want %s", value, got, want)
-		}
+// seen has the storages of the runs so far.
+var seen []cache.Storage
+
+// TestStorages: each run has another storage, in the order of the table.
+func TestStorages(t *testing.T) {
+	if len(seen) == 0 || seen[len(seen)-1] != Storage() { // not once more with -count
+		seen = append(seen, Storage())
+	}
+	if !slices.Equal(seen, storages[:len(seen)]) {
+		t.Errorf("the runs had %v, want %v", seen, storages)
 	}
 }

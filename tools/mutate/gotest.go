@@ -94,7 +94,7 @@ func (g goTest) inWorkspace(module string) bool {
 
 func parseReport(stdout []byte) (report, error) {
 	r := report{built: true, tests: map[string]string{}}
-	ended := map[string]string{} // with -count, tests run several times
+	ended := map[string]string{} // a package may run its tests several times: see internal/testkit
 	var output strings.Builder
 	for dec := json.NewDecoder(bytes.NewReader(stdout)); dec.More(); {
 		var e struct{ Action, Test, Output, FailedBuild string }

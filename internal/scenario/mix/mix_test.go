@@ -54,8 +54,8 @@ func isRepeated(text string) bool {
 func judgeLog(log map[line]int, struck []trouble) (wrong []string) {
 	most := 2 * len(struck)
 	for _, t := range struck {
-		if t == (restored{}) { // on a real plane, an outage: refused, not ready, without an answer, in conflict
-			most += 3
+		if t == (restored{}) {
+			most += 3 // on a real plane, an outage: refused, not ready, no answer, in conflict
 		}
 	}
 	for of, n := range log {

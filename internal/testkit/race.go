@@ -1,0 +1,9 @@
+//go:build race
+
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+// race reports whether the race detector is on.
+const race = true

@@ -52,11 +52,11 @@
 //		[-certificates setpoint,cert-controller,knative]
 //
 // Caches that keep objects packed, beside client-go and controller-runtime. A round takes about 5
-// minutes of processor time, and 3 more with the job work-typed. It needs no control plane: the
-// server and the objects are in this program. Semicolons separate the contestants' names:
+// minutes of processor time, and 3 more with work-typed or work-unstructured. It needs no control
+// plane: the server and the objects are in this program. Semicolons separate contestants' names:
 //
 //	GOWORK=off go run . -only packed [-rounds 5] [-objects 100000] [-profile directory]
-//		[-packed-jobs hold,work,index,both,trim,work-typed]
+//		[-packed-jobs hold,work,index,both,trim,work-typed,work-unstructured]
 //		[-packed-kinds pods,configmaps,typed,unstructured,nodes]
 //		[-packed-contestants "client-go;setpoint, packed"]
 package main

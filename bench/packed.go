@@ -31,7 +31,7 @@ type packed struct {
 
 func newPacked(shared *informers) *packed {
 	p := &packed{shared: shared}
-	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both,lean,trim", "packed: `jobs` to measure; work-typed is slower")
+	flag.StringVar(&p.jobs, "packed-jobs", "hold,work,index,both,lean,trim", "packed: `jobs` to measure; work-typed and work-unstructured are slower")
 	flag.StringVar(&p.kinds, "packed-kinds", "pods,configmaps,typed,unstructured,nodes", "packed: `kinds` to measure")
 	flag.StringVar(&p.contestants, "packed-contestants", "", "packed: `names` of the contestants to measure, separated by semicolons (default: all)")
 	flag.StringVar(&p.child, "packed-child", "", "packed: `orders` of a child (internal)")
@@ -77,6 +77,7 @@ func workScene(name, kind string) scene {
 		{"processor time until then", cpuFigure, "%.2f s", 1, bases(0, 0), 0},
 		{"processor time per update, reconciled with one Get", updateFigure, "%.1f µs", 1e6, bases(0.9, 0.75), 0},
 		{"processor time per update of a status, dropped by a predicate", droppedFigure, "%.1f µs", 1e6, bases(0.6, 0.6), 0},
+		{"processor time per Get, in random order", readFigure, "%.1f µs", 1e6, nil, 0},
 	}}
 }
 
@@ -90,7 +91,8 @@ func (p *packed) scenes() []scene {
 	limit := 600e6 * float64(p.shared.objects) / 100_000
 	return []scene{
 		holdScene("pods", 0.35, peaks), holdScene("configmaps", 0.5), holdScene("typed", 0.4), holdScene("unstructured", 0.15),
-		workScene("work", "pods"), workScene("work-typed", "typed"), leanScene("pods"), leanScene("configmaps"),
+		workScene("work", "pods"), workScene("work-typed", "typed"), workScene("work-unstructured", "unstructured"),
+		leanScene("pods"), leanScene("configmaps"),
 		{"index", index, "pods", one, []packedRow{
 			{"list by index, copies: a hundredth of the objects", listFigure, "%.2f ms", 1e3, compared(2), 0},
 			{"processor time of that list", listCPUFigure, "%.2f ms", 1e3, compared(0), 0},

@@ -334,6 +334,7 @@ func setpointWorks(ctx context.Context, r *packedRun, s cache.Scope) error {
 func setpointWorksWith(ctx context.Context, r *packedRun, c *cache.Cache, s cache.Scope) error {
 	r.states = c.States
 	objects := r.kind.handle(c, s)
+	r.get = objects.get
 	reconciler := controller.Func[key](func(ctx context.Context, k key) (controller.Result, error) {
 		o, err := objects.get(ctx, k)
 		if err != nil {

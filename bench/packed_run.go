@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
@@ -43,6 +45,7 @@ const (
 	cpuFigure      = "cpu"     // seconds of processor until then
 	updateFigure   = "update"  // seconds of processor per event
 	droppedFigure  = "dropped" // seconds of processor per event
+	readFigure     = "read"    // seconds of processor per Get, in random order
 	listFigure     = "list"    // seconds per list
 	listCPUFigure  = "listcpu" // seconds of processor per list
 	bytesFigure    = "bytes"   // of the kept objects
@@ -59,7 +62,9 @@ type packedRun struct {
 	kind   *packedKind
 	wrong  chan error    // a read object is not what the server sent
 	ready  chan struct{} // closed when the objects are there, and reconciled if that is the job
-	list   func(ctx context.Context, node string) (n int, first crclient.Object, err error)
+
+	get  func(ctx context.Context, k key) (cache.Object, error) // or nil
+	list func(ctx context.Context, node string) (n int, first crclient.Object, err error)
 
 	states func() []hook.InformerState
 	slots  []uint8   // of a lean contestant
@@ -191,7 +196,10 @@ func (r *packedRun) more(ctx context.Context, f figures, ended <-chan error) (er
 		f[updatesFigure] = float64(r.received.Load()) - f[receivedFigure]
 		return err
 	case work:
-		return r.push(ctx, f, ended)
+		if err := r.push(ctx, f, ended); err != nil || r.get == nil {
+			return err
+		}
+		return r.readAll(ctx, f)
 	case index:
 		return r.listAll(ctx, f)
 	}
@@ -224,6 +232,24 @@ func (r *packedRun) push(ctx context.Context, f figures, ended <-chan error) err
 			return fmt.Errorf("%s reconciled %d objects at generation %d instead of %d", r.Contestant, n, g, r.expected(g))
 		}
 	}
+	return nil
+}
+
+// readAll reads each object once, in random order, so that no read finds what another has decoded.
+func (r *packedRun) readAll(ctx context.Context, f figures) error {
+	keys := make([]key, r.Objects)
+	for n, i := range rand.New(rand.NewPCG(1, 1)).Perm(r.Objects) { //nolint:gosec // no secrets
+		o := packedMeta(i, created)
+		keys[n] = key{Namespace: o.Namespace, Name: o.Name}
+	}
+	runtime.GC()
+	spent := cpuClock()
+	for _, k := range keys {
+		if _, err := r.get(ctx, k); err != nil {
+			return err
+		}
+	}
+	f[readFigure] = (cpuClock() - spent).Seconds() / float64(len(keys))
 	return nil
 }
 

@@ -34,9 +34,9 @@
 // # Storage
 //
 // [Scope].Storage selects how objects are stored. Decoded objects are Go objects. Packed objects
-// are their bytes from the API server: protobuf for built-in kinds, else JSON. By default, typed
-// objects of built-in kinds are packed and others are decoded. A packed handle reads the same
-// objects, with other costs:
+// are their bytes from the API server: protobuf for built-in kinds, else JSON. By default, custom
+// resources with a Go type and metadata are decoded, and others are packed. A packed handle reads
+// the same objects, with other costs:
 //
 //   - Reads decode instead of copying. Several goroutines decode a long List.
 //   - Events need no decoding for handlers and predicates that read only metadata, such as Self,

@@ -104,7 +104,7 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	r, c := newReading(mgr.Cache())
 	cache.For[*corev1.ConfigMap](mgr.Cache())
 	mgr.Add(c)
-	metadata, small, packed := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache()), packedBackups(mgr.Cache(), corev1.SchemeGroupVersion.WithKind("PersistentVolume"))
+	metadata, small, decoded := withoutData(mgr.Cache()), withoutEnvironment(mgr.Cache()), decodedBackups(mgr.Cache(), corev1.SchemeGroupVersion.WithKind("PersistentVolume"))
 	other := controller.New("other", controller.Func[types.NamespacedName](hourly), controller.Options{})
 	everyReplica(mgr, other)
 	stop := run(t, mgr)
@@ -130,7 +130,7 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	if err := nodes.WaitForSync(ctx); err != nil || nodes.State().Storage != "packed" {
 		t.Errorf("got %s, %v", nodes.State(), err)
 	}
-	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync, packed.WaitForSync} {
+	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync, decoded.WaitForSync} {
 		if err := wait(ctx); err != nil {
 			t.Error(err)
 		}

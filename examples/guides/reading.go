@@ -111,9 +111,9 @@ func withoutData(c *cache.Cache) *cache.Handle[*metav1.PartialObjectMetadata] {
 	return cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
 }
 
-// packedBackups keeps a custom kind as JSON.
-func packedBackups(c *cache.Cache, backups schema.GroupVersionKind) *cache.Handle[*unstructured.Unstructured] {
-	return cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: backups, Storage: cache.Packed})
+// decodedBackups keeps Go objects of a kind whose objects are often all read.
+func decodedBackups(c *cache.Cache, backups schema.GroupVersionKind) *cache.Handle[*unstructured.Unstructured] {
+	return cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: backups, Storage: cache.Decoded})
 }
 
 // bytesOfAll returns the options of an operator that keeps objects of all kinds as bytes.

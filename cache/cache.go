@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Cache owns the informers of all declared scopes.
@@ -75,12 +76,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.begin(start, others.Go); err != nil {
 		return err
 	}
-	if c.hooks.Started != nil {
-		c.hooks.Started(hook.CacheStarted{Of: c, Informers: c.counted})
-	}
-	if c.hooks.Stopped != nil {
-		defer c.hooks.Stopped(hook.CacheStopped{Of: c})
-	}
+	run.Tell(c.hooks.Started, hook.CacheStarted{Of: c, Informers: c.counted})
+	defer run.Tell(c.hooks.Stopped, hook.CacheStopped{Of: c})
 	<-ctx.Done()
 	c.open(nil, others.Go)
 	informers.Wait()

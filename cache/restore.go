@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // restoring is set while an informer has objects of an API server that was restored since. It is
@@ -63,9 +64,7 @@ func (e *environment) restored(by *informer, why *listwatch.Restored) (first boo
 			i.restore(replaced[i], within*time.Duration(n)/time.Duration(len(all)))
 		}
 	}
-	if e.hooks.Restored != nil {
-		e.hooks.Restored(hook.Restored{Host: hostOf(e.backend), Kind: by.key.kind(), Err: why, Informers: len(all), Within: within})
-	}
+	run.Tell(e.hooks.Restored, hook.Restored{Host: hostOf(e.backend), Kind: by.key.kind(), Err: why, Informers: len(all), Within: within})
 	return true
 }
 

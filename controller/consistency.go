@@ -112,11 +112,11 @@ func (k *pendingWrites) giveUp(p *lastRun, expired bool, now time.Time) {
 	}
 	p.doubts = errors.Join(p.doubts, still)
 	if report {
-		a := hook.Awaited{Expired: expired, Doubts: p.doubts}
+		a := hook.Awaited{Controller: k.name, Expired: expired, Doubts: p.doubts}
 		if !p.since.IsZero() {
 			a.Took = now.Sub(p.since)
 		}
-		k.reportAwaited(a)
+		run.Tell(k.hooks.Controller.Awaited, a)
 	}
 }
 
@@ -188,13 +188,6 @@ func (k *pendingWrites) outstanding(ctx context.Context, p *lastRun) (missing la
 		return missing, unknown
 	}
 	return k.behind(p)
-}
-
-func (k *pendingWrites) reportAwaited(a hook.Awaited) {
-	if k.hooks.Controller.Awaited != nil {
-		a.Controller = k.name
-		k.hooks.Controller.Awaited(a)
-	}
 }
 
 func (k *visibility[K]) parkStale(item workqueue.Item[K], p *lastRun) {

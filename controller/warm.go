@@ -95,15 +95,11 @@ func (c *Controller[K]) claim() error {
 
 func (c *Controller[K]) warm(ctx context.Context) error {
 	c.shards.log.Store(c.logger(ctx))
-	if hooks := c.o.Hooks.Controller; hooks.Started != nil {
-		hooks.Started(hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
-	}
+	run.Tell(c.o.Hooks.Controller.Started, hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
 	defer func() {
 		c.queue.ShutDown()
 		c.consistency.letGo()
-		if hooks := c.o.Hooks.Controller; hooks.Stopped != nil {
-			hooks.Stopped(hook.ControllerStopped{Controller: c.name, Of: c})
-		}
+		run.Tell(c.o.Hooks.Controller.Stopped, hook.ControllerStopped{Controller: c.name, Of: c})
 	}()
 	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
 		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
@@ -160,9 +156,7 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	q := &observer[K]{hooks: m.hooks, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
 	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
 	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
-	if m.hooks.Started != nil {
-		m.hooks.Started(started)
-	}
+	run.Tell(m.hooks.Started, started)
 	defer func() {
 		if run.Closed(w.removed) || ctx.Err() == nil {
 			q.forget() // at the end of Warm, paused keys stay paused
@@ -172,9 +166,7 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 		}
 		w.stop()
 		overseen.Wait()
-		if m.hooks.Stopped != nil {
-			m.hooks.Stopped(started)
-		}
+		run.Tell(m.hooks.Stopped, started)
 		close(w.ended)
 		c.inputs.notify()
 		c.wakeAllHeld()

@@ -107,9 +107,7 @@ func (t *lead[K]) reportSlow(w *worker[K], r *running[K], took time.Duration, st
 	if args, ok := c.repetition.Few("slow", "", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
 		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
-	if c.o.Hooks.Controller.Slow != nil {
-		c.o.Hooks.Controller.Slow(hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
-	}
+	run.Tell(c.o.Hooks.Controller.Slow, hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
 }
 
 func (t *lead[K]) reportStuck(cause error) {

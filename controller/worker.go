@@ -175,8 +175,8 @@ func (t *lead[K]) callReconciled(ctx context.Context, r *running[K], end *ending
 			TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline), //nolint:contextcheck // r is the context
 		})
 	}
-	if end.gaveUp && hooks.GaveUp != nil {
-		hooks.GaveUp(hook.GaveUp{
+	if end.gaveUp {
+		run.Tell(hooks.GaveUp, hook.GaveUp{
 			Controller: c.name, Key: fmt.Sprint(r.item.Key()), ReconcileID: r.id(),
 			Attempts: r.item.Attempt(), Err: end.err,
 		})

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -139,10 +140,7 @@ func For(m Manager, o Options) *Recorder {
 // reason, and reported as dropped. In a Reconcile, pass its context: the event is then sent under
 // its term, before the Lease is released, or after that if events cannot be written.
 func (r *Recorder) Eventf(ctx context.Context, obj object.Object, t Type, reason, action, note string, args ...any) {
-	if action == "" {
-		action = reason
-	}
-	k, version, err := r.key(ctx, obj, t, reason, action)
+	k, version, err := r.key(ctx, obj, t, reason, cmp.Or(action, reason))
 	if err != nil {
 		r.mistaken(ctx, k, err)
 		return
@@ -159,10 +157,7 @@ func (r *Recorder) Eventf(ctx context.Context, obj object.Object, t Type, reason
 		r.dropped(k, why, 1)
 	}
 	if wake {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		run.Poke(r.wake)
 	}
 }
 
@@ -227,7 +222,5 @@ func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
 }
 
 func (r *Recorder) dropped(k key, why string, calls int) {
-	if r.hooks.Dropped != nil {
-		r.hooks.Dropped(hook.EventDropped{Kind: k.kind, Type: string(k.eventType), Reason: k.reason, Why: why, Events: calls})
-	}
+	run.Tell(r.hooks.Dropped, hook.EventDropped{Kind: k.kind, Type: string(k.eventType), Reason: k.reason, Why: why, Events: calls})
 }

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -107,9 +108,7 @@ func (ls *leases) addFree() *Lease {
 func (ls *leases) sameIdentity(first string) string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.identity == "" {
-		ls.identity = first
-	}
+	ls.identity = cmp.Or(ls.identity, first)
 	return ls.identity
 }
 
@@ -180,9 +179,7 @@ func (l *Lease) warm(ctx context.Context, e *elected) {
 		return
 	}
 	e.logger().Warn(e.text.unsynced, "after", warmLimit.String(), "controllers", unsynced)
-	if hooks := e.host.hooks; hooks.CampaignedUnsynced != nil {
-		hooks.CampaignedUnsynced(e.name)
-	}
+	run.Tell(e.host.hooks.CampaignedUnsynced, e.name)
 }
 
 func requiresKinds(c *removable) bool { return c.Report().RequireKinds }

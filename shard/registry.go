@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // registry has the Leases of the group as the watches show them, and times their records. Only the
@@ -108,10 +109,7 @@ func lastRecord(before *coordinationv1.Lease, deleted uint64) *coordinationv1.Le
 }
 
 func (s *registry) notify() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	run.Poke(s.wake)
 }
 
 // confirmOlder records whether a read returned an older version of a Lease than the known one. It

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Shares of Target.QuietLimit.
@@ -291,14 +292,14 @@ func (l *ListerWatcher) Relist(after time.Duration, mark object.Object) {
 	l.timeline.forget()
 	l.fresh.Store(true)
 	l.pending.Store(&relist{l.begun.Load(), time.Now().Add(after), mark})
-	poke(l.poked)
+	run.Poke(l.poked)
 }
 
 // Spread is the time in which all informers of a restored API server begin to list again.
 func (l *ListerWatcher) Spread() time.Duration { return l.target.quietLimit() / spreadShare }
 
 // Doubt makes a running watch compare itself with the API server, soon and without an interruption.
-func (l *ListerWatcher) Doubt() { poke(l.doubts) }
+func (l *ListerWatcher) Doubt() { run.Poke(l.doubts) }
 
 // Contradicts reports whether a write's answer has a lower version than the informer knew before
 // the write was sent, and no later comparison has explained it. The versions of no-ops are lower,
@@ -317,12 +318,5 @@ func (l *ListerWatcher) Newest() uint64 {
 func (l *ListerWatcher) Wrote(version string, answered time.Time) {
 	if ahead := l.timeline.written(version); ahead && time.Since(answered) > l.Spread() {
 		l.Doubt()
-	}
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is poked already
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // SlotSet is a set of slots.
@@ -60,12 +62,7 @@ func (p *Progress) Arrived(mark int64) {
 }
 
 // Again asks for another mark, for an event handler that may have missed the last one.
-func (p *Progress) Again() {
-	select {
-	case p.again <- struct{}{}:
-	default: // it is asked for already
-	}
-}
+func (p *Progress) Again() { run.Poke(p.again) }
 
 // Stored returns the last mark that the store has reached.
 func (p *Progress) Stored() int64 {

@@ -6,13 +6,13 @@ package controller
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -98,23 +98,13 @@ func (o Options) Validate() error {
 }
 
 func (o Options) validate() error {
-	var wrong []error
-	for _, field := range []struct {
-		name  string
-		value any
-		isNeg bool
-	}{
-		{"Workers", o.Workers, o.Workers < 0},
-		{"Deadline", o.Deadline, o.Deadline < 0},
-		{"MaxInterrupts", o.MaxInterrupts, o.MaxInterrupts < 0},
-		{"MaxAttempts", o.MaxAttempts, o.MaxAttempts < 0},
-		{"Grace", o.Grace, o.Grace < 0},
-	} {
-		if field.isNeg {
-			wrong = append(wrong, fmt.Errorf("controller.Options.%s: %v, must not be negative", field.name, field.value))
-		}
-	}
-	return errors.Join(wrong...)
+	return errors.Join(
+		argument.NotNegative("controller.Options.Workers", o.Workers),
+		argument.NotNegative("controller.Options.Deadline", o.Deadline),
+		argument.NotNegative("controller.Options.MaxInterrupts", o.MaxInterrupts),
+		argument.NotNegative("controller.Options.MaxAttempts", o.MaxAttempts),
+		argument.NotNegative("controller.Options.Grace", o.Grace),
+	)
 }
 
 const defaultReadYourWrites = 30 * time.Second

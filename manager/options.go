@@ -109,14 +109,10 @@ func (o Options) Validate() error {
 	if strings.ContainsFunc(o.Name, unicode.IsControl) {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Name: %q has a line break or another control character; use printable text, which fits into a header", o.Name))
 	}
-	if o.Grace < 0 {
-		wrong = append(wrong, fmt.Errorf("manager.Options.Grace: %s, must not be negative", o.Grace))
-	}
+	wrong = append(wrong,
+		argument.NotNegative("manager.Options.Grace", o.Grace), argument.NotNegative("manager.Options.StalledAfter", o.StalledAfter))
 	if o.RequireTerm && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.RequireTerm: without LeaderElection there are no terms, and every write would be refused"))
-	}
-	if o.StalledAfter < 0 {
-		wrong = append(wrong, fmt.Errorf("manager.Options.StalledAfter: %s, must not be negative", o.StalledAfter))
 	}
 	if o.Metrics != nil && argument.IsNil(o.Metrics) {
 		wrong = append(wrong, errors.New("manager.Options.Metrics: it is a nil pointer; use the result of metrics.New"))

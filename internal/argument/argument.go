@@ -4,7 +4,18 @@
 // Package argument checks arguments of the library's users.
 package argument
 
-import "reflect"
+import (
+	"fmt"
+	"reflect"
+)
+
+// NotNegative returns an error if the value of a field is negative.
+func NotNegative[T ~int | ~int64](field string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s: %v, must not be negative", field, value)
+	}
+	return nil
+}
 
 // IsNil reports whether v is nil or an interface that holds a nil.
 func IsNil(v any) bool {

@@ -79,15 +79,13 @@ func Terminal(err error) error {
 	return &terminalError{err}
 }
 
-type terminalError struct{ err error }
+type terminalError struct{ error }
 
-func (t *terminalError) Error() string { return t.err.Error() }
-func (t *terminalError) Unwrap() error { return t.err }
+func (t *terminalError) Unwrap() error { return t.error }
 
 // IsTerminal reports whether err, or an error that it wraps, was marked by [Terminal].
 func IsTerminal(err error) bool {
-	var t *terminalError
-	return errors.As(err, &t)
+	return errors.As(err, new(*terminalError))
 }
 
 // RetryAfter marks an error that is retried after d. It counts as a failure: the next backoff is
@@ -101,12 +99,11 @@ func RetryAfter(err error, d time.Duration) error {
 }
 
 type retryAfterError struct {
-	err   error
+	error
 	after time.Duration
 }
 
-func (r *retryAfterError) Error() string { return r.err.Error() }
-func (r *retryAfterError) Unwrap() error { return r.err }
+func (r *retryAfterError) Unwrap() error { return r.error }
 
 // PanicError is the error of a Reconcile that panicked.
 type PanicError struct {
@@ -151,10 +148,9 @@ func Stale(ctx context.Context) error {
 	return nil
 }
 
-type staleError struct{ err error }
+type staleError struct{ error }
 
-func (s *staleError) Error() string { return s.err.Error() }
-func (s *staleError) Unwrap() error { return s.err }
+func (s *staleError) Unwrap() error { return s.error }
 
 func isStale(err error) bool {
 	_, ok := err.(*staleError) //nolint:errorlint // consistsOf unwraps

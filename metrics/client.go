@@ -91,18 +91,11 @@ func resource(group, resource, subresource string) string {
 }
 
 func (r *requests) hooks() *hook.Client {
-	count := func(of *series[write, prometheus.Counter], w write) {
-		if c, ok := of.of(w); ok {
-			c.Inc()
-		}
-	}
 	return &hook.Client{
 		Opened: r.opened,
 		Closed: r.closed,
 		Answered: func(a hook.APIAnswer) {
-			if c, ok := r.answered.of(answer{a.Status, a.Method, a.Host}); ok {
-				c.Inc()
-			}
+			add(r.answered, answer{a.Status, a.Method, a.Host}, 1)
 			if a.Watch {
 				return
 			}
@@ -111,15 +104,13 @@ func (r *requests) hooks() *hook.Client {
 			}
 		},
 		Requested: func(e hook.APIRequest) {
-			if c, ok := r.made.of(request{e.Controller, e.Verb, e.Group, e.Resource, e.Subresource, e.Status}); ok {
-				c.Inc()
-			}
+			add(r.made, request{e.Controller, e.Verb, e.Group, e.Resource, e.Subresource, e.Status}, 1)
 			if e.Unknown != "" {
-				count(r.unknown, write{e.Controller, e.Group, e.Resource, e.Subresource})
+				add(r.unknown, write{e.Controller, e.Group, e.Resource, e.Subresource}, 1)
 			}
 		},
-		Unfenced: func(e hook.APIRequest) { count(r.unfenced, write{e.Verb, e.Group, e.Resource, e.Subresource}) },
-		Skipped:  func(s hook.SkippedApply) { count(r.skipped, write{s.Controller, s.Group, s.Resource, s.Subresource}) },
+		Unfenced: func(e hook.APIRequest) { add(r.unfenced, write{e.Verb, e.Group, e.Resource, e.Subresource}, 1) },
+		Skipped:  func(s hook.SkippedApply) { add(r.skipped, write{s.Controller, s.Group, s.Resource, s.Subresource}, 1) },
 	}
 }
 

@@ -72,8 +72,7 @@ func (c *conditions[T]) scrape(ch chan<- prometheus.Metric) {
 	cancel() // a scrape does not wait for the initial list
 	counts, oldest := map[conditionReason]int{}, map[conditionStatus]time.Time{}
 	for obj, err := range c.handle.All(ctx, cache.ListOptions{}) {
-		var undecodable *cache.UndecodableError
-		if errors.As(err, &undecodable) {
+		if _, undecodable := errors.AsType[*cache.UndecodableError](err); undecodable {
 			break // setpoint_informer_broken_objects counts these
 		}
 		if err != nil {

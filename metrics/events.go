@@ -34,16 +34,8 @@ func newEvents(mu *lock) *events {
 
 func (e *events) hooks() *hook.Events {
 	return &hook.Events{
-		Sent: func(s hook.EventSent) {
-			if c, ok := e.sent.of(eventSent{s.Kind, s.Type, s.Reason}); ok {
-				c.Add(float64(s.Events))
-			}
-		},
-		Failed: func(hook.EventFailed) { e.failed.WithLabelValues().Inc() },
-		Dropped: func(d hook.EventDropped) {
-			if c, ok := e.dropped.of(d.Why); ok {
-				c.Add(float64(d.Events))
-			}
-		},
+		Sent:    func(s hook.EventSent) { add(e.sent, eventSent{s.Kind, s.Type, s.Reason}, s.Events) },
+		Failed:  func(hook.EventFailed) { e.failed.WithLabelValues().Inc() },
+		Dropped: func(d hook.EventDropped) { add(e.dropped, d.Why, d.Events) },
 	}
 }

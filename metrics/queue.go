@@ -99,11 +99,7 @@ func (q *queues) hooks() *hook.Queue {
 				of.retries.Inc()
 			}
 		},
-		Dropped: func(e hook.QueueDropped) {
-			if c, ok := q.dropped.of(queueDrop{e.Queue, e.Why}); ok {
-				c.Add(float64(e.Keys))
-			}
-		},
+		Dropped:  func(e hook.QueueDropped) { add(q.dropped, queueDrop{e.Queue, e.Why}, e.Keys) },
 		Misused:  func(e hook.QueueMisused) { with(e.Queue, func(of *queue) { of.misused.Inc() }) },
 		Panicked: func(e hook.QueuePanicked) { with(e.Queue, func(of *queue) { of.panicked.Inc() }) },
 	}
@@ -124,14 +120,11 @@ func (q *queues) opened(e hook.QueueOpened) {
 func (q *queues) closed(e hook.QueueClosed) {
 	q.open.stop(e.Queue, func() {
 		name := label(e.Queue)
-		for _, c := range []*prometheus.CounterVec{q.misused, q.panicked} {
-			c.DeleteLabelValues(name)
+		q.misused.DeleteLabelValues(name)
+		q.panicked.DeleteLabelValues(name)
+		for _, v := range []*prometheus.MetricVec{q.adds.MetricVec, q.retries.MetricVec, q.waited.MetricVec, q.worked.MetricVec} {
+			v.DeleteLabelValues(name, name)
 		}
-		for _, c := range []*prometheus.CounterVec{q.adds, q.retries} {
-			c.DeleteLabelValues(name, name)
-		}
-		q.waited.DeleteLabelValues(name, name)
-		q.worked.DeleteLabelValues(name, name)
 		q.dropped.forgetLocked(func(d queueDrop) bool { return d.queue == e.Queue })
 	})
 	q.stats.stop(e.Of)

@@ -99,6 +99,13 @@ func (s *series[K, M]) forgetLocked(gone func(K) bool) {
 	s.by.Store(&by)
 }
 
+// add counts n in a series, if it is wanted.
+func add[K comparable](to *series[K, prometheus.Counter], key K, n int) {
+	if c, ok := to.of(key); ok {
+		c.Add(float64(n))
+	}
+}
+
 func always[K any](K) bool { return true }
 
 // lock guards starts, stops and new series. Counting does not need it.

@@ -41,19 +41,13 @@ func newSources(mu *lock) *sources {
 
 func (s *sources) hooks() *hook.Source {
 	failed := func(of *series[hook.SourceRun, prometheus.Counter]) func(hook.SourceFailure) {
-		return func(f hook.SourceFailure) {
-			if c, ok := of.of(hook.SourceRun{Controller: f.Controller, Source: f.Source}); ok {
-				c.Inc()
-			}
-		}
+		return func(f hook.SourceFailure) { add(of, hook.SourceRun{Controller: f.Controller, Source: f.Source}, 1) }
 	}
 	return &hook.Source{
 		Started: func(r hook.SourceRun) { s.open.start(r, func() struct{} { return struct{}{} }) },
 		Stopped: s.stopped,
 		Dropped: func(d hook.SourceDropped) {
-			if c, ok := s.dropped.of(sourceDrop{hook.SourceRun{Controller: d.Controller, Source: d.Source}, d.Reason}); ok {
-				c.Inc()
-			}
+			add(s.dropped, sourceDrop{hook.SourceRun{Controller: d.Controller, Source: d.Source}, d.Reason}, 1)
 		},
 		HandlerFailed: failed(s.handlers),
 		PollFailed:    failed(s.polls),

@@ -79,17 +79,13 @@ func (w *webhooks) answered(a hook.WebhookAnswer) {
 	if h, ok := w.latency.of(a.Path); ok {
 		h.Observe(a.Took.Seconds())
 	}
-	if c, ok := w.requests.of(webhookCode{a.Path, a.Code}); ok {
-		c.Inc()
-	}
+	add(w.requests, webhookCode{a.Path, a.Code}, 1)
 	switch {
 	case a.Panicked && a.Conversion:
 		w.conversion.WithLabelValues().Inc()
 	case a.Panicked:
 		w.panics.WithLabelValues().Inc()
 	case a.Code == 200 && !a.Allowed && !a.Conversion:
-		if c, ok := w.rejections.of(webhookRejection{a.Path, a.Reason}); ok {
-			c.Inc()
-		}
+		add(w.rejections, webhookRejection{a.Path, a.Reason}, 1)
 	}
 }

@@ -70,12 +70,6 @@ func (cs *clusters) forget(c *Cluster) bool {
 	return true
 }
 
-func (cs *clusters) current() []*Cluster {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return slices.Clone(cs.all)
-}
-
 func (cs *clusters) states() []hook.InformerState {
 	states := cs.own.States()
 	for _, c := range cs.current() {

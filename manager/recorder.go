@@ -39,12 +39,6 @@ func (m *Manager) FlushEvents(ctx context.Context) error {
 
 type recorders struct{ starter[term.Recorder] }
 
-func (rs *recorders) current() []term.Recorder {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return slices.Clone(rs.all)
-}
-
 // flush flushes all recorders at once, so that one that waits delays no other.
 func (rs *recorders) flush(ctx context.Context) error {
 	all := rs.current()

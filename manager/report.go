@@ -92,11 +92,9 @@ func (r *report) settle(d time.Duration) {
 	r.mu.Lock()
 	none := r.none.When(len(r.runs) == 0)
 	r.mu.Unlock()
-	over := time.NewTimer(d)
-	defer over.Stop()
 	select {
 	case <-none:
-	case <-over.C:
+	case <-time.After(d):
 	}
 }
 
@@ -170,8 +168,6 @@ func newStage(ctx context.Context, r *report) *stage {
 
 func (s *stage) stop(deadline time.Time) {
 	s.end()
-	overdue := time.NewTimer(time.Until(deadline))
-	defer overdue.Stop()
 	joined := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -179,7 +175,7 @@ func (s *stage) stop(deadline time.Time) {
 	}()
 	select {
 	case <-joined:
-	case <-overdue.C:
+	case <-time.After(time.Until(deadline)):
 	}
 }
 

@@ -74,7 +74,9 @@ func (m *Manager) validate() error {
 	m.registry.begin()
 	known, _ := m.registry.names()
 	wrong := append(m.report.errors(), m.cache.Validate(), m.clusters.validate(), validateNames(m.o.Controllers, known))
-	wrong = append(wrong, m.validateServers()...)
+	for _, s := range m.servers {
+		wrong = append(wrong, mistakesOf(s)...)
+	}
 	for _, r := range m.registry.recorders.current() {
 		wrong = append(wrong, r.Validate())
 	}

@@ -85,13 +85,6 @@ func (m *Manager) startServers(in *stage, alive, stopping context.Context) error
 	return nil
 }
 
-func (m *Manager) validateServers() (wrong []error) {
-	for _, s := range m.servers {
-		wrong = append(wrong, mistakesOf(s)...)
-	}
-	return wrong
-}
-
 // mistakesOf returns one line for each mistake.
 func mistakesOf(s Server) (wrong []error) {
 	all := []error{s.Validate()}

@@ -3,7 +3,10 @@
 
 package manager
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // starter starts its members when it opens, and later members at once.
 type starter[T any] struct {
@@ -18,6 +21,12 @@ func (l *starter[T]) addLocked(member T) {
 	if l.start != nil {
 		l.start(member)
 	}
+}
+
+func (l *starter[T]) current() []T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
 }
 
 func (l *starter[T]) open(start func(T)) {

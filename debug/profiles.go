@@ -96,10 +96,8 @@ func record(name string, length time.Duration, start func(io.Writer) error, stop
 			return
 		}
 		defer stop()
-		end := time.NewTimer(length)
-		defer end.Stop()
 		select {
-		case <-end.C:
+		case <-time.After(length):
 		case <-r.Context().Done():
 		}
 	}

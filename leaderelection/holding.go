@@ -182,12 +182,10 @@ func (c *candidate) begin(h *holding, letGo func()) {
 }
 
 func (c *candidate) join(h *holding, done <-chan error) error {
-	late := time.NewTimer(h.patience())
-	defer late.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-late.C:
+	case <-time.After(h.patience()):
 	}
 	select {
 	case err := <-done: // while a hook kept this goroutine

@@ -87,11 +87,9 @@ func (c *caller) begin(all *sync.WaitGroup, pause time.Duration, f func() error)
 
 // returned waits at most until limit after the call began.
 func (c *call) returned(limit time.Duration) bool {
-	late := time.NewTimer(time.Until(c.began.Add(limit)))
-	defer late.Stop()
 	select {
 	case <-c.done:
-	case <-late.C:
+	case <-time.After(time.Until(c.began.Add(limit))):
 	}
 	return run.Closed(c.done)
 }

@@ -20,7 +20,7 @@ func (c *Cluster) StopAPIServer() error {
 	if c.plane == nil {
 		return errNotOurs
 	}
-	return c.plane.stopAPIServer(c.options)
+	return c.plane.endAPIServer(func(server *process) error { return server.stop(c.options.StopTimeout) })
 }
 
 // StartAPIServer restarts kube-apiserver with the same data and address, and returns when it is
@@ -39,10 +39,10 @@ func (c *Cluster) KillAPIServer() error {
 	if c.plane == nil {
 		return errNotOurs
 	}
-	return c.plane.killAPIServer()
+	return c.plane.endAPIServer((*process).kill)
 }
 
-func (p *plane) killAPIServer() error {
+func (p *plane) endAPIServer(end func(*process) error) error {
 	p.change.Lock()
 	defer p.change.Unlock()
 	server := p.find(apiServerName)
@@ -50,18 +50,7 @@ func (p *plane) killAPIServer() error {
 		return nil
 	}
 	p.remove(server)
-	return server.kill()
-}
-
-func (p *plane) stopAPIServer(o Options) error {
-	p.change.Lock()
-	defer p.change.Unlock()
-	server := p.find(apiServerName)
-	if server == nil {
-		return nil
-	}
-	p.remove(server)
-	return server.stop(o.StopTimeout)
+	return end(server)
 }
 
 func (p *plane) startAPIServer(ctx context.Context, o Options) error {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 )
 
 const assetsVariable = "KUBEBUILDER_ASSETS"
@@ -167,14 +166,8 @@ func freePort(address string) (host, port string, err error) {
 }
 
 func (a *assets) controllerManager(d *runDir, host string, k keys) (*process, error) {
-	const name = "envtest"
 	path := filepath.Join(d.path, "controller-manager.kubeconfig")
-	if err := clientcmd.WriteToFile(api.Config{
-		Clusters:       map[string]*api.Cluster{name: {Server: host, CertificateAuthorityData: k.ca.pem}},
-		AuthInfos:      map[string]*api.AuthInfo{name: {ClientCertificateData: k.admin.cert, ClientKeyData: k.admin.key}},
-		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	}, path); err != nil {
+	if err := clientcmd.WriteToFile(kubeconfig(host, k.ca.pem, k.admin), path); err != nil {
 		return nil, dataError(err)
 	}
 	p, err := a.start(controllerManagerName, d, "", "",

@@ -41,10 +41,7 @@ func newAuthority() (*authority, error) {
 		return nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &authority{cert: cert, pem: encode("CERTIFICATE", der), key: key}, nil
+	return &authority{cert: cert, pem: encode("CERTIFICATE", der), key: key}, err
 }
 
 func (a *authority) server() (keyPair, error) {
@@ -99,10 +96,7 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 		return keyPair{}, fmt.Errorf("envtest: cannot issue a certificate for %q: %w", template.Subject.CommonName, err)
 	}
 	keyPEM, err := encodeKey(key)
-	if err != nil {
-		return keyPair{}, err
-	}
-	return keyPair{cert: encode("CERTIFICATE", der), key: keyPEM}, nil
+	return keyPair{cert: encode("CERTIFICATE", der), key: keyPEM}, err
 }
 
 func newCertificate(name pkix.Name) *x509.Certificate {
@@ -126,10 +120,7 @@ func newSigningKey() ([]byte, error) {
 
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return encode("EC PRIVATE KEY", der), nil
+	return encode("EC PRIVATE KEY", der), err
 }
 
 func encode(kind string, der []byte) []byte {

@@ -53,7 +53,7 @@ func (c *Cluster) replaceData(ctx context.Context, replace func(*plane) error) e
 	if c.plane == nil {
 		return errNotOurs
 	}
-	if err := c.plane.killAPIServer(); err != nil {
+	if err := c.KillAPIServer(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.StartTimeout, c.options.startTimeoutCause())

@@ -43,14 +43,17 @@ func (c *Cluster) Kubeconfig() ([]byte, error) {
 	if c.plane == nil {
 		return os.ReadFile(c.options.Kubeconfig)
 	}
+	return clientcmd.Write(kubeconfig(c.config.Host, c.config.CAData, keyPair{c.config.CertData, c.config.KeyData}))
+}
+
+func kubeconfig(host string, ca []byte, user keyPair) api.Config {
 	const name = "envtest"
-	return clientcmd.Write(api.Config{
-		Clusters: map[string]*api.Cluster{name: {Server: c.config.Host, CertificateAuthorityData: c.config.CAData}},
-		AuthInfos: map[string]*api.AuthInfo{name: {
-			ClientCertificateData: c.config.CertData, ClientKeyData: c.config.KeyData}},
+	return api.Config{
+		Clusters:       map[string]*api.Cluster{name: {Server: host, CertificateAuthorityData: ca}},
+		AuthInfos:      map[string]*api.AuthInfo{name: {ClientCertificateData: user.cert, ClientKeyData: user.key}},
 		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
-	})
+	}
 }
 
 // WriteKubeconfig writes Kubeconfig to a file that only this user can read. The error names the

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -143,22 +144,14 @@ func (p *process) lastLines() string {
 
 // stop returns an error if the process had ended before or had to be killed.
 func (p *process) stop(timeout time.Duration) error {
-	before := p.stopping.Swap(true)
-	select {
-	case <-p.done:
-		if before {
-			return nil
-		}
-		return p.ended()
-	default:
+	if over, err := p.beginStop(); over {
+		return err
 	}
 	p.stdin.Close()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-p.done:
 		return nil
-	case <-timer.C:
+	case <-time.After(timeout):
 		kill(p.cmd.Process)
 		<-p.done
 		return fmt.Errorf("envtest: %s did not end within %v and was killed%s", p.name, timeout, p.lastLines())
@@ -167,14 +160,8 @@ func (p *process) stop(timeout time.Duration) error {
 
 // kill returns an error if the process had ended before.
 func (p *process) kill() error {
-	before := p.stopping.Swap(true)
-	select {
-	case <-p.done:
-		if before {
-			return nil
-		}
-		return p.ended()
-	default:
+	if over, err := p.beginStop(); over {
+		return err
 	}
 	kill(p.cmd.Process)
 	<-p.done
@@ -182,15 +169,25 @@ func (p *process) kill() error {
 	return nil
 }
 
+// beginStop reports whether the process has ended before, with an error if nobody knows it yet.
+func (p *process) beginStop() (over bool, err error) {
+	known := p.stopping.Swap(true)
+	select {
+	case <-p.done:
+		if !known {
+			err = p.ended()
+		}
+		return true, err
+	default:
+		return false, nil
+	}
+}
+
 // environment leaves out variables that change how Kubernetes behaves: tests set them for clients.
 func environment() []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "KUBE") && !strings.HasPrefix(v, "ETCD_") && !strings.HasPrefix(v, "GOCOVERDIR=") {
-			env = append(env, v)
-		}
-	}
-	return env
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "KUBE") || strings.HasPrefix(v, "ETCD_") || strings.HasPrefix(v, "GOCOVERDIR=")
+	})
 }
 
 type reportReader struct {

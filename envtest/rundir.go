@@ -87,7 +87,7 @@ func (d *runDir) socket() string { return filepath.Join(d.path, "etcd.sock") }
 
 // remove may be called only after all processes that use the directory have ended.
 func (d *runDir) remove() error {
-	err := errors.Join(os.RemoveAll(d.path), ignoreNotExist(os.Remove(d.lock.Name())), d.lock.Close())
+	err := errors.Join(os.RemoveAll(d.path), os.RemoveAll(d.lock.Name()), d.lock.Close())
 	if err != nil {
 		return fmt.Errorf("envtest: cannot remove the control plane's data: %w", err)
 	}
@@ -109,11 +109,4 @@ func sweep(parent string) {
 		}
 		f.Close()
 	}
-}
-
-func ignoreNotExist(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

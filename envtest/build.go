@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -136,10 +137,7 @@ func (g goTool) download(ctx context.Context, version string) (string, error) {
 	if json.Unmarshal([]byte(out), &module) == nil && module.Error != "" {
 		return "", buildError(errors.New("go mod download"), module.Error)
 	}
-	if err != nil {
-		return "", err
-	}
-	return module.Dir, nil
+	return module.Dir, err
 }
 
 func (g goTool) run(ctx context.Context, args ...string) (string, error) {
@@ -168,12 +166,8 @@ func (g goTool) run(ctx context.Context, args ...string) (string, error) {
 
 // keptFlags returns the GOFLAGS that affect how a build runs, not its result: -modcacherw and -p.
 func keptFlags(variable string) string {
-	var kept []string
-	for _, flag := range strings.Fields(strings.TrimPrefix(variable, "GOFLAGS=")) {
-		if flag == "-modcacherw" || strings.HasPrefix(flag, "-p=") {
-			kept = append(kept, flag)
-		}
-	}
+	flags := strings.Fields(strings.TrimPrefix(variable, "GOFLAGS="))
+	kept := slices.DeleteFunc(flags, func(flag string) bool { return flag != "-modcacherw" && !strings.HasPrefix(flag, "-p=") })
 	return "GOFLAGS=" + strings.Join(kept, " ")
 }
 

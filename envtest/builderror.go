@@ -4,8 +4,10 @@
 package envtest
 
 import (
+	"cmp"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -83,12 +85,10 @@ func buildError(err error, output string) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return errNoGo
 	}
-	if output == "" {
-		output = err.Error()
-	}
+	output = cmp.Or(output, err.Error())
 	for _, c := range causes {
 		for line := range strings.Lines(output) {
-			if containsAny(line, c.signs) {
+			if slices.ContainsFunc(c.signs, func(sign string) bool { return strings.Contains(line, sign) }) {
 				return &buildFailure{text: c.what + " (" + strings.TrimSpace(line) + "); " + c.remedy, err: err}
 			}
 		}
@@ -103,12 +103,3 @@ type buildFailure struct {
 
 func (f *buildFailure) Error() string { return "envtest: cannot build the control plane: " + f.text }
 func (f *buildFailure) Unwrap() error { return f.err }
-
-func containsAny(s string, signs []string) bool {
-	for _, sign := range signs {
-		if strings.Contains(s, sign) {
-			return true
-		}
-	}
-	return false
-}

@@ -202,10 +202,8 @@ func (c *Cluster) watchable(ctx context.Context, gvr schema.GroupVersionResource
 const betweenTries = 10 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -6,6 +6,7 @@ package envtest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,10 +68,7 @@ func (c *Cluster) apply(ctx context.Context, manifests []manifest) error {
 		}
 		var r dynamic.ResourceInterface = c.dynamic.Resource(mapping.Resource)
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			namespace := m.object.GetNamespace()
-			if namespace == "" {
-				namespace = metav1.NamespaceDefault
-			}
+			namespace := cmp.Or(m.object.GetNamespace(), metav1.NamespaceDefault)
 			r = c.dynamic.Resource(mapping.Resource).Namespace(namespace)
 		}
 		if err := c.applyOne(ctx, r, m); err != nil {

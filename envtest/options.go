@@ -4,6 +4,7 @@
 package envtest
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -75,11 +76,7 @@ func (o Options) withDefaults() Options {
 	if o.Progress == nil {
 		o.Progress = os.Stderr
 	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = 60 * time.Second
-	}
-	if o.StopTimeout == 0 {
-		o.StopTimeout = 10 * time.Second
-	}
+	o.StartTimeout = cmp.Or(o.StartTimeout, 60*time.Second)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 10*time.Second)
 	return o
 }

@@ -113,9 +113,6 @@ func lockPath(ctx context.Context, path string, report *progressReport) (unlock 
 	if err != nil {
 		return nil, fmt.Errorf("envtest: cannot lock the cache directory: %w; set XDG_CACHE_HOME to a writable directory", err)
 	}
-	const between = 100 * time.Millisecond
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for waited := false; ; waited = true {
 		locked, err := lockFile(f, true, false)
 		if err != nil {
@@ -128,12 +125,9 @@ func lockPath(ctx context.Context, path string, report *progressReport) (unlock 
 		if !waited {
 			report.line("waiting for another process that builds the control plane")
 		}
-		timer.Reset(between)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if ended := pause(ctx, 100*time.Millisecond); ended != nil {
 			f.Close()
-			return nil, fmt.Errorf("envtest: gave up waiting for another process that builds the control plane (it holds %s): %w", path, context.Cause(ctx))
+			return nil, fmt.Errorf("envtest: gave up waiting for another process that builds the control plane (it holds %s): %w", path, ended)
 		}
 	}
 }

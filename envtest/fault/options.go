@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"cmp"
 	"fmt"
 )
 
@@ -29,11 +30,7 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.LogSize == 0 {
-		o.LogSize = 10_000
-	}
-	if o.BufferSize == 0 {
-		o.BufferSize = 16 << 20
-	}
+	o.LogSize = cmp.Or(o.LogSize, 10_000)
+	o.BufferSize = cmp.Or(o.BufferSize, 16<<20)
 	return o
 }

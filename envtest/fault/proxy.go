@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,10 +91,7 @@ func (p *Proxy) Stop() {
 	p.markStopped()
 	p.takeDown(ErrStopped)
 	p.mu.Lock()
-	clients := []*client{p.anonymous}
-	for _, c := range p.clients {
-		clients = append(clients, c)
-	}
+	clients := slices.AppendSeq([]*client{p.anonymous}, maps.Values(p.clients))
 	p.mu.Unlock()
 	for _, c := range clients {
 		c.close()

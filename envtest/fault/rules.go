@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -84,11 +85,7 @@ type Kind struct{ Verb, Group, Resource, Subresource string }
 func (r *Rules) Counts() map[Kind]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	counts := make(map[Kind]int, len(r.counts))
-	for k, n := range r.counts {
-		counts[k] = n
-	}
-	return counts
+	return maps.Clone(r.counts)
 }
 
 // Requests returns the matching requests among the last Options.LogSize ones, in order of arrival.

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,15 +61,9 @@ func (o Options) Validate() error {
 }
 
 func (o *Options) setDefaults() {
-	if o.Scheme == nil {
-		o.Scheme = scheme.Scheme
-	}
-	if o.FieldOwner == "" {
-		o.FieldOwner = "setpoint"
-	}
-	if o.Hooks == nil {
-		o.Hooks = &hook.Client{}
-	}
+	o.Scheme = cmp.Or(o.Scheme, scheme.Scheme)
+	o.FieldOwner = cmp.Or(o.FieldOwner, "setpoint")
+	o.Hooks = cmp.Or(o.Hooks, &hook.Client{})
 }
 
 // maxApplied is the number of hashes that a client keeps, of about 300 bytes each.
@@ -165,18 +160,12 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 
 func ownConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
-	if cfg.QPS == 0 {
-		cfg.QPS = -1
-	}
+	cfg.QPS = cmp.Or(cfg.QPS, -1)
 	if cfg.QPS > 0 && cfg.RateLimiter == nil { // one for all kinds, or each would get its own
-		if cfg.Burst == 0 {
-			cfg.Burst = rest.DefaultBurst
-		}
+		cfg.Burst = cmp.Or(cfg.Burst, rest.DefaultBurst)
 		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
 	}
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, rest.DefaultKubernetesUserAgent())
 	return cfg
 }
 

@@ -32,9 +32,7 @@ func LoadConfigContext(path, name string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.QPS == 0 {
-		cfg.QPS = -1
-	}
+	cfg.QPS = cmp.Or(cfg.QPS, -1)
 	return cfg, nil
 }
 

@@ -109,8 +109,7 @@ func isOptimisticLock(o Option) bool { return o.name == optimisticLock }
 
 func patchStatus[T Object](ctx context.Context, w Writer[T], key types.NamespacedName, pt types.PatchType, data []byte, options []Option) (T, error) {
 	stored, err := w.PatchStatus(ctx, key, pt, data, options...)
-	var not *NotServedError
-	if errors.As(err, &not) && not.Subresource != "" {
+	if not, ok := errors.AsType[*NotServedError](err); ok && not.Subresource != "" {
 		return w.Patch(ctx, key, pt, data, options...)
 	}
 	return stored, err

@@ -157,8 +157,7 @@ func GracePeriod(d time.Duration) Option {
 		if d < 0 || d%time.Second != 0 {
 			return fmt.Errorf("it is %s, give whole seconds", d)
 		}
-		seconds := int64(d / time.Second)
-		c.delete.GracePeriodSeconds = &seconds
+		c.delete.GracePeriodSeconds = new(int64(d / time.Second))
 		return nil
 	}}
 }

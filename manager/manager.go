@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,9 +101,7 @@ func (m *Manager) connect(cfg *rest.Config) {
 
 func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
 	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = m.o.Name + " " + rest.DefaultKubernetesUserAgent()
-	}
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, m.o.Name+" "+rest.DefaultKubernetesUserAgent())
 	return client.New(cfg, client.Options{
 		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, RequireTerm: m.o.RequireTerm,
 	})

@@ -4,6 +4,7 @@
 package lease
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -14,11 +15,9 @@ import (
 // agent, and without limits, because each request has one of its own.
 func Config(cfg *rest.Config, agent string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	cfg.UserAgent += "/" + agent // rest.AddUserAgent would replace the host's
-	cfg.Timeout = 0              // it would end watches
+	// rest.AddUserAgent would replace the host's
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, rest.DefaultKubernetesUserAgent()) + "/" + agent
+	cfg.Timeout = 0 // it would end watches
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	return cfg
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,12 +51,10 @@ func (d *declarations) Selects(r schema.GroupResource) bool {
 }
 
 func (d *declarations) Relisted(w consistency.Write) bool {
-	for _, g := range d.groups() {
-		if i := g.informerFor(&w); i != nil && (i.relisted(w.ResourceVersion) || i.view.WasReset(&w)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.groups(), func(g *group) bool {
+		i := g.informerFor(&w)
+		return i != nil && (i.relisted(w.ResourceVersion) || i.view.WasReset(&w))
+	})
 }
 
 func (d *declarations) Missed(w consistency.Write) bool {

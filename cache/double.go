@@ -47,10 +47,7 @@ func isEvents(group string) bool { return group == "" || group == "events.k8s.io
 
 func (d *declarations) Doubles(handle any) bool {
 	n := d.now.Load()
-	if n == nil || n.doubles == nil {
-		return false
-	}
-	return n.doubles[scopeOf(handle)]
+	return n != nil && n.doubles[scopeOf(handle)]
 }
 
 func (d *declarations) Event(handle any, w consistency.Write) (event consistency.Write, ok bool) {

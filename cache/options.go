@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,9 +101,7 @@ func (o Options) complete(s Scope, example Object, usual Storage) Scope {
 	if s.Namespaces == nil && s.Names == nil && o.Namespaces != nil {
 		s.Namespaces, s.inherited = o.Namespaces, true
 	}
-	if s.Labels == nil {
-		s.Labels = o.Labels
-	}
+	s.Labels = cmp.Or(s.Labels, o.Labels)
 	if s.Transform == nil && o.Transform != nil && o.Transform.check(example) == nil {
 		s.Transform = o.Transform
 	}

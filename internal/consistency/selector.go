@@ -5,6 +5,7 @@ package consistency
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,12 +45,7 @@ func (view *View) Excludes(w *Write) bool {
 		return false
 	}
 	f := fieldsOf{meta: o, object: w.Object, gvk: view.Kind}
-	for _, r := range view.Fields.Requirements() {
-		if f.fails(r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(view.Fields.Requirements(), f.fails)
 }
 
 // fieldsOf evaluates field selectors by path, like the API server. A missing field is empty.

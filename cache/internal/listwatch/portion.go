@@ -127,10 +127,7 @@ func (p *portion) keepsBytes(f wire.Format, data []byte) bool {
 		return true
 	}
 	_, slot, has, known := p.read(f, data)
-	if !known {
-		return true
-	}
-	return p.phaseIn(slot, has) != foreign
+	return !known || p.phaseIn(slot, has) != foreign
 }
 
 // read returns an object's slot from its bytes. has is false if it has none, known if that is not

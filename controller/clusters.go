@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -105,9 +106,7 @@ func (c *Controller[K]) hold(item workqueue.Item[K], p *lastRun) bool {
 	if run.Closed(c.synced) {
 		return false
 	}
-	if p == nil {
-		p = &lastRun{}
-	}
+	p = cmp.Or(p, &lastRun{})
 	p.held = false
 	reasons, dropped := item.Reasons()
 	on := c.inputs.holding(reasons)

@@ -125,10 +125,7 @@ func (in *inputs[K]) unusedOptional() (unused []any) {
 
 // is reports whether r is the input, or the handle that it watches.
 func (i *input[K]) is(r any) bool {
-	if !reflect.TypeOf(r).Comparable() {
-		return false
-	}
-	return i.what() == r || any(i.handle()) == r
+	return reflect.TypeOf(r).Comparable() && (i.what() == r || any(i.handle()) == r)
 }
 
 func (in *inputs[K]) watch(s source.Source[K]) {

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -71,9 +72,7 @@ func (k *pendingWrites) awaitEvents(events []event, p *lastRun) *lastRun {
 	if behind == nil {
 		return p
 	}
-	if p == nil {
-		p = &lastRun{}
-	}
+	p = cmp.Or(p, &lastRun{})
 	p.writes = slices.Concat(behind, p.writes)
 	return p
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -92,16 +93,11 @@ func (m *member) joined() bool {
 
 // others returns the other sessions that may own slots.
 func (m *member) others(a *slots.Assignment) (all []slots.ID) {
-	waiting, _ := a.Recovering()
+	all, _ = a.Recovering()
 	for _, other := range a.Members() {
-		waiting = append(waiting, other.ID)
+		all = append(all, other.ID)
 	}
-	for _, id := range waiting {
-		if id.Name != m.id.Name {
-			all = append(all, id)
-		}
-	}
-	return all
+	return slices.DeleteFunc(all, func(id slots.ID) bool { return id.Name == m.id.Name })
 }
 
 // left is the time until this member may acquire the Lease of another one.

@@ -45,9 +45,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Weight = cmp.Or(o.Weight, 1)
 	o.Settle = cmp.Or(o.Settle, o.leaseDuration())
-	if o.Hooks == nil {
-		o.Hooks = &hook.Shards{}
-	}
+	o.Hooks = cmp.Or(o.Hooks, &hook.Shards{})
 	return o
 }
 

@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -51,11 +52,7 @@ func ByFunc(name string, f func(types.NamespacedName) string) Partitioner {
 
 // String returns the name that is stored in the assignment.
 func (b Partitioner) String() string {
-	name := b.name
-	if name == "" {
-		name = "namespace/name"
-	}
-	return name + " fnv1a64-fmix64 " + strconv.Itoa(slots.Slots)
+	return cmp.Or(b.name, "namespace/name") + " fnv1a64-fmix64 " + strconv.Itoa(slots.Slots)
 }
 
 // Slot returns the slot of a key. It fails only if a ByFunc function is nil, panics, or returns

@@ -4,6 +4,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -232,10 +233,7 @@ func mergeEvents(earlier, later pendingEvent) pendingEvent {
 		return earlier
 	}
 	e := pendingEvent{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}, several: true}
-	gone := later.last
-	if gone == nil {
-		gone = later.Old
-	}
+	gone := cmp.Or(later.last, later.Old)
 	switch {
 	case e.Old == nil && e.New == nil: // created and deleted in between: the last known state
 		e.Op, e.Old, e.Stale = handler.Delete, gone, later.Stale

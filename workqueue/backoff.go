@@ -4,6 +4,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -31,17 +32,10 @@ type Exponential struct {
 
 // Delay implements Backoff. It treats n < 1 as 1.
 func (e Exponential) Delay(n int) time.Duration {
-	base, most := e.Base, e.Max
-	if base == 0 {
-		base = 5 * time.Millisecond
-	}
-	if most == 0 {
-		most = max(base, 1000*time.Second)
-	}
+	base := cmp.Or(e.Base, 5*time.Millisecond)
+	most := cmp.Or(e.Max, max(base, 1000*time.Second))
 	d := most
-	if n < 1 {
-		n = 1
-	}
+	n = max(n, 1)
 	if n <= 63 && base <= most>>(n-1) {
 		d = base << (n - 1)
 	}

@@ -114,8 +114,8 @@ func unsureType(t reflect.Type) bool {
 	case reflect.Array:
 		return unsureType(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if unsureType(t.Field(i).Type) {
+		for f := range t.Fields() {
+			if unsureType(f.Type) {
 				return true
 			}
 		}

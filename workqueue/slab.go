@@ -26,9 +26,7 @@ func (s *slab[T]) take() (uint32, *T) {
 		s.free = s.free[:n-1]
 		return i, s.at(i)
 	}
-	if s.used == 0 {
-		s.used = 1
-	}
+	s.used = max(s.used, 1)
 	if int(s.used>>chunkBits) == len(s.chunks) {
 		s.chunks = append(s.chunks, new([chunkLen]T))
 	}

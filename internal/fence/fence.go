@@ -60,9 +60,7 @@ func (f *fence) Extend(start time.Time) {
 
 // End is term.Term.End.
 func (f *fence) End(cause error) {
-	if cause == nil {
-		cause = ErrReturned
-	}
+	cause = cmp.Or(cause, ErrReturned)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended != nil {

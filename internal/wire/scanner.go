@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 )
@@ -22,9 +23,7 @@ type jsonScanner struct {
 
 // fail records the first error. Nothing more is read.
 func (s *jsonScanner) fail(err string) {
-	if s.err == "" {
-		s.err = err
-	}
+	s.err = cmp.Or(s.err, err)
 }
 
 // fields yields the keys of an object; the caller reads each value. Like the methods below, it

@@ -26,13 +26,11 @@ func (r *Recorder) Run(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-r.wake:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 

@@ -52,17 +52,8 @@ func (m *Manager) Idle(ctx context.Context) error {
 	if controllers, _ := m.registry.hadAny(); !controllers {
 		return fmt.Errorf("the manager %q has no controllers; pass them to Add", m.o.Name)
 	}
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watching.Go(func() {
-		select {
-		case <-m.ended:
-			cancel(errors.New("Run has returned; see its error"))
-		case <-ctx.Done():
-		}
-	})
+	ctx, stop := run.Until(ctx, m.ended, errors.New("Run has returned; see its error"))
+	defer stop()
 	before, err := m.waitIdle(ctx)
 	for err == nil {
 		var now map[*removable]controller.Idle

@@ -116,23 +116,15 @@ func (t *traffic) nextLocked(from netip.Prefix) *conn {
 // awaitPlace returns an error if c is closed before, or has waited as long as for a header.
 func (t *traffic) awaitPlace(c *conn) error {
 	defer t.leave(c)
-	late := time.NewTimer(time.Until(c.since.Add(headerTimeout)))
-	defer late.Stop()
-	again := time.NewTimer(0)
-	defer again.Stop()
-	select {
-	case <-c.wait.first:
-	case <-c.wait.over:
-		return net.ErrClosed
-	case <-late.C:
-		return os.ErrDeadlineExceeded
-	}
-	for {
+	late := time.After(time.Until(c.since.Add(headerTimeout)))
+	var again <-chan time.Time
+	for next := c.wait.first; ; next = nil {
 		select {
-		case <-again.C:
+		case <-next:
+		case <-again:
 		case <-c.wait.over:
 			return net.ErrClosed
-		case <-late.C:
+		case <-late:
 			return os.ErrDeadlineExceeded
 		}
 		t.mu.Lock()
@@ -144,7 +136,7 @@ func (t *traffic) awaitPlace(c *conn) error {
 		if ok {
 			return nil
 		}
-		again.Reset(placeEvery)
+		again = time.After(placeEvery)
 	}
 }
 

@@ -197,17 +197,8 @@ func (f *feed[K]) CatchUp(ctx context.Context) error {
 // unless calls f with a context that ends with the source. If f fails after that, the error is
 // errStopped, even if f noticed the end of its informer first.
 func unless(ctx context.Context, ended <-chan struct{}, f func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel(nil)
-	watching.Go(func() {
-		select {
-		case <-ended:
-			cancel(errStopped)
-		case <-ctx.Done():
-		}
-	})
+	ctx, stop := run.Until(ctx, ended, errStopped)
+	defer stop()
 	err := f(ctx)
 	if err != nil && run.Closed(ended) {
 		return errStopped

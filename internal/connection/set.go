@@ -111,11 +111,9 @@ func (s *Set) renewWithin(deadline time.Duration) {
 func (s *Set) Disconnect(ctx context.Context) {
 	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
 	for wait := first; s.closeIdle(); wait = min(2*wait, most) {
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 	}

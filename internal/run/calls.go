@@ -116,12 +116,10 @@ func call[T any](ctx context.Context, c *Calls, most int, f func(context.Context
 		return a.value, a.err
 	case <-ctx.Done():
 	}
-	patience := time.NewTimer(overdueAfter)
-	defer patience.Stop()
 	select {
 	case a := <-answers:
 		return a.value, a.err
-	case <-patience.C:
+	case <-time.After(overdueAfter):
 	}
 	if err := c.abandon(r); err != nil {
 		return result, err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -28,15 +29,31 @@ func WithGrace(take, work context.Context, grace time.Duration) (limited context
 	}
 }
 
+// Until returns a context that ends with ctx or, with a cause, when ended is closed. The caller must
+// call stop.
+func Until(ctx context.Context, ended <-chan struct{}, cause error) (limited context.Context, stop func()) {
+	limited, end := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-ended:
+			end(cause)
+		case <-limited.Done():
+		}
+	})
+	return limited, func() {
+		end(nil)
+		watching.Wait()
+	}
+}
+
 // Sleep returns nil after d, or ctx's error as soon as ctx is done.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil || d <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

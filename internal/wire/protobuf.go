@@ -54,40 +54,24 @@ const (
 )
 
 // metaField returns the number of a field of ObjectMeta in protobuf, by its name in JSON, or 0.
-func metaField[T string | []byte](name T) protowire.Number {
-	switch string(name) {
-	case "name":
-		return metaName
-	case "generateName":
-		return metaGenerateName
-	case "namespace":
-		return metaNamespace
-	case "selfLink":
-		return metaSelfLink
-	case "uid":
-		return metaUID
-	case "resourceVersion":
-		return metaResourceVersion
-	case "generation":
-		return metaGeneration
-	case "creationTimestamp":
-		return metaCreation
-	case "deletionTimestamp":
-		return metaDeletion
-	case "deletionGracePeriodSeconds":
-		return metaGrace
-	case "labels":
-		return metaLabels
-	case "annotations":
-		return metaAnnotations
-	case "ownerReferences":
-		return metaOwners
-	case "finalizers":
-		return metaFinalizers
-	case "managedFields":
-		return metaManaged
-	}
-	return 0
+func metaField[T string | []byte](name T) protowire.Number { return metaFields[string(name)] }
+
+var metaFields = map[string]protowire.Number{
+	"name":                       metaName,
+	"generateName":               metaGenerateName,
+	"namespace":                  metaNamespace,
+	"selfLink":                   metaSelfLink,
+	"uid":                        metaUID,
+	"resourceVersion":            metaResourceVersion,
+	"generation":                 metaGeneration,
+	"creationTimestamp":          metaCreation,
+	"deletionTimestamp":          metaDeletion,
+	"deletionGracePeriodSeconds": metaGrace,
+	"labels":                     metaLabels,
+	"annotations":                metaAnnotations,
+	"ownerReferences":            metaOwners,
+	"finalizers":                 metaFinalizers,
+	"managedFields":              metaManaged,
 }
 
 func readProtobuf(data []byte, o Options) (Metadata, bool) {

@@ -28,18 +28,15 @@ var phases = map[hook.Phase]string{
 }
 
 func newCaches(mu *lock) *caches {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"kind"}, labels...), nil)
-	}
 	c := &caches{
-		phase:   desc("setpoint_informers", "Informers by phase.", "phase"),
-		objects: desc("setpoint_informer_objects", "Objects in the cache.", "scope", "storage"),
-		bytes:   desc("setpoint_informer_bytes", "Kept bytes of packed objects, estimated from a sample.", "scope", "storage"),
-		decodes: desc("setpoint_informer_decodes_total", "How often a packed object was decoded.", "scope", "storage"),
-		broken:  desc("setpoint_informer_broken_objects", "Objects that do not fit their Go type, or whose transform panicked."),
-		lists:   desc("setpoint_informer_lists_total", "Complete initial lists."),
-		watches: desc("setpoint_informer_watches_total", "Opened watches."),
-		quiet:   desc("setpoint_informer_quiet_watches_total", "Watches given up because they were silent."),
+		phase:   desc("setpoint_informers", "Informers by phase.", "kind", "phase"),
+		objects: desc("setpoint_informer_objects", "Objects in the cache.", "kind", "scope", "storage"),
+		bytes:   desc("setpoint_informer_bytes", "Kept bytes of packed objects, estimated from a sample.", "kind", "scope", "storage"),
+		decodes: desc("setpoint_informer_decodes_total", "How often a packed object was decoded.", "kind", "scope", "storage"),
+		broken:  desc("setpoint_informer_broken_objects", "Objects that do not fit their Go type, or whose transform panicked.", "kind"),
+		lists:   desc("setpoint_informer_lists_total", "Complete initial lists.", "kind"),
+		watches: desc("setpoint_informer_watches_total", "Opened watches.", "kind"),
+		quiet:   desc("setpoint_informer_quiet_watches_total", "Watches given up because they were silent.", "kind"),
 		states:  newFigures[[]hook.InformerState](mu),
 	}
 	c.scraped = scraped{[]*prometheus.Desc{c.phase, c.objects, c.bytes, c.decodes, c.broken, c.lists, c.watches, c.quiet}, c.scrape}

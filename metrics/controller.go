@@ -44,9 +44,6 @@ var results = map[hook.Outcome]string{
 func newControllers(mu *lock) *controllers {
 	waits := []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	count := func(name, help string) *prometheus.CounterVec { return counter(name, help, "controller") }
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, []string{"controller"}, nil)
-	}
 	c := &controllers{
 		total:    counter("controller_runtime_reconcile_total", "Reconciles by result.", "controller", "result"),
 		errors:   count("controller_runtime_reconcile_errors_total", "Reconciles that ended with an error, panics included."),
@@ -57,9 +54,9 @@ func newControllers(mu *lock) *controllers {
 			0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
 			1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 		}, "controller"),
-		workers: desc("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent Reconciles."),
-		active:  desc("controller_runtime_active_workers", "Running Reconciles."),
-		failing: desc("setpoint_failing_keys", "Keys whose last Reconcile failed."),
+		workers: desc("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent Reconciles.", "controller"),
+		active:  desc("controller_runtime_active_workers", "Running Reconciles.", "controller"),
+		failing: desc("setpoint_failing_keys", "Keys whose last Reconcile failed.", "controller"),
 		slow:    count("setpoint_reconcile_slow_total", "Reconciles that were reported as slow."),
 		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "Time that keys waited until the caches contained their own writes.",
 			waits, "controller"),

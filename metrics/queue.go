@@ -41,22 +41,19 @@ type queue struct {
 type queueDrop struct{ queue, why string }
 
 func newQueues(mu *lock) *queues {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"name"}, labels...), nil)
-	}
 	buckets := prometheus.ExponentialBuckets(10e-9, 10, 12)
 	const name, controller = "name", "controller"
 	q := &queues{
-		depth:      desc("workqueue_depth", "Keys that are ready for a worker.", controller, "priority"),
-		unfinished: desc("workqueue_unfinished_work_seconds", "Time in progress, sum of all keys that workers hold.", controller),
-		longest:    desc("workqueue_longest_running_processor_seconds", "Time in progress, longest of all keys that workers hold.", controller),
+		depth:      desc("workqueue_depth", "Keys that are ready for a worker.", name, controller, "priority"),
+		unfinished: desc("workqueue_unfinished_work_seconds", "Time in progress, sum of all keys that workers hold.", name, controller),
+		longest:    desc("workqueue_longest_running_processor_seconds", "Time in progress, longest of all keys that workers hold.", name, controller),
 		adds:       counter("workqueue_adds_total", "Keys that became ready.", name, controller),
 		retries:    counter("workqueue_retries_total", "Keys that got a due time.", name, controller),
 		waited:     histogram("workqueue_queue_duration_seconds", "Time from ready to taken.", buckets, name, controller),
 		worked:     histogram("workqueue_work_duration_seconds", "Time from taken to settled.", buckets, name, controller),
-		keys:       desc("setpoint_queue_keys", "Keys in the queue by state.", "state"),
-		byClass:    desc("setpoint_queue_ready_keys", "Ready keys by class.", "class"),
-		byTenant:   desc("setpoint_queue_tenant_ready_keys", "Ready keys by tenant.", "tenant"),
+		keys:       desc("setpoint_queue_keys", "Keys in the queue by state.", name, "state"),
+		byClass:    desc("setpoint_queue_ready_keys", "Ready keys by class.", name, "class"),
+		byTenant:   desc("setpoint_queue_tenant_ready_keys", "Ready keys by tenant.", name, "tenant"),
 		misused:    counter("setpoint_queue_misuses_total", "Calls that broke the queue's contract.", name),
 		panicked:   counter("setpoint_queue_panics_total", "Panics of the queue's callbacks.", name),
 		open:       newOpen[string, queue](mu),

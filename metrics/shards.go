@@ -26,9 +26,9 @@ type shards struct {
 
 func newShards(mu *lock) *shards {
 	s := &shards{
-		slots:    prometheus.NewDesc("setpoint_shard_slots", "Slots that this process owns, and slots of the group that move or are unserved.", []string{"group", "state"}, nil),
-		members:  prometheus.NewDesc("setpoint_shard_members", "Members of the group.", []string{"group"}, nil),
-		unserved: prometheus.NewDesc("setpoint_shard_unserved_seconds", "Time for which the oldest unserved slot of the group has no member that acts.", []string{"group"}, nil),
+		slots:    desc("setpoint_shard_slots", "Slots that this process owns, and slots of the group that move or are unserved.", "group", "state"),
+		members:  desc("setpoint_shard_members", "Members of the group.", "group"),
+		unserved: desc("setpoint_shard_unserved_seconds", "Time for which the oldest unserved slot of the group has no member that acts.", "group"),
 		changes:  counter("setpoint_shard_slot_changes_total", "Slots that this process has acquired, released or lost.", "group", "event"),
 		mu:       mu, known: map[string]hook.ShardGroup{},
 	}

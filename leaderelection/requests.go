@@ -89,10 +89,9 @@ func (e *leases) update(ctx context.Context, l *coordinationv1.Lease) (*coordina
 
 // watch needs only a rule with the Lease in its resourceNames. Call stop.
 func (e *leases) watch(ctx context.Context, since string, limit time.Duration) (events <-chan watch.Event, stop func(), err error) {
-	seconds := int64(watchLimit / time.Second)
 	r := e.rest.Get().Namespace(e.o.Namespace).Resource(resource).VersionedParams(&metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, e.o.Lease).String(), ResourceVersion: since,
-		Watch: true, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+		Watch: true, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(watchLimit / time.Second)),
 	}, scheme.ParameterCodec).MaxRetries(0)
 	stream, stop, err := run.Open(ctx, &e.watches, min(limit, e.timeout()), r.Watch, lease.EndWatch)
 	if err != nil {

@@ -88,9 +88,8 @@ func BlockDeletion(block bool) Option {
 // The error is an *[AlreadyOwnedError] if obj has another controlling owner. A namespaced owner of
 // an object in another namespace, or in none, is an error, too. With an error, obj is unchanged.
 func (o Owner) SetController(obj metav1.Object, options ...Option) error {
-	yes := true
 	r := o.reference()
-	r.Controller, r.BlockOwnerDeletion = &yes, &yes
+	r.Controller, r.BlockOwnerDeletion = new(true), new(true)
 	return o.set(obj, r, options)
 }
 

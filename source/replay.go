@@ -83,8 +83,7 @@ func listOf[T cache.Object](objects *cache.Handle[T]) list {
 		over, cancel := context.WithCancel(ctx)
 		cancel() // so that Get does not wait
 		for obj, err := range objects.Shared().All(ctx, cache.ListOptions{}) {
-			var undecodable *cache.UndecodableError
-			if errors.As(err, &undecodable) {
+			if _, undecodable := errors.AsType[*cache.UndecodableError](err); undecodable {
 				return nil // State names them, and the handler gets their events as far as it can
 			}
 			if err != nil || ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -70,15 +71,8 @@ func stateOf(obj cache.Object) (state, error) {
 func outdated(observed, generation int64) bool { return observed != 0 && observed != generation }
 
 func (s state) meets(g Goal) bool {
-	if outdated(s.observed, s.generation) {
-		return false
-	}
-	for _, c := range s.conditions {
-		if c.Type == g.conditionType {
-			return c.Status == g.status && !outdated(c.ObservedGeneration, s.generation)
-		}
-	}
-	return false
+	c := meta.FindStatusCondition(s.conditions, g.conditionType)
+	return c != nil && c.Status == g.status && !outdated(s.observed, s.generation) && !outdated(c.ObservedGeneration, s.generation)
 }
 
 func describe(obj cache.Object, goals []Goal) string {

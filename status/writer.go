@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -103,9 +104,5 @@ func (w *Writer[T]) sweep(now time.Time) {
 		return
 	}
 	w.swept = now
-	for uid, since := range w.delayed {
-		if now.Sub(since) >= longest {
-			delete(w.delayed, uid)
-		}
-	}
+	maps.DeleteFunc(w.delayed, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= longest })
 }

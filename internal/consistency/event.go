@@ -4,8 +4,10 @@
 package consistency
 
 import (
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
@@ -63,12 +65,10 @@ func (view *View) keeps(w *Write) bool {
 		return ok
 	}
 	f := fieldsOf{meta: o, object: o, gvk: view.Kind}
-	for _, r := range view.Fields.Requirements() {
-		if _, known := f.value(r); !known {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(view.Fields.Requirements(), func(r fields.Requirement) bool {
+		_, known := f.value(r)
+		return !known
+	})
 }
 
 // Resource returns the most likely resource of the informer.

@@ -126,8 +126,7 @@ func (view *View) recognizes(w *Write) bool {
 	if stored == nil || !w.is(stored) {
 		return false
 	}
-	r := w.Resource
-	view.learned.Store(&r)
+	view.learned.Store(new(w.Resource))
 	return true
 }
 
@@ -155,8 +154,7 @@ func sameGroup(resource, a, b string) bool {
 // UsualPlural returns the most likely resource of a kind.
 func UsualPlural(gvk schema.GroupVersionKind) *schema.GroupResource {
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	r := plural.GroupResource()
-	return &r
+	return new(plural.GroupResource())
 }
 
 // Waiter is a Waker that knows what it waits for. Package cache implements it.

@@ -91,7 +91,7 @@ func adopt(c *Cache, events EventSource, t reflect.Type, o AdoptOptions) handle 
 	}
 	informer, stores := events.(toolscache.SharedIndexInformer)
 	if !stores {
-		informer = newStoreless(events)
+		informer = storeless{toolscache.NewSharedIndexInformer(nil, nil, 0, toolscache.Indexers{}), events}
 	}
 	if o.Run && (h.alone || !stores) {
 		return fail(errors.New("cache.AdoptOptions.Run needs a cache, and a SharedIndexInformer"))

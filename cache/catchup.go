@@ -92,7 +92,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 		limited, cancel := context.WithTimeout(ctx, pause)
 		missing := odd
 		if odd != "" {
-			awaitChange(limited, changed)
+			await(limited, changed)
 		} else {
 			missing = s.unseen(limited, i, r, unseen)
 		}
@@ -100,7 +100,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 		case missing != "":
 		case !recorded:
 			missing = i.String() + " is not synced"
-			s.awaitSynced(limited, r)
+			await(limited, r.HasSyncedChecker().Done())
 		// The first mark may overtake events that arrived with the last compared one. The stream
 		// has read them before the handler sees the first mark, so the second mark follows them.
 		case !s.handled(limited, i, r, marks[0]) || !s.handled(limited, i, r, marks[1]):
@@ -118,9 +118,9 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 	}
 }
 
-func awaitChange(ctx context.Context, changed <-chan struct{}) {
+func await(ctx context.Context, done <-chan struct{}) {
 	select {
-	case <-changed:
+	case <-done:
 	case <-ctx.Done():
 	}
 }
@@ -212,12 +212,5 @@ func (s *Subscription) handled(ctx context.Context, i *informer, r *registration
 		case <-ctx.Done():
 			return false
 		}
-	}
-}
-
-func (s *Subscription) awaitSynced(ctx context.Context, r *registration) {
-	select {
-	case <-r.HasSyncedChecker().Done():
-	case <-ctx.Done():
 	}
 }

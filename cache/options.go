@@ -84,9 +84,7 @@ func (o Options) Validate() error {
 	if o.Transform != nil && o.Transform.nothing {
 		wrong = append(wrong, fmt.Errorf("cache.Options.Transform: the transform %q has no function", o.Transform.name))
 	}
-	if err := o.Storage.validate("cache.Options.Storage"); err != nil {
-		wrong = append(wrong, err)
-	}
+	wrong = append(wrong, o.Storage.validate("cache.Options.Storage"))
 	if o.Resync < 0 {
 		wrong = append(wrong, fmt.Errorf("cache.Options.Resync is %s, it must not be negative", o.Resync))
 	}

@@ -118,18 +118,5 @@ func merge(all, s hook.InformerState) hook.InformerState {
 }
 
 func worse(p hook.Phase) int {
-	switch p {
-	case hook.Synced:
-		return 0
-	case hook.Syncing:
-		return 1
-	case hook.NotStarted:
-		return 2
-	case hook.Waiting:
-		return 3
-	case hook.Failing:
-		return 4
-	default:
-		return 5
-	}
+	return slices.Index([]hook.Phase{hook.Synced, hook.Syncing, hook.NotStarted, hook.Waiting, hook.Failing, hook.Stopped}, p)
 }

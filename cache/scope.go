@@ -152,10 +152,7 @@ func (k key) fieldSelector() string {
 		return k.fields
 	}
 	byName := fields.OneTermEqualSelector("metadata.name", k.place.Name).String()
-	if k.fields == "" {
-		return byName
-	}
-	return k.fields + "," + byName
+	return strings.TrimPrefix(k.fields+","+byName, ",")
 }
 
 func (k key) target(b Backend) listwatch.Target {

@@ -16,10 +16,6 @@ type storeless struct {
 	events EventSource
 }
 
-func newStoreless(events EventSource) storeless {
-	return storeless{toolscache.NewSharedIndexInformer(nil, nil, 0, toolscache.Indexers{}), events}
-}
-
 func (s storeless) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	return s.events.AddEventHandlerWithOptions(h, options)
 }

@@ -71,7 +71,8 @@ func (r *listReader) read() error {
 	if err != nil {
 		return err
 	}
-	r.items = newItemReader(func(item []byte) apiruntime.Object { return r.item(f, item) })
+	read := func(item []byte) apiruntime.Object { return r.item(f, item) }
+	r.items = &itemReader{read: read, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), batches: []*batch{{}}}
 	if f == wire.Protobuf {
 		return r.protobuf()
 	}
@@ -250,10 +251,6 @@ type batch struct {
 
 // batchSize is the size in bytes from which a batch is read.
 const batchSize = 128 << 10
-
-func newItemReader(read func([]byte) apiruntime.Object) *itemReader {
-	return &itemReader{read: read, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), batches: []*batch{{}}}
-}
 
 // add reads an item.
 func (i *itemReader) add(from io.Reader, length int64) error {

@@ -60,7 +60,7 @@ func New(t Target, i Informer) *ListerWatcher {
 	l.poked, l.doubts = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.decoder = &decoder{Target: &t, broken: &l.Broken, informer: i}
 	if t.Part != nil {
-		l.Progress = newProgress()
+		l.Progress = &Progress{again: make(chan struct{}, 1), reached: make(chan struct{})}
 	}
 	return l
 }

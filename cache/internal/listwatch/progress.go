@@ -38,10 +38,6 @@ type Progress struct {
 	err     error // why new slots cannot be listed
 }
 
-func newProgress() *Progress {
-	return &Progress{again: make(chan struct{}, 1), reached: make(chan struct{})}
-}
-
 // markPrefix is no part of any object's name.
 const markPrefix = "/slots/"
 

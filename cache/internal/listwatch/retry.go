@@ -82,7 +82,7 @@ func (a *asker) persist(ctx context.Context, o metav1.ListOptions, do func(conte
 			delay = pause.Step()
 		case forReflector(err, o):
 			return nil, err
-		case notServed(err):
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			a.fail(hook.Waiting, err)
 			if o.Watch && o.SendInitialEvents == nil {
 				// The next served objects may be others. The reflector lists again, and waits here
@@ -211,10 +211,6 @@ func untilAskedAgain(err error) time.Duration {
 		return longestWait
 	}
 	return time.Until(answer.Asked().Add(askAgain))
-}
-
-func notServed(err error) bool {
-	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
 
 func onlyListHelps(err error) bool {

@@ -32,10 +32,6 @@ type expirer struct {
 	swept  time.Time            // when it last tried to delete one
 }
 
-func newExpirer(m *member) *expirer {
-	return &expirer{m: m, proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}}
-}
-
 // expire acquires the Leases of silent members, by the rule of L1.
 func (u *expirer) expire(ctx context.Context, a *slots.Assignment) {
 	for _, id := range u.m.others(a) {

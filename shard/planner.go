@@ -6,6 +6,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ type planner struct {
 }
 
 func newPlanner(m *member, p *preparations, a *ownership) *planner {
-	return &planner{m: m, expirer: newExpirer(m), prepared: p, ownership: a, met: map[slots.ID]time.Time{}, read: time.Now()}
+	return &planner{m: m, expirer: &expirer{m: m, proofs: map[slots.ID]proof{}, tried: map[string]time.Time{}}, prepared: p, ownership: a, met: map[slots.ID]time.Time{}, read: time.Now()}
 }
 
 // step stores the next assignment, if there is something to do, and returns the pause until the
@@ -114,11 +115,7 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 		n.apply(n.n.Acknowledge(p.m.id))
 	}
 	p.expirer.expire(ctx, a)
-	for id, proof := range p.expirer.proofs {
-		if !n.apply(n.n.Dead(proof.of, proof.since)) {
-			delete(p.expirer.proofs, id)
-		}
-	}
+	maps.DeleteFunc(p.expirer.proofs, func(_ slots.ID, found proof) bool { return !n.apply(n.n.Dead(found.of, found.since)) })
 	if tasks.Join && p.mayJoin(ctx) {
 		p.join(ctx, n, now)
 	}

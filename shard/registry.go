@@ -169,8 +169,7 @@ func limited(l *coordinationv1.Lease, d time.Duration, forged bool) *coordinatio
 		return l
 	}
 	l = l.DeepCopy()
-	seconds := int32(d / time.Second) //nolint:gosec // validated
-	l.Spec.LeaseDurationSeconds = &seconds
+	l.Spec.LeaseDurationSeconds = new(int32(d / time.Second)) //nolint:gosec // validated
 	return l
 }
 

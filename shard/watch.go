@@ -30,8 +30,6 @@ type store struct {
 	names    map[string]bool
 }
 
-var _ toolscache.ReflectorStore = (*store)(nil)
-
 func (s *store) Add(o any) error    { return s.put(o) }
 func (s *store) Update(o any) error { return s.put(o) }
 func (s *store) Resync() error      { return nil }

@@ -184,10 +184,8 @@ func (a *Assignment) member(what string, id ID) (int16, error) {
 	if i := a.index(id); i != none {
 		return i, nil
 	}
-	for _, m := range a.members {
-		if m.Name == id.Name {
-			return none, fmt.Errorf("shard: %s by %s: the member is %s; a process with an older term must not act", what, id, m.ID)
-		}
+	if i, found := a.find(id.Name); found {
+		return none, fmt.Errorf("shard: %s by %s: the member is %s; a process with an older term must not act", what, id, a.members[i].ID)
 	}
 	return none, fmt.Errorf("shard: %s by %s: it is not a member; join first", what, id)
 }

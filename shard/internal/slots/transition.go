@@ -263,10 +263,8 @@ func (a *Assignment) Room() int {
 }
 
 func (a *Assignment) handOver(h Handover) error {
-	for _, other := range a.handovers {
-		if other.Epoch == h.Epoch {
-			return fmt.Errorf("shard: release by %s: a second release in one write; release all slots in one call", h.From)
-		}
+	if slices.ContainsFunc(a.handovers, func(other Handover) bool { return other.Epoch == h.Epoch }) {
+		return fmt.Errorf("shard: release by %s: a second release in one write; release all slots in one call", h.From)
 	}
 	if len(h.Written) > min(MaxHandover, a.Room()) {
 		return fmt.Errorf("shard: release by %s: %d bytes of newest writes have no room (each %d, all %d); shorten them, or wait until others settle",

@@ -5,6 +5,7 @@ package slots
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -124,10 +125,7 @@ func (v *View) Tasks() Tasks {
 		return t
 	}
 	self := v.known.index(v.id)
-	t.Join, t.List = self == none, !v.known.listed
-	for _, id := range v.known.waiting {
-		t.Acknowledge = t.Acknowledge || id == v.id
-	}
+	t.Join, t.List, t.Acknowledge = self == none, !v.known.listed, slices.Contains(v.known.waiting, v.id)
 	for i := range v.known.slots {
 		of, s := &v.known.slots[i], Slot(i) //nolint:gosec // less than Slots
 		switch {

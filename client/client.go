@@ -140,7 +140,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		scheme:    o.Scheme,
 		codecs:    codecs,
 		discovery: disco,
-		mapper:    newRESTMapper(disco, cfg.Host),
+		mapper:    &restMapper{discovery: disco, host: cfg.Host},
 
 		fieldOwner:      o.FieldOwner,
 		fieldValidation: o.FieldValidation,

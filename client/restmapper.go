@@ -48,10 +48,6 @@ type discovered struct {
 	failed map[schema.GroupVersion]error // groups without an answer
 }
 
-func newRESTMapper(d discovery.DiscoveryInterface, host string) *restMapper {
-	return &restMapper{discovery: d, host: host}
-}
-
 // Reset implements meta.ResettableRESTMapper.
 func (m *restMapper) Reset() {
 	m.mu.Lock()

@@ -63,10 +63,6 @@ type leases struct {
 	identity string // the default: that in the first Lease; guarded by mu
 }
 
-func newLeases(m *Manager) *leases {
-	return &leases{starter: starter[*Lease]{mu: &m.registry.mu}, manager: m}
-}
-
 // add makes a Lease. The first one is the main Lease; without a Coordinator it always leads.
 func (ls *leases) add(c Coordinator) (*Lease, error) {
 	l := &Lease{group: newGroup(ls.manager.registry), leadership: always{}, leads: leaderWords().leads}

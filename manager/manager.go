@@ -52,7 +52,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache
 	m.cache = cache.New(m.client, m.o.Cache)
 	m.clusters.own = m.cache
-	m.leases = newLeases(m)
+	m.leases = &leases{starter: starter[*Lease]{mu: &m.registry.mu}, manager: m}
 	main := o.LeaderElection
 	if main != nil && validateCoordinator("", main) != nil { // already reported by o.Validate
 		main = nil

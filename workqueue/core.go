@@ -5,6 +5,7 @@ package workqueue
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -297,12 +298,9 @@ func (c *core[K]) quiet() bool {
 	if c.counts[Waiting] == 0 {
 		return true
 	}
-	for _, n := range c.due.nodes {
-		if c.dueSoon(c.entries.at(c.extras.at(n.index).entry)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.due.nodes, func(n dueNode) bool {
+		return c.dueSoon(c.entries.at(c.extras.at(n.index).entry))
+	})
 }
 
 // soon is the longest backoff that Quiet waits for: by default, of up to eight failures in a row.
@@ -310,10 +308,7 @@ const soon = int64(time.Second)
 
 func (c *core[K]) dueSoon(e *entry[K]) bool {
 	x := c.extra(e)
-	if e.state != Waiting || x == nil {
-		return false
-	}
-	return x.calm != never || e.is(flagBackoff) && x.own != never && x.own-e.since <= soon
+	return e.state == Waiting && x != nil && (x.calm != never || e.is(flagBackoff) && x.own != never && x.own-e.since <= soon)
 }
 
 func (c *core[K]) shutDown() {

@@ -84,10 +84,6 @@ func (a flowNode) id() uint32 { return a.tenant }
 // rebaseAt is the virtual time at which all tags start near zero again, so that they stay exact.
 const rebaseAt = 1 << 26
 
-func newFair(classes []share) fair {
-	return fair{classes: classes, byName: map[string]uint32{}, sweepAt: minIdle}
-}
-
 func (f *fair) tenant(name string, weight float64) uint32 {
 	recent := f.recentOf(name)
 	i := *recent - 1

@@ -56,7 +56,7 @@ func (q *Queue[K]) setUp(o Options[K]) {
 	o.Classes, split = orderOf(o.Classes)
 	q.o, q.lanes = o, newLanes(o.Classes, split)
 	c.plain = split == 0 && o.Tenant == nil
-	c.fair = newFair(lanesOf(o.Classes, split))
+	c.fair = fair{classes: lanesOf(o.Classes, split), byName: map[string]uint32{}, sweepAt: minIdle}
 	if c.plain {
 		c.fair.tenant("", 1)
 	}

@@ -169,7 +169,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// beginStop reports whether the process has ended before, with an error if nobody knows it yet.
+// beginStop reports whether the process has ended before, with an error at the first call.
 func (p *process) beginStop() (over bool, err error) {
 	known := p.stopping.Swap(true)
 	select {

@@ -29,8 +29,8 @@ func WithGrace(take, work context.Context, grace time.Duration) (limited context
 	}
 }
 
-// Until returns a context that ends with ctx or, with a cause, when ended is closed. The caller must
-// call stop.
+// Until returns a context that ends with ctx or, with a cause, when ended is closed. The caller
+// must call stop.
 func Until(ctx context.Context, ended <-chan struct{}, cause error) (limited context.Context, stop func()) {
 	limited, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

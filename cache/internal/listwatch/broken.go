@@ -75,26 +75,27 @@ func (b *Broken) put(name types.NamespacedName, one breakage) (news bool) {
 
 // Remove records that an object has no error or is gone.
 func (b *Broken) Remove(o metav1.Object) {
+	b.ifAny(func() { delete(b.objects, object.Key(o)) })
+}
+
+// ifAny calls do under the lock, if there are objects with errors.
+func (b *Broken) ifAny(do func()) {
 	if b.n.Load() == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.objects, object.Key(o))
+	do()
 	b.n.Store(int64(len(b.objects)))
 }
 
 // mended records that an event has the object without the error, or its delete.
 func (b *Broken) mended(o metav1.Object) {
-	if b.n.Load() == 0 {
-		return
-	}
-	name := object.Key(o)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.objects[name].over {
-		b.endLocked(name, o.GetResourceVersion())
-	}
+	b.ifAny(func() {
+		if name := object.Key(o); !b.objects[name].over {
+			b.endLocked(name, o.GetResourceVersion())
+		}
+	})
 }
 
 func (b *Broken) endLocked(name types.NamespacedName, version string) {
@@ -103,7 +104,6 @@ func (b *Broken) endLocked(name types.NamespacedName, version string) {
 	case !ok:
 	case one.misfit == nil:
 		delete(b.objects, name)
-		b.n.Store(int64(len(b.objects)))
 	default:
 		one.over, one.version = true, version
 		b.objects[name] = one
@@ -119,65 +119,46 @@ func (b *Broken) beginList() {
 // endList ends the errors of objects that were not in the list, which has a version. Until then,
 // reads return their errors, not NotFound.
 func (b *Broken) endList(version string) {
-	if b.n.Load() == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, o := range b.objects {
-		if o.list < b.list {
-			b.endLocked(name, version)
+	b.ifAny(func() {
+		for name, o := range b.objects {
+			if o.list < b.list {
+				b.endLocked(name, version)
+			}
 		}
-	}
+	})
 }
 
 // Prune drops objects that are not in a store.
 func (b *Broken) Prune(store toolscache.Store) {
-	b.drop(func(name types.NamespacedName, _ breakage) bool {
-		_, there, _ := store.GetByKey(object.Name(name))
-		return !there
+	b.ifAny(func() {
+		maps.DeleteFunc(b.objects, func(name types.NamespacedName, _ breakage) bool {
+			_, there, _ := store.GetByKey(object.Name(name))
+			return !there
+		})
 	})
 }
 
-func (b *Broken) drop(gone func(types.NamespacedName, breakage) bool) {
-	if b.n.Load() == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.objects, gone)
-	b.n.Store(int64(len(b.objects)))
-}
-
 // Of returns the error of an object in a store, or nil.
-func (b *Broken) Of(name types.NamespacedName, store toolscache.Store) error {
-	if b.n.Load() == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.forgetLocked(store)
-	return b.objects[name].err
+func (b *Broken) Of(name types.NamespacedName, store toolscache.Store) (err error) {
+	b.ifAny(func() {
+		b.forgetLocked(store)
+		err = b.objects[name].err
+	})
+	return err
 }
 
 // Misfits returns the objects that cannot be decoded. Those in the store are in an earlier state.
 // To miss none, call it before you read the store.
 func (b *Broken) Misfits(store toolscache.Store) (all map[types.NamespacedName]*Misfit) {
-	if b.n.Load() == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.forgetLocked(store)
-	for name, o := range b.objects {
-		if o.misfit == nil {
-			continue
+	b.ifAny(func() {
+		b.forgetLocked(store)
+		all = map[types.NamespacedName]*Misfit{}
+		for name, o := range b.objects {
+			if o.misfit != nil {
+				all[name] = o.misfit
+			}
 		}
-		if all == nil {
-			all = map[types.NamespacedName]*Misfit{}
-		}
-		all[name] = o.misfit
-	}
+	})
 	return all
 }
 
@@ -195,7 +176,6 @@ func (b *Broken) forgetLocked(store toolscache.Store) {
 			delete(b.objects, name)
 		}
 	}
-	b.n.Store(int64(len(b.objects)))
 }
 
 // passed also returns true if the versions cannot be compared, for example because client-go's
@@ -209,18 +189,15 @@ func stores(store toolscache.Store, name types.NamespacedName, version string) b
 }
 
 // All returns a copy of the errors that are not over.
-func (b *Broken) All() map[types.NamespacedName]error {
-	if b.n.Load() == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := make(map[types.NamespacedName]error, len(b.objects))
-	for name, o := range b.objects {
-		if !o.over {
-			all[name] = o.err
+func (b *Broken) All() (all map[types.NamespacedName]error) {
+	b.ifAny(func() {
+		all = make(map[types.NamespacedName]error, len(b.objects))
+		for name, o := range b.objects {
+			if !o.over {
+				all[name] = o.err
+			}
 		}
-	}
+	})
 	return all
 }
 

@@ -20,15 +20,8 @@ const (
 	shortest, longest = 500 * time.Millisecond, 15 * time.Second
 )
 
-// leaseLimits leave half of the RenewDeadline for another attempt.
-func leaseLimits(renew time.Duration) limits {
-	part := cmp.Or(renew, renewDeadline) / 4
-	part = min(max(part, shortest), longest)
-	return limits{part, part}
-}
-
-func requestLimits(renew time.Duration) limits {
-	part := cmp.Or(renew, renewDeadline) / 2
-	part = min(max(part, shortest), longest)
+// limitsOf divides a RenewDeadline. Four parts leave half of it for another attempt.
+func limitsOf(renew, parts time.Duration) limits {
+	part := min(max(cmp.Or(renew, renewDeadline)/parts, shortest), longest)
 	return limits{part, part}
 }

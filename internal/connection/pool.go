@@ -160,8 +160,8 @@ func (p *Pool) renewWithin(deadline time.Duration) {
 // replaceLocked makes new lanes. Requests in flight stay on the old ones.
 func (p *Pool) replaceLocked() {
 	made := &lanes{
-		requests: newLane(p.model, p.set.https, requestLimits(p.renew)),
-		leases:   newLane(p.model, p.set.https, leaseLimits(p.renew)),
+		requests: newLane(p.model, p.set.https, limitsOf(p.renew, 2)),
+		leases:   newLane(p.model, p.set.https, limitsOf(p.renew, 4)),
 	}
 	made.leases.impatient = true
 	if p.roots != nil {

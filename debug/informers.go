@@ -23,7 +23,11 @@ func Informers(caches ...Cache) http.Handler {
 		all := []informer{}
 		for _, c := range caches {
 			for _, s := range c.States() {
-				all = append(all, informerOf(s))
+				i := informer{InformerState: s}
+				if s.Err != nil {
+					i.Err = s.Err.Error()
+				}
+				all = append(all, i)
 			}
 		}
 		slices.SortStableFunc(all, func(a, b informer) int {
@@ -39,12 +43,4 @@ type informer struct {
 	hook.InformerState
 
 	Err string `json:",omitempty"`
-}
-
-func informerOf(s hook.InformerState) informer {
-	i := informer{InformerState: s}
-	if s.Err != nil {
-		i.Err = s.Err.Error()
-	}
-	return i
 }

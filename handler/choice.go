@@ -4,7 +4,6 @@
 package handler
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -58,13 +57,5 @@ func (c *choice) Choose(e Event, how *workqueue.AddOptions) {
 func (c *choice) MetadataOnly() bool { return allMetadataOnly(c.when) }
 
 func (c *choice) CheckType(example Object) error {
-	var wrong []error
-	for _, f := range c.when {
-		if f == nil {
-			wrong = append(wrong, fmt.Errorf("handler: a part of the predicate %q is nil", c.name))
-		} else if t, ok := f.(typeChecker); ok {
-			wrong = append(wrong, t.CheckType(example))
-		}
-	}
-	return errors.Join(wrong...)
+	return checkParts(c.name, c.when, example)
 }

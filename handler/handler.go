@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
@@ -162,13 +163,10 @@ func union[K comparable](a, b []K) []K {
 		}
 		return a
 	}
-	seen := make(map[K]struct{}, len(a)+len(b))
-	for _, k := range a {
-		seen[k] = struct{}{}
-	}
+	seen := sets.New(a...)
 	for _, k := range b {
-		if _, ok := seen[k]; !ok {
-			seen[k] = struct{}{}
+		if !seen.Has(k) {
+			seen.Insert(k)
 			a = append(a, k)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +39,7 @@ type owner struct {
 func (owner) MetadataOnly() bool { return true }
 
 func (o owner) CheckType(Object) error {
-	if v := reflect.ValueOf(o.kind); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if argument.IsNil(o.kind) {
 		return errors.New("handler.Owner: the kind is nil; give the owner's handle, such as a *cache.Handle")
 	}
 	return nil

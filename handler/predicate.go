@@ -152,15 +152,22 @@ func (c *combination) CheckType(example Object) error {
 	if c.name == "" {
 		return errors.New("handler.Named: the name is empty")
 	}
-	var wrong []error
+	wrong := []error{checkParts(c.name, c.parts, example)}
 	for _, f := range c.parts {
-		if f == nil {
-			wrong = append(wrong, fmt.Errorf("handler: a part of the predicate %q is nil", c.name))
-		} else if t, ok := f.(typeChecker); ok {
-			wrong = append(wrong, t.CheckType(example))
-		}
 		if _, ok := f.(*choice); ok {
 			wrong = append(wrong, fmt.Errorf("handler: the predicate %q cannot choose a class or a delay inside %q; give it to the source, and its conditions as arguments", nameOf(f), c.op))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func checkParts(name string, parts []Predicate, example Object) error {
+	var wrong []error
+	for _, f := range parts {
+		if f == nil {
+			wrong = append(wrong, fmt.Errorf("handler: a part of the predicate %q is nil", name))
+		} else if t, ok := f.(typeChecker); ok {
+			wrong = append(wrong, t.CheckType(example))
 		}
 	}
 	return errors.Join(wrong...)

@@ -15,7 +15,7 @@ var errTruncated = errors.New("the message is truncated, or a field has no valid
 func compactProtobuf(data []byte, keep bool) (Compacted, error) {
 	var l layout
 	top := fields{rest: data}
-	if !top.next() || top.number != objectMetadata || top.kind != protowire.BytesType {
+	if !top.next() || top.number != ObjectMetadata || top.kind != protowire.BytesType {
 		return Compacted{}, errors.New("wire: protobuf: the object does not begin with its metadata")
 	}
 	l.object, l.meta = span{from: top.span(len(data)).from, to: len(data)}, top.span(len(data))
@@ -23,14 +23,14 @@ func compactProtobuf(data []byte, keep bool) (Compacted, error) {
 		return Compacted{}, fmt.Errorf("wire: protobuf: metadata: %w", err)
 	}
 	for top.next() {
-		if top.number == objectMetadata || top.group() {
+		if top.number == ObjectMetadata || top.group() {
 			return Compacted{}, fmt.Errorf("wire: protobuf: a second metadata, or field %d is a group", top.number)
 		}
 	}
 	if !top.whole {
 		return Compacted{}, fmt.Errorf("wire: protobuf: %w", errTruncated)
 	}
-	head := protowire.AppendTag(l.head[:0], objectMetadata, protowire.BytesType)
+	head := protowire.AppendTag(l.head[:0], ObjectMetadata, protowire.BytesType)
 	l.headLen = len(protowire.AppendVarint(head, uint64(l.meta.to-l.meta.from-(l.cut.to-l.cut.from))))
 	return l.compacted(data), nil
 }

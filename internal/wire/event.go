@@ -62,7 +62,7 @@ func Unwrap(data []byte) (apiVersion, kind string, raw []byte, err error) {
 	if len(data) == 0 {
 		return "", "", nil, errors.New("wire: a protobuf envelope is empty")
 	}
-	parts, err := messages(data, unknownTypeMeta, unknownRaw, unknownContentEncoding, unknownContentType)
+	parts, err := messages(data, UnknownTypeMeta, UnknownRaw, UnknownContentEncoding, UnknownContentType)
 	if err != nil {
 		return "", "", nil, fmt.Errorf("wire: protobuf envelope: %w", err)
 	}

@@ -29,7 +29,7 @@ func ReadKey(f Format, data []byte, controller bool) (k Key, ok bool) {
 	switch f {
 	case Protobuf:
 		for m := (fields{rest: data}); !obj.Metadata && m.next(); {
-			if m.number != objectMetadata {
+			if m.number != ObjectMetadata {
 				continue
 			}
 			if readMetadata(&obj, m); controller {

@@ -13,18 +13,18 @@ var protobufMagic = []byte("k8s\x00")
 
 // Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.
 const (
-	unknownTypeMeta        = 1 // runtime.Unknown
-	unknownRaw             = 2
-	unknownContentEncoding = 3
-	unknownContentType     = 4
+	UnknownTypeMeta        = 1 // runtime.Unknown
+	UnknownRaw             = 2
+	UnknownContentEncoding = 3
+	UnknownContentType     = 4
 	typeMetaAPIVersion     = 1 // runtime.TypeMeta
 	typeMetaKind           = 2
 	watchEventType         = 1 // metav1.WatchEvent
 	watchEventObject       = 2
 	rawExtensionRaw        = 1 // runtime.RawExtension
 
-	objectMetadata = 1 // of every object and list, and of Status
-	listItems      = 2
+	ObjectMetadata = 1 // of every object and list, and of Status
+	ListItems      = 2
 
 	metaName            = 1 // ObjectMeta
 	metaGenerateName    = 2
@@ -85,13 +85,13 @@ func readProtobuf(data []byte, o Options) (Metadata, bool) {
 			return obj, f.whole
 		}
 		switch f.number {
-		case unknownTypeMeta:
+		case UnknownTypeMeta:
 			for t := (fields{rest: f.bytes}); t.next(); {
 				if t.number == typeMetaKind {
 					obj.Kind = t.bytes
 				}
 			}
-		case unknownRaw:
+		case UnknownRaw:
 			readMessage(&obj, f.bytes, o)
 			if f.cut || o.Enough && obj.Stored() {
 				return obj, !f.cut
@@ -111,9 +111,9 @@ func readMessage(obj *Metadata, data []byte, o Options) {
 	}
 	for f := (fields{rest: data}); f.next(); {
 		switch {
-		case f.number == objectMetadata && string(obj.Kind) == "Status": // an empty ListMeta
+		case f.number == ObjectMetadata && string(obj.Kind) == "Status": // an empty ListMeta
 			obj.Metadata = !f.cut
-		case f.number == objectMetadata:
+		case f.number == ObjectMetadata:
 			readMetadata(obj, f)
 			if o.Enough && obj.Stored() {
 				return
@@ -137,7 +137,7 @@ func readMessage(obj *Metadata, data []byte, o Options) {
 
 func readList(data []byte, o Options) {
 	for f := (fields{rest: data}); o.Items != nil && f.next(); {
-		if f.number == listItems && !f.cut {
+		if f.number == ListItems && !f.cut {
 			var item Metadata
 			readMessage(&item, f.bytes, Options{})
 			*o.Items = append(*o.Items, item)

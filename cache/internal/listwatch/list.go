@@ -109,16 +109,6 @@ func formatOf(body *bufio.Reader) (wire.Format, error) {
 	}
 }
 
-// Field numbers, from the generated.proto files of k8s.io/apimachinery v0.37.
-const (
-	unknownTypeMeta        = 1 // runtime.Unknown
-	unknownRaw             = 2
-	unknownContentEncoding = 3
-	unknownContentType     = 4
-	listMetadata           = 1 // of every list
-	listItems              = 2
-)
-
 // protobuf reads an envelope, whose message is the list.
 func (r *listReader) protobuf() error {
 	magic := make([]byte, 4)
@@ -139,17 +129,17 @@ func (r *listReader) protobuf() error {
 			return err
 		}
 		switch number {
-		case unknownTypeMeta:
+		case wire.UnknownTypeMeta:
 			var kind apiruntime.TypeMeta
 			if err := whole.read(length, kind.Unmarshal); err != nil {
 				return err
 			}
 			err = r.check(kind.APIVersion, kind.Kind, true)
-		case unknownContentEncoding, unknownContentType:
+		case wire.UnknownContentEncoding, wire.UnknownContentType:
 			if length > 0 {
 				err = errors.New("its content is encoded")
 			}
-		case unknownRaw:
+		case wire.UnknownRaw:
 			if read {
 				return errors.New("it has its content twice")
 			}
@@ -171,10 +161,10 @@ func (r *listReader) protobufItems(list *message) error {
 		switch {
 		case err != nil:
 			return err
-		case number == listItems:
+		case number == wire.ListItems:
 			list.left -= length
 			err = r.items.add(list.body, length)
-		case number == listMetadata:
+		case number == wire.ObjectMetadata:
 			err = list.read(length, func(data []byte) error {
 				r.list.ListMeta = metav1.ListMeta{}
 				return r.list.ListMeta.Unmarshal(data)

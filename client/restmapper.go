@@ -168,27 +168,16 @@ func look[T any](
 	return found, err
 }
 
-func ofKinds(kinds ...schema.GroupVersionKind) (parts []served) {
-	for _, k := range kinds {
-		parts = append(parts, served{version: k.GroupVersion(), kind: k.Kind})
-	}
-	return parts
+func ofKind(k schema.GroupVersionKind) served { return served{version: k.GroupVersion(), kind: k.Kind} }
+
+func ofResource(r schema.GroupVersionResource) served {
+	return served{version: r.GroupVersion(), resource: r.Resource}
 }
 
-func ofResources(resources ...schema.GroupVersionResource) (parts []served) {
-	for _, r := range resources {
-		parts = append(parts, served{version: r.GroupVersion(), resource: r.Resource})
+func ofMapping(m *meta.RESTMapping) served {
+	return served{
+		version: m.GroupVersionKind.GroupVersion(), kind: m.GroupVersionKind.Kind, resource: m.Resource.Resource, scope: m.Scope.Name(),
 	}
-	return parts
-}
-
-func ofMappings(mappings ...*meta.RESTMapping) (parts []served) {
-	for _, m := range mappings {
-		parts = append(parts, served{
-			version: m.GroupVersionKind.GroupVersion(), kind: m.GroupVersionKind.Kind, resource: m.Resource.Resource, scope: m.Scope.Name(),
-		})
-	}
-	return parts
 }
 
 // may reports whether a group-version may have the resource. Without a group it may be any, and a
@@ -205,32 +194,41 @@ func mayKind(gk schema.GroupKind, versions []string) func(schema.GroupVersion) b
 	}
 }
 
-func one[T, P any](f func(...T) []P) func(T) []P { return func(t T) []P { return f(t) } }
+func one[T any](of func(T) served) func(T) []served {
+	return func(t T) []served { return []served{of(t)} }
+}
 
-func all[T, P any](f func(...T) []P) func([]T) []P { return func(t []T) []P { return f(t...) } }
+func all[T any](of func(T) served) func([]T) []served {
+	return func(list []T) (parts []served) {
+		for _, t := range list {
+			parts = append(parts, of(t))
+		}
+		return parts
+	}
+}
 
 func (m *restMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return look(m, func(d meta.RESTMapper) (schema.GroupVersionKind, error) { return d.KindFor(r) }, one(ofKinds), may(r))
+	return look(m, func(d meta.RESTMapper) (schema.GroupVersionKind, error) { return d.KindFor(r) }, one(ofKind), may(r))
 }
 
 func (m *restMapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return look(m, func(d meta.RESTMapper) ([]schema.GroupVersionKind, error) { return d.KindsFor(r) }, all(ofKinds), may(r))
+	return look(m, func(d meta.RESTMapper) ([]schema.GroupVersionKind, error) { return d.KindsFor(r) }, all(ofKind), may(r))
 }
 
 func (m *restMapper) ResourceFor(r schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return look(m, func(d meta.RESTMapper) (schema.GroupVersionResource, error) { return d.ResourceFor(r) }, one(ofResources), may(r))
+	return look(m, func(d meta.RESTMapper) (schema.GroupVersionResource, error) { return d.ResourceFor(r) }, one(ofResource), may(r))
 }
 
 func (m *restMapper) ResourcesFor(r schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return look(m, func(d meta.RESTMapper) ([]schema.GroupVersionResource, error) { return d.ResourcesFor(r) }, all(ofResources), may(r))
+	return look(m, func(d meta.RESTMapper) ([]schema.GroupVersionResource, error) { return d.ResourcesFor(r) }, all(ofResource), may(r))
 }
 
 func (m *restMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return look(m, func(d meta.RESTMapper) (*meta.RESTMapping, error) { return d.RESTMapping(gk, versions...) }, one(ofMappings), mayKind(gk, versions))
+	return look(m, func(d meta.RESTMapper) (*meta.RESTMapping, error) { return d.RESTMapping(gk, versions...) }, one(ofMapping), mayKind(gk, versions))
 }
 
 func (m *restMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return look(m, func(d meta.RESTMapper) ([]*meta.RESTMapping, error) { return d.RESTMappings(gk, versions...) }, all(ofMappings), mayKind(gk, versions))
+	return look(m, func(d meta.RESTMapper) ([]*meta.RESTMapping, error) { return d.RESTMappings(gk, versions...) }, all(ofMapping), mayKind(gk, versions))
 }
 
 func (m *restMapper) ResourceSingularizer(resource string) (string, error) {

@@ -23,6 +23,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
@@ -263,8 +264,7 @@ func selectsNothing(selector interface {
 	Empty() bool
 	String() string
 }) bool {
-	v := reflect.ValueOf(selector)
-	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) && !selector.Empty() && selector.String() == ""
+	return !argument.IsNil(selector) && !selector.Empty() && selector.String() == ""
 }
 
 func (s Scope) changes() bool { return s.Namespaces != nil || s.Names != nil }

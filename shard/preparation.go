@@ -31,10 +31,6 @@ type preparation struct {
 	err error
 }
 
-func newPreparations(m *member) *preparations {
-	return &preparations{m: m, done: map[slots.Slot]bool{}, news: make(chan preparation)}
-}
-
 func (p *preparations) ready(s slots.Slot) bool { return p.m.o.SlotCache == nil || p.done[s] }
 
 // keep keeps the objects of exactly the wanted slots.

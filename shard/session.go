@@ -44,7 +44,7 @@ func newSession(p *process, work context.Context) (*session, error) {
 		view: slots.NewView(id, p.o.Partitioner.String(), time.Now()), spread: rand.N(100 * time.Millisecond), failed: map[string]time.Time{},
 	}
 	p.seenVersion.Store(0)
-	prepared, acquired := newPreparations(m), newOwnership(m, t)
+	prepared, acquired := &preparations{m: m, done: map[slots.Slot]bool{}, news: make(chan preparation)}, newOwnership(m, t)
 	return &session{
 		m: m, prepared: prepared, ownership: acquired,
 		planner: newPlanner(m, prepared, acquired), reporter: newReporter(m, acquired),

@@ -327,7 +327,7 @@ func (s *store[K]) lists(e *entry[K]) (taken, next, later noteList) {
 
 func (s *store[K]) delivered(taken noteList, queued int64) []Reason {
 	if taken.n > 0 || s.notes.off {
-		return s.notes.copyOf(taken)
+		return s.notes.appendTo(nil, taken)
 	}
 	r := Reason{Source: sourceQueue, Event: EventAdded}
 	if queued != 0 {

@@ -205,8 +205,6 @@ func (s *notes) clear(l *noteList) {
 	*l = noteList{}
 }
 
-func (s *notes) copyOf(l noteList) []Reason { return s.appendTo(nil, l) }
-
 func (s *notes) appendTo(out []Reason, l noteList) []Reason {
 	for _, n := range s.all(l) {
 		out = append(out, s.read(n))

@@ -51,7 +51,8 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 }
 
 func (p *pauses[K]) update(key K) {
-	p.queue.follow(func() bool { return p.has(key) }, func(q *workqueue.Queue[K]) { q.PauseKey(key) }, func(q *workqueue.Queue[K]) { q.ResumeKey(key) })
+	isPaused := func() bool { return len(p.records.look(key).pausedBy) > 0 }
+	p.queue.follow(isPaused, func(q *workqueue.Queue[K]) { q.PauseKey(key) }, func(q *workqueue.Queue[K]) { q.ResumeKey(key) })
 }
 
 // program is the pauser of PauseKey.
@@ -70,8 +71,6 @@ func (p *pauses[K]) expire(key K) {
 		})
 	}
 }
-
-func (p *pauses[K]) has(key K) bool { return len(p.records.look(key).pausedBy) > 0 }
 
 func isPaused(o handler.Object) bool {
 	value, ok := annotation(o, PausedAnnotation)

@@ -28,10 +28,9 @@ func (k *pendingWrites) awaitLeader(take, work context.Context) (goOn bool) {
 		return true
 	}
 	defer k.inherited.waits.Store(nil)
-	return k.awaitHandover(take, work, leading.Inherited(), wait{result: &k.inherited.leader, show: k.showWait})
+	show := func(what string) { k.inherited.waits.Store(&what) }
+	return k.awaitHandover(take, work, leading.Inherited(), wait{result: &k.inherited.leader, show: show})
 }
-
-func (k *pendingWrites) showWait(what string) { k.inherited.waits.Store(&what) }
 
 // wait is where await reports: the write that it waits for, and the given-up ones in the end.
 type wait struct {

@@ -94,9 +94,6 @@ func (p *preparations) await(ctx context.Context, all []slots.Slot, after time.D
 	})
 }
 
-// wait waits for the goroutines of contexts that have ended.
-func (p *preparations) wait() { p.waiting.Wait() }
-
 // note records a result. After an error, it waits again: a slot may have been removed meanwhile.
 func (p *preparations) note(ctx context.Context, n preparation) {
 	var left []slots.Slot

@@ -56,7 +56,7 @@ func newSession(p *process, work context.Context) (*session, error) {
 func (l *session) run(take, work context.Context, lead term.Lead) (left bool, err error) {
 	defer l.reporter.ended()
 	defer l.ownership.wait()
-	defer l.prepared.wait()
+	defer l.prepared.waiting.Wait()
 	running, stop := context.WithCancel(work)
 	defer stop()
 	leading, end := context.WithCancelCause(work)

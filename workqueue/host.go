@@ -105,17 +105,15 @@ func (h *host[K]) delay(n int) time.Duration {
 	return h.o.Backoff.Delay(n)
 }
 
-func unsure[K comparable]() bool { return unsureType(reflect.TypeFor[K]()) }
-
-func unsureType(t reflect.Type) bool {
+func unsure(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128, reflect.Interface:
 		return true
 	case reflect.Array:
-		return unsureType(t.Elem())
+		return unsure(t.Elem())
 	case reflect.Struct:
 		for f := range t.Fields() {
-			if unsureType(f.Type) {
+			if unsure(f.Type) {
 				return true
 			}
 		}

@@ -6,6 +6,7 @@ package workqueue
 import (
 	"cmp"
 	"hash/maphash"
+	"reflect"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	q := &Queue[K]{seed: maphash.MakeSeed(), unsure: unsure[K]()}
+	q := &Queue[K]{seed: maphash.MakeSeed(), unsure: unsure(reflect.TypeFor[K]())}
 	q.waiters.timer, q.waiters.armed = time.NewTimer(time.Hour), never
 	q.waiters.timer.Stop()
 	q.core.start = time.Now()

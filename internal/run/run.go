@@ -52,8 +52,10 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil || d <= 0 {
 		return ctx.Err()
 	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-time.After(d):
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -239,10 +239,7 @@ func (k *slotFilter) pass(ctx context.Context, e watch.Event) bool {
 	if k.portion == nil || !ok || e.Type == watch.Bookmark {
 		return k.give(ctx, e) && k.advance(ctx)
 	}
-	if len(k.ahead) >= manyAhead && !k.initial() && !k.mark(ctx) {
-		return false
-	}
-	return k.deliver(ctx, e, o) && k.advance(ctx)
+	return (len(k.ahead) < manyAhead || k.initial() || k.mark(ctx)) && k.deliver(ctx, e, o) && k.advance(ctx)
 }
 
 func (k *slotFilter) deliver(ctx context.Context, e watch.Event, o object.Object) bool {

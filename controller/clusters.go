@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -106,7 +105,9 @@ func (c *Controller[K]) hold(item workqueue.Item[K], p *lastRun) bool {
 	if run.Closed(c.synced) {
 		return false
 	}
-	p = cmp.Or(p, &lastRun{})
+	if p == nil {
+		p = &lastRun{}
+	}
 	p.held = false
 	reasons, dropped := item.Reasons()
 	on := c.inputs.holding(reasons)

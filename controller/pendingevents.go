@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -72,7 +71,9 @@ func (k *pendingWrites) awaitEvents(events []event, p *lastRun) *lastRun {
 	if behind == nil {
 		return p
 	}
-	p = cmp.Or(p, &lastRun{})
+	if p == nil {
+		p = &lastRun{}
+	}
 	p.writes = slices.Concat(behind, p.writes)
 	return p
 }

@@ -6,6 +6,7 @@ package listwatch
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,6 +72,8 @@ func (a *asker) compare(ctx context.Context, m *meta.RESTMapping, k knowledge) (
 	case err == nil:
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), !answers(err):
 		return finding{}, err
+	case apierrors.IsInternalError(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return finding{}, err // it may have just started
 	default:
 		return finding{}, nil // the watch reports what is wrong
 	}
@@ -179,6 +182,9 @@ type checker struct {
 	// watch may have sent events of a restored server.
 	known knowledge
 	held  bool // known is of a break that is to be compared
+	// later is of a break during that, and compared after it.
+	later  *knowledge
+	failed int // comparisons in a row without an answer
 }
 
 type asked struct {
@@ -189,6 +195,9 @@ type asked struct {
 
 // afterBreak asks because a watch has ended. Watches may break often.
 func (c *checker) afterBreak(ctx context.Context) {
+	if c.later == nil && (c.held || c.suspect || c.results != nil) {
+		c.later = new(c.timeline.now())
+	}
 	c.within(ctx, c.target.quietLimit()/spreadShare)
 }
 
@@ -209,7 +218,7 @@ func (c *checker) within(ctx context.Context, least time.Duration) {
 	case wait <= 0:
 		c.begin(ctx)
 	default:
-		if c.next == nil {
+		if !c.held {
 			c.known, c.held = c.timeline.now(), true // later events may be a restored server's
 		}
 		c.next = time.After(wait)
@@ -254,9 +263,11 @@ func (c *checker) end(a asked) *Restored {
 	c.cancel()
 	c.results, c.cancel = nil, nil
 	switch {
-	case a.err != nil && c.suspect:
-		c.next = time.After(c.target.confirmAfter())
 	case a.err != nil:
+		c.next, c.held = time.After(c.again(a.err)), true
+		return nil
+	case a.restored == nil && c.later != nil:
+		c.known, c.held, c.suspect, c.later = *c.later, true, false, nil
 		c.next = time.After(c.target.quietLimit() / spreadShare)
 	case a.restored == nil:
 		c.suspect = false
@@ -267,7 +278,20 @@ func (c *checker) end(a asked) *Restored {
 		c.suspect = true
 		c.next = time.After(c.target.confirmAfter())
 	}
+	c.failed = 0
 	return nil
+}
+
+// again returns when to compare again after an error: as late as the API server asks for, and later
+// each time, in other moments than other informers.
+func (c *checker) again(err error) time.Duration {
+	wait := c.target.quietLimit() / spreadShare
+	if c.suspect {
+		wait = c.target.confirmAfter()
+	}
+	wait = min(wait<<c.failed, c.target.quietLimit())
+	c.failed = min(c.failed+1, 8)
+	return max(wait+rand.N(wait/5), askedFor(err)) //nolint:gosec // no secrets
 }
 
 // close ends a running comparison.

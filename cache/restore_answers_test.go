@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// TestS2_RestoredBehindAnswers: a restore is found although the first comparison fails, or was made
+// before it, while the restored server's own writes pass the known version over the watch.
+func TestS2_RestoredBehindAnswers(t *testing.T) {
+	late := func(api *sim.Server, r *sim.Request) (*http.Response, error) {
+		answer, err := api.Answer(r)
+		time.Sleep(2 * time.Second)
+		return answer, err
+	}
+	fail := func(code int) func(*sim.Server, *sim.Request) (*http.Response, error) {
+		return func(_ *sim.Server, r *sim.Request) (*http.Response, error) {
+			return r.Fail(code, "the restored server is not ready")
+		}
+	}
+	type answer = func(*sim.Server, *sim.Request) (*http.Response, error)
+	for name, c := range map[string]struct {
+		first, others answer // to lists; nil: as usual
+		cut           bool   // the watch also breaks before the restore
+	}{
+		"as usual":          {},
+		"429":               {first: fail(http.StatusTooManyRequests), others: fail(http.StatusTooManyRequests)},
+		"503":               {first: fail(http.StatusServiceUnavailable), others: fail(http.StatusServiceUnavailable)},
+		"500":               {first: fail(http.StatusInternalServerError), others: fail(http.StatusInternalServerError)},
+		"403":               {first: fail(http.StatusForbidden), others: fail(http.StatusForbidden)},
+		"500 to the second": {others: fail(http.StatusInternalServerError)},
+		"from before":       {first: late, cut: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Put(sim.ConfigMaps, configMap("a", "1"))
+				maps, told := restorable(t, api, cache.DefaultStorage)
+				h := cache.For[*corev1.ConfigMap](maps)
+				defer start(t, maps)()
+				synced(t, h)
+				backup := api.Backup()
+				for n := range 5 {
+					api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint("undone", n)))
+				}
+				api.Put(sim.ConfigMaps, configMap("undone", "1"))
+				time.Sleep(20 * time.Minute)
+				lists := 0
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
+					answer := c.others
+					if r.Verb == "list" {
+						if lists++; lists == 1 {
+							answer = c.first
+						}
+					}
+					if r.Verb != "list" || answer == nil {
+						return nil, nil
+					}
+					return answer(api, r)
+				})
+				if c.cut {
+					api.CutWatches()
+					time.Sleep(time.Second)
+				}
+				api.Restore(backup)
+				time.Sleep(3 * time.Second) // the watch goes on
+				for n := range 20 {
+					api.Put(sim.ConfigMaps, configMap("b", fmt.Sprint(n)))
+				}
+				time.Sleep(5 * time.Second)
+				api.Intercept(nil)
+				time.Sleep(time.Minute)
+				if got := contents(t, h); got != "a=1 b=19" || told.count() != 1 || h.Stale() != nil {
+					t.Errorf("%d restores found; %s has %s", told.count(), h.State(), got)
+				}
+			})
+		})
+	}
+}
+
+// TestS4_ComparisonsBackOff: an API server that refuses comparisons is asked less and less often.
+func TestS4_ComparisonsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		maps, _ := restorable(t, api, cache.DefaultStorage)
+		defer start(t, maps)()
+		synced(t, cache.For[*corev1.ConfigMap](maps))
+		time.Sleep(time.Minute)
+		lists := 0
+		api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb != "list" {
+				return nil, nil
+			}
+			lists++
+			return r.Fail(http.StatusTooManyRequests, "it is busy")
+		})
+		api.CutWatches()
+		time.Sleep(time.Hour)
+		if lists < 10 || lists > 30 {
+			t.Errorf("%d comparisons in an hour", lists)
+		}
+	})
+}

@@ -123,7 +123,8 @@
 // other ones, without events. An informer compares itself with the API server in these cases:
 //
 //   - Its watch has ended before its time limit: at once, or 10 seconds after the last comparison.
-//     If the API server does not answer, again after 10 seconds and more, up to QuietLimit.
+//     If the API server does not answer, the informer asks again after 10 seconds, and then less
+//     often, down to once in each QuietLimit.
 //   - Its watch was quiet for [Options].QuietLimit.
 //   - An event has a lower version than one before: after a minute.
 //   - The answer to a Reconcile's write has a lower version than was known before: within 3

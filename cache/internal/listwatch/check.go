@@ -182,9 +182,9 @@ type checker struct {
 	// watch may have sent events of a restored server.
 	known knowledge
 	held  bool // known is of a break that is to be compared
-	// later is of a break during that, and compared after it.
-	later  *knowledge
-	failed int // comparisons in a row without an answer
+
+	later  *knowledge // of another break meanwhile, which is compared next; or nil
+	failed int        // comparisons in a row without an answer
 }
 
 type asked struct {
@@ -266,11 +266,12 @@ func (c *checker) end(a asked) *Restored {
 	case a.err != nil:
 		c.next, c.held = time.After(c.again(a.err)), true
 		return nil
-	case a.restored == nil && c.later != nil:
-		c.known, c.held, c.suspect, c.later = *c.later, true, false, nil
-		c.next = time.After(c.target.quietLimit() / spreadShare)
 	case a.restored == nil:
 		c.suspect = false
+		if c.later != nil {
+			c.known, c.held, c.later = *c.later, true, nil
+			c.next = time.After(c.target.quietLimit() / spreadShare)
+		}
 		c.informer.Compared()
 	case c.suspect:
 		return a.restored
@@ -291,7 +292,7 @@ func (c *checker) again(err error) time.Duration {
 	}
 	wait = min(wait<<c.failed, c.target.quietLimit())
 	c.failed = min(c.failed+1, 8)
-	return max(wait+rand.N(wait/5), askedFor(err)) //nolint:gosec // no secrets
+	return max(wait+rand.N(wait/5+1), askedFor(err)) //nolint:gosec // no secrets
 }
 
 // close ends a running comparison.

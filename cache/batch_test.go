@@ -6,6 +6,7 @@ package cache_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,12 +126,13 @@ func TestL9_AComparisonFindsWhatIsNotShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names, woken := map[string]bool{}, 0
+		names := map[string]bool{}
+		var woken atomic.Int32
 		for _, f := range found {
 			names[f.String()] = true
 			expect(t, d, f, "behind", f.String())
 			if missing, _ := d.Behind(f); missing != nil {
-				missing.Notify(wake(func() { woken++ }))
+				missing.Notify(wake(func() { woken.Add(1) }))
 			}
 		}
 		for _, name := range []string{"changed", "new", "left", "gone"} {
@@ -140,8 +142,8 @@ func TestL9_AComparisonFindsWhatIsNotShown(t *testing.T) {
 		}
 		time.Sleep(lag)
 		synctest.Wait()
-		if woken != 4 {
-			t.Errorf("%d waiters were woken", woken)
+		if n := woken.Load(); n != 4 {
+			t.Errorf("%d waiters were woken", n)
 		}
 		if got := resolved(t, d, w); got != "shown" {
 			t.Errorf("at the end it is %s", got)

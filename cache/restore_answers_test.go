@@ -6,6 +6,7 @@ package cache_test
 import (
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,8 @@ import (
 )
 
 // TestS2_RestoredBehindAnswers: a restore is found although the first comparison fails, or was made
-// before it, while the restored server's own writes pass the known version over the watch.
+// before it, while the restored server's own writes pass the known version over the watch. The
+// restore comes shortly before the watch's time limit.
 func TestS2_RestoredBehindAnswers(t *testing.T) {
 	late := func(api *sim.Server, r *sim.Request) (*http.Response, error) {
 		answer, err := api.Answer(r)
@@ -48,6 +50,13 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 				api.Put(sim.ConfigMaps, configMap("a", "1"))
 				maps, told := restorable(t, api, cache.DefaultStorage)
 				h := cache.For[*corev1.ConfigMap](maps)
+				var ends atomic.Pointer[time.Time] // the time limit of the watch
+				api.Intercept(func(r *sim.Request) (*http.Response, error) {
+					if limit, err := time.ParseDuration(r.Query.Get("timeoutSeconds") + "s"); err == nil {
+						ends.Store(new(time.Now().Add(limit)))
+					}
+					return nil, nil
+				})
 				defer start(t, maps)()
 				synced(t, h)
 				backup := api.Backup()
@@ -55,12 +64,13 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 					api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint("undone", n)))
 				}
 				api.Put(sim.ConfigMaps, configMap("undone", "1"))
-				time.Sleep(20 * time.Minute)
-				lists := 0
+				time.Sleep(20*time.Minute + time.Millisecond)
+				time.Sleep(time.Until(*ends.Load()) - 300*time.Millisecond)
+				var lists atomic.Int32
 				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					answer := c.others
 					if r.Verb == "list" {
-						if lists++; lists == 1 {
+						if lists.Add(1) == 1 {
 							answer = c.first
 						}
 					}
@@ -98,18 +108,18 @@ func TestS4_ComparisonsBackOff(t *testing.T) {
 		defer start(t, maps)()
 		synced(t, cache.For[*corev1.ConfigMap](maps))
 		time.Sleep(time.Minute)
-		lists := 0
+		var lists atomic.Int32
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Verb != "list" {
 				return nil, nil
 			}
-			lists++
+			lists.Add(1)
 			return r.Fail(http.StatusTooManyRequests, "it is busy")
 		})
 		api.CutWatches()
 		time.Sleep(time.Hour)
-		if lists < 10 || lists > 30 {
-			t.Errorf("%d comparisons in an hour", lists)
+		if n := lists.Load(); n < 10 || n > 30 {
+			t.Errorf("%d comparisons in an hour", n)
 		}
 	})
 }

@@ -315,7 +315,7 @@ func (e either) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestS2_RestoredWhileEventsFlow: the watch stays open and sends the events of the restored server,
-// with lower versions, as through a proxy.
+// with lower versions and then with higher ones, as through a proxy.
 func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
@@ -341,16 +341,18 @@ func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 		api.CutWatches() // the next one goes through a proxy
 		time.Sleep(2 * time.Minute)
 		api.Restore(backup)
-		api.Put(sim.ConfigMaps, configMap("b", "restored"))
-		data, err := json.Marshal(map[string]any{"type": "ADDED", "object": api.Object(sim.ConfigMaps, "default", "b")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := events.Write(data); err != nil {
-			t.Fatal(err)
+		for n := range 20 { // soon they pass the known version
+			api.Put(sim.ConfigMaps, configMap("b", fmt.Sprint(n)))
+			data, err := json.Marshal(map[string]any{"type": "ADDED", "object": api.Object(sim.ConfigMaps, "default", "b")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := events.Write(data); err != nil {
+				t.Fatal(err)
+			}
 		}
 		time.Sleep(time.Minute + 20*time.Second)
-		if got := contents(t, maps); got != "a=8 b=restored" || told.count() != 1 {
+		if got := contents(t, maps); got != "a=8 b=19" || told.count() != 1 {
 			t.Errorf("has %s after %d restores: %s", got, told.count(), maps.State())
 		}
 		_ = events.Close()

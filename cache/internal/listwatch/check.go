@@ -208,7 +208,15 @@ func (c *checker) afterDoubt(ctx context.Context) { c.within(ctx, c.target.confi
 // API server may send many such events.
 func (c *checker) afterEvent() {
 	if c.results == nil && c.next == nil {
+		c.hold()
 		c.next = time.After(c.target.quietLimit() / oddShare)
+	}
+}
+
+// hold keeps what is known now: later events may be a restored server's.
+func (c *checker) hold() {
+	if !c.held {
+		c.known, c.held = c.timeline.now(), true
 	}
 }
 
@@ -218,9 +226,7 @@ func (c *checker) within(ctx context.Context, least time.Duration) {
 	case wait <= 0:
 		c.begin(ctx)
 	default:
-		if !c.held {
-			c.known, c.held = c.timeline.now(), true // later events may be a restored server's
-		}
+		c.hold()
 		c.next = time.After(wait)
 	}
 }

@@ -163,7 +163,7 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 		l.beginListing(&o)
 	}
 	part := l.current()
-	open := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return l.open(ctx, o, part) }
+	open := func(ctx context.Context, o metav1.ListOptions) (*opened, error) { return l.open(ctx, o, part) }
 	if err := l.slow(ctx); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,8 @@ func (l *ListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.
 	return s, nil
 }
 
-func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *portion) (w watch.Interface, err error) {
+func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *portion) (*opened, error) {
+	w := &opened{}
 	d := *l.decoder
 	d.part = part
 	done, err := l.persist(ctx, o, func(ctx context.Context, m *meta.RESTMapping) error {
@@ -191,7 +192,8 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *po
 			err = part.resolve(ctx, l.target.Backend)
 		}
 		if err == nil {
-			w, err = r.watch(ctx, l.target.narrow(o))
+			w.sent = time.Now()
+			w.Interface, err = r.watch(ctx, l.target.narrow(o))
 		}
 		return err
 	})
@@ -199,12 +201,14 @@ func (l *ListerWatcher) open(ctx context.Context, o metav1.ListOptions, part *po
 		return nil, err
 	}
 	l.watches.Add(1)
-	return &opened{w, done}, nil
+	w.done = done
+	return w, nil
 }
 
 type opened struct {
 	watch.Interface
 
+	sent time.Time // the request; the API server's time limit began later
 	done func()
 }
 

@@ -37,7 +37,7 @@ type stream struct {
 	*asker
 	*outlet
 
-	open       func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	open       func(context.Context, metav1.ListOptions) (*opened, error)
 	complete   func(version string) // called after the initial list
 	slotFilter *slotFilter
 	stop       func()
@@ -52,7 +52,7 @@ type stream struct {
 	checked  uint64 // the API server's version when the watch before was quiet, until an event
 }
 
-func newStream(a *asker, open func(context.Context, metav1.ListOptions) (watch.Interface, error), o metav1.ListOptions) *stream {
+func newStream(a *asker, open func(context.Context, metav1.ListOptions) (*opened, error), o metav1.ListOptions) *stream {
 	// The buffer lets the reflector work while the next events are decoded.
 	s := &stream{asker: a, outlet: &outlet{events: make(chan watch.Event, 128), stopped: make(chan struct{}), prepare: a.informer.Prepare, options: o}, open: open}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
@@ -66,7 +66,7 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
 // run delivers the events of w and of the watches after it, until the stream is stopped, ctx ends,
 // or only a list can help.
-func (s *stream) run(ctx context.Context, w watch.Interface) {
+func (s *stream) run(ctx context.Context, w *opened) {
 	defer close(s.events)
 	defer s.slotFilter.close()
 	defer s.asking.Wait()
@@ -78,6 +78,7 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 	for {
 		from, began := s.options.ResourceVersion, time.Now()
 		last, ended := s.relay(ctx, w)
+		broke := time.Now()
 		w.Stop()
 		if broken++; s.options.ResourceVersion != from || time.Since(began) > time.Second {
 			broken = 0
@@ -94,10 +95,9 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 		}
 		err := s.rest(ctx, began)
 		if err == nil {
-			s.doubtful = s.doubtful || s.early(last, began)
-			began = time.Now()
+			s.doubtful = s.doubtful || s.early(last, broke.Sub(w.sent))
 			w, err = s.open(ctx, s.options)
-			s.doubtful = s.doubtful || time.Since(began) > time.Second // some attempts have failed
+			s.doubtful = s.doubtful || time.Since(broke) > time.Second // some attempts have failed
 		}
 		if err != nil {
 			s.give(ctx, watch.Event{Type: watch.Error, Object: statusOf(err)})
@@ -108,10 +108,9 @@ func (s *stream) run(ctx context.Context, w watch.Interface) {
 
 // early reports whether a watch ended before its time limit, as when the API server ends. A quiet
 // one was compared just now.
-func (s *stream) early(last error, began time.Time) bool {
+func (s *stream) early(last error, lasted time.Duration) bool {
 	limit := s.options.TimeoutSeconds
-	const margin = 500 * time.Millisecond // the limit began before the answer
-	return s.checked == 0 && (last != nil || limit == nil || time.Since(began) < time.Duration(*limit)*time.Second-margin)
+	return s.checked == 0 && (last != nil || limit == nil || lasted < time.Duration(*limit)*time.Second)
 }
 
 // rest is called between a watch that ended and the next one.

@@ -36,7 +36,7 @@
 //   - status, owner, finalizer and events help a Reconcile report and clean up.
 //   - webhook answers the API server's calls for admission and conversion.
 //   - server serves HTTP, for health endpoints and metrics for example.
-//   - hook has the callbacks for observers, such as package metrics.
+//   - hook has the events for observers, such as package metrics.
 //   - debug shows the state of a process, and envtest runs a real control plane for tests,
 //     envtest/sim an API server in memory. sweep crashes an operator at each write.
 package setpoint

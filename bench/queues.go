@@ -71,7 +71,7 @@ func newOurs(base time.Duration, m mode) queue {
 		o.Name = "bench"
 		o.Classes = workqueue.ThreeClasses()
 		o.Tenant = func(k key) string { return k.Namespace }
-		o.Hooks = countingHooks()
+		o.Hook = countingHooks()
 		how.Class = workqueue.Interactive
 		how.Reason = workqueue.Reason{Source: "pods", Event: "Update", Object: "default/pod", ResourceVersion: "12345"}
 	}
@@ -200,17 +200,17 @@ func (c *counters) NewLongestRunningProcessorSecondsMetric(string) clientgo.Sett
 func (c *counters) NewRetriesMetric(string) clientgo.CounterMetric { return &c.n[6] }
 
 // countingHooks feed the same counters.
-func countingHooks() *hook.Queue {
+func countingHooks() *hook.Hook {
 	c := new(counters)
-	return &hook.Queue{
-		Added: func(e hook.QueueAdded) { c.n[0].v.Add(int64(e.Keys)); c.n[1].v.Add(int64(e.Keys)) },
-		Taken: func(e hook.QueueTaken) { c.n[0].Dec(); c.n[2].Observe(e.Waited.Seconds()) },
-		Settled: func(e hook.QueueSettled) {
+	return hook.Join(
+		hook.On(func(e *hook.QueueAdded) { c.n[0].v.Add(int64(e.Keys)); c.n[1].v.Add(int64(e.Keys)) }),
+		hook.On(func(e *hook.QueueTaken) { c.n[0].Dec(); c.n[2].Observe(e.Waited.Seconds()) }),
+		hook.On(func(e *hook.QueueSettled) {
 			c.n[3].Observe(e.Held.Seconds())
 			if e.Outcome == hook.QueueRetry {
 				c.n[6].Inc()
 			}
-		},
-		Delayed: func(hook.QueueDelayed) { c.n[6].Inc() },
-	}
+		}),
+		hook.On(func(*hook.QueueDelayed) { c.n[6].Inc() }),
+	)
 }

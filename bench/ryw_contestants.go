@@ -78,14 +78,14 @@ func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *sto
 		})
 		ctrl = controller.New("storm", reconciler, controller.Options{
 			Workers: workersOfEach, Logger: slog.New(newLogHandler()), ReadYourWrites: bound,
-			Hooks: hook.Hooks{Controller: &hook.Controller{Awaited: func(a hook.Awaited) {
+			Hook: hook.On(func(a *hook.Awaited) {
 				if a.Expired {
 					st.expired.Add(1)
 				}
 				if a.Doubts != nil {
 					st.doubted.Add(1)
 				}
-			}}},
+			}),
 		})
 		ctrl.Watch(source.Kind(parents, handler.Self()))
 		ctrl.Watch(source.Kind(children, handler.Self()))

@@ -114,7 +114,7 @@ func ourValidator() (http.Handler, error) {
 	webhook.AddValidator(hooks, webhook.Validator[*appsv1.Deployment]{
 		Create: func(_ context.Context, d *appsv1.Deployment) error { return validDeployment(d) },
 	}, webhook.Registration{})
-	return hooks.Handler(m.Hooks().Webhook), hooks.Validate()
+	return hooks.Handler(m.Hook()), hooks.Validate()
 }
 
 type deploymentValidator struct{}

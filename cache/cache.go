@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Cache owns the informers of all declared scopes.
@@ -37,12 +36,8 @@ type Cache struct {
 // New returns a cache. Without a Backend (nil), it can only use informers that list and watch by
 // themselves, from Adopt or package cache/factory.
 func New(b Backend, o Options) *Cache {
-	e := &environment{backend: b, quietLimit: o.QuietLimit, informers: map[key]*informer{}}
-	c := &Cache{environment: e, options: o, cluster: o.Cluster}
-	if o.Hooks != nil {
-		c.hooks = *o.Hooks
-	}
-	return c
+	e := &environment{backend: b, quietLimit: o.QuietLimit, hook: o.Hook, informers: map[key]*informer{}}
+	return &Cache{environment: e, options: o, cluster: o.Cluster}
 }
 
 // Options returns New's options.
@@ -76,8 +71,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.begin(start, others.Go); err != nil {
 		return err
 	}
-	run.Tell(c.hooks.Started, hook.CacheStarted{Of: c, Informers: c.counted})
-	defer run.Tell(c.hooks.Stopped, hook.CacheStopped{Of: c})
+	c.hook.Send(&hook.CacheStarted{Of: c, Informers: c.counted})
+	defer c.hook.Send(&hook.CacheStopped{Of: c})
 	<-ctx.Done()
 	c.open(nil, others.Go)
 	informers.Wait()

@@ -62,7 +62,7 @@
 //     those in their selection. A caller who deletes what is unused must not go on then. An index
 //     that names fields selects packed objects by these alone, others may be in any selection.
 //   - The error ends when the store has a state that fits, or the object is deleted.
-//   - Stale returns nil: the cache is current. State and the hook name the object.
+//   - Stale returns nil: the cache is current. State and [hook.BrokenObject] name the object.
 //
 // Decoded storage delivers no event for such a state. The next event of the object has its last
 // state that did fit as the old one. Informers and listers of package cache/factory cannot return
@@ -135,7 +135,7 @@
 // The informer reads the object of its newest known change, without a resourceVersion. A lower
 // version, or another history of the object, counts if a second read confirms it 3 seconds later:
 // a replica behind a load balancer may lag. Then all informers of the cache list again, spread over
-// 10 seconds. Until then each is Failing, so Stale names the problem. hook.Cache.Restored is called
+// 10 seconds. Until then each is Failing, so Stale names the problem. [hook.Restored] is sent
 // once. Keys then no longer wait for writes from before the restore.
 //
 // If the versions have passed the watch's version, and the newest known change is not undone, the

@@ -25,7 +25,7 @@ import (
 type environment struct {
 	backend    Backend // may be nil
 	quietLimit time.Duration
-	hooks      hook.Cache
+	hook       *hook.Hook
 	strings    sharedStrings
 	users      sync.Map // from *declarations to consistency.User, see Attach
 	groups     sync.Map // of *group, until it ends

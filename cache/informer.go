@@ -47,7 +47,7 @@ type informer struct {
 
 	restoring atomic.Pointer[restoring] // or nil
 	outlived  atomic.Pointer[string]    // an adopted informer's version at a restore
-	troubled  atomic.Bool               // the hook's last report was of trouble
+	troubled  atomic.Bool               // the last InformerState was of trouble
 
 	// The environment's mutex guards the fields below.
 	refs   int
@@ -135,9 +135,7 @@ func (i *informer) String() string {
 
 // Broken is called for each new error of an object.
 func (i *informer) Broken(object string, err error) {
-	if report := i.env.hooks.BrokenObject; report != nil {
-		report(i.key.kind(), object, err)
-	}
+	i.env.hook.Send(&hook.BrokenObject{Kind: i.key.kind(), Object: object, Err: err})
 }
 
 // Store is also for the informer's ListerWatcher.

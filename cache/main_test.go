@@ -36,7 +36,7 @@ func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
 		t.Fatal(err)
 	}
 	told := &states{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add}, Storage: testkit.Storage()}), told
+	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.InformerState) { told.add(*e) }), Storage: testkit.Storage()}), told
 }
 
 // states records the calls of the hook.

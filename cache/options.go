@@ -42,8 +42,8 @@ type Options struct {
 	// send one about every minute, so set it shorter only in tests: the other bounds of a restored
 	// API server shrink with it, see the package docs. It must not be negative. Default: 3 minutes.
 	QuietLimit time.Duration
-	// Hooks observes the informers. Default: none.
-	Hooks *hook.Cache
+	// Hook gets the events of informers. Default: none.
+	Hook *hook.Hook
 	// Cluster is the name of the API server's cluster, for a program with several caches. States,
 	// errors and source names contain it. Default: none.
 	Cluster string

@@ -36,7 +36,7 @@ func cacheWith(t testing.TB, api *sim.Server, o cache.Options) (*cache.Cache, *s
 	if o.Storage == cache.DefaultStorage {
 		o.Storage = testkit.Storage()
 	}
-	o.Hooks = &hook.Cache{InformerState: told.add}
+	o.Hook = hook.On(func(e *hook.InformerState) { told.add(*e) })
 	return cache.New(c, o), told
 }
 

@@ -43,7 +43,7 @@ func cacheOf(t *testing.T, api *sim.Server, s cache.Storage) (*cache.Cache, *bro
 		t.Fatal(err)
 	}
 	b := &broken{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}, Storage: s}), b
+	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.BrokenObject) { b.add(e.Kind, e.Object, e.Err) }), Storage: s}), b
 }
 
 // TestF1_SameObjects: every read of a packed handle returns what the same read of a decoded one

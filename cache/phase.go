@@ -37,19 +37,20 @@ func (i *informer) setSynced() (news bool) {
 // Report is called after each request, with how the informer follows the API server.
 func (i *informer) Report(phase hook.Phase, err error) {
 	if phase == hook.Syncing && i.HasSynced() {
-		if r := i.restoring.Load(); r != nil { // the hook has received it, for all informers
+		if r := i.restoring.Load(); r != nil { // Restored was sent, for all informers
 			i.set(hook.Failing, r.why)
 			return
 		}
 		phase = hook.Synced
 	}
 	news := i.set(phase, err)
-	if troubled := i.troubled.Swap(err != nil); news && (err != nil || troubled) && i.env.hooks.InformerState != nil {
-		i.env.hooks.InformerState(i.state())
+	if troubled := i.troubled.Swap(err != nil); news && (err != nil || troubled) {
+		state := i.state()
+		i.env.hook.Send(&state)
 	}
 }
 
-// set reports whether the hook must be called: trouble begins, changes or ends.
+// set reports whether an InformerState must be sent: trouble begins, changes or ends.
 func (i *informer) set(phase hook.Phase, err error) (news bool) {
 	news, changed := i.change(phase, err)
 	if changed {

@@ -51,7 +51,7 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 					var maps *cache.Handle[*corev1.ConfigMap]
 					var mu sync.Mutex
 					var got []string
-					c := cache.New(cl, cache.Options{Storage: testkit.Storage(), Hooks: &hook.Cache{InformerState: func(s hook.InformerState) {
+					c := cache.New(cl, cache.Options{Storage: testkit.Storage(), Hook: hook.On(func(s *hook.InformerState) {
 						mu.Lock()
 						defer mu.Unlock()
 						if s.Err != nil {
@@ -61,7 +61,7 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 						_, last := maps.Get(t.Context(), key("map-999"))
 						_, gone := maps.Get(t.Context(), key("deleted"))
 						got = append(got, fmt.Sprintf("%s, created %t, deleted %t", s.Phase, last == nil, apierrors.IsNotFound(gone)))
-					}}})
+					})})
 					maps = cache.For[*corev1.ConfigMap](c)
 					defer start(t, c)()
 					synced(t, maps)

@@ -17,7 +17,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // restoring is set while an informer has objects of an API server that was restored since. It is
@@ -64,7 +63,7 @@ func (e *environment) restored(by *informer, why *listwatch.Restored) (first boo
 			i.restore(replaced[i], within*time.Duration(n)/time.Duration(len(all)))
 		}
 	}
-	run.Tell(e.hooks.Restored, hook.Restored{Host: hostOf(e.backend), Kind: by.key.kind(), Err: why, Informers: len(all), Within: within})
+	e.hook.Send(&hook.Restored{Host: hostOf(e.backend), Kind: by.key.kind(), Err: why, Informers: len(all), Within: within})
 	return true
 }
 

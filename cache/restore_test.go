@@ -54,7 +54,10 @@ func restorable(t *testing.T, api *sim.Server, s cache.Storage) (*cache.Cache, *
 		t.Fatal(err)
 	}
 	told := &restores{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{InformerState: told.add, Restored: told.restored}, Storage: s}), told
+	return cache.New(c, cache.Options{Hook: hook.Join(
+		hook.On(func(e *hook.InformerState) { told.add(*e) }),
+		hook.On(func(e *hook.Restored) { told.restored(*e) }),
+	), Storage: s}), told
 }
 
 // contents are the objects of a handle, as name=data.
@@ -278,7 +281,7 @@ func TestS2_AReplacedCluster(t *testing.T) {
 					t.Fatal(err)
 				}
 				told := &restores{}
-				c := cache.New(cl, cache.Options{Hooks: &hook.Cache{Restored: told.restored}})
+				c := cache.New(cl, cache.Options{Hook: hook.On(func(e *hook.Restored) { told.restored(*e) })})
 				maps := cache.For[*corev1.ConfigMap](c)
 				defer start(t, c)()
 				synced(t, maps)

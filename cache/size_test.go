@@ -26,7 +26,7 @@ func scraped(t *testing.T, api *sim.Server) (c *cache.Cache, scrape func() map[s
 		t.Fatal(err)
 	}
 	informers := make(chan func() []hook.InformerState, 1)
-	c = cache.New(cl, cache.Options{Hooks: &hook.Cache{Started: func(s hook.CacheStarted) { informers <- s.Informers }}})
+	c = cache.New(cl, cache.Options{Hook: hook.On(func(s *hook.CacheStarted) { informers <- s.Informers })})
 	return c, func() map[string]hook.InformerState {
 		byStorage := map[string]hook.InformerState{}
 		of := <-informers

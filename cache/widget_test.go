@@ -62,7 +62,7 @@ func widgetCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 		t.Fatal(err)
 	}
 	b := &broken{}
-	return cache.New(c, cache.Options{Hooks: &hook.Cache{BrokenObject: b.add}, Storage: testkit.Storage()}), b
+	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.BrokenObject) { b.add(e.Kind, e.Object, e.Err) }), Storage: testkit.Storage()}), b
 }
 
 func widgetScheme() *runtime.Scheme {

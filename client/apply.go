@@ -254,14 +254,11 @@ func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 }
 
 func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
-	if t.client.hooks.Skipped == nil {
-		return
-	}
-	s := hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: t.subresource}
+	s := &hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: t.subresource}
 	if l := journal.FromContext(ctx); l != nil {
 		s.Controller = l.Origin().Controller
 	}
-	t.client.hooks.Skipped(s)
+	t.client.hook.Send(s)
 }
 
 // withUID sets the UID in the metadata of a JSON object that has metadata.

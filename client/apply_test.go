@@ -38,8 +38,8 @@ type applying struct {
 
 func newApplying(t *testing.T) *applying {
 	a := &applying{t: t, api: sim.NewServer(sim.Deployments)}
-	hooks := &hook.Client{Skipped: func(s hook.SkippedApply) { a.skipped = append(a.skipped, s) }}
-	a.deployments = client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{Hooks: hooks}))
+	hooks := hook.On(func(s *hook.SkippedApply) { a.skipped = append(a.skipped, *s) })
+	a.deployments = client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{Hook: hooks}))
 	return a
 }
 

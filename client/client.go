@@ -39,13 +39,13 @@ type Options struct {
 	// DryRun is the option [DryRun] for every write of a [Handle] or a [Subresource], but not for
 	// clients built from [Client.Config]. Default: false.
 	DryRun bool
-	// Hooks are called for requests. Default: none.
-	Hooks *hook.Client
+	// Hook gets the events of requests. Default: none.
+	Hook *hook.Hook
 	// RequireTerm refuses requests that may write if their context has neither a term of leadership
-	// (term.With) nor term.Without. Default: they are sent, and counted by [hook.Client].Unfenced.
+	// (term.With) nor term.Without. Default: they are sent, and reported as [hook.Unfenced].
 	// client-go's event recorders fail with a strict client, because they use a context of their
-	// own; package events works. A Client made from the Config of another inherits its RequireTerm,
-	// and Hooks that it does not set itself.
+	// own; package events works. A Client made from the Config of another inherits its RequireTerm
+	// and its Hook.
 	RequireTerm bool
 }
 
@@ -63,7 +63,6 @@ func (o Options) Validate() error {
 func (o *Options) setDefaults() {
 	o.Scheme = cmp.Or(o.Scheme, scheme.Scheme)
 	o.FieldOwner = cmp.Or(o.FieldOwner, "setpoint")
-	o.Hooks = cmp.Or(o.Hooks, &hook.Client{})
 }
 
 // maxApplied is the number of hashes that a client keeps, of about 300 bytes each.
@@ -83,7 +82,7 @@ type Client struct {
 	fieldOwner, fieldValidation string
 	dryRun                      bool
 
-	hooks    hook.Client
+	hook     *hook.Hook
 	applied  *cache.LRUExpireCache // hashes, by appliedKey; see UnlessAlready
 	warnings *warnings             // nil if the configuration has a handler of its own
 
@@ -120,7 +119,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	}
 	o.setDefaults()
 	codecs := serializer.NewCodecFactory(o.Scheme)
-	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hooks: *o.Hooks, RequireTerm: o.RequireTerm}); err != nil {
+	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hook: o.Hook, RequireTerm: o.RequireTerm}); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)
 	}
 	httpClient, err := rest.HTTPClientFor(cfg)
@@ -146,15 +145,13 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		fieldValidation: o.FieldValidation,
 		dryRun:          o.DryRun,
 
-		hooks:    *o.Hooks,
+		hook:     o.Hook,
 		applied:  cache.NewLRUExpireCache(maxApplied),
 		warnings: handler,
 		rests:    map[restKey]rest.Interface{},
 		address:  disco.RESTClient().Get().URL().Host,
 	}
-	if c.hooks.Opened != nil {
-		c.hooks.Opened(c.address)
-	}
+	c.hook.Send(&hook.ClientOpened{Host: c.address})
 	return c, nil
 }
 
@@ -178,13 +175,13 @@ func (c *Client) HTTPClient() *http.Client { return c.http }
 // Scheme returns the scheme of Options. Do not change it.
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
-// Close closes idle connections. Requests in flight go on. The first call reports to the hook
-// Closed.
+// Close closes idle connections. Requests in flight go on. The first call reports
+// hook.ClientClosed.
 func (c *Client) Close() {
 	// http.Client.CloseIdleConnections does not look into client-go's wrappers.
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
-	if !c.closed.Swap(true) && c.hooks.Closed != nil {
-		c.hooks.Closed(c.address)
+	if !c.closed.Swap(true) {
+		c.hook.Send(&hook.ClientClosed{Host: c.address})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // TestMaxAttempts_InterruptionsDoNotCount: a Reconcile that a change of the object cancels is not
@@ -52,7 +51,7 @@ func TestMaxAttempts_StaleDoesNotCount(t *testing.T) {
 				return controller.Result{}, controller.Stale(ctx)
 			}
 			return controller.Result{}, errors.New("failed")
-		}, controller.Options{MaxAttempts: 3, Logger: silent, Hooks: hook.Hooks{Controller: ended.hooks()}})
+		}, controller.Options{MaxAttempts: 3, Logger: silent, Hook: ended.hooks()})
 		c.Watch(src)
 		stop := start(t, c)
 		time.Sleep(time.Second)

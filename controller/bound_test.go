@@ -52,13 +52,13 @@ func TestC6_LooksAgainMoreAndMoreRarely(t *testing.T) {
 		var mu sync.Mutex
 		var parked []time.Duration
 		began := time.Now()
-		q := workqueue.Options[types.NamespacedName]{Hooks: &hook.Queue{Settled: func(e hook.QueueSettled) {
+		q := workqueue.Options[types.NamespacedName]{Hook: hook.On(func(e *hook.QueueSettled) {
 			mu.Lock()
 			defer mu.Unlock()
 			if e.Outcome == hook.QueuePark {
 				parked = append(parked, time.Since(began).Truncate(time.Second))
 			}
-		}}}
+		})}
 		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 			r.api.Lag(time.Hour)
 			return createSecret(r, ctx, key)

@@ -112,11 +112,11 @@ func (k *pendingWrites) giveUp(p *lastRun, expired bool, now time.Time) {
 	}
 	p.doubts = errors.Join(p.doubts, still)
 	if report {
-		a := hook.Awaited{Controller: k.name, Expired: expired, Doubts: p.doubts}
+		a := &hook.Awaited{Controller: k.name, Expired: expired, Doubts: p.doubts}
 		if !p.since.IsZero() {
 			a.Took = now.Sub(p.since)
 		}
-		run.Tell(k.hooks.Controller.Awaited, a)
+		k.o.Hook.Send(a)
 	}
 }
 

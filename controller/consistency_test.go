@@ -74,23 +74,23 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 	if o.Logger == nil {
 		o.Logger = silent
 	}
-	o.Hooks = hook.Hooks{Controller: &hook.Controller{
-		Awaited: func(a hook.Awaited) {
+	o.Hook = hook.Join(
+		hook.On(func(a *hook.Awaited) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.awaited = append(r.awaited, a)
-		},
-		TookOver: func(e hook.Takeover) {
+			r.awaited = append(r.awaited, *a)
+		}),
+		hook.On(func(e *hook.Takeover) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.taken = append(r.taken, e)
-		},
-		Reconciled: func(_ context.Context, e hook.Reconcile) {
+			r.taken = append(r.taken, *e)
+		}),
+		hook.On(func(e *hook.Reconciled) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.ends = append(r.ends, e.Outcome)
-		},
-	}}
+		}),
+	)
 	r.control = controller.NewWithQueue("test", controller.Func[types.NamespacedName](r.reconcile), o, q)
 	r.control.Watch(source.Kind(r.maps, handler.Self(), predicates...))
 	r.control.Reads(r.secrets)

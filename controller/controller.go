@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/source"
@@ -37,7 +36,6 @@ type Controller[K comparable] struct {
 	began      time.Time           // zero of c.now
 	repetition logging.Repetition  // limits the lines of the controller
 	warmed     atomic.Bool
-	observers  []hook.Hooks
 
 	inputs      inputs[K]
 	records     records[K]
@@ -66,13 +64,12 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 		name: name, reconciler: r, o: o, q: q, run: fmt.Sprintf("%08x", rand.Uint32()),
 		started: make(chan struct{}), synced: make(chan struct{}), began: time.Now(),
 	}
-	c.o.Hooks = hook.Hooks{Controller: &hook.Controller{}}.With(o.Hooks)
 	c.inputs.name = name
 	c.inputs.informers = cache.NewDeclarations()
 	c.own = ownEvents[K]{informers: c.inputs.informers, records: &c.records, now: c.now}
 	c.keepEarly()
 	c.consistency = visibility[K]{
-		pendingWrites: pendingWrites{name: name, hooks: &c.o.Hooks, logger: c.logger, informers: c.inputs.informers, stale: c.inputs.stale},
+		pendingWrites: pendingWrites{name: name, o: &c.o, logger: c.logger, informers: c.inputs.informers, stale: c.inputs.stale},
 		records:       &c.records,
 	}
 	c.spins = spins[K]{own: &c.own, records: &c.records, now: c.now, log: &c.repetition}

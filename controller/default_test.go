@@ -29,7 +29,7 @@ var defaults = controller.Options{
 	MinInterval: time.Second, MaxWait: time.Minute, MaxAttempts: 9,
 }
 
-// TestDefault_FillsEveryZeroField: set fields stay. Grace and Logger have other defaults; Hooks are
+// TestDefault_FillsEveryZeroField: set fields stay. Grace and Logger have other defaults; Hook are
 // added elsewhere.
 func TestDefault_FillsEveryZeroField(t *testing.T) {
 	defaults := defaults
@@ -40,7 +40,7 @@ func TestDefault_FillsEveryZeroField(t *testing.T) {
 		field := kind.Field(i).Name
 		got := reflect.ValueOf(filled).Field(i)
 		switch field {
-		case "Grace", "Logger", "Hooks":
+		case "Grace", "Logger", "Hook":
 			if !got.IsZero() {
 				t.Errorf("%s is filled", field)
 			}
@@ -63,7 +63,7 @@ func TestDefault_FillsEveryZeroField(t *testing.T) {
 }
 
 // TestDefault_TheControllerRunsWithTheDefaults: its workers, its queue and its limit of attempts.
-// Hooks that were added before stay.
+// Hook that were added before stay.
 func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gave := 0
@@ -75,10 +75,10 @@ func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 			return controller.Result{}, errFlaky
 		}), controller.Options{Logger: silent})
 		queue := c.Queue() // before Default, as a program may
-		hooks := hook.Hooks{Controller: &hook.Controller{GaveUp: func(hook.GaveUp) { gave++; cancel() }}}
-		c.Default(controller.Options{Hooks: hooks})
+		hooks := hook.On(func(*hook.GaveUp) { gave++; cancel() })
+		c.Default(controller.Options{Hook: hooks})
 		c.Default(controller.Options{
-			NamespaceTenants: true, Classes: defaults.Classes, Workers: 3, MaxAttempts: 2, Backoff: workqueue.Exponential{Base: time.Minute}, Hooks: hooks,
+			NamespaceTenants: true, Classes: defaults.Classes, Workers: 3, MaxAttempts: 2, Backoff: workqueue.Exponential{Base: time.Minute}, Hook: hooks,
 		})
 		ok(t, c.Validate())
 		queue.Add(types.NamespacedName{Namespace: "shop", Name: "a"})

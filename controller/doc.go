@@ -52,7 +52,7 @@
 //	a kind that is not declared      at once
 //
 // The key also waits for an informer that fails. After [Options].ReadYourWrites the Reconcile
-// starts anyway: [Stale] names the missing writes, and hook.Controller.Awaited reports them. The
+// starts anyway: [Stale] names the missing writes, and hook.Awaited reports them. The
 // next Reconcile waits for them again when the informer has recovered.
 //
 // An answer is lost if the connection breaks or the API server returns a 5xx. After one second a
@@ -183,7 +183,7 @@
 //   - C1: At most one Reconcile runs per key.
 //   - C2: An error requeues the key with backoff. A success resets the backoff.
 //   - C3: RequeueAfter replaces the timer that an earlier Reconcile of the key set.
-//   - C4: A terminal error is logged, reported to the hooks, and not retried. The error of a read
+//   - C4: A terminal error is logged, reported to the Hook, and not retried. The error of a read
 //     that the controller does not declare is terminal, unless inputs were added or removed while
 //     it ran.
 //   - C5: A panic is an error with its stack, and runtime.Goexit is an error. Neither loses the key

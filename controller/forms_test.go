@@ -69,11 +69,11 @@ func newForms(t *testing.T) *forms {
 	}
 	f.watches, f.watching = run()
 	f.reads, f.reading = run()
-	f.o = controller.Options{Logger: silent, Hooks: hook.Hooks{Controller: &hook.Controller{Awaited: func(a hook.Awaited) {
+	f.o = controller.Options{Logger: silent, Hook: hook.On(func(a *hook.Awaited) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.awaited = append(f.awaited, a)
-	}}}}
+		f.awaited = append(f.awaited, *a)
+	})}
 	return f
 }
 

@@ -36,21 +36,14 @@ func TestHooksFromStartToStop(t *testing.T) {
 			return controller.Result{}, nil
 		}, controller.Options{
 			Workers: 3, Deadline: 20 * time.Second, Logger: silent,
-			Hooks: hook.Hooks{
-				Controller: &hook.Controller{
-					Started:    func(e hook.ControllerStarted) { of, stats = e.Of, e.Stats; note("%s starts", e.Controller) },
-					Stopped:    func(e hook.ControllerStopped) { note("%s stops: %t", e.Controller, e.Of == of) },
-					Reconciled: func(_ context.Context, r hook.Reconcile) { note("%s, timed out: %t", r.Outcome, r.TimedOut) },
-				},
-				Queue: &hook.Queue{
-					Opened: func(e hook.QueueOpened) { note("queue %s opens", e.Queue) },
-					Closed: func(e hook.QueueClosed) { note("queue %s closes", e.Queue) },
-				},
-				Source: &hook.Source{
-					Started: func(r hook.SourceRun) { note("%s of %s starts", r.Source, r.Controller) },
-					Stopped: func(r hook.SourceRun) { note("%s of %s stops", r.Source, r.Controller) },
-				},
-			},
+			Hook: hook.Join(
+				hook.On(func(e *hook.ControllerStarted) { of, stats = e.Of, e.Stats; note("%s starts", e.Controller) }),
+				hook.On(func(e *hook.ControllerStopped) { note("%s stops: %t", e.Controller, e.Of == of) }),
+				hook.On(func(r *hook.Reconciled) { note("%s, timed out: %t", r.Outcome, r.TimedOut) }),
+				hook.On(func(e *hook.QueueOpened) { note("queue %s opens", e.Queue) }),
+				hook.On(func(e *hook.QueueClosed) { note("queue %s closes", e.Queue) }),
+				hook.On(func(r *hook.SourceStarted) { note("%s of %s starts", r.Source, r.Controller) }),
+				hook.On(func(r *hook.SourceStopped) { note("%s of %s stops", r.Source, r.Controller) })),
 		})
 		keys := newSource("keys", "quick", "slow")
 		c.Watch(keys)
@@ -93,7 +86,7 @@ func TestDefault_AfterWarmHasNoEffect(t *testing.T) {
 		c.Watch(newSource("keys", "a", "b"))
 		stop := start(t, c)
 		time.Sleep(time.Millisecond)
-		c.Default(controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{Reconciled: func(context.Context, hook.Reconcile) { told++ }}}})
+		c.Default(controller.Options{Hook: hook.On(func(*hook.Reconciled) { told++ })})
 		time.Sleep(time.Minute)
 		ok(t, stop())
 		if told != 0 {
@@ -126,9 +119,7 @@ func TestHooks_FailingKeys(t *testing.T) {
 				return controller.Result{}, errFlaky
 			}
 			return controller.Result{}, nil
-		}), controller.Options{Logger: silent, Workers: 2, Hooks: hook.Hooks{Controller: &hook.Controller{
-			Started: func(e hook.ControllerStarted) { stats = e.Stats },
-		}}})
+		}), controller.Options{Logger: silent, Workers: 2, Hook: hook.On(func(e *hook.ControllerStarted) { stats = e.Stats })})
 		c.Watch(newSource("keys", "good", "fails", "panics", "terminal"))
 		expect := func(when string, want int) {
 			t.Helper()

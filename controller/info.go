@@ -24,7 +24,7 @@ type Info struct {
 	// Tenant is empty if the queue has no tenants.
 	Tenant string
 	// Queued is when the key became ready. It is zero if workqueue.Options.Reasons is negative and
-	// the queue has no hooks.
+	// no hook gets events of the queue.
 	Queued time.Time
 	// Reasons are why the key is reconciled: the first reason, then the newest ones. ReasonsDropped
 	// counts those in between. After the Reconcile has returned, Reasons is empty.
@@ -34,7 +34,7 @@ type Info struct {
 
 // InfoFromContext describes the Reconcile whose context ctx is or derives from. ok is false for
 // other contexts, for example in unit tests. It copies the reasons under the queue's lock: call it
-// once in a Reconcile, or in a hook.
+// once in a Reconcile, or in an observer.
 func InfoFromContext(ctx context.Context) (info Info, ok bool) {
 	of, ok := ctx.Value(infoKey{}).(interface{ info() Info })
 	if !ok {

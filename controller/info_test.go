@@ -49,15 +49,14 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 			return controller.Result{}, nil
 		}), controller.Options{
 			NamespaceTenants: true, Logger: slog.New(slog.NewTextHandler(&out, nil)),
-			Hooks: hook.Hooks{Controller: &hook.Controller{
-				Reconciling: func(ctx context.Context, name string) context.Context {
-					if before = of(ctx); before.Controller != name {
-						t.Errorf("Reconciling of %s has the Info of %s", name, before.Controller)
+			Hook: hook.Join(
+				hook.On(func(e *hook.Reconciling) {
+					if before = of(e.Context); before.Controller != e.Controller {
+						t.Errorf("Reconciling of %s has the Info of %s", e.Controller, before.Controller)
 					}
-					return nil
-				},
-				Reconciled: func(ctx context.Context, _ hook.Reconcile) { after = of(ctx) },
-			}},
+				}),
+				hook.On(func(e *hook.Reconciled) { after = of(e.Context) }),
+			),
 		})
 		c.Queue().AddWith(clusterKey{"east", "a"}, workqueue.AddOptions{Class: workqueue.Interactive, Reason: workqueue.Reason{Source: "test", Event: "first"}})
 		ok(t, c.Run(ctx))
@@ -103,16 +102,18 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 					}
 					cancel()
 					return controller.Result{}, nil
-				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Hooks: hook.Hooks{Controller: &hook.Controller{
-					Reconciling: func(ctx context.Context, _ string) context.Context { return test.returns(ctx) },
-					Reconciled:  func(ctx context.Context, _ hook.Reconcile) { after = ctx.Value(span{}) },
-				}}})
+				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Hook: hook.Join(
+					hook.On(func(e *hook.Reconciling) {
+						e.Context = test.returns(e.Context)
+					}),
+					hook.On(func(e *hook.Reconciled) { after = e.Context.Value(span{}) }),
+				)})
 				c.Queue().Add("a")
 				ok(t, c.Run(ctx))
 				if in != test.want || after != test.want {
 					t.Errorf("the Reconcile's context has %v, Reconciled's %v, want %v", in, after, test.want)
 				}
-				if strings.Contains(out.String(), "hook Reconciling returned") != test.log {
+				if strings.Contains(out.String(), "set a Context") != test.log {
 					t.Errorf("the log has\n%s", out.String())
 				}
 			})
@@ -120,15 +121,14 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 	}
 }
 
-// TestMaxAttempts_UntilTheNextEvent: after the limit there is one line, one call of GaveUp, and no
+// TestMaxAttempts_UntilTheNextEvent: after the limit there is one line, one GaveUp, and no
 // retry. The next event starts with the first attempt. Panics count.
 func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
 		var seen outcomes
 		var gave []hook.GaveUp
-		hooks := seen.hooks()
-		hooks.GaveUp = func(g hook.GaveUp) { gave = append(gave, g) }
+		hooks := hook.Join(seen.hooks(), hook.On(func(g *hook.GaveUp) { gave = append(gave, *g) }))
 		var attempts []int
 		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 			info, _ := controller.InfoFromContext(ctx)
@@ -137,7 +137,7 @@ func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
 				panic("the last one")
 			}
 			return controller.Result{RequeueAfter: time.Second}, errFlaky
-		}, controller.Options{MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(&out, nil)), Hooks: hook.Hooks{Controller: hooks}})
+		}, controller.Options{MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(&out, nil)), Hook: hooks})
 		stop := start(t, c)
 		for range 2 {
 			c.Queue().Add("a")

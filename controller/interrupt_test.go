@@ -58,7 +58,7 @@ func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx cont
 		t.Fatal(err)
 	}
 	m.replicas(1)
-	o.Logger, o.Hooks = silent, hook.Hooks{Controller: m.ended.hooks()}
+	o.Logger, o.Hook = silent, m.ended.hooks()
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		look, _ := m.Queue().Lookup(key)
 		err := work(m, ctx)

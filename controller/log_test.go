@@ -253,9 +253,9 @@ func TestSourceHooksAndTheLog(t *testing.T) {
 		var failed []string
 		c, _ := settling(t, controller.Options{
 			Logger: slog.New(slog.NewTextHandler(&out, nil)),
-			Hooks: hook.Hooks{Source: &hook.Source{HandlerFailed: func(f hook.SourceFailure) {
+			Hook: hook.On(func(f *hook.HandlerFailed) {
 				failed = append(failed, f.Controller+" "+f.Source+" "+f.Object+" "+f.Err.Error())
-			}}},
+			}),
 		})
 		c.Watch(&failingHandler{newSource("handled")})
 		stop := start(t, c)

@@ -185,15 +185,15 @@ func (c *calls) n() int {
 // outcomes records how Reconciles ended.
 type outcomes struct {
 	mu  sync.Mutex
-	all []hook.Reconcile
+	all []hook.Reconciled
 }
 
-func (o *outcomes) hooks() *hook.Controller {
-	return &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) {
+func (o *outcomes) hooks() *hook.Hook {
+	return hook.On(func(r *hook.Reconciled) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.all = append(o.all, r)
-	}}
+		o.all = append(o.all, *r)
+	})
 }
 
 func (o *outcomes) list() []hook.Outcome {
@@ -206,7 +206,7 @@ func (o *outcomes) list() []hook.Outcome {
 	return list
 }
 
-func (o *outcomes) last() hook.Reconcile {
+func (o *outcomes) last() hook.Reconciled {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.all[len(o.all)-1]

@@ -23,7 +23,7 @@ type observer[K comparable] struct {
 	source     source.Source[K]
 	handle     any // the source's cache.Declared, or nil
 	ignore     bool
-	hooks      *hook.Source
+	hook       *hook.Hook
 }
 
 // AddAll is the Queue of a source.Sink.
@@ -75,24 +75,24 @@ func (o *observer[K]) Observe(key K, e handler.Event) (after func()) {
 
 // Dropped implements source.Observer.
 func (o *observer[K]) Dropped(reason string) {
-	if o.hooks.Dropped != nil {
-		o.hooks.Dropped(hook.SourceDropped{Controller: o.controller.name, Source: o.source.String(), Reason: reason})
+	if hook.Gets[*hook.SourceDropped](o.hook) {
+		o.hook.Send(&hook.SourceDropped{Controller: o.controller.name, Source: o.source.String(), Reason: reason})
 	}
 }
 
 // HandlerFailed implements source.Observer.
 func (o *observer[K]) HandlerFailed(object string, err error) {
-	o.hooks.HandlerFailed(hook.SourceFailure{Controller: o.controller.name, Source: o.source.String(), Object: object, Err: err})
+	o.hook.Send(&hook.HandlerFailed{Controller: o.controller.name, Source: o.source.String(), Object: object, Err: err})
 }
 
 // HandlerBlocked implements source.Observer.
 func (o *observer[K]) HandlerBlocked(after time.Duration) {
-	o.hooks.HandlerBlocked(hook.SourceBlocked{Controller: o.controller.name, Source: o.source.String(), After: after})
+	o.hook.Send(&hook.HandlerBlocked{Controller: o.controller.name, Source: o.source.String(), After: after})
 }
 
 // PollFailed implements source.Observer.
 func (o *observer[K]) PollFailed(err error) {
-	o.hooks.PollFailed(hook.SourceFailure{Controller: o.controller.name, Source: o.source.String(), Err: err})
+	o.hook.Send(&hook.PollFailed{Controller: o.controller.name, Source: o.source.String(), Err: err})
 }
 
 func (o *observer[K]) changed(e handler.Event) changed {

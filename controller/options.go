@@ -31,7 +31,7 @@ type Options struct {
 	Deadline time.Duration
 	// SlowAfter is how long a Reconcile may run before it is reported once, with its stack. A
 	// Reconcile that exceeds its Deadline is reported, too. The log has the first ten reports, then
-	// one in ten seconds. Hooks.Slow gets all. Negative: no report. Default: 1 minute.
+	// one in ten seconds. [hook.Slow] reports all. Negative: no report. Default: 1 minute.
 	SlowAfter time.Duration
 	// MaxInterrupts is how often in a row a key's running Reconcile is cancelled because another
 	// client changed the generation of its object. The key is reconciled again. The cause of the
@@ -62,7 +62,7 @@ type Options struct {
 	// to MaxWait: see workqueue.Options. Default: 0, no delay.
 	MinInterval, MaxWait time.Duration
 	// MaxAttempts is the number of failures in a row after which a key is not retried. The log then
-	// has one error, and Hooks.Controller.GaveUp is called. The key's next event by another client
+	// has one error, and [hook.GaveUp] reports it. The key's next event by another client
 	// starts again with the first attempt. Conflicts and finalizer.Waiting count. [Terminal] errors
 	// and [Stale] do not. A key whose namespace is being deleted is not given up. Default: 0, no
 	// limit.
@@ -84,10 +84,10 @@ type Options struct {
 	// Logger is the base of the logger in each Reconcile's context. Default: the context's, else
 	// slog.Default().
 	Logger *slog.Logger
-	// Hooks observe the Reconciles, the queue and the sources, from Warm on. A manager adds its
-	// own. For each source, the log has the first ten handler failures, then one in ten seconds.
-	// Default: none.
-	Hooks hook.Hooks
+	// Hook gets the events of Reconciles, the queue and the sources, from Warm on. A manager adds
+	// its own. For each source, the log has the first ten handler failures, then one in ten
+	// seconds. Default: none.
+	Hook *hook.Hook
 }
 
 // Validate returns an error that names each invalid field, its value and the allowed range, or nil.

@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -102,7 +103,7 @@ func watching(t *testing.T, o controller.Options, watch func(*controller.Control
 	if o.Logger == nil {
 		o.Logger = silent
 	}
-	o.Hooks.Controller = f.outcomes.hooks()
+	o.Hook = hook.Join(o.Hook, f.outcomes.hooks())
 	f.Controller = controller.NewWithQueue("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		n := f.calls.note(key.Name)
 		return controller.Result{}, f.attempts[min(n, len(f.attempts))-1](f, ctx)

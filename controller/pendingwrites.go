@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
@@ -43,7 +42,7 @@ type inherited struct {
 type pendingWrites struct {
 	name      string
 	bound     time.Duration
-	hooks     *hook.Hooks
+	o         *Options
 	logger    func(context.Context) *slog.Logger
 	informers consistency.Declarations
 	stale     func() error // why an input may be stale

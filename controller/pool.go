@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // pool has the workers of a controller.
@@ -33,7 +35,10 @@ type worker[K comparable] struct {
 	goroutine string                     // its name in stacks, set before any run
 	run       atomic.Pointer[running[K]] // nil while it waits for a key
 
-	reported, ended *running[K] // last reported as slow, last over its deadline
+	reported, overdue *running[K] // last reported as slow, last over its deadline
+
+	began hook.Reconciling // the last ones: new ones would be garbage for each key
+	ended hook.Reconciled
 }
 
 // Working returns the context of the Reconcile in progress, or nil.

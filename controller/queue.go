@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"slices"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -72,8 +71,8 @@ func (c *Controller[K]) keepEarly() {
 	if err != nil {
 		o = workqueue.Options[K]{}
 	}
-	o.Hooks, o.Own, o.MinInterval, o.MaxWait = nil, nil, 0, 0 // they are for the built queue
-	q, _ := workqueue.New(o)                                  // cannot fail
+	o.Hook, o.Own, o.MinInterval, o.MaxWait = nil, nil, 0, 0 // they are for the built queue
+	q, _ := workqueue.New(o)                                 // cannot fail
 	c.current.Store(q)
 	c.current.next.Store(q)
 }
@@ -123,7 +122,7 @@ func (c *Controller[K]) queueOptions() (workqueue.Options[K], error) {
 	q, o := c.q, c.o
 	of := Options{Classes: q.Classes, Backoff: q.Backoff, Limiter: q.Limiter, MinInterval: q.MinInterval, MaxWait: q.MaxWait}.or(o)
 	q.Classes, q.Backoff, q.Limiter, q.MinInterval, q.MaxWait = of.Classes, of.Backoff, of.Limiter, of.MinInterval, of.MaxWait
-	q.Name, q.Hooks = cmp.Or(q.Name, c.name), hook.Hooks{Queue: q.Hooks}.With(o.Hooks).Queue
+	q.Name, q.Hook = cmp.Or(q.Name, c.name), hook.Join(q.Hook, o.Hook)
 	if q.Classes == nil {
 		q.Classes = workqueue.ThreeClasses()
 	}
@@ -141,19 +140,16 @@ func (c *Controller[K]) queueOptions() (workqueue.Options[K], error) {
 }
 
 // Default fills the zero fields of the controller's Options from o, except Grace and Logger. It
-// adds o.Hooks to the controller's, unless they were added before. Values set by NewWithQueue
+// adds o.Hook to the controller's, unless it was added before. Values set by NewWithQueue
 // remain. NamespaceTenants has no effect if the keys have no namespace. MinInterval and MaxWait
 // count as one field.
 //
-// A manager calls Default with its own defaults and hooks. After Warm has begun, it has no effect.
+// A manager calls Default with its own defaults and Hook. After Warm has begun, it has no effect.
 func (c *Controller[K]) Default(o Options) {
 	if c.warmed.Load() {
 		return // a manager may add a controller again
 	}
-	if !slices.Contains(c.observers, o.Hooks) {
-		c.observers = append(c.observers, o.Hooks)
-		c.o.Hooks = c.o.Hooks.With(o.Hooks)
-	}
+	c.o.Hook = hook.Join(c.o.Hook, o.Hook)
 	o.NamespaceTenants = o.NamespaceTenants && tenantOf[K]() != nil
 	c.o = c.o.or(o)
 	c.pool.set(c.o.workers())

@@ -187,7 +187,7 @@ func TestC2_ANamespaceThatIsBeingDeletedIsNotGivenUp(t *testing.T) {
 func TestC3_ANegativeRequeueAfterIsDueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seenOutcomes outcomes
-		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, after(-time.Second), after(-time.Hour), succeeds)
+		c, seen := settling(t, controller.Options{Hook: seenOutcomes.hooks()}, after(-time.Second), after(-time.Hour), succeeds)
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
@@ -219,7 +219,7 @@ func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
 		invalid := func() (controller.Result, error) {
 			return controller.Result{RequeueAfter: time.Second}, fmt.Errorf("site: %w", controller.Terminal(errors.New("spec.port is 0")))
 		}
-		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}, Logger: slog.New(slog.NewTextHandler(&lines, nil))}, fails, invalid)
+		c, seen := settling(t, controller.Options{Hook: seenOutcomes.hooks(), Logger: slog.New(slog.NewTextHandler(&lines, nil))}, fails, invalid)
 		stop := start(t, c)
 		time.Sleep(time.Hour)
 		wantTimes(t, seen, 0, 5*time.Millisecond)
@@ -253,7 +253,7 @@ func explode() (controller.Result, error) { panic("boom") }
 func TestC5_PanicIsAnErrorWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seenOutcomes outcomes
-		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, explode)
+		c, seen := settling(t, controller.Options{Hook: seenOutcomes.hooks()}, explode)
 		stop := start(t, c)
 		time.Sleep(4 * time.Millisecond)
 		last := seenOutcomes.last()
@@ -275,7 +275,7 @@ func TestC5_GoexitLosesNothing(t *testing.T) {
 			runtime.Goexit()
 			return controller.Result{}, nil
 		}
-		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, exit, exit, succeeds)
+		c, seen := settling(t, controller.Options{Hook: seenOutcomes.hooks()}, exit, exit, succeeds)
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
@@ -292,20 +292,19 @@ func TestC5_GoexitLosesNothing(t *testing.T) {
 func TestHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seenOutcomes outcomes
-		hooks := seenOutcomes.hooks()
 		begun := 0
-		hooks.Reconciling = func(_ context.Context, name string) context.Context {
+		hooks := hook.Join(seenOutcomes.hooks(), hook.On(func(r *hook.Reconciling) {
 			begun++
-			if name != "test" || len(seenOutcomes.list()) != begun-1 {
-				t.Errorf("Reconciling(%s) after %d Reconciles", name, len(seenOutcomes.list()))
+			if r.Controller != "test" || len(seenOutcomes.list()) != begun-1 {
+				t.Errorf("%s begins after %d Reconciles", r.Controller, len(seenOutcomes.list()))
 			}
-			return nil
-		}
+			r.Context = nil
+		}))
 		slow := func() (controller.Result, error) {
 			time.Sleep(time.Second)
 			return controller.Result{RequeueAfter: time.Second}, nil
 		}
-		c, _ := settling(t, controller.Options{Hooks: hook.Hooks{Controller: hooks}}, slow, fails)
+		c, _ := settling(t, controller.Options{Hook: hooks}, slow, fails)
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
@@ -340,7 +339,7 @@ func TestC5_WhateverItPanicsWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seenOutcomes outcomes
-				c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}}, func() (controller.Result, error) {
+				c, seen := settling(t, controller.Options{Hook: seenOutcomes.hooks()}, func() (controller.Result, error) {
 					test.panics()
 					return controller.Result{}, nil
 				})
@@ -365,7 +364,7 @@ func TestC5_AnErrorThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var none *apierrors.StatusError
 		all := &outcomes{}
-		c, seen := settling(t, controller.Options{Hooks: hook.Hooks{Controller: all.hooks()}},
+		c, seen := settling(t, controller.Options{Hook: all.hooks()},
 			func() (controller.Result, error) { return controller.Result{}, none },
 			func() (controller.Result, error) { return controller.Result{}, controller.Terminal(none) },
 			func() (controller.Result, error) { return controller.Result{}, fmt.Errorf("wrapped: %w", none) })

@@ -26,7 +26,7 @@ func TestC8_NoNewKeyIsTakenAndARunningOneFinishes(t *testing.T) {
 			seen.note(key)
 			time.Sleep(20 * time.Second)
 			return controller.Result{}, ctx.Err()
-		}, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}})
+		}, controller.Options{Hook: seenOutcomes.hooks()})
 		c.Watch(newSource("keys", "a", "b"))
 		stop := start(t, c)
 		time.Sleep(time.Second)
@@ -50,7 +50,7 @@ func TestC8_AfterTheGraceTheContextEndsWithACause(t *testing.T) {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return controller.Result{}, errFlaky // for example a request that was cut off
-		}, controller.Options{Hooks: hook.Hooks{Controller: seenOutcomes.hooks()}, Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		}, controller.Options{Hook: seenOutcomes.hooks(), Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 		c.Watch(newSource("keys", "a"))
 		stop := start(t, c)
 		time.Sleep(time.Second)
@@ -98,7 +98,7 @@ func warm(t *testing.T, f controller.Func[string], initial ...string) *led {
 	t.Helper()
 	l := &led{settled: make(chan hook.QueueSettled, 100)}
 	l.Controller = controller.NewWithQueue("test", f, controller.Options{Logger: silent, Workers: 2}, workqueue.Options[string]{
-		Hooks: &hook.Queue{Settled: func(s hook.QueueSettled) { l.settled <- s }},
+		Hook: hook.On(func(s *hook.QueueSettled) { l.settled <- *s }),
 	})
 	l.Watch(newSource("keys", initial...))
 	ctx, cancel := context.WithCancel(t.Context())

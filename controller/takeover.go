@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/fence"
-	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -57,7 +56,7 @@ func (k *pendingWrites) awaitHandover(take, work context.Context, left *fence.Ha
 		doubts = errors.Join(k.missingOf(to.result), doubts)
 		k.logger(work).Warn("took over before the previous leader's writes were visible in the cache", "leader", left.Holder, "err", doubts)
 	}
-	run.Tell(k.hooks.Controller.TookOver, hook.Takeover{
+	k.o.Hook.Send(&hook.Takeover{
 		Controller: k.name, Took: time.Since(began), Writes: len(left.Written), Expired: expired, Doubts: doubts,
 	})
 	return true

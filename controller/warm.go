@@ -95,11 +95,11 @@ func (c *Controller[K]) claim() error {
 
 func (c *Controller[K]) warm(ctx context.Context) error {
 	c.shards.log.Store(c.logger(ctx))
-	run.Tell(c.o.Hooks.Controller.Started, hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
+	c.o.Hook.Send(&hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
 	defer func() {
 		c.queue.ShutDown()
 		c.consistency.letGo()
-		run.Tell(c.o.Hooks.Controller.Stopped, hook.ControllerStopped{Controller: c.name, Of: c})
+		c.o.Hook.Send(&hook.ControllerStopped{Controller: c.name, Of: c})
 	}()
 	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
 		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
@@ -109,7 +109,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	w := &warming[K]{controller: c, log: c.logger(ctx), failed: stop}
-	w.hooks = w.sourceHooks()
+	w.hook = w.sourceHook()
 	end := c.inputs.run(func(i *input[K]) { w.start(running, i) })
 	if c.inputs.awaitFirst(running, c.o.RequireKinds) {
 		c.consistency.settled()
@@ -131,7 +131,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 type warming[K comparable] struct {
 	controller *Controller[K]
 	log        *slog.Logger
-	hooks      *hook.Source
+	hook       *hook.Hook
 	failed     func(error)
 	running    sync.WaitGroup
 }
@@ -153,10 +153,10 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
-	q := &observer[K]{hooks: m.hooks, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
+	q := &observer[K]{hook: m.hook, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
 	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
-	started := hook.SourceRun{Controller: c.name, Source: w.source.String()}
-	run.Tell(m.hooks.Started, started)
+	source := w.source.String()
+	m.hook.Send(&hook.SourceStarted{Controller: c.name, Source: source})
 	defer func() {
 		if run.Closed(w.removed) || ctx.Err() == nil {
 			q.forget() // at the end of Warm, paused keys stay paused
@@ -166,7 +166,7 @@ func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 		}
 		w.stop()
 		overseen.Wait()
-		run.Tell(m.hooks.Stopped, started)
+		m.hook.Send(&hook.SourceStopped{Controller: c.name, Source: source})
 		close(w.ended)
 		c.inputs.notify()
 		c.wakeAllHeld()
@@ -241,23 +241,23 @@ func (m *warming[K]) awaitEnough(ctx context.Context, what *input[K]) error {
 	return what.WaitForSync(ctx)
 }
 
-func (m *warming[K]) sourceHooks() *hook.Source {
+func (m *warming[K]) sourceHook() *hook.Hook {
 	c, log := m.controller, m.log
-	logged := &hook.Source{
-		HandlerFailed: func(f hook.SourceFailure) {
+	logged := hook.Join(
+		hook.On(func(f *hook.HandlerFailed) {
 			if args, ok := c.repetition.Few("handler", f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
 				log.Error("handler failed; the event will be retried", args...)
 			}
-		},
-		HandlerBlocked: func(b hook.SourceBlocked) {
+		}),
+		hook.On(func(b *hook.HandlerBlocked) {
 			if c.repetition.Once("blocked", b.Source) {
 				log.Warn("handler blocks its source, which delivers no events; do slow work in Reconcile",
 					"source", b.Source, "after", b.After.String())
 			}
-		},
-		PollFailed: func(f hook.SourceFailure) {
+		}),
+		hook.On(func(f *hook.PollFailed) {
 			log.Error("poll failed; it will be retried", "source", f.Source, "err", f.Err)
-		},
-	}
-	return hook.Hooks{Source: logged}.With(hook.Hooks{Source: c.o.Hooks.Source}).Source
+		}),
+	)
+	return hook.Join(logged, c.o.Hook)
 }

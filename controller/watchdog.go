@@ -75,7 +75,7 @@ func (t *lead[K]) inspect() (again time.Duration) {
 		}
 		took := now - r.since
 		slow := w.reported != r && took >= report
-		over := w.ended != r && took >= end
+		over := w.overdue != r && took >= end
 		if (slow || over) && stacks == "" {
 			stacks = run.Stacks()
 		}
@@ -84,13 +84,13 @@ func (t *lead[K]) inspect() (again time.Duration) {
 			t.reportSlow(w, r, took, stacks)
 		}
 		if over {
-			w.ended = r
+			w.overdue = r
 			r.cancel(deadlineError(c.o.Deadline)) // after its stack was taken
 		}
 		if w.reported != r {
 			again = min(again, report-took)
 		}
-		if w.ended != r {
+		if w.overdue != r {
 			again = min(again, end-took)
 		}
 	}
@@ -107,7 +107,7 @@ func (t *lead[K]) reportSlow(w *worker[K], r *running[K], took time.Duration, st
 	if args, ok := c.repetition.Few("slow", "", "key", key, "reconcileID", id, "took", took.String(), "stack", stack); ok {
 		slog.New(t.log).Warn("reconcile is slow", args...)
 	}
-	run.Tell(c.o.Hooks.Controller.Slow, hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
+	c.o.Hook.Send(&hook.Slow{Controller: c.name, Key: key, ReconcileID: id, Took: took, Stack: stack})
 }
 
 func (t *lead[K]) reportStuck(cause error) {

@@ -27,12 +27,12 @@ type slows struct {
 	at    []time.Duration
 }
 
-func (s *slows) hooks() *hook.Controller {
-	return &hook.Controller{Slow: func(slow hook.Slow) {
+func (s *slows) hooks() *hook.Hook {
+	return hook.On(func(slow *hook.Slow) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.all, s.at = append(s.all, slow), append(s.at, time.Since(s.began))
-	}}
+		s.all, s.at = append(s.all, *slow), append(s.at, time.Since(s.began))
+	})
 }
 
 func (s *slows) take() ([]hook.Slow, []time.Duration) {
@@ -58,7 +58,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 			}
 			time.Sleep(59 * time.Second)
 			return controller.Result{}, nil
-		}, controller.Options{Workers: 3, Hooks: hook.Hooks{Controller: s.hooks()}, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		}, controller.Options{Workers: 3, Hook: s.hooks(), Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 		c.Watch(newSource("keys", "quick", "slow", "other"))
 		stop := start(t, c)
 		time.Sleep(time.Minute - time.Nanosecond)
@@ -109,7 +109,7 @@ func TestC9_TheNextOneIsReportedToo(t *testing.T) {
 			_, _ = fmt.Sscan(key, &wait)
 			hang(wait * time.Second)
 			return controller.Result{}, nil
-		}, controller.Options{Workers: 2, SlowAfter: 10 * time.Second, Hooks: hook.Hooks{Controller: s.hooks()}})
+		}, controller.Options{Workers: 2, SlowAfter: 10 * time.Second, Hook: s.hooks()})
 		c.Watch(newSource("keys", "7", "15", "25", "10", "3"))
 		stop := start(t, c)
 		time.Sleep(time.Minute)
@@ -128,8 +128,7 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 		var ended outcomes
 		var causes []error
 		s := &slows{began: time.Now()}
-		hooks := s.hooks()
-		hooks.Reconciled = ended.hooks().Reconciled
+		hooks := hook.Join(s.hooks(), ended.hooks())
 		var reasons []workqueue.Reason
 		var c *controller.Controller[string]
 		c = newController(func(ctx context.Context, key string) (controller.Result, error) {
@@ -144,7 +143,7 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx))
 			return controller.Result{}, fmt.Errorf("a request: %w", ctx.Err())
-		}, controller.Options{Deadline: 20 * time.Second, Hooks: hook.Hooks{Controller: hooks}})
+		}, controller.Options{Deadline: 20 * time.Second, Hook: hooks})
 		src := newSource("keys", "a")
 		c.Watch(src)
 		stop := start(t, c)
@@ -191,14 +190,13 @@ func TestC9_WhatIgnoresItsContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ended outcomes
 				s := &slows{began: time.Now()}
-				hooks := s.hooks()
-				hooks.Reconciled = ended.hooks().Reconciled
+				hooks := hook.Join(s.hooks(), ended.hooks())
 				var over time.Duration
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 					context.AfterFunc(ctx, func() { over = time.Since(s.began) })
 					hang(2 * time.Minute)
 					return controller.Result{}, nil
-				}, controller.Options{Deadline: 30 * time.Second, SlowAfter: test.slowAfter, Hooks: hook.Hooks{Controller: hooks}})
+				}, controller.Options{Deadline: 30 * time.Second, SlowAfter: test.slowAfter, Hook: hooks})
 				c.Watch(newSource("keys", "a"))
 				stop := start(t, c)
 				time.Sleep(110 * time.Second)
@@ -325,7 +323,7 @@ func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 		c := newController(func(context.Context, string) (controller.Result, error) {
 			hang(2 * time.Second)
 			return controller.Result{RequeueAfter: time.Nanosecond}, nil
-		}, controller.Options{SlowAfter: time.Second, Hooks: hook.Hooks{Controller: s.hooks()}, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		}, controller.Options{SlowAfter: time.Second, Hook: s.hooks(), Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		c.Watch(newSource("keys", "a"))
 		stop := start(t, c)
 		time.Sleep(2 * time.Minute)

@@ -129,11 +129,11 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		c.pool.completed.Store(int64(c.now()))
 		w.run.Store(nil)
 		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
-		t.callReconciled(ctx, r, &end)
+		t.callReconciled(ctx, w, r, &end)
 		t.settle(r, end) //nolint:contextcheck // r is the context
 		r.cancel(nil)
 	}()
-	ctx = t.callReconciling(r)
+	ctx = t.callReconciling(w, r)
 	end = t.reconcile(ctx, r) //nolint:contextcheck // ctx is r, or derived from it
 	returned = true
 }
@@ -148,35 +148,33 @@ func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
 	return r.judge(result, err) //nolint:contextcheck // r is the context
 }
 
-func (t *lead[K]) callReconciling(r *running[K]) context.Context {
+func (t *lead[K]) callReconciling(w *worker[K], r *running[K]) context.Context {
 	c := t.controller
-	if c.o.Hooks.Controller.Reconciling == nil {
-		return r
-	}
-	ctx := c.o.Hooks.Controller.Reconciling(r, c.name)
+	w.began = hook.Reconciling{Controller: c.name, Context: r}
+	c.o.Hook.Send(&w.began)
+	ctx := w.began.Context
 	if ctx == nil {
 		return r
 	}
 	if of, _ := ctx.Value(infoKey{}).(*running[K]); of != r {
 		if c.repetition.Once("foreign context") {
-			slog.New(t.log).Error("hook Reconciling returned a context that is not derived from its argument; the Reconcile gets the argument")
+			slog.New(t.log).Error("the observer of a Reconciling set a Context that is not derived from the given one; the Reconcile gets the given one")
 		}
 		return r
 	}
 	return ctx
 }
 
-func (t *lead[K]) callReconciled(ctx context.Context, r *running[K], end *ending) {
+func (t *lead[K]) callReconciled(ctx context.Context, w *worker[K], r *running[K], end *ending) {
 	c := t.controller
-	hooks := c.o.Hooks.Controller
-	if hooks.Reconciled != nil {
-		hooks.Reconciled(ctx, hook.Reconcile{
-			Controller: c.name, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err, GaveUp: end.gaveUp,
-			TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline), //nolint:contextcheck // r is the context
-		})
+	w.ended = hook.Reconciled{
+		Controller: c.name, Context: ctx, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err, GaveUp: end.gaveUp,
+		TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline), //nolint:contextcheck // r is the context
 	}
+	c.o.Hook.Send(&w.ended)
+	w.began, w.ended = hook.Reconciling{}, hook.Reconciled{}
 	if end.gaveUp {
-		run.Tell(hooks.GaveUp, hook.GaveUp{
+		c.o.Hook.Send(&hook.GaveUp{
 			Controller: c.name, Key: fmt.Sprint(r.item.Key()), ReconcileID: r.id(),
 			Attempts: r.item.Attempt(), Err: end.err,
 		})

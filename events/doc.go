@@ -46,7 +46,7 @@
 //
 // # Dropped events
 //
-// [hook.Events].Dropped counts the calls that no Event will show. The log has one line for each
+// [hook.EventDropped] counts the calls that no Event will show. The log has one line for each
 // kind of mistake, and for each namespace without the right, up to 100 of each kind. Events are
 // dropped
 //

@@ -70,23 +70,23 @@ func newDesk(t *testing.T) *desk {
 // restart replaces the recorder by one of another process of the program.
 func (d *desk) restart() {
 	o := d.options
-	o.Name, o.Instance, o.Hooks = "website-operator", "pod-1", &hook.Events{
-		Sent: func(e hook.EventSent) {
+	o.Name, o.Instance, o.Hook = "website-operator", "pod-1", hook.Join(
+		hook.On(func(e *hook.EventSent) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.sent += e.Events
-		},
-		Failed: func(hook.EventFailed) {
+		}),
+		hook.On(func(*hook.EventFailed) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.failed++
-		},
-		Dropped: func(e hook.EventDropped) {
+		}),
+		hook.On(func(e *hook.EventDropped) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.dropped[e.Why] += e.Events
-		},
-	}
+		}),
+	)
 	d.Recorder = events.New(d.client, o)
 }
 

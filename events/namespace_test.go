@@ -219,10 +219,10 @@ func record(t *testing.T, as, admin *rest.Config, namespace string, want, lines 
 	done := make(chan int, 10)
 	m := manager.New(as, manager.Options{
 		Name: "operator", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Hooks: hook.Hooks{Events: &hook.Events{
-			Sent:    func(e hook.EventSent) { done <- e.Events },
-			Dropped: func(e hook.EventDropped) { done <- e.Events },
-		}},
+		Hook: hook.Join(
+			hook.On(func(e *hook.EventSent) { done <- e.Events }),
+			hook.On(func(e *hook.EventDropped) { done <- e.Events }),
+		),
 	})
 	rec := events.For(m, events.Options{Namespace: namespace})
 	of := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + cmp.Or(namespace, "default")}}

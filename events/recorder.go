@@ -53,8 +53,8 @@ type Options struct {
 	// and kube-system. In another namespace, kubectl events --for=KIND/NAME -n NAMESPACE does: the
 	// API server accepts them there only with that namespace in regarding. Default: default.
 	Namespace string
-	// Hooks observe the recorder. Default: none.
-	Hooks *hook.Events
+	// Hook observe the recorder. Default: none.
+	Hook *hook.Hook
 }
 
 // Recorder records events and sends them. [Recorder.Run] sends: run it in one goroutine. All
@@ -65,7 +65,7 @@ type Recorder struct {
 	scheme         *runtime.Scheme
 	rest           rest.Interface
 	err            error // a wiring mistake, which Run returns
-	hooks          hook.Events
+	hook           *hook.Hook
 	kinds          sync.Map      // schema.GroupVersionKind by reflect.Type
 	wake           chan struct{} // more may be due than at the last look
 	sending        chan struct{} // has an element while a goroutine sends
@@ -86,10 +86,7 @@ func New(c *client.Client, o Options) *Recorder {
 	r := &Recorder{
 		name: reporter(o.Name), instance: cut(printable(o.Instance), maxInstance),
 		namespace: cmp.Or(o.Namespace, metav1.NamespaceDefault), scheme: c.Scheme(),
-		wake: make(chan struct{}, 1), sending: make(chan struct{}, 1), schedule: newSchedule(),
-	}
-	if o.Hooks != nil {
-		r.hooks = *o.Hooks
+		wake: make(chan struct{}, 1), sending: make(chan struct{}, 1), schedule: newSchedule(), hook: o.Hook,
 	}
 	api, err := eventsclient.NewForConfigAndClient(c.Config(), c.HTTPClient())
 	if err != nil {
@@ -108,12 +105,12 @@ type Manager interface {
 	Name() string
 	Identity() string
 	Client() *client.Client
-	Hooks() hook.Hooks
+	Hook() *hook.Hook
 	AddRecorder(r term.Recorder)
 }
 
 // For makes a recorder that m runs. Call it before or during m's Run. Name and Instance default to
-// m's name and Identity, and m's hooks run in addition to o.Hooks. m sends the events of a term
+// m's name and Identity, and m's Hook is joined with o.Hook. m sends the events of a term
 // before it releases the Lease, for at most 2 seconds, and all others before its Run returns,
 // within the grace time.
 //
@@ -121,7 +118,7 @@ type Manager interface {
 // For events in another cluster, pass New(cluster.Client(), …) to m.AddRecorder.
 func For(m Manager, o Options) *Recorder {
 	o.Name, o.Instance = cmp.Or(o.Name, m.Name()), cmp.Or(o.Instance, m.Identity())
-	o.Hooks = hook.Hooks{Events: o.Hooks}.With(m.Hooks()).Events
+	o.Hook = hook.Join(o.Hook, m.Hook())
 	r := New(m.Client(), o)
 	m.AddRecorder(r)
 	return r
@@ -222,5 +219,5 @@ func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
 }
 
 func (r *Recorder) dropped(k key, why string, calls int) {
-	run.Tell(r.hooks.Dropped, hook.EventDropped{Kind: k.kind, Type: string(k.eventType), Reason: k.reason, Why: why, Events: calls})
+	r.hook.Send(&hook.EventDropped{Kind: k.kind, Type: string(k.eventType), Reason: k.reason, Why: why, Events: calls})
 }

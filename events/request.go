@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/logging"
-	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -103,11 +102,11 @@ func (r *Recorder) backoff(earlier int, err error) time.Duration {
 func (r *Recorder) report(ctx context.Context, s *series, b *batch, err error, why string) {
 	switch {
 	case err == nil:
-		run.Tell(r.hooks.Sent, hook.EventSent{Kind: s.kind, Type: string(s.eventType), Reason: s.reason, Events: b.calls})
+		r.hook.Send(&hook.EventSent{Kind: s.kind, Type: string(s.eventType), Reason: s.reason, Events: b.calls})
 		return
 	case errors.Is(err, errLostTerm): // no request was made
-	case r.hooks.Failed != nil:
-		r.hooks.Failed(hook.EventFailed{Kind: s.kind, Type: string(s.eventType), Reason: s.reason, Err: err})
+	default:
+		r.hook.Send(&hook.EventFailed{Kind: s.kind, Type: string(s.eventType), Reason: s.reason, Err: err})
 	}
 	if why == "" {
 		return

@@ -27,7 +27,9 @@ const (
 )
 
 // InformerState describes one informer. For a handle with several it has the worst of their phases
-// and the sums of their counts.
+// and the sums of their counts. It is an event when an informer begins to wait or fail, when the
+// reason changes, and when it recovers. After a recovery the phase is Syncing or Synced, and Err is
+// nil.
 type InformerState struct {
 	// Kind has the form Kind.version.group, such as Deployment.v1.apps.
 	Kind string
@@ -97,25 +99,7 @@ func (s InformerState) String() string {
 	return text
 }
 
-// Cache observes package cache.
-type Cache struct {
-	// Started is called when Run begins.
-	Started func(CacheStarted)
-	// Stopped is called when all informers have stopped. A cache runs only once.
-	Stopped func(CacheStopped)
-	// InformerState is called when an informer begins to wait or fail, when the reason changes, and
-	// when it recovers. After a recovery the phase is Syncing or Synced, and Err is nil.
-	InformerState func(InformerState)
-	// BrokenObject is called for an object that InformerState.BrokenCount counts: the first time,
-	// when its error changes, and again in a new initial list. object is its namespace and name.
-	BrokenObject func(kind, object string, err error)
-	// Restored is called once when an API server turns out to be restored from a backup, or
-	// replaced. All kinds of the cache are then listed again. Until a kind has been,
-	// its phase is Failing, with the reason, and InformerState is not called.
-	Restored func(Restored)
-}
-
-// CacheStarted reports that a cache has started.
+// CacheStarted reports that Run of a cache begins.
 type CacheStarted struct {
 	// Of is the *cache.Cache.
 	Of any
@@ -125,13 +109,24 @@ type CacheStarted struct {
 	Informers func() []InformerState
 }
 
-// CacheStopped reports that a cache has stopped.
+// CacheStopped reports that all informers have stopped. A cache runs only once.
 type CacheStopped struct {
 	// Of is as in CacheStarted.
 	Of any
 }
 
-// Restored reports an API server whose data went back, or is other data.
+// BrokenObject reports an object that InformerState.BrokenCount counts: the first time, when its
+// error changes, and again in a new initial list.
+type BrokenObject struct {
+	Kind string
+	// Object is its namespace and name.
+	Object string
+	Err    error
+}
+
+// Restored reports once that an API server was restored from a backup, or replaced. All kinds of
+// the cache are then listed again. Until a kind has been, its phase is Failing, with the reason,
+// and there is no InformerState.
 type Restored struct {
 	// Host is the API server.
 	Host string

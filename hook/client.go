@@ -5,7 +5,8 @@ package hook
 
 import "time"
 
-// APIRequest describes a request to the API server.
+// APIRequest reports a request with a ledger in its context: when the answer began, for a write
+// when the answer was read, or when the request failed.
 type APIRequest struct {
 	// Controller is the controller's name, or empty without a ledger in the context.
 	Controller string
@@ -26,7 +27,8 @@ type APIRequest struct {
 	Unknown string
 }
 
-// APIAnswer describes an HTTP request to the API server and its result.
+// APIAnswer reports an HTTP request to the API server, when the answer began or the request failed.
+// A retry of client-go counts as another request.
 type APIAnswer struct {
 	// Host is the host and port of the API server.
 	Method, Host string
@@ -40,30 +42,26 @@ type APIAnswer struct {
 	Took time.Duration
 }
 
-// Client observes package client.
-type Client struct {
-	// Opened is called by client.New with the host and port of the API server, and Closed by the
-	// first Close of that client. Its requests may go on after that. A manager closes the clients
-	// of its clusters, not its own.
-	Opened, Closed func(host string)
-	// Answered is called for each request, when the answer began or the request failed. A retry of
-	// client-go counts as another request.
-	Answered func(APIAnswer)
-	// Requested is called for each request with a ledger in its context: when the answer began, for
-	// a write when the answer was read, or when the request failed.
-	Requested func(APIRequest)
-	// Unfenced is called before each request that may write and has no term of leadership in its
-	// context, except after term.Without. Err is set if the client requires a term and refuses the
-	// request. Without leader election it is called for every request that may write.
-	Unfenced func(APIRequest)
-	// Unattributed is called before each request that may write and has no ledger in its context,
-	// except after ledger.Without or term.Without.
-	Unattributed func(APIRequest)
-	// Skipped is called for each no-op server-side apply that was not sent.
-	Skipped func(SkippedApply)
+// ClientOpened reports a client that client.New has made. A manager closes the clients of its
+// clusters, not its own.
+type ClientOpened struct {
+	// Host is the host and port of the API server.
+	Host string
 }
 
-// SkippedApply describes a server-side apply that was not sent.
+// ClientClosed reports the first Close of a client. Its requests may go on after that.
+type ClientClosed struct{ Host string }
+
+// Unfenced reports a request that may write and has no term of leadership in its context, before it
+// is sent, except after term.Without. Err is set if the client requires a term and refuses the
+// request. Without leader election there is an Unfenced for every request that may write.
+type Unfenced struct{ APIRequest }
+
+// Unattributed reports a request that may write and has no ledger in its context, before it is
+// sent, except after ledger.Without or term.Without.
+type Unattributed struct{ APIRequest }
+
+// SkippedApply reports a no-op server-side apply that was not sent.
 type SkippedApply struct {
 	// Controller is the controller's name, or empty without a ledger in the context.
 	Controller string

@@ -16,7 +16,7 @@ const (
 	Succeeded Outcome = "success"
 	// RequeuedAfter: no error, and a RequeueAfter.
 	RequeuedAfter Outcome = "requeue_after"
-	// Failed: an error. The key is retried with backoff, unless Reconcile.GaveUp is set.
+	// Failed: an error. The key is retried with backoff, unless Reconciled.GaveUp is set.
 	Failed Outcome = "error"
 	// FailedTerminally: an error that is not retried.
 	FailedTerminally Outcome = "terminal_error"
@@ -30,19 +30,29 @@ const (
 	Interrupted Outcome = "interrupted"
 )
 
-// Reconcile describes a finished call of a Reconcile function.
-type Reconcile struct {
+// Reconciling reports that a Reconcile begins.
+type Reconciling struct {
 	Controller string
-	Took       time.Duration
-	Outcome    Outcome
-	Err        error
+	// Context is what the Reconcile gets. An observer may replace it by one that is derived from
+	// it, for example with a tracing span. controller.InfoFromContext describes the Reconcile.
+	Context context.Context
+}
+
+// Reconciled reports that a Reconcile has returned. The worker still holds the key.
+type Reconciled struct {
+	Controller string
+	// Context is what the Reconcile got. A request with it is refused as too late.
+	Context context.Context
+	Took    time.Duration
+	Outcome Outcome
+	Err     error
 	// TimedOut reports whether the context ended because of Options.Deadline.
 	TimedOut bool
 	// GaveUp reports that the key is not retried, because it reached Options.MaxAttempts.
 	GaveUp bool
 }
 
-// GaveUp describes a key that reached MaxAttempts of controller.Options.
+// GaveUp reports, after Reconciled, a key that reached MaxAttempts of controller.Options.
 type GaveUp struct {
 	Controller  string
 	Key         string
@@ -52,7 +62,7 @@ type GaveUp struct {
 	Err      error
 }
 
-// ControllerStarted reports that a controller has started.
+// ControllerStarted reports that Warm begins. It is the first event of a controller.
 type ControllerStarted struct {
 	Controller string
 	// Of is the *controller.Controller. It distinguishes controllers with the same name.
@@ -70,15 +80,16 @@ type ControllerStats struct {
 	Failing int
 }
 
-// ControllerStopped reports that a controller has stopped.
+// ControllerStopped reports that Warm ends and all sources have stopped. A controller starts only
+// once.
 type ControllerStopped struct {
 	Controller string
 	// Of is as in ControllerStarted.
 	Of any
 }
 
-// Awaited reports that a key stopped waiting for its own writes, or the events of other informers,
-// to appear in the cache, or that some writes cannot be waited for.
+// Awaited reports, before a Reconcile, that its key stopped waiting for its own writes, or the
+// events of other informers, to appear in the cache, or that some writes cannot be waited for.
 type Awaited struct {
 	Controller string
 	// Took is the time for which the key waited.
@@ -89,8 +100,8 @@ type Awaited struct {
 	Doubts error
 }
 
-// Takeover reports the start of a term after a graceful release. The first Reconcile waits until
-// the caches contain the previous leader's writes.
+// Takeover reports the start of a term after a graceful release, unless ReadYourWrites is off. The
+// first Reconcile waits until the caches contain the previous leader's writes.
 type Takeover struct {
 	Controller string
 	Took       time.Duration // of the wait
@@ -103,7 +114,8 @@ type Takeover struct {
 	Doubts error
 }
 
-// Slow describes a Reconcile that has run for longer than SlowAfter of controller.Options.
+// Slow reports once a Reconcile that has run for longer than SlowAfter of controller.Options. It is
+// sent by another goroutine.
 type Slow struct {
 	Controller  string
 	Key         string
@@ -111,30 +123,4 @@ type Slow struct {
 	Took        time.Duration
 	// Stack is the stack of its goroutine, at most 16 KiB, or a note that the Reconcile has ended.
 	Stack string
-}
-
-// Controller observes package controller.
-type Controller struct {
-	// Started is called when Warm begins, before all other functions.
-	Started func(ControllerStarted)
-	// Stopped is called when Warm ends and all sources have stopped. A controller starts only once.
-	Stopped func(ControllerStopped)
-	// Awaited is called before the Reconcile of a key that waited for its own writes or events, or
-	// that may not see them.
-	Awaited func(Awaited)
-	// TookOver is called before the first Reconcile of a term after a graceful release, unless
-	// ReadYourWrites is off.
-	TookOver func(Takeover)
-	// Reconciling is called before each Reconcile with its context, and returns the context that
-	// the Reconcile gets: one derived from ctx, for example with a tracing span, or nil for ctx.
-	// controller.InfoFromContext(ctx) describes the Reconcile.
-	Reconciling func(ctx context.Context, controller string) context.Context
-	// Reconciled is called after each Reconcile, with the context that the Reconcile got. The
-	// worker still holds the key. A request with ctx is refused as too late.
-	Reconciled func(ctx context.Context, r Reconcile)
-	// GaveUp is called after Reconciled if the key reached MaxAttempts.
-	GaveUp func(GaveUp)
-	// Slow is called once for a Reconcile that runs for longer than SlowAfter, on another
-	// goroutine.
-	Slow func(Slow)
 }

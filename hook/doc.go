@@ -1,26 +1,23 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hook declares what a program can observe in Setpoint: structs of functions, one for each
-// package that reports events.
+// Package hook declares the events of Setpoint, and how a program observes them.
 //
-//	slow := &hook.Controller{Slow: func(s hook.Slow) { alert(s.Controller, s.Key, s.Took) }}
-//	mgr := manager.New(cfg, manager.Options{
-//		Name: "website", Hooks: hook.Hooks{Controller: slow},
-//	})
+//	slow := hook.On(func(s *hook.Slow) { alert(s.Controller, s.Key, s.Took) })
+//	mgr := manager.New(cfg, manager.Options{Name: "website", Hook: slow})
 //
-// A manager takes one [Hooks] and passes it to everything that it runs. A nil struct or a nil
-// function is off and costs a comparison. [Hooks.With] combines several observers. Packages log the
-// same with and without hooks.
+// A manager takes one [Hook] and passes it to everything that it runs. [Join] combines several. A
+// nil Hook is off and costs a comparison. Packages log the same with and without a Hook.
 //
-// # Rules for a hook
+// # Rules for an observer
 //
 //   - It is called synchronously, on the goroutine of the event, never under a lock of Setpoint, by
 //     many goroutines at the same time.
 //   - It should return quickly: the caller waits.
-//   - It must not change its arguments.
-//   - It must not panic: except in the functions of [Queue] and [Shards], a panic may end the
-//     process.
+//   - It must not keep the event, which may be used again: copy what you need.
+//   - It must not change the event, except the Context of [Reconciling].
+//   - It must not panic: except for events of queues and shards, a panic may end the process. A
+//     queue recovers and counts it, and reports it as [QueuePanicked].
 //
 // # Fields of events
 //
@@ -28,6 +25,6 @@
 // the ID in logs. Class is the workqueue.Class, Attempt the number of the delivery since the last
 // success. Took, Held, Waited and Delay are durations. Err is nil without an error.
 //
-// Caches, controllers, queues and sources report their start and their end: Started and Stopped,
-// Opened and Closed. At the end, an observer can drop what it has stored about them.
+// Caches, clients, controllers, queues and sources report their start and their end: Started and
+// Stopped, Opened and Closed. At the end, an observer can drop what it has stored about them.
 package hook

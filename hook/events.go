@@ -3,17 +3,8 @@
 
 package hook
 
-// Events observes package events. The goroutine that sends calls Sent and Failed. Dropped may also
-// be called by the one that records the event.
-type Events struct {
-	// Sent is called when the API server has stored events.
-	Sent func(EventSent)
-	// Failed is called for each try that failed. The events are tried again, or Dropped follows.
-	Failed  func(EventFailed)
-	Dropped func(EventDropped)
-}
-
-// EventSent describes the events that one Event or one patch of it counts.
+// EventSent reports that the API server has stored the events that one Event, or one patch of it,
+// counts.
 type EventSent struct {
 	// Kind is the object's. Type is Normal or Warning. Reason is the event's.
 	Kind, Type, Reason string
@@ -21,14 +12,15 @@ type EventSent struct {
 	Events int
 }
 
-// EventFailed describes a try that failed.
+// EventFailed reports a try that failed. The events are tried again, or EventDropped follows.
 type EventFailed struct {
 	// These are as in EventSent.
 	Kind, Type, Reason string
 	Err                error
 }
 
-// EventDropped describes events that are not sent.
+// EventDropped reports events that are not sent. The goroutine that sends, or the one that records,
+// sends it.
 type EventDropped struct {
 	// These are as in EventSent, but may be invalid.
 	Kind, Type, Reason string

@@ -4,7 +4,6 @@
 package hook_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -13,24 +12,24 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// Two observers of controllers are combined. A program passes the result to manager.Options.Hooks.
-// Here the example itself reports two Reconciles.
+// Two observers of Reconciles are joined. A program passes the result to manager.Options.Hook. Here
+// the example itself reports two Reconciles.
 func Example() {
-	var failures atomic.Int64 // several workers call a hook at the same time
-	count := hook.Hooks{Controller: &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) {
+	var failures atomic.Int64 // several workers call an observer at the same time
+	count := hook.On(func(r *hook.Reconciled) {
 		if r.Outcome == hook.Failed {
 			failures.Add(1)
 		}
-	}}}
-	show := hook.Hooks{Controller: &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) {
+	})
+	show := hook.On(func(r *hook.Reconciled) {
 		fmt.Println(r.Controller, r.Outcome, r.Took, r.Err)
-	}}}
+	})
 
-	hooks := count.With(show).Controller
-	hooks.Reconciled(context.Background(), hook.Reconcile{
+	both := hook.Join(count, show)
+	both.Send(&hook.Reconciled{
 		Controller: "website", Took: 12 * time.Millisecond, Outcome: hook.Succeeded,
 	})
-	hooks.Reconciled(context.Background(), hook.Reconcile{
+	both.Send(&hook.Reconciled{
 		Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: errors.New("no quota left"),
 	})
 	fmt.Println("failures:", failures.Load())

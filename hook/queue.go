@@ -5,47 +5,21 @@ package hook
 
 import "time"
 
-// Queue observes a workqueue, on the goroutine whose call caused the event. Two events may be
-// reported in another order than they happened. A panic of a function is recovered, counted and
-// reported to Panicked.
+// QueueOpened reports a new queue, before its other events. Two events of a queue may be sent in
+// another order than they happened. The seven standard workqueue metrics follow from them:
 //
-// The seven standard workqueue metrics follow from these events:
-//
-//	adds                                        Added
-//	queue_duration                              Taken
-//	work_duration                               Settled
-//	retries                                     Settled (QueueRetry and QueueAfter), Delayed
-//	depth, unfinished_work, longest_running     Stats of QueueOpened
-type Queue struct {
-	// Opened is called once, before all other functions, by the queue's constructor.
-	Opened func(QueueOpened)
-	// Closed is called once, by the first ShutDown or Drain. Stats still works then.
-	Closed func(QueueClosed)
-	// Added is called when keys become ready: after an add or a delay, after the settle of a key
-	// that was added while held, and when a key is woken or resumed.
-	Added func(QueueAdded)
-	// Delayed is called after an add with a delay (AddOptions.After).
-	Delayed func(QueueDelayed)
-	// Taken is called when a worker takes a key, Settled when it gives the key back.
-	Taken   func(QueueTaken)
-	Settled func(QueueSettled)
-	// Dropped is called when keys or adds are dropped: at a shutdown or after it.
-	Dropped func(QueueDropped)
-	// Misused is called when a call violates the queue's contract. The call has no effect.
-	Misused func(QueueMisused)
-	// Panicked is called when a function of the host, such as a hook, has panicked. A panic of
-	// Panicked itself is ignored.
-	Panicked func(QueuePanicked)
-}
-
-// QueueOpened reports a new queue.
+//	adds                                        QueueAdded
+//	queue_duration                              QueueTaken
+//	work_duration                               QueueSettled
+//	retries                                     QueueSettled (QueueRetry and QueueAfter), QueueDelayed
+//	depth, unfinished_work, longest_running     QueueOpened.Stats
 type QueueOpened struct {
 	// Queue is the queue's name, here and in the other events.
 	Queue string
 	// Of is the *workqueue.Queue. Queues of the same name may overlap.
 	Of any
 	// Stats returns the current counts, under the queue's lock. It is safe for concurrent use. Do
-	// not call it while you hold a lock that the functions of Queue take.
+	// not call it while you hold a lock that an observer takes.
 	Stats func() QueueStats
 }
 
@@ -61,21 +35,22 @@ type QueueStats struct {
 	Unfinished, Longest time.Duration
 }
 
-// QueueClosed reports that a queue was shut down.
+// QueueClosed reports the first ShutDown or Drain of a queue. Its Stats still works then.
 type QueueClosed struct {
 	Queue string
 	// Of is as in QueueOpened.
 	Of any
 }
 
-// QueueAdded reports that Keys keys of one class became ready.
+// QueueAdded reports that Keys keys of one class became ready: after an add or a delay, after the
+// settle of a key that was added while held, and when keys are woken or resumed.
 type QueueAdded struct {
 	Queue string
 	Class int
 	Keys  int
 }
 
-// QueueDelayed reports an add of a key that is due in Delay.
+// QueueDelayed reports an add of a key that is due in Delay (AddOptions.After).
 type QueueDelayed struct {
 	Queue string
 	Class int
@@ -116,7 +91,7 @@ type QueueSettled struct {
 	Err error
 }
 
-// QueueDropped reports that Keys keys or adds were dropped.
+// QueueDropped reports that Keys keys or adds were dropped: at a shutdown or after it.
 type QueueDropped struct {
 	Queue string
 	// Why is "waiting at shutdown", "parked at shutdown", "paused at shutdown", "delayed after
@@ -125,13 +100,15 @@ type QueueDropped struct {
 	Keys int
 }
 
-// QueueMisused reports a call that violates the queue's contract. What describes it.
+// QueueMisused reports a call that violates the queue's contract and has no effect. What describes
+// it.
 type QueueMisused struct {
 	Queue string
 	What  string
 }
 
-// QueuePanicked reports a panic with the name of the function, the value and the stack.
+// QueuePanicked reports a panic of a function of the host, such as a hook, with its name, the value
+// and the stack. A panic of an observer of QueuePanicked is ignored.
 type QueuePanicked struct {
 	Queue string
 	Func  string

@@ -5,31 +5,33 @@ package hook
 
 import "time"
 
-// Shards observes package shard. The goroutine that moves the slots of this process calls its
-// functions: while one of them blocks, no slot moves to or from this process. A panic is logged.
-type Shards struct {
-	// Observed is called after each change that this process sees, at least every second while it
-	// is a member, and once when it is none any more.
-	Observed func(ShardGroup)
-	// Acquired is called when this process begins to act for slots.
-	Acquired func(ShardSlots)
-	// Released is called when it gives slots up, because they move or it stops. It takes no new key
-	// of them; running Reconciles may go on.
-	Released func(ShardSlots)
-	// Lost is called when slots are taken away, because the member's Lease or the assignment is
-	// lost. The work in them is fenced.
-	Lost func(ShardSlots)
-}
-
-// ShardSlots is a number of slots that this process has acquired, released or lost at once.
+// ShardSlots reports slots that this process has acquired, released or lost at once. The goroutine
+// that moves the slots sends it and ShardGroup: while an observer blocks, no slot moves to or from
+// this process. A panic is logged.
 type ShardSlots struct {
 	// Group is the name of the group's Lease.
-	Group string
-	Slots int
+	Group  string
+	Slots  int
+	Change ShardChange
 }
 
-// ShardGroup describes a group of replicas, as this process sees it. For the details, see
-// shard.Group.Status, which is current when Observed is called.
+// ShardChange is what has happened to slots.
+type ShardChange string
+
+const (
+	// ShardsAcquired: this process begins to act for them.
+	ShardsAcquired ShardChange = "acquired"
+	// ShardsReleased: it gives them up, because they move or it stops. It takes no new key of them;
+	// running Reconciles may go on.
+	ShardsReleased ShardChange = "released"
+	// ShardsLost: they are taken away, because the member's Lease or the assignment is lost. The
+	// work in them is fenced.
+	ShardsLost ShardChange = "lost"
+)
+
+// ShardGroup describes a group of replicas, as this process sees it: after each change, at least
+// every second while it is a member, and once when it is none any more. For the details, see
+// shard.Group.Status, which is current then.
 type ShardGroup struct {
 	// Group is the name of the group's Lease.
 	Group string

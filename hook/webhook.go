@@ -5,16 +5,7 @@ package hook
 
 import "time"
 
-// Webhook observes package webhook.
-type Webhook struct {
-	// Received is called for each request, Answered for its answer.
-	Received func(WebhookRequest)
-	Answered func(WebhookAnswer)
-	// Certificate is called when a server certificate or a CA is used for the first time.
-	Certificate func(WebhookCertificate)
-}
-
-// WebhookRequest describes a request for admission or conversion.
+// WebhookRequest reports a request for admission or conversion.
 type WebhookRequest struct {
 	// Path is the path of the URL, which identifies the webhook.
 	Path    string
@@ -23,7 +14,7 @@ type WebhookRequest struct {
 	Conversion bool
 }
 
-// WebhookAnswer describes an answer.
+// WebhookAnswer reports an answer.
 type WebhookAnswer struct {
 	WebhookRequest
 
@@ -38,7 +29,8 @@ type WebhookAnswer struct {
 	Took     time.Duration
 }
 
-// WebhookCertificate describes a certificate that a process manages for its webhooks.
+// WebhookCertificate reports the first use of a server certificate or a CA that the process manages
+// for its webhooks.
 type WebhookCertificate struct {
 	// CA reports a certificate authority. Otherwise it is the certificate of the server.
 	CA bool

@@ -112,7 +112,7 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 		free := make(chan struct{})
 		a := staying(t, sim.NewServer(sim.Leases), func(o *leaderelection.Options) {
 			o.StuckAfter = 5 * time.Second
-			o.Hooks = &hook.LeaderElection{Renewed: func(hook.LeaseRenewal) { <-free }}
+			o.Hook = hook.On(func(*hook.LeaseRenewal) { <-free })
 		})
 		stop, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
 		// The renewal, the loss and the grace time.
@@ -153,10 +153,10 @@ func TestRenewalsAreTold(t *testing.T) {
 		var told []hook.LeaseRenewal
 		campaigns := 0
 		a := staying(t, api, func(o *leaderelection.Options) {
-			o.Hooks = &hook.LeaderElection{
-				Campaigning: func(string) { campaigns++ },
-				Renewed:     func(r hook.LeaseRenewal) { told = append(told, r) },
-			}
+			o.Hook = hook.Join(
+				hook.On(func(*hook.LeaseCampaign) { campaigns++ }),
+				hook.On(func(r *hook.LeaseRenewal) { told = append(told, *r) }),
+			)
 		})
 		slow := func(req *http.Request) (*http.Response, error) {
 			time.Sleep(100 * time.Millisecond)
@@ -199,11 +199,11 @@ func TestForbidden_AMemberOfAShardGroup(t *testing.T) {
 		var told atomic.Pointer[string]
 		a := staying(t, api, func(o *leaderelection.Options) {
 			o.Labels = map[string]string{"setpoint.dev/shard-group": "web"}
-			o.Hooks = &hook.LeaderElection{Trouble: func(_ string, err error) {
-				if err != nil {
-					told.Store(new(err.Error()))
+			o.Hook = hook.On(func(e *hook.LeaseTrouble) {
+				if e.Err != nil {
+					told.Store(new(e.Err.Error()))
 				}
-			}}
+			})
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -250,11 +250,11 @@ func TestTroubleIsExplainedOnce(t *testing.T) {
 				})
 				var told []string
 				a := staying(t, api, func(o *leaderelection.Options) {
-					o.Hooks = &hook.LeaderElection{Trouble: func(_ string, err error) {
-						if told = append(told, "over"); err != nil {
-							told[len(told)-1] = err.Error()
+					o.Hook = hook.On(func(e *hook.LeaseTrouble) {
+						if told = append(told, "over"); e.Err != nil {
+							told[len(told)-1] = e.Err.Error()
 						}
-					}}
+					})
 				})
 				log := &lines{}
 				ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), log.logger()))

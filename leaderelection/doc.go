@@ -90,9 +90,9 @@
 //     lead has returned, and once another process was seen to hold the Lease.
 //   - L3: A Lease is released only after lead has returned. Until then it is renewed.
 //   - L4: A release never frees the Lease of another process.
-//   - L5: A timer reports a lost term in time, whatever a request or a hook does. The loss does not
-//     end the process if lead returns before the Lease expires. Otherwise Run returns an error, and
-//     the process should exit. With [Options].Stay, Run waits instead. In both cases
+//   - L5: A timer reports a lost term in time, whatever a request or an observer does. The loss
+//     does not end the process if lead returns before the Lease expires. Otherwise Run returns an
+//     error, and the process should exit. With [Options].Stay, Run waits instead. In both cases
 //     [Elector.Check] fails StuckAfter after the loss.
 //   - L6: A takeover after a release takes one watch event and one write. After a crash it takes
 //     LeaseDuration from the last renewal, and up to a twentieth of RetryPeriod at random. The
@@ -117,7 +117,8 @@
 //
 // [Elector.Run] starts a goroutine for each term, which calls lead, and joins it if lead returns in
 // time. It also joins the goroutines of requests, or returns an error with the stacks of those that
-// go on. Run's goroutine calls the hooks, so a slow hook delays the next renewal. A timer calls
-// Lost, perhaps while another hook runs. With [Observe], client-go's elector calls the hooks, and a
-// timer may call Lost. Its requests end after RenewDeadline for it.
+// go on. Run's goroutine sends the events of Hook, so a slow observer delays the next renewal. A
+// timer sends hook.LeaseLost, perhaps while an observer gets another event. With [Observe],
+// client-go's elector sends the events, and a timer may send LeaseLost. Its requests end after
+// RenewDeadline for it.
 package leaderelection

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/connection"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/logging"
@@ -107,7 +108,7 @@ func (e *Elector) Run(ctx context.Context, lead term.Lead) (err error) {
 	}
 	c := e.candidate(ctx)
 	for {
-		e.o.Hooks.Campaigning(e.o.Lease)
+		e.o.Hook.Send(&hook.LeaseCampaign{Lease: e.o.Lease})
 		h := c.campaign(ctx)
 		if h == nil {
 			return nil // stopped

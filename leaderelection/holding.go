@@ -80,7 +80,7 @@ func (c *candidate) see(l *coordinationv1.Lease) (changed bool) {
 	case impostor:
 		c.log.Warn("another process holds the lease under the identity of this process, or an earlier state of the lease was restored; waiting until it expires", "identity", c.o.Identity)
 	case leader != c.o.Identity:
-		c.o.Hooks.Leader(c.o.Lease, leader)
+		c.o.Hook.Send(&hook.LeaseHolder{Lease: c.o.Lease, Identity: leader})
 	}
 	return changed
 }
@@ -104,7 +104,7 @@ func (c *candidate) inherit(l *coordinationv1.Lease) {
 
 func (c *candidate) tookOver() {
 	if c.from != "" {
-		c.o.Hooks.TookOver(hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
+		c.o.Hook.Send(&hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
 	}
 	c.from = ""
 }
@@ -115,7 +115,7 @@ func (c *candidate) failed(doing string, err error) {
 	}
 	c.trouble = err.Error()
 	c.log.Warn(doing, "err", err)
-	c.o.Hooks.Trouble(c.o.Lease, err)
+	c.o.Hook.Send(&hook.LeaseTrouble{Lease: c.o.Lease, Err: err})
 }
 
 func (c *candidate) succeeded() {
@@ -124,7 +124,7 @@ func (c *candidate) succeeded() {
 	}
 	c.trouble = ""
 	c.log.Info("the lease can be read and written again")
-	c.o.Hooks.Trouble(c.o.Lease, nil)
+	c.o.Hook.Send(&hook.LeaseTrouble{Lease: c.o.Lease})
 }
 
 var errTaken = errors.New("this process does not hold the lease any more")
@@ -134,7 +134,7 @@ type holding struct {
 	won        moment                // when the acquisition was sent
 	slow       bool                  // more than one request for the last write
 	*tenure                          // nil before the term begins
-	reportLoss func()                // calls the hook Lost once, and waits for it
+	reportLoss func()                // sends LeaseLost once, and waits
 }
 
 // term returns a nil error for a lost term if lead has returned in time.
@@ -143,7 +143,7 @@ func (c *candidate) term(ctx context.Context, h *holding, lead term.Lead) (lost 
 		c.release(ctx, h)
 		return false, nil
 	}
-	c.o.Hooks.Acquired(c.o.Lease)
+	c.o.Hook.Send(&hook.LeaseAcquired{Lease: c.o.Lease})
 	keep, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	defer letGo()
 	c.begin(h, letGo)
@@ -168,9 +168,9 @@ func (c *candidate) term(ctx context.Context, h *holding, lead term.Lead) (lost 
 	return false, err
 }
 
-// begin makes the loss known at once: this goroutine may wait for a request or a hook.
+// begin makes the loss known at once: this goroutine may wait for a request or an observer.
 func (c *candidate) begin(h *holding, letGo func()) {
-	h.reportLoss = sync.OnceFunc(func() { c.o.Hooks.Lost(c.o.Lease) })
+	h.reportLoss = sync.OnceFunc(func() { c.o.Hook.Send(&hook.LeaseLost{Lease: c.o.Lease}) })
 	t := &tenure{o: &c.o, name: c.String(), now: c.now, lost: func() {
 		letGo()
 		h.reportLoss()
@@ -188,7 +188,7 @@ func (c *candidate) join(h *holding, done <-chan error) error {
 	case <-time.After(h.patience()):
 	}
 	select {
-	case err := <-done: // while a hook kept this goroutine
+	case err := <-done: // while an observer kept this goroutine
 		return err
 	default:
 	}
@@ -221,7 +221,7 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 		sent, err := c.renew(ctx, h)
 		late := err == nil && !h.renew(sent)
 		if err == nil || ctx.Err() == nil { // else the answer does not matter
-			c.o.Hooks.Renewed(hook.LeaseRenewal{Lease: c.o.Lease, Took: time.Since(began), Slowpath: h.slow, Err: err})
+			c.o.Hook.Send(&hook.LeaseRenewal{Lease: c.o.Lease, Took: time.Since(began), Slowpath: h.slow, Err: err})
 		}
 		switch {
 		case late:
@@ -317,7 +317,7 @@ func (c *candidate) release(ctx context.Context, h *holding) {
 	case err != nil:
 		err = fmt.Errorf("release the Lease %s: %w", c, err)
 	}
-	c.o.Hooks.Released(c.o.Lease, err)
+	c.o.Hook.Send(&hook.LeaseReleased{Lease: c.o.Lease, Err: err})
 }
 
 // notStored reports whether the API server refused the content, such as the size of the

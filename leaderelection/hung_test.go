@@ -47,17 +47,17 @@ func ofMethod(method string) func(*http.Request) bool {
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
 
-// noting adds the hooks Trouble and Campaigning to the events of a replica.
+// noting adds trouble and campaigns to the notes of a replica.
 func noting(r **replica) func(*leaderelection.Options) {
 	return func(o *leaderelection.Options) {
-		o.Hooks.Trouble = func(_ string, err error) {
-			if err == nil {
+		trouble := hook.On(func(e *hook.LeaseTrouble) {
+			if e.Err == nil {
 				(*r).note("no trouble")
 				return
 			}
 			(*r).note("trouble")
-		}
-		o.Hooks.Campaigning = func(string) { (*r).note("campaigning") }
+		})
+		o.Hook = hook.Join(o.Hook, trouble, hook.On(func(*hook.LeaseCampaign) { (*r).note("campaigning") }))
 	}
 }
 
@@ -322,7 +322,7 @@ func TestL5_TheLossIsReportedWhileAHookIsSlow(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		free := make(chan struct{})
 		a := newReplica(t, api, "a", func(o *leaderelection.Options) {
-			o.Hooks.Renewed = func(hook.LeaseRenewal) { <-free }
+			o.Hook = hook.Join(o.Hook, hook.On(func(*hook.LeaseRenewal) { <-free }))
 		})
 		ctx, stop := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
 		done := make(chan error, 1)

@@ -103,12 +103,12 @@ func newReplica(t *testing.T, api *sim.Server, identity string, change ...func(*
 	r := &replica{api: api}
 	cfg := api.Config()
 	cfg.Transport = r
-	o := leaderelection.Options{Lease: "operator", Namespace: "default", Identity: identity, Hooks: &hook.LeaderElection{
-		Acquired: func(lease string) { r.note("acquired %s", lease) },
-		Lost:     func(lease string) { r.note("lost %s", lease) },
-		Released: func(lease string, err error) { r.note("released %s: %v", lease, err != nil) },
-		Leader:   func(lease, identity string) { r.note("%s leads %s", identity, lease) },
-	}}
+	o := leaderelection.Options{Lease: "operator", Namespace: "default", Identity: identity, Hook: hook.Join(
+		hook.On(func(e *hook.LeaseAcquired) { r.note("acquired %s", e.Lease) }),
+		hook.On(func(e *hook.LeaseLost) { r.note("lost %s", e.Lease) }),
+		hook.On(func(e *hook.LeaseReleased) { r.note("released %s: %v", e.Lease, e.Err != nil) }),
+		hook.On(func(e *hook.LeaseHolder) { r.note("%s leads %s", e.Identity, e.Lease) }),
+	)}
 	for _, f := range change {
 		f(&o)
 	}

@@ -38,14 +38,14 @@ type ObserveOptions struct {
 	RetryPeriod time.Duration
 	// Default: 20 s.
 	StuckAfter time.Duration
-	// Hooks observes the terms. Its Campaigning, TookOver, CampaignedUnsynced and Trouble are not
-	// called. Default: none.
-	Hooks *hook.LeaderElection
+	// Hook gets the events of the terms, but no LeaseCampaign, LeaseTakeover, LeaseUnsynced and
+	// LeaseTrouble. Default: none.
+	Hook *hook.Hook
 }
 
 func (o ObserveOptions) options() Options {
 	return Options{
-		Lease: "host", Namespace: "host", Identity: "host", StuckAfter: o.StuckAfter, Hooks: o.Hooks,
+		Lease: "host", Namespace: "host", Identity: "host", StuckAfter: o.StuckAfter, Hook: o.Hook,
 		LeaseDuration: cmp.Or(o.LeaseDuration, 15*time.Second),
 		RenewDeadline: cmp.Or(o.RenewDeadline, 10*time.Second),
 		RetryPeriod:   cmp.Or(o.RetryPeriod, 2*time.Second),

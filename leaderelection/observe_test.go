@@ -57,18 +57,18 @@ func newHost(t *testing.T, api *sim.Server, identity string) *host {
 		LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Client: leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 	}
-	h.Observed, err = leaderelection.Observe(h.lock, h.lock.Client, leaderelection.ObserveOptions{Hooks: &hook.LeaderElection{
-		Acquired: func(name string) {
-			h.note("acquired %s", name)
+	h.Observed, err = leaderelection.Observe(h.lock, h.lock.Client, leaderelection.ObserveOptions{Hook: hook.Join(
+		hook.On(func(e *hook.LeaseAcquired) {
+			h.note("acquired %s", e.Lease)
 			l := lease(t, api)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.token = term.Token{Lease: l.UID, ResourceVersion: l.ResourceVersion, Holder: identity}
-		},
-		Lost:     func(lease string) { h.note("lost %s", lease) },
-		Released: func(lease string, err error) { h.note("released %s: %v", lease, err != nil) },
-		Leader:   func(lease, identity string) { h.note("%s leads %s", identity, lease) },
-	}})
+		}),
+		hook.On(func(e *hook.LeaseLost) { h.note("lost %s", e.Lease) }),
+		hook.On(func(e *hook.LeaseReleased) { h.note("released %s: %v", e.Lease, e.Err != nil) }),
+		hook.On(func(e *hook.LeaseHolder) { h.note("%s leads %s", e.Identity, e.Lease) }),
+	)})
 	if err != nil {
 		t.Fatal(err)
 	}

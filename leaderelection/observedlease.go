@@ -101,7 +101,7 @@ func (o *Observed) saw(l *coordinationv1.Lease) {
 	}
 	o.leader = lease.Holder(l)
 	if o.leader != "" && o.leader != o.o.Identity {
-		o.o.Hooks.Leader(o.o.Lease, o.leader)
+		o.o.Hook.Send(&hook.LeaseHolder{Lease: o.o.Lease, Identity: o.leader})
 	}
 }
 
@@ -121,7 +121,7 @@ func (o *Observed) hold(ctx context.Context, l *coordinationv1.Lease, write func
 	o.authors.wrote(at)
 	written, err := write(ctx)
 	if t != nil && (err == nil || ctx.Err() == nil) {
-		o.o.Hooks.Renewed(hook.LeaseRenewal{Lease: o.o.Lease, Took: time.Since(sent.time), Slowpath: slow, Err: err})
+		o.o.Hook.Send(&hook.LeaseRenewal{Lease: o.o.Lease, Took: time.Since(sent.time), Slowpath: slow, Err: err})
 	}
 	if err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
@@ -172,9 +172,9 @@ func (o *Observed) begin(sent moment) {
 	if before := o.current.Load(); before != nil {
 		before.finish()
 	}
-	t := &tenure{o: &o.o, name: o.name, now: o.now, lost: func() { o.o.Hooks.Lost(o.o.Lease) }}
+	t := &tenure{o: &o.o, name: o.name, now: o.now, lost: func() { o.o.Hook.Send(&hook.LeaseLost{Lease: o.o.Lease}) }}
 	o.current.Store(t.begin(token, sent, left))
-	o.o.Hooks.Acquired(o.o.Lease)
+	o.o.Hook.Send(&hook.LeaseAcquired{Lease: o.o.Lease})
 }
 
 func (o *Observed) release(ctx context.Context, write func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
@@ -194,7 +194,7 @@ func (o *Observed) release(ctx context.Context, write func(context.Context) (*co
 		o.ours = false
 	}
 	if !apierrors.IsConflict(err) { // the elector retries a conflict
-		o.o.Hooks.Released(o.o.Lease, err)
+		o.o.Hook.Send(&hook.LeaseReleased{Lease: o.o.Lease, Err: err})
 	}
 	return written, err
 }

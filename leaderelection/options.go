@@ -67,8 +67,8 @@ type Options struct {
 	// Annotator sets annotations of the Lease. Other ones stay, and a release changes none. The
 	// first renewal is sent right after the acquisition. Default: none.
 	Annotator Annotator
-	// Hooks observes the elector. Default: none.
-	Hooks *hook.LeaderElection
+	// Hook gets the elector's events. Default: none.
+	Hook *hook.Hook
 }
 
 // Annotator returns annotations for a Lease.
@@ -99,16 +99,7 @@ func (o Options) withDefaults() Options {
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.RenewDeadline/5)
 	o.StuckAfter = cmp.Or(o.StuckAfter, 20*time.Second)
 	o.Labels = maps.Clone(o.Labels)
-	o.Hooks = hook.Hooks{LeaderElection: silent()}.With(hook.Hooks{LeaderElection: o.Hooks}).LeaderElection
 	return o
-}
-
-func silent() *hook.LeaderElection {
-	lease, both := func(string) {}, func(string, error) {}
-	return &hook.LeaderElection{
-		Campaigning: lease, Acquired: lease, Lost: lease, CampaignedUnsynced: lease, Released: both, Trouble: both,
-		TookOver: func(hook.LeaseTakeover) {}, Renewed: func(hook.LeaseRenewal) {}, Leader: func(string, string) {},
-	}
 }
 
 // described sets the labels and annotations.
@@ -208,7 +199,7 @@ func (o Options) Elector(h term.Host) (term.Elector, error) {
 		o.Config = cfg // errors name its API server
 	}
 	o.Identity = cmp.Or(o.Identity, h.Identity())
-	o.Hooks = h.Hooks(hook.Hooks{LeaderElection: o.Hooks}).LeaderElection
+	o.Hook = h.Hook(o.Hook)
 	e, err := New(cfg, o)
 	if err != nil {
 		return nil, fmt.Errorf("the Lease %q: %w", o.Lease, err)

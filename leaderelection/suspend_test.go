@@ -143,7 +143,7 @@ func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var once sync.Once
 			a := newReplica(t, sim.NewServer(sim.Leases), "a", func(o *leaderelection.Options) {
-				o.Hooks.Renewed = func(hook.LeaseRenewal) { once.Do(func() { time.Sleep(seconds(30)) }) }
+				o.Hook = hook.Join(o.Hook, hook.On(func(*hook.LeaseRenewal) { once.Do(func() { time.Sleep(seconds(30)) }) }))
 			})
 			stop, result := a.start(t, untilStopped)
 			pass(time.Minute)

@@ -44,12 +44,12 @@ func TestTookOver(t *testing.T) {
 				test.before(api)
 				var told []string
 				var terms int
-				e, err := leaderelection.New(api.Config(), leaderelection.Options{Lease: "operator", Namespace: "default", Identity: "b", Hooks: &hook.LeaderElection{
-					TookOver: func(o hook.LeaseTakeover) {
+				e, err := leaderelection.New(api.Config(), leaderelection.Options{Lease: "operator", Namespace: "default", Identity: "b", Hook: hook.Join(
+					hook.On(func(o *hook.LeaseTakeover) {
 						told = append(told, fmt.Sprintf("%s from %s: %s", o.Lease, o.From, o.Gap.Round(time.Second/2)))
-					},
-					Acquired: func(string) { terms++ },
-				}})
+					}),
+					hook.On(func(*hook.LeaseAcquired) { terms++ }),
+				)})
 				ok(t, err)
 				b := &replica{Elector: e}
 				stop, result := b.start(t, untilStopped)

@@ -35,8 +35,8 @@ func TestCache_Defaults(t *testing.T) {
 		var started, also atomic.Int32
 		m := newManager(api, func(o *manager.Options) {
 			o.Cache.Namespaces = cache.NewSet("other")
-			o.Cache.Hooks = &hook.Cache{Started: func(hook.CacheStarted) { started.Add(1) }}
-			o.Hooks.Cache = &hook.Cache{Started: func(hook.CacheStarted) { also.Add(1) }}
+			o.Cache.Hook = hook.On(func(*hook.CacheStarted) { started.Add(1) })
+			o.Hook = hook.On(func(*hook.CacheStarted) { also.Add(1) })
 		})
 		lister := factory.Of(m).Core().V1().ConfigMaps().Lister()
 		reconciled := make(chan string, 10)

@@ -39,8 +39,8 @@ type Cluster struct {
 type clusters struct {
 	starter[*Cluster]
 
-	own   *cache.Cache // the manager's
-	hooks *hook.Cache
+	own  *cache.Cache // the manager's
+	hook *hook.Hook
 }
 
 // Client returns the cluster's client.

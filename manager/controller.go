@@ -19,8 +19,8 @@ type Controller interface {
 	Name() string
 	// Validate is called before Warm.
 	Validate() error
-	// Default gets Options.ControllerDefaults with the manager's hooks. Each Add calls it. It must
-	// ignore hooks that it got before. After Warm has begun it must do nothing.
+	// Default gets Options.ControllerDefaults with the manager's Hook. Each Add calls it. It must
+	// ignore observers that it got before. After Warm has begun it must do nothing.
 	Default(o controller.Options)
 	// Warm joins what it started.
 	Warm(ctx context.Context) error

@@ -42,10 +42,9 @@ type Group interface {
 // host is the manager as the Host of one Lease's Elector.
 type host struct {
 	manager   *Manager
-	clients   []*client.Client     // of a Lease elsewhere
-	log       *hook.LeaderElection // set before Hooks
-	hooks     *hook.LeaderElection // what the Elector reports to
-	slotCache *cache.Slots         // nil without a Partition
+	clients   []*client.Client // of a Lease elsewhere
+	hook      *hook.Hook       // what the Elector reports to; at first the manager's log
+	slotCache *cache.Slots     // nil without a Partition
 }
 
 // Name implements term.Host.
@@ -67,12 +66,10 @@ func (h *host) Config(of *rest.Config) (*rest.Config, error) {
 	return c.Config(), nil
 }
 
-// Hooks implements term.Host.
-func (h *host) Hooks(own hook.Hooks) hook.Hooks {
-	all := h.manager.o.Hooks.With(own) // the same ones: once
-	all.LeaderElection = hook.Hooks{LeaderElection: h.log}.With(all).LeaderElection
-	h.hooks = all.LeaderElection
-	return all
+// Hook implements term.Host.
+func (h *host) Hook(own *hook.Hook) *hook.Hook {
+	h.hook = hook.Join(h.hook, h.manager.o.Hook, own)
+	return h.hook
 }
 
 // SlotCache implements term.Host.

@@ -29,24 +29,24 @@ import (
 // Coordinator, and reports its terms.
 type hostElector struct {
 	leads <-chan struct{}
-	hooks *hook.LeaderElection
+	hook  *hook.Hook
 }
 
 func (e *hostElector) Validate() error { return nil }
 
 func (e *hostElector) Elector(h term.Host) (term.Elector, error) {
-	e.hooks = h.Hooks(hook.Hooks{}).LeaderElection
+	e.hook = h.Hook(nil)
 	return e, nil
 }
 
 func (e *hostElector) Run(ctx context.Context, lead term.Lead) error {
-	e.hooks.Campaigning("host")
+	e.hook.Send(&hook.LeaseCampaign{Lease: "host"})
 	select {
 	case <-e.leads:
 	case <-ctx.Done():
 		return nil
 	}
-	e.hooks.Acquired("host")
+	e.hook.Send(&hook.LeaseAcquired{Lease: "host"})
 	return lead(ctx, context.WithoutCancel(ctx))
 }
 
@@ -123,7 +123,7 @@ type clientGo struct {
 }
 
 func (e *clientGo) Elector(h term.Host) (term.Elector, error) {
-	e.hooks = h.Hooks(hook.Hooks{}).LeaderElection
+	e.hook = h.Hook(nil)
 	cfg, err := h.Config(nil)
 	if err != nil {
 		return nil, err
@@ -139,13 +139,13 @@ func (e *clientGo) Elector(h term.Host) (term.Elector, error) {
 }
 
 func (e *clientGo) Run(ctx context.Context, lead term.Lead) (err error) {
-	e.hooks.Campaigning("host")
+	e.hook.Send(&hook.LeaseCampaign{Lease: "host"})
 	led := make(chan error, 1)
 	leadership.RunOrDie(ctx, leadership.LeaderElectionConfig{
 		Lock: e.lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 		Callbacks: leadership.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				e.hooks.Acquired("host")
+				e.hook.Send(&hook.LeaseAcquired{Lease: "host"})
 				led <- e.observed.Lead(ctx, lead)
 			},
 			OnStoppedLeading: func() {},

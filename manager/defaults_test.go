@@ -67,9 +67,9 @@ func TestDefaultsThatCannotBeApplied(t *testing.T) {
 		return controller.Result{}, nil
 	})
 	for want, o := range map[string]controller.Options{
-		"manager.Options.ControllerDefaults: Grace, Logger and Hooks must be zero": {Logger: slog.Default()},
-		"manager.Options.ControllerDefaults: controller.Options.Workers: -1":       {Workers: -1},
-		"MaxWait is 1s, must be zero or at least MinInterval (1m0s)":               {MinInterval: time.Minute, MaxWait: time.Second},
+		"manager.Options.ControllerDefaults: Grace, Logger and Hook must be zero": {Logger: slog.Default()},
+		"manager.Options.ControllerDefaults: controller.Options.Workers: -1":      {Workers: -1},
+		"MaxWait is 1s, must be zero or at least MinInterval (1m0s)":              {MinInterval: time.Minute, MaxWait: time.Second},
 	} {
 		m := newManager(newAPI(), func(m *manager.Options) { m.ControllerDefaults = o })
 		m.Add(controller.New("any", nothing, controller.Options{}))

@@ -63,7 +63,7 @@
 //
 //   - L8: A replica campaigns for a Lease when each controller under it is warm: every source is
 //     synced, or has a problem that the log names. After two minutes it campaigns anyway; the log
-//     and [hook.LeaderElection].CampaignedUnsynced report this. It does not campaign for a Lease
+//     and [hook.LeaseUnsynced] report this. It does not campaign for a Lease
 //     without controllers and functions. For a controller with RequireKinds it waits without a
 //     limit.
 //   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the

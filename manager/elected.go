@@ -57,13 +57,10 @@ func memberWords() words {
 
 func elect(c Coordinator, m *Manager, used <-chan struct{}) (*elected, error) {
 	e := &elected{report: m.report, used: used, host: &host{manager: m}}
-	e.host.log = e.log()
+	e.host.hook = e.log()
 	var err error
 	if e.Elector, err = electorOf(c, e.host); err != nil {
 		return nil, err
-	}
-	if e.host.hooks == nil { // the Elector reports nothing
-		e.host.Hooks(hook.Hooks{})
 	}
 	e.name = e.String()[strings.LastIndex(e.String(), "/")+1:]
 	e.text = leaderWords()
@@ -78,30 +75,30 @@ func elect(c Coordinator, m *Manager, used <-chan struct{}) (*elected, error) {
 
 func (e *elected) logger() *slog.Logger { return e.report.logger().With("lease", e.String()) }
 
-func (e *elected) log() *hook.LeaderElection {
-	return &hook.LeaderElection{
-		Campaigning: func(string) {
+func (e *elected) log() *hook.Hook {
+	return hook.Join(
+		hook.On(func(*hook.LeaseCampaign) {
 			e.tried.Store(true)
 			e.logger().Info(e.text.campaigning, "identity", e.Identity())
-		},
-		Acquired: func(string) {
+		}),
+		hook.On(func(*hook.LeaseAcquired) {
 			e.found(nil)
 			e.logger().Info(e.text.leading)
-		},
-		Lost: func(string) { e.logger().Error(e.text.lost) },
-		Released: func(_ string, err error) {
-			if err != nil {
-				e.logger().Warn(e.text.stuck, "err", err)
+		}),
+		hook.On(func(*hook.LeaseLost) { e.logger().Error(e.text.lost) }),
+		hook.On(func(event *hook.LeaseReleased) {
+			if event.Err != nil {
+				e.logger().Warn(e.text.stuck, "err", event.Err)
 				return
 			}
 			e.logger().Info(e.text.released)
-		},
-		Leader: func(_, identity string) {
+		}),
+		hook.On(func(event *hook.LeaseHolder) {
 			e.found(nil)
-			e.logger().Info(e.text.other, "leader", identity)
-		},
-		Trouble: func(_ string, err error) { e.found(err) },
-	}
+			e.logger().Info(e.text.other, "leader", event.Identity)
+		}),
+		hook.On(func(event *hook.LeaseTrouble) { e.found(event.Err) }),
+	)
 }
 
 func (e *elected) found(trouble error) {

@@ -45,11 +45,11 @@ func TestLease_InAnotherCluster(t *testing.T) {
 			elected(o)
 			o.RequireTerm = true
 			leaseIn(o).Config = at("http://leases.test", elsewhere)
-			o.Hooks.Client = &hook.Client{Answered: func(a hook.APIAnswer) {
+			o.Hook = hook.On(func(a *hook.APIAnswer) {
 				mu.Lock()
 				defer mu.Unlock()
 				hosts[a.Host] = true
-			}}
+			})
 		})
 		tokens := make(chan term.Token, 1)
 		configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {

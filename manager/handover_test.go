@@ -53,11 +53,11 @@ func (r *replicas) start(name string, over http.RoundTripper) (stop func(), resu
 		elected(o)
 		o.RequireTerm = true
 		leaseIn(o).Identity = name
-		o.Hooks.Events = &hook.Events{Dropped: func(e hook.EventDropped) {
+		o.Hook = hook.On(func(e *hook.EventDropped) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.dropped[e.Why] += e.Events
-		}}
+		})
 	})
 	rec := events.For(m, events.Options{})
 	m.AddLeaderOnly("leads", func(ctx context.Context) error {

@@ -33,10 +33,10 @@ func TestM3_AServerThatHangsWhileEventsWait(t *testing.T) {
 				var sent, dropped atomic.Int64
 				m := newManager(api, func(o *manager.Options) {
 					option(o)
-					o.Hooks.Events = &hook.Events{
-						Sent:    func(e hook.EventSent) { sent.Add(int64(e.Events)) },
-						Dropped: func(e hook.EventDropped) { dropped.Add(int64(e.Events)) },
-					}
+					o.Hook = hook.Join(
+						hook.On(func(e *hook.EventSent) { sent.Add(int64(e.Events)) }),
+						hook.On(func(e *hook.EventDropped) { dropped.Add(int64(e.Events)) }),
+					)
 				})
 				rec := events.For(m, events.Options{})
 				const calls = 100

@@ -17,10 +17,10 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/logging"
 )
 
-func cacheHooks(report *report, cluster string) *hook.Cache {
+func cacheHook(report *report, cluster string) *hook.Hook {
 	var broken logging.Repetition
-	return &hook.Cache{
-		InformerState: func(s hook.InformerState) {
+	return hook.Join(
+		hook.On(func(s *hook.InformerState) {
 			log := report.logger().With("kind", s.Kind)
 			if s.Scope != "" {
 				log = log.With("scope", s.Scope)
@@ -33,19 +33,19 @@ func cacheHooks(report *report, cluster string) *hook.Cache {
 			default:
 				log.Info("an informer has recovered")
 			}
-		},
-		BrokenObject: func(kind, object string, err error) {
-			if args, ok := broken.Few("broken", kind, "kind", kind, "object", object, "err", err); ok {
+		}),
+		hook.On(func(e *hook.BrokenObject) {
+			if args, ok := broken.Few("broken", e.Kind, "kind", e.Kind, "object", e.Object, "err", e.Err); ok {
 				logOf(report, cluster).Warn("an object cannot be decoded or transformed; the others stay current", args...)
 			}
-		},
-		Restored: func(r hook.Restored) {
+		}),
+		hook.On(func(r *hook.Restored) {
 			if report.restores.first(r.Host, cluster) {
 				logOf(report, cluster).Warn("the API server was restored from a backup, or replaced; all kinds are listed again",
 					"host", r.Host, "kind", r.Kind, "err", r.Err, "informers", r.Informers, "within", r.Within)
 			}
-		},
-	}
+		}),
+	)
 }
 
 // restores limits the log if several clusters are the same API server: each finds it by itself.
@@ -81,14 +81,14 @@ func logOf(r *report, cluster string) *slog.Logger {
 	return r.logger().With("cluster", cluster)
 }
 
-// clientHooks logs writes without a term only once for each resource.
-func clientHooks(registry *registry) *hook.Client {
-	hooks := &hook.Client{Unattributed: unattributed(registry)}
+// clientHook logs writes without a term only once for each resource.
+func clientHook(registry *registry) *hook.Hook {
+	unattributed := hook.On(unattributed(registry))
 	if registry.o.LeaderElection == nil {
-		return hooks
+		return unattributed
 	}
 	var logged sync.Map // of schema.GroupResource; bounded by the resources that the program writes
-	hooks.Unfenced = func(r hook.APIRequest) {
+	return hook.Join(unattributed, hook.On(func(r *hook.Unfenced) {
 		if r.Err != nil { // refused: the caller has the error
 			return
 		}
@@ -97,20 +97,19 @@ func clientHooks(registry *registry) *hook.Client {
 			registry.report.logger().Warn("a write without a term of leadership, which the fence does not check; "+
 				"use the context of the Reconcile, or term.Without(ctx) if that is intended", "resource", resource.String(), "verb", r.Verb)
 		}
-	}
-	return hooks
+	}))
 }
 
 // unattributed sees only the goroutine of a Reconcile and those that it started.
 //
 //nolint:contextcheck,nolintlint // it reads the context of another call; callers' linters see this
-func unattributed(registry *registry) func(hook.APIRequest) {
+func unattributed(registry *registry) func(*hook.Unattributed) {
 	type what struct {
 		controller, verb string
 		resource         schema.GroupResource
 	}
 	var logged sync.Map // of what; bounded by the resources that the program writes
-	return func(r hook.APIRequest) {
+	return func(r *hook.Unattributed) {
 		own := registry.goroutines.Working()
 		if own == nil {
 			return

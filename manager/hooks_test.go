@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// TestHooksReachEverything: the manager's Hooks observe controllers, queues, sources and Leases
-// that are added before and during Run. Hooks of a Lease are called, too.
+// TestHooksReachEverything: the manager's Hook observe controllers, queues, sources and Leases
+// that are added before and during Run. Hook of a Lease are called, too.
 func TestHooksReachEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -38,16 +38,13 @@ func TestHooksReachEverything(t *testing.T) {
 			defer mu.Unlock()
 			told[what]++
 		}
-		hooks := hook.Hooks{
-			Queue:          &hook.Queue{Opened: func(e hook.QueueOpened) { note("queue " + e.Queue) }, Added: func(e hook.QueueAdded) { note("key of " + e.Queue) }},
-			Controller:     &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) { note("reconcile of " + r.Controller) }},
-			Source:         &hook.Source{Started: func(r hook.SourceRun) { note("source of " + r.Controller) }},
-			LeaderElection: &hook.LeaderElection{Acquired: func(lease string) { note("term of " + lease) }},
-		}
+		hooks := hook.Join(
+			hook.On(func(e *hook.QueueOpened) { note("queue " + e.Queue) }),
+			hook.On(func(e *hook.QueueAdded) { note("key of " + e.Queue) }), hook.On(func(r *hook.Reconciled) { note("reconcile of " + r.Controller) }), hook.On(func(r *hook.SourceStarted) { note("source of " + r.Controller) }), hook.On(func(e *hook.LeaseAcquired) { note("term of " + e.Lease) }))
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			o.Hooks = hooks
-			leaseIn(o).Hooks = &hook.LeaderElection{Acquired: func(string) { note("its own term") }}
+			o.Hook = hooks
+			leaseIn(o).Hook = hook.On(func(*hook.LeaseAcquired) { note("its own term") })
 		})
 		nothing := func(context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{}, nil
@@ -82,22 +79,20 @@ func TestHooksAndTheLog(t *testing.T) {
 		m := newManager(api, func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&out, nil))
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{Acquired: func(string) { acquired.Add(1) }}
-			o.Hooks.Cache = &hook.Cache{
-				Started: func(c hook.CacheStarted) { caches.Add(int64(1 + len(c.Informers()))) },
-				Stopped: func(hook.CacheStopped) { caches.Add(-2) },
-			}
-			o.Hooks.Client = &hook.Client{
-				Unfenced: func(hook.APIRequest) { unfenced.Add(1) },
-				Answered: func(a hook.APIAnswer) {
+			leaseIn(o).Hook = hook.On(func(*hook.LeaseAcquired) { acquired.Add(1) })
+			o.Hook = hook.Join(
+				hook.On(func(c *hook.CacheStarted) { caches.Add(int64(1 + len(c.Informers()))) }),
+				hook.On(func(*hook.CacheStopped) { caches.Add(-2) }),
+				hook.On(func(*hook.Unfenced) { unfenced.Add(1) }),
+				hook.On(func(a *hook.APIAnswer) {
 					if a.Method == http.MethodPut && a.Status == http.StatusOK {
 						leases.Add(1) // nothing else is updated
 					}
 					if a.Watch {
 						watches.Add(1)
 					}
-				},
-			}
+				}),
+			)
 		})
 		configMaps(m, "website", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 			key.Name = "missing"

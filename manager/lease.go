@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -175,7 +176,7 @@ func (l *Lease) warm(ctx context.Context, e *elected) {
 		return
 	}
 	e.logger().Warn(e.text.unsynced, "after", warmLimit.String(), "controllers", unsynced)
-	run.Tell(e.host.hooks.CampaignedUnsynced, e.name)
+	e.host.hook.Send(&hook.LeaseUnsynced{Lease: e.name})
 }
 
 func requiresKinds(c *removable) bool { return c.Report().RequireKinds }

@@ -59,7 +59,7 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		api, unsynced := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{CampaignedUnsynced: func(string) { unsynced++ }}
+			leaseIn(o).Hook = hook.On(func(*hook.LeaseUnsynced) { unsynced++ })
 		})
 		warm, late := newFake("warm", &diary{}), newFake("late", &diary{})
 		late.synced = make(chan struct{})
@@ -90,7 +90,7 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		var unsynced []string
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{CampaignedUnsynced: func(lease string) { unsynced = append(unsynced, lease) }}
+			leaseIn(o).Hook = hook.On(func(e *hook.LeaseUnsynced) { unsynced = append(unsynced, e.Lease) })
 		})
 		never := newFake("never", &diary{})
 		never.synced = make(chan struct{})
@@ -119,7 +119,7 @@ func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 		api, unsynced := newAPI(), 0
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
-			leaseIn(o).Hooks = &hook.LeaderElection{CampaignedUnsynced: func(string) { unsynced++ }}
+			leaseIn(o).Hook = hook.On(func(*hook.LeaseUnsynced) { unsynced++ })
 		})
 		required := func(name string) *fakeController {
 			f := newFake(name, &diary{})

@@ -44,12 +44,12 @@ func New(cfg *rest.Config, o Options) *Manager {
 	m.report.failed(o.Validate())
 	m.registry = newRegistry(&m.o, m.report)
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {
-		o.Hooks = o.Metrics.Hooks().With(o.Hooks)
+		o.Hook = hook.Join(o.Metrics.Hook(), o.Hook)
 	}
-	m.clusters = &clusters{starter: starter[*Cluster]{mu: &m.registry.mu}, hooks: o.Hooks.Cache}
-	m.o.Hooks = hook.Hooks{Cache: cacheHooks(m.report, ""), Client: clientHooks(m.registry)}.With(o.Hooks)
+	m.clusters = &clusters{starter: starter[*Cluster]{mu: &m.registry.mu}, hook: o.Hook}
+	m.o.Hook = hook.Join(cacheHook(m.report, ""), clientHook(m.registry), o.Hook)
 	m.connect(cfg)
-	m.o.Cache.Hooks = m.o.Hooks.With(hook.Hooks{Cache: o.Cache.Hooks}).Cache
+	m.o.Cache.Hook = hook.Join(m.o.Hook, o.Cache.Hook)
 	m.cache = cache.New(m.client, m.o.Cache)
 	m.clusters.own = m.cache
 	m.leases = &leases{starter: starter[*Lease]{mu: &m.registry.mu}, manager: m}
@@ -103,7 +103,7 @@ func (m *Manager) newClient(cfg *rest.Config) (*client.Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, m.o.Name+" "+rest.DefaultKubernetesUserAgent())
 	return client.New(cfg, client.Options{
-		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hooks: m.o.Hooks.Client, RequireTerm: m.o.RequireTerm,
+		Scheme: m.o.Scheme, FieldOwner: m.o.FieldOwner, Hook: m.o.Hook, RequireTerm: m.o.RequireTerm,
 	})
 }
 
@@ -156,15 +156,14 @@ func (m *Manager) AddLease(c Coordinator) *Lease {
 }
 
 // AddCluster makes the process use a further cluster, before or during Run. Its client has the
-// manager's Scheme, FieldOwner, RequireTerm and Hooks. Its cache has the manager's Options.Cache,
+// manager's Scheme, FieldOwner, RequireTerm and Hook. Its cache has the manager's Options.Cache,
 // and starts and stops with the manager's. The name must be unique. Run returns an error for an
 // invalid name or cfg.
 func (m *Manager) AddCluster(name string, cfg *rest.Config) *Cluster {
 	c := &Cluster{name: name}
 	err := m.dial(c, cfg)
-	hooks := hook.Hooks{Cache: cacheHooks(m.report, name)}.With(hook.Hooks{Cache: m.clusters.hooks})
 	o := m.o.Cache // the same for the whole process
-	o.Hooks, o.Cluster = hooks.Cache, name
+	o.Hook, o.Cluster = hook.Join(cacheHook(m.report, name), m.clusters.hook), name
 	c.cache = cache.New(c.client, o)
 	c.running = newPhase(func(ctx, _ context.Context) error {
 		defer c.client.Close()
@@ -249,8 +248,8 @@ func (m *Manager) Name() string { return m.o.Name }
 // Identity returns the identity of this process in its first Lease, or "" without one.
 func (m *Manager) Identity() string { return m.leases.sameIdentity("") }
 
-// Hooks returns Options.Hooks, with the hooks of Options.Metrics and the manager's own.
-func (m *Manager) Hooks() hook.Hooks { return m.o.Hooks }
+// Hook returns Options.Hook, joined with the ones of Options.Metrics and of the manager's log.
+func (m *Manager) Hook() *hook.Hook { return m.o.Hook }
 
 // Metrics returns Options.Metrics.
 func (m *Manager) Metrics() Metrics { return m.o.Metrics }

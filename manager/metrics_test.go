@@ -107,7 +107,7 @@ func TestMetrics_ObserveEverything(t *testing.T) {
 		m := newManager(newAPI(), func(o *manager.Options) {
 			elected(o)
 			o.Metrics = counts
-			o.Hooks = hook.Hooks{Client: counts.Hooks().Client, LeaderElection: &hook.LeaderElection{Acquired: func(string) { terms.Add(1) }}}
+			o.Hook = hook.Join(counts.Hook(), hook.On(func(*hook.LeaseAcquired) { terms.Add(1) }))
 		})
 		m.AddLeaderOnly("work", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		stop, result := start(t, m)

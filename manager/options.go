@@ -33,17 +33,17 @@ type Options struct {
 	FieldOwner string
 	// Cache has the namespaces, labels, transform, storage and resync of all handles and informer
 	// factories.
-	// Its Hooks run in addition to the field Hooks. Run returns an error if it is invalid, for
+	// Its Hook is joined with the field Hook. Run returns an error if it is invalid, for
 	// example with an empty set of namespaces. Default: everything.
 	//
 	//	Cache: cache.Options{Namespaces: cache.ParseNamespaces(os.Getenv("WATCH_NAMESPACE"))},
 	Cache cache.Options
-	// Hooks observe the manager and all that it runs: controllers with their queues and sources,
-	// informers, requests, Leases and events. Metrics adds hooks of its own. Independently, the
+	// Hook gets the events of the manager and all that it runs: controllers with their queues and
+	// sources, informers, requests, Leases and events. Metrics adds its own. Independently, the
 	// manager logs informers that wait, fail or recover, restored API servers, and writes without
 	// the context of their Reconcile. With LeaderElection it also logs writes without a term, once
 	// for each resource, unless RequireTerm refuses them. Default: none.
-	Hooks hook.Hooks
+	Hook *hook.Hook
 	// RequireTerm refuses writes whose context has no term of leadership: see
 	// client.Options.RequireTerm. It requires LeaderElection. Default: false.
 	RequireTerm bool
@@ -51,23 +51,23 @@ type Options struct {
 	// With *shard.Options all replicas work: each reconciles its part of the keys of the
 	// controllers of Add, and AddLeaderOnly is an error; see AddLease. If slots are unserved for
 	// more than a minute, one replica then records the event SlotsUnserved on the group's Lease,
-	// and SlotsServed afterwards. Hooks of these options run in addition to the field Hooks and to
-	// the manager's log. Default: nil, every replica runs its controllers.
+	// and SlotsServed afterwards. Their Hook is joined with the field Hook and the
+	// manager's log. Default: nil, every replica runs its controllers.
 	LeaderElection Coordinator
 	// Controllers selects the controllers that run, as kube-controller-manager's --controllers
 	// does: "*" enables all, "name" one, "-name" disables one. A name that was not added before Run
 	// is an error. Default: all.
 	Controllers []string
 	// ControllerDefaults has defaults for all controllers: see controller.Controller.Default. A
-	// Limiter limits all controllers together. Grace, Logger, Hooks and Partition must be zero: the
+	// Limiter limits all controllers together. Grace, Logger, Hook and Partition must be zero: the
 	// manager has its own. Default: as in package controller.
 	ControllerDefaults controller.Options
 	// StalledAfter is how long a controller may have ready keys without any Reconcile that begins
 	// or returns, before its check in Livez fails. Set it longer than any Reconcile takes, or slow
 	// Reconciles restart the process. Default: 0, never.
 	StalledAfter time.Duration
-	// Metrics counts what Hooks observe: see metrics.New. server.AddMetrics serves the counts.
-	// Default: nil.
+	// Metrics counts the events that Hook gets: see metrics.New. server.AddMetrics serves the
+	// counts. Default: nil.
 	Metrics Metrics
 	// Grace is how long running Reconciles, requests, and the functions added to the manager, may
 	// continue after a stop begins. Default: 25 s, less than the 30 s that Kubernetes gives a
@@ -80,16 +80,16 @@ type Options struct {
 
 // Metrics counts events and serves the counts. *metrics.Metrics implements it.
 type Metrics interface {
-	// Hooks returns the hooks that count, the same at each call.
-	Hooks() hook.Hooks
+	// Hook returns the Hook that counts, the same at each call.
+	Hook() *hook.Hook
 	// Handler returns a handler that serves the counts, or an error if it cannot.
 	Handler() (http.Handler, error)
 }
 
 func validateDefaults(o controller.Options) error {
 	var wrong []error
-	if o.Grace != 0 || o.Logger != nil || o.Hooks != (hook.Hooks{}) {
-		wrong = append(wrong, errors.New("manager.Options.ControllerDefaults: Grace, Logger and Hooks must be zero; set the manager's own Grace, Logger and Hooks"))
+	if o.Grace != 0 || o.Logger != nil || o.Hook != nil {
+		wrong = append(wrong, errors.New("manager.Options.ControllerDefaults: Grace, Logger and Hook must be zero; set the manager's own Grace, Logger and Hook"))
 	}
 	if o.Partition != nil {
 		wrong = append(wrong, errors.New("manager.Options.ControllerDefaults: Partition must be nil; set the manager's LeaderElection, or the Partition of a controller"))

@@ -87,7 +87,7 @@ func (r *registry) add(c Controller, under *group) {
 	if defaults.Validate() != nil { // Run reports it, once
 		defaults = controller.Options{}
 	}
-	defaults.Hooks, defaults.Partition = r.o.Hooks, under.partition
+	defaults.Hook, defaults.Partition = r.o.Hook, under.partition
 	c.Default(defaults)
 	if running { // else Run validates it
 		if err := c.Validate(); err != nil {

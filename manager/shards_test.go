@@ -31,13 +31,13 @@ func sharded(o *manager.Options) {
 // fakeGroup is a group that gives up its slots after drained was closed. It is its own Coordinator.
 type fakeGroup struct {
 	drained chan struct{}
-	hooks   *hook.LeaderElection
+	hook    *hook.Hook
 }
 
 func (g *fakeGroup) Validate() error { return nil }
 
 func (g *fakeGroup) Elector(h term.Host) (term.Elector, error) {
-	g.hooks = h.Hooks(hook.Hooks{}).LeaderElection
+	g.hook = h.Hook(nil)
 	return g, nil
 }
 
@@ -156,13 +156,12 @@ func TestShards_TheLogHasMembers(t *testing.T) {
 	newManager(newAPI(), func(o *manager.Options) {
 		o.LeaderElection, o.Logger = g, slog.New(slog.NewTextHandler(&log, nil))
 	})
-	hooks := g.hooks
-	hooks.Campaigning("operator")
-	hooks.Acquired("operator")
-	hooks.Leader("operator", "b")
-	hooks.Lost("operator")
-	hooks.Released("operator", errors.New("no route"))
-	hooks.Released("operator", nil)
+	for _, e := range []hook.Event{
+		&hook.LeaseCampaign{}, &hook.LeaseAcquired{}, &hook.LeaseHolder{Identity: "b"}, &hook.LeaseLost{},
+		&hook.LeaseReleased{Err: errors.New("no route")}, &hook.LeaseReleased{},
+	} {
+		g.hook.Send(e)
+	}
 	wantParts(t, errors.New(log.String()), "joining the group", "member of the group", "leader=b", "left the group")
 	for _, word := range []string{"leading", "leads", "campaign"} {
 		if strings.Contains(log.String(), word) {

@@ -73,7 +73,7 @@ func TestL5_ALeaderWhoseRequestsHang(t *testing.T) {
 			elected(o)
 			leaseIn(o).Identity = "a"
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			o.Hooks.LeaderElection = &hook.LeaderElection{Lost: func(string) { now := time.Now(); lost.Store(&now) }}
+			o.Hook = hook.On(func(*hook.LeaseLost) { now := time.Now(); lost.Store(&now) })
 		})
 		configMaps(m, "website", idle)
 		stop, result := start(t, m)

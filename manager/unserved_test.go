@@ -110,12 +110,16 @@ func TestShards_NotReadyWithoutTheGroup(t *testing.T) {
 func TestShards_HooksOfTheManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		adopted := 0
-		count := func() *hook.Shards {
-			return &hook.Shards{Acquired: func(s hook.ShardSlots) { adopted += s.Slots }}
+		count := func() *hook.Hook {
+			return hook.On(func(s *hook.ShardSlots) {
+				if s.Change == hook.ShardsAcquired {
+					adopted += s.Slots
+				}
+			})
 		}
 		m := newManager(newAPI(), func(o *manager.Options) {
 			sharded(o)
-			o.Hooks.Shards, o.LeaderElection.(*shard.Options).Hooks = count(), count() //nolint:forcetypeassert // see sharded
+			o.Hook, o.LeaderElection.(*shard.Options).Hook = count(), count() //nolint:forcetypeassert // see sharded
 		})
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)

@@ -5,6 +5,7 @@ package metrics_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -15,76 +16,59 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-// frequent calls the hooks of each key, event and request.
-func frequent(tb testing.TB) map[string]func() {
+// frequent returns metrics, and the events of each key and request.
+func frequent(tb testing.TB) (*hook.Hook, []hook.Event) {
 	tb.Helper()
 	m := newMetrics(tb, prometheus.NewRegistry())
 	feed(m)
-	return map[string]func(){
-		"Queue.Added":   func() { m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 1}) },
-		"Queue.Taken":   func() { m.Queue.Taken(hook.QueueTaken{Queue: "website", Waited: time.Millisecond}) },
-		"Queue.Settled": func() { m.Queue.Settled(hook.QueueSettled{Queue: "website", Held: time.Millisecond}) },
-		"Controller.Reconciled": func() {
-			m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Millisecond, Outcome: hook.Succeeded})
-		},
-		"Source.Dropped": func() {
-			m.Source.Dropped(hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "GenerationChanged"})
-		},
-		"Client.Answered": func() {
-			m.Client.Answered(hook.APIAnswer{Method: "PUT", Host: "api:6443", Status: 409, Took: time.Millisecond})
-		},
-		"Client.Requested": func() {
-			m.Client.Requested(hook.APIRequest{Controller: "website", Verb: "update", Group: "apps", Resource: "deployments", Subresource: "scale", Status: 200})
-		},
+	return m, []hook.Event{
+		&hook.QueueAdded{Queue: "website", Keys: 1},
+		&hook.QueueTaken{Queue: "website", Waited: time.Millisecond},
+		&hook.QueueSettled{Queue: "website", Held: time.Millisecond},
+		&hook.Reconciled{Controller: "website", Took: time.Millisecond, Outcome: hook.Succeeded},
+		&hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "GenerationChanged"},
+		&hook.APIAnswer{Method: "PUT", Host: "api:6443", Status: 409, Took: time.Millisecond},
+		&hook.APIRequest{Controller: "website", Verb: "update", Group: "apps", Resource: "deployments", Subresource: "scale", Status: 200},
 	}
 }
 
-// TestFrequentHooksDoNotAllocate: metrics must not make a Reconcile slower.
-func TestFrequentHooksDoNotAllocate(t *testing.T) {
-	for name, f := range frequent(t) {
-		if n := testing.AllocsPerRun(100, f); n != 0 {
-			t.Errorf("%s allocates %v times", name, n)
+// TestFrequentEventsDoNotAllocate: metrics must not make a Reconcile slower.
+func TestFrequentEventsDoNotAllocate(t *testing.T) {
+	m, events := frequent(t)
+	for _, e := range events {
+		if n := testing.AllocsPerRun(100, func() { m.Send(e) }); n != 0 {
+			t.Errorf("%T allocates %v times", e, n)
 		}
 	}
 }
 
-func BenchmarkHooks(b *testing.B) {
-	for name, f := range frequent(b) {
-		b.Run(name, func(b *testing.B) {
+func BenchmarkEvents(b *testing.B) {
+	m, events := frequent(b)
+	for _, e := range events {
+		b.Run(fmt.Sprintf("%T", e), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				f()
+				m.Send(e)
 			}
 		})
 	}
 }
 
-// all returns metrics and every other hook of a Reconcile, a queue and a source, without an effect.
-func all(m hook.Hooks) hook.Hooks {
-	return m.With(hook.Hooks{
-		Controller: &hook.Controller{
-			Reconciling: func(context.Context, string) context.Context { return nil }, Reconciled: func(context.Context, hook.Reconcile) {},
-			Awaited: func(hook.Awaited) {}, GaveUp: func(hook.GaveUp) {}, Slow: func(hook.Slow) {},
-		},
-		Queue:  &hook.Queue{Added: func(hook.QueueAdded) {}, Taken: func(hook.QueueTaken) {}, Settled: func(hook.QueueSettled) {}},
-		Source: &hook.Source{Dropped: func(hook.SourceDropped) {}},
-	})
-}
+// all adds an observer of all events, without an effect.
+func all(m *hook.Hook) *hook.Hook { return hook.Join(m, hook.New(func(hook.Event) {})) }
 
 // BenchmarkReconcile measures a Reconcile that only adds the next key, from queue to queue, with
-// and without metrics and hooks. "context" has a hook that returns a context of its own.
+// and without metrics and other observers. "context" has one that replaces the context.
 func BenchmarkReconcile(b *testing.B) {
 	m := newMetrics(b, prometheus.NewRegistry())
 	type span struct{}
-	traced := hook.Hooks{Controller: &hook.Controller{
-		Reconciling: func(ctx context.Context, _ string) context.Context { return context.WithValue(ctx, span{}, nil) },
-	}}
+	traced := hook.On(func(e *hook.Reconciling) { e.Context = context.WithValue(e.Context, span{}, nil) })
 	for _, run := range []struct {
 		name string
 		o    controller.Options
 	}{
-		{"off", controller.Options{}}, {"metrics", controller.Options{Hooks: m}}, {"all", controller.Options{Hooks: all(m)}},
-		{"context", controller.Options{Hooks: all(m).With(traced)}},
+		{"off", controller.Options{}}, {"metrics", controller.Options{Hook: m}}, {"all", controller.Options{Hook: all(m)}},
+		{"context", controller.Options{Hook: hook.Join(all(m), traced)}},
 	} {
 		b.Run(run.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -124,7 +108,7 @@ func TestHooksOfAReconcileDoNotAllocate(t *testing.T) {
 	allocs := func(o controller.Options) float64 {
 		return testing.AllocsPerRun(3, func() { reconcile(t, o, runs) }) / runs
 	}
-	if off, on := allocs(controller.Options{}), allocs(controller.Options{Hooks: all(m)}); on > off+1 {
+	if off, on := allocs(controller.Options{}), allocs(controller.Options{Hook: all(m)}); on > off+1 {
 		t.Errorf("a Reconcile allocates %.2f times with hooks, %.2f times without", on, off)
 	}
 }

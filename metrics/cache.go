@@ -43,11 +43,16 @@ func newCaches(mu *lock) *caches {
 	return c
 }
 
-func (c *caches) hooks() *hook.Cache {
-	return &hook.Cache{
-		Started: func(e hook.CacheStarted) { c.states.start(e.Of, "", e.Informers) },
-		Stopped: func(e hook.CacheStopped) { c.states.stop(e.Of) },
+func (c *caches) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.CacheStarted:
+		c.states.start(e.Of, "", e.Informers)
+	case *hook.CacheStopped:
+		c.states.stop(e.Of)
+	default:
+		return false
 	}
+	return true
 }
 
 type ofKind struct {

@@ -90,28 +90,32 @@ func resource(group, resource, subresource string) string {
 	return resource
 }
 
-func (r *requests) hooks() *hook.Client {
-	return &hook.Client{
-		Opened: r.opened,
-		Closed: r.closed,
-		Answered: func(a hook.APIAnswer) {
-			add(r.answered, answer{a.Status, a.Method, a.Host}, 1)
-			if a.Watch {
-				return
+func (r *requests) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.ClientOpened:
+		r.opened(e.Host)
+	case *hook.ClientClosed:
+		r.closed(e.Host)
+	case *hook.APIAnswer:
+		add(r.answered, answer{e.Status, e.Method, e.Host}, 1)
+		if !e.Watch {
+			if h, ok := r.took.of(place{e.Method, e.Host}); ok {
+				h.Observe(e.Took.Seconds())
 			}
-			if h, ok := r.took.of(place{a.Method, a.Host}); ok {
-				h.Observe(a.Took.Seconds())
-			}
-		},
-		Requested: func(e hook.APIRequest) {
-			add(r.made, request{e.Controller, e.Verb, e.Group, e.Resource, e.Subresource, e.Status}, 1)
-			if e.Unknown != "" {
-				add(r.unknown, write{e.Controller, e.Group, e.Resource, e.Subresource}, 1)
-			}
-		},
-		Unfenced: func(e hook.APIRequest) { add(r.unfenced, write{e.Verb, e.Group, e.Resource, e.Subresource}, 1) },
-		Skipped:  func(s hook.SkippedApply) { add(r.skipped, write{s.Controller, s.Group, s.Resource, s.Subresource}, 1) },
+		}
+	case *hook.APIRequest:
+		add(r.made, request{e.Controller, e.Verb, e.Group, e.Resource, e.Subresource, e.Status}, 1)
+		if e.Unknown != "" {
+			add(r.unknown, write{e.Controller, e.Group, e.Resource, e.Subresource}, 1)
+		}
+	case *hook.Unfenced:
+		add(r.unfenced, write{e.Verb, e.Group, e.Resource, e.Subresource}, 1)
+	case *hook.SkippedApply:
+		add(r.skipped, write{e.Controller, e.Group, e.Resource, e.Subresource}, 1)
+	default:
+		return false
 	}
+	return true
 }
 
 func (r *requests) opened(host string) {

@@ -4,8 +4,6 @@
 package metrics
 
 import (
-	"context"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -73,46 +71,43 @@ func newControllers(mu *lock) *controllers {
 	return c
 }
 
-func (c *controllers) hooks() *hook.Controller {
-	return &hook.Controller{
-		Started:    c.started,
-		Stopped:    c.stopped,
-		Reconciled: c.reconciled,
-		Awaited: func(a hook.Awaited) {
-			of := c.open.of(a.Controller)
-			if of == nil {
-				return
+func (c *controllers) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.ControllerStarted:
+		c.started(e)
+	case *hook.ControllerStopped:
+		c.stopped(e)
+	case *hook.Reconciled:
+		if of := c.open.of(e.Controller); of != nil {
+			of.reconciled(e)
+		}
+	case *hook.Awaited:
+		if of := c.open.of(e.Controller); of != nil {
+			if e.Took > 0 {
+				of.awaited.Observe(e.Took.Seconds())
 			}
-			if a.Took > 0 {
-				of.awaited.Observe(a.Took.Seconds())
-			}
-			if a.Doubts != nil {
+			if e.Doubts != nil {
 				of.old.Inc()
 			}
-		},
-		TookOver: func(e hook.Takeover) {
-			of := c.open.of(e.Controller)
-			if of == nil {
-				return
-			}
+		}
+	case *hook.Takeover:
+		if of := c.open.of(e.Controller); of != nil {
 			of.takeover.Observe(e.Took.Seconds())
 			if e.Doubts != nil {
 				of.takeoverOld.Inc()
 			}
-		},
-		Slow: func(s hook.Slow) {
-			if of := c.open.of(s.Controller); of != nil {
-				of.slow.Inc()
-			}
-		},
+		}
+	case *hook.Slow:
+		if of := c.open.of(e.Controller); of != nil {
+			of.slow.Inc()
+		}
+	default:
+		return false
 	}
+	return true
 }
 
-func (c *controllers) reconciled(_ context.Context, r hook.Reconcile) {
-	of := c.open.of(r.Controller)
-	if of == nil {
-		return
-	}
+func (of *controller) reconciled(r *hook.Reconciled) {
 	of.took.Observe(r.Took.Seconds())
 	of.results[r.Outcome].Inc()
 	switch r.Outcome {
@@ -134,7 +129,7 @@ func (c *controllers) reconciled(_ context.Context, r hook.Reconcile) {
 	}
 }
 
-func (c *controllers) started(e hook.ControllerStarted) {
+func (c *controllers) started(e *hook.ControllerStarted) {
 	c.open.start(e.Controller, func() controller { return c.series(e.Controller) })
 	c.stats.start(e.Of, e.Controller, e.Stats)
 }
@@ -154,7 +149,7 @@ func (c *controllers) series(name string) controller {
 	return of
 }
 
-func (c *controllers) stopped(e hook.ControllerStopped) {
+func (c *controllers) stopped(e *hook.ControllerStopped) {
 	c.open.stop(e.Controller, func() {
 		name := label(e.Controller)
 		for _, result := range results {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics feeds Prometheus from hooks. Only programs that import it link the Prometheus
-// library.
+// Package metrics feeds Prometheus from the events of package hook. Only programs that import it
+// link the Prometheus library.
 //
 //	m, err := metrics.New(prometheus.NewRegistry())
 //	mgr := manager.New(cfg, manager.Options{Name: "website-operator", Metrics: m})
@@ -139,7 +139,7 @@
 // No label contains a key, object or identity. Some labels depend on the program, for example on
 // the resources that it requests. A metric with such labels has at most 1000 series. All further
 // label values share one series, in which every label has the value "other". The series of a host
-// go with its last client, see [hook.Client].Closed; requests that end later are not counted.
+// go with its last client, see [hook.ClientClosed]; requests that end later are not counted.
 //
 // The label storage is decoded or packed, and empty for adopted informers. The label scope has the
 // form, selectors and transform of a cache.Scope, such as "labels app=web"; it is empty for all
@@ -174,9 +174,9 @@
 //
 // # Cost
 //
-// All hooks are safe for concurrent use. Hooks that are called for each key or request allocate
-// nothing, and cost less than a microsecond per Reconcile. A scrape reads the figures of each queue
-// and controller. It counts the objects of each informer by iterating over their names, which takes
-// 20 to 40 ms for 250,000 objects. It does so at most once a minute for more than 10,000 objects,
-// so this number may be a minute old.
+// The Hook is safe for concurrent use. It allocates nothing for the events of each key and request,
+// and costs less than a microsecond per Reconcile. A scrape reads the figures of each queue and
+// controller. It counts the objects of each informer by iterating over their names, which takes 20
+// to 40 ms for 250,000 objects. It does so at most once a minute for more than 10,000 objects, so
+// this number may be a minute old.
 package metrics

@@ -32,10 +32,16 @@ func newEvents(mu *lock) *events {
 	return e
 }
 
-func (e *events) hooks() *hook.Events {
-	return &hook.Events{
-		Sent:    func(s hook.EventSent) { add(e.sent, eventSent{s.Kind, s.Type, s.Reason}, s.Events) },
-		Failed:  func(hook.EventFailed) { e.failed.WithLabelValues().Inc() },
-		Dropped: func(d hook.EventDropped) { add(e.dropped, d.Why, d.Events) },
+func (of *events) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.EventSent:
+		add(of.sent, eventSent{e.Kind, e.Type, e.Reason}, e.Events)
+	case *hook.EventFailed:
+		of.failed.WithLabelValues().Inc()
+	case *hook.EventDropped:
+		add(of.dropped, e.Why, e.Events)
+	default:
+		return false
 	}
+	return true
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // TestAHostGoesWithItsLastClient: clusters that come and go leave room for the others.
@@ -21,7 +22,7 @@ func TestAHostGoesWithItsLastClient(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r)
 	open := func(host string) *client.Client {
-		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: answering{}}, client.Options{Hooks: m.Client})
+		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: answering{}}, client.Options{Hook: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func TestAHostGoesInEveryForm(t *testing.T) {
 	for _, host := range []string{"https://[2001:db8::7]:6443", "https://[2001:db8::7]", "10.0.0.7:8080", "plain", "https://CLUSTER.example.com", "https://proxy/clusters/a"} {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r)
-		c, err := client.New(&rest.Config{Host: host, Transport: answering{}}, client.Options{Hooks: m.Client})
+		c, err := client.New(&rest.Config{Host: host, Transport: answering{}}, client.Options{Hook: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,12 +93,12 @@ func TestAnAnswerAfterCloseBringsNoHostBack(t *testing.T) {
 		m := newMetrics(t, r)
 		const host = "cluster:6443"
 		arrived, answer := make(chan struct{}), make(chan struct{})
-		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: late{arrived, answer}}, client.Options{Hooks: m.Client})
+		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: late{arrived, answer}}, client.Options{Hook: m})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range others {
-			m.Client.Opened(host)
+			m.Send(&hook.ClientOpened{Host: host})
 		}
 		var running sync.WaitGroup
 		running.Go(func() {

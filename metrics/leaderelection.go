@@ -37,39 +37,49 @@ func newLeases() *leases {
 	return l
 }
 
-func (l *leases) hooks() *hook.LeaderElection {
-	return &hook.LeaderElection{
-		Campaigning: func(lease string) {
-			l.begin(lease)
-			l.master.WithLabelValues(lease).Set(0)
-		},
-		TookOver: func(e hook.LeaseTakeover) { l.takeover.WithLabelValues(e.Lease).Observe(e.Gap.Seconds()) },
-		Acquired: func(lease string) {
-			l.begin(lease) // a host's elector does not report Campaigning
-			l.master.WithLabelValues(lease).Set(1)
-			l.terms.WithLabelValues(lease, "acquired").Inc()
-		},
-		Renewed: l.renewed,
-		Lost: func(lease string) {
-			l.master.WithLabelValues(lease).Set(0)
-			l.terms.WithLabelValues(lease, "lost").Inc()
-		},
-		Released: func(lease string, err error) {
-			l.master.WithLabelValues(lease).Set(0)
-			if err == nil {
-				l.terms.WithLabelValues(lease, "released").Inc()
-			}
-		},
-		Leader:             func(lease, _ string) { l.seen.WithLabelValues(lease).Inc() },
-		CampaignedUnsynced: func(lease string) { l.unsynced.WithLabelValues(lease).Inc() },
-		Trouble: func(lease string, err error) {
-			trouble := 0.0
-			if err != nil {
-				trouble = 1
-			}
-			l.trouble.WithLabelValues(lease).Set(trouble)
-		},
+func (l *leases) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.LeaseCampaign:
+		l.begin(e.Lease)
+		l.master.WithLabelValues(e.Lease).Set(0)
+	case *hook.LeaseTakeover:
+		l.takeover.WithLabelValues(e.Lease).Observe(e.Gap.Seconds())
+	case *hook.LeaseAcquired:
+		l.begin(e.Lease) // a host's elector does not report LeaseCampaign
+		l.master.WithLabelValues(e.Lease).Set(1)
+		l.terms.WithLabelValues(e.Lease, "acquired").Inc()
+	case *hook.LeaseRenewal:
+		result := "success"
+		if e.Err != nil {
+			result = "error"
+		}
+		l.renewals.WithLabelValues(e.Lease, result).Inc()
+		l.renewal.WithLabelValues(e.Lease).Observe(e.Took.Seconds())
+		if e.Slowpath && e.Err == nil {
+			l.slowpath.WithLabelValues(e.Lease).Inc()
+		}
+	case *hook.LeaseLost:
+		l.master.WithLabelValues(e.Lease).Set(0)
+		l.terms.WithLabelValues(e.Lease, "lost").Inc()
+	case *hook.LeaseReleased:
+		l.master.WithLabelValues(e.Lease).Set(0)
+		if e.Err == nil {
+			l.terms.WithLabelValues(e.Lease, "released").Inc()
+		}
+	case *hook.LeaseHolder:
+		l.seen.WithLabelValues(e.Lease).Inc()
+	case *hook.LeaseUnsynced:
+		l.unsynced.WithLabelValues(e.Lease).Inc()
+	case *hook.LeaseTrouble:
+		trouble := 0.0
+		if e.Err != nil {
+			trouble = 1
+		}
+		l.trouble.WithLabelValues(e.Lease).Set(trouble)
+	default:
+		return false
 	}
+	return true
 }
 
 func (l *leases) begin(lease string) {
@@ -82,17 +92,5 @@ func (l *leases) begin(lease string) {
 	}
 	for _, c := range []*prometheus.CounterVec{l.slowpath, l.seen, l.unsynced} {
 		c.WithLabelValues(lease)
-	}
-}
-
-func (l *leases) renewed(r hook.LeaseRenewal) {
-	result := "success"
-	if r.Err != nil {
-		result = "error"
-	}
-	l.renewals.WithLabelValues(r.Lease, result).Inc()
-	l.renewal.WithLabelValues(r.Lease).Observe(r.Took.Seconds())
-	if r.Slowpath && r.Err == nil {
-		l.slowpath.WithLabelValues(r.Lease).Inc()
 	}
 }

@@ -68,7 +68,7 @@ func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r)
-		q, err := workqueue.New(workqueue.Options[string]{Name: "website", Hooks: m.Queue})
+		q, err := workqueue.New(workqueue.Options[string]{Name: "website", Hook: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,30 +114,29 @@ func TestOneNameTwice(t *testing.T) {
 	m := newMetrics(t, r)
 	stats := func() hook.QueueStats { return hook.QueueStats{Ready: 1, Longest: time.Second} }
 	workers := func() hook.ControllerStats { return hook.ControllerStats{Workers: 2, Active: 1} }
-	run := hook.SourceRun{Controller: "website", Source: "Kind(Website)"}
 	start := func(of string) {
-		m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: of, Stats: stats})
-		m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: of, Stats: workers})
-		m.Source.Started(run)
+		m.Send(&hook.QueueOpened{Queue: "website", Of: of, Stats: stats})
+		m.Send(&hook.ControllerStarted{Controller: "website", Of: of, Stats: workers})
+		m.Send(&hook.SourceStarted{Controller: "website", Source: "Kind(Website)"})
 	}
 	stop := func(of string) {
-		m.Source.Stopped(run)
-		m.Controller.Stopped(hook.ControllerStopped{Controller: "website", Of: of})
-		m.Queue.Closed(hook.QueueClosed{Queue: "website", Of: of})
+		m.Send(&hook.SourceStopped{Controller: "website", Source: "Kind(Website)"})
+		m.Send(&hook.ControllerStopped{Controller: "website", Of: of})
+		m.Send(&hook.QueueClosed{Queue: "website", Of: of})
 	}
 	use := func() {
-		m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 1})
-		m.Queue.Taken(hook.QueueTaken{Queue: "website"})
-		m.Queue.Settled(hook.QueueSettled{Queue: "website"})
-		m.Queue.Delayed(hook.QueueDelayed{Queue: "website"})
-		m.Queue.Dropped(hook.QueueDropped{Queue: "website", Why: "so", Keys: 1})
-		m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Outcome: hook.Succeeded})
-		m.Controller.Awaited(hook.Awaited{Controller: "website", Took: 1})
-		m.Controller.Slow(hook.Slow{Controller: "website"})
-		m.Source.Dropped(hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "f"})
-		m.Source.HandlerFailed(hook.SourceFailure{Controller: "website", Source: "Kind(Website)"})
-		m.Client.Requested(hook.APIRequest{Controller: "website", Verb: "get"})
-		m.Client.Skipped(hook.SkippedApply{Controller: "website"})
+		m.Send(&hook.QueueAdded{Queue: "website", Keys: 1})
+		m.Send(&hook.QueueTaken{Queue: "website"})
+		m.Send(&hook.QueueSettled{Queue: "website"})
+		m.Send(&hook.QueueDelayed{Queue: "website"})
+		m.Send(&hook.QueueDropped{Queue: "website", Why: "so", Keys: 1})
+		m.Send(&hook.Reconciled{Controller: "website", Outcome: hook.Succeeded})
+		m.Send(&hook.Awaited{Controller: "website", Took: 1})
+		m.Send(&hook.Slow{Controller: "website"})
+		m.Send(&hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "f"})
+		m.Send(&hook.HandlerFailed{Controller: "website", Source: "Kind(Website)"})
+		m.Send(&hook.APIRequest{Controller: "website", Verb: "get"})
+		m.Send(&hook.SkippedApply{Controller: "website"})
 	}
 	start("first")
 	use()
@@ -173,7 +172,7 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		silent := slog.New(slog.DiscardHandler)
 		mgr := manager.New(&rest.Config{Host: sim.Host, Transport: api, QPS: -1}, manager.Options{
-			Name: "test", Logger: silent, Hooks: m,
+			Name: "test", Logger: silent, Hook: m,
 			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default"},
 		})
 		add := func(name string) *controller.Controller[types.NamespacedName] {
@@ -246,17 +245,16 @@ func TestNamesThatAreNoUTF8(t *testing.T) {
 	m := newMetrics(t, r)
 	var ends []func()
 	for _, name := range []string{"a\xff", "a\xfe"} {
-		run := hook.SourceRun{Controller: name, Source: "x\xff"}
-		m.Queue.Opened(hook.QueueOpened{Queue: name, Of: name, Stats: func() hook.QueueStats { return hook.QueueStats{} }})
-		m.Queue.Added(hook.QueueAdded{Queue: name, Keys: 1})
-		m.Controller.Started(hook.ControllerStarted{Controller: name, Of: name, Stats: func() hook.ControllerStats { return hook.ControllerStats{} }})
-		m.Source.Started(run)
-		m.Source.Dropped(hook.SourceDropped{Controller: name, Source: run.Source, Reason: "\xff"})
-		m.Client.Requested(hook.APIRequest{Controller: name, Verb: "get", Resource: "pods", Subresource: "\xff"})
+		m.Send(&hook.QueueOpened{Queue: name, Of: name, Stats: func() hook.QueueStats { return hook.QueueStats{} }})
+		m.Send(&hook.QueueAdded{Queue: name, Keys: 1})
+		m.Send(&hook.ControllerStarted{Controller: name, Of: name, Stats: func() hook.ControllerStats { return hook.ControllerStats{} }})
+		m.Send(&hook.SourceStarted{Controller: name, Source: "x\xff"})
+		m.Send(&hook.SourceDropped{Controller: name, Source: "x\xff", Reason: "\xff"})
+		m.Send(&hook.APIRequest{Controller: name, Verb: "get", Resource: "pods", Subresource: "\xff"})
 		ends = append(ends, func() {
-			m.Source.Stopped(run)
-			m.Controller.Stopped(hook.ControllerStopped{Controller: name, Of: name})
-			m.Queue.Closed(hook.QueueClosed{Queue: name, Of: name})
+			m.Send(&hook.SourceStopped{Controller: name, Source: "x\xff"})
+			m.Send(&hook.ControllerStopped{Controller: name, Of: name})
+			m.Send(&hook.QueueClosed{Queue: name, Of: name})
 		})
 	}
 	for _, name := range []string{`"a\xff"`, `"a\xfe"`} {
@@ -294,7 +292,7 @@ func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	mgr := manager.New(&rest.Config{Host: sim.Host}, manager.Options{Name: "test"})
 	c := controller.New("website", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, nil
-	}), controller.Options{Hooks: m})
+	}), controller.Options{Hook: m})
 	mgr.Add(c)
 	c.Queue().Add(types.NamespacedName{Name: "a"})
 	if err := mgr.Remove(t.Context(), c); err != nil {
@@ -331,17 +329,16 @@ func TestHooksAndScrapesAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range 50 {
 				of, name := &i, fmt.Sprint("c", (worker+i)%3)
-				run := hook.SourceRun{Controller: name, Source: "s"}
-				m.Queue.Opened(hook.QueueOpened{Queue: name, Of: of, Stats: func() hook.QueueStats { return hook.QueueStats{} }})
-				m.Controller.Started(hook.ControllerStarted{Controller: name, Of: of, Stats: func() hook.ControllerStats { return hook.ControllerStats{} }})
-				m.Source.Started(run)
-				m.Queue.Taken(hook.QueueTaken{Queue: name})
-				m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: name, Outcome: hook.Failed})
-				m.Source.Dropped(hook.SourceDropped{Controller: name, Source: "s", Reason: "f"})
-				m.Client.Requested(hook.APIRequest{Controller: name, Verb: "get", Resource: fmt.Sprint("r", i)})
-				m.Source.Stopped(run)
-				m.Controller.Stopped(hook.ControllerStopped{Controller: name, Of: of})
-				m.Queue.Closed(hook.QueueClosed{Queue: name, Of: of})
+				m.Send(&hook.QueueOpened{Queue: name, Of: of, Stats: func() hook.QueueStats { return hook.QueueStats{} }})
+				m.Send(&hook.ControllerStarted{Controller: name, Of: of, Stats: func() hook.ControllerStats { return hook.ControllerStats{} }})
+				m.Send(&hook.SourceStarted{Controller: name, Source: "s"})
+				m.Send(&hook.QueueTaken{Queue: name})
+				m.Send(&hook.Reconciled{Controller: name, Outcome: hook.Failed})
+				m.Send(&hook.SourceDropped{Controller: name, Source: "s", Reason: "f"})
+				m.Send(&hook.APIRequest{Controller: name, Verb: "get", Resource: fmt.Sprint("r", i)})
+				m.Send(&hook.SourceStopped{Controller: name, Source: "s"})
+				m.Send(&hook.ControllerStopped{Controller: name, Of: of})
+				m.Send(&hook.QueueClosed{Queue: name, Of: of})
 			}
 		})
 	}

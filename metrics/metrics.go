@@ -19,7 +19,7 @@ import (
 // controllers and queues, and all methods are safe for concurrent use. Controllers with the same
 // name share their series, which end with the last of these controllers.
 type Metrics struct {
-	hooks    hook.Hooks
+	hook     *hook.Hook
 	gatherer prometheus.Gatherer // nil: the Registerer is no Gatherer
 }
 
@@ -48,11 +48,11 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	case err != nil:
 		return nil, fmt.Errorf("metrics.New: names are taken; wrap the registry with prometheus.WrapRegistererWithPrefix, or use one of its own: %w", err)
 	}
-	m := &Metrics{hooks: hook.Hooks{
-		Queue: queues.hooks(), Controller: controllers.hooks(), Source: sources.hooks(),
-		Cache: caches.hooks(), Client: requests.hooks(), LeaderElection: leases.hooks(),
-		Shards: shards.hooks(), Events: events.hooks(), Webhook: webhooks.hooks(),
-	}}
+	m := &Metrics{hook: hook.New(func(e hook.Event) {
+		// Each reports whether the event is its own. The most frequent ones come first.
+		_ = queues.observe(e) || controllers.observe(e) || requests.observe(e) || sources.observe(e) || caches.observe(e) ||
+			leases.observe(e) || shards.observe(e) || events.observe(e) || webhooks.observe(e)
+	})}
 	if g, ok := r.(prometheus.Gatherer); ok {
 		m.gatherer = g
 		registerProcess(r)
@@ -66,16 +66,16 @@ func registerProcess(r prometheus.Registerer) {
 	_ = r.Register(promcollectors.NewProcessCollector(promcollectors.ProcessCollectorOpts{}))
 }
 
-// Hooks returns the hooks that feed the metrics, the same at each call. manager.Options.Metrics
-// includes them. They are for programs without a manager, or with another handler for the registry.
-func (m *Metrics) Hooks() hook.Hooks { return m.hooks }
+// Hook returns the Hook that feeds the metrics, the same at each call. manager.Options.Metrics
+// includes it. It is for programs without a manager, or with another handler for the registry.
+func (m *Metrics) Hook() *hook.Hook { return m.hook }
 
 // Handler returns a handler that serves all metrics of the registry. It returns an error if the
 // Registerer given to New is no prometheus.Gatherer.
 func (m *Metrics) Handler() (http.Handler, error) {
 	if m.gatherer == nil {
 		return nil, errors.New("metrics: the Registerer given to metrics.New is no prometheus.Gatherer, such as one made by prometheus.WrapRegistererWithPrefix, so it cannot be served; " +
-			"set manager.Options.Hooks to Metrics.Hooks instead of manager.Options.Metrics, and serve the registry with promhttp.HandlerFor")
+			"set manager.Options.Hook to Metrics.Hook instead of manager.Options.Metrics, and serve the registry with promhttp.HandlerFor")
 	}
 	return promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{}), nil
 }

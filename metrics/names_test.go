@@ -4,12 +4,14 @@
 package metrics_test
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -105,34 +107,34 @@ setpoint_webhook_certificate_expiration_timestamp_seconds gauge type
 setpoint_webhook_rejections_total counter reason webhook
 `
 
-// feed calls every hook once.
-func feed(m hook.Hooks) {
+// feed sends an event of almost every type.
+func feed(m *hook.Hook) {
 	err := errors.New("broken")
-	m.Controller.Started(hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3, Failing: 4} }})
-	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
-	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.FailedTerminally, Err: err})
-	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Panicked, Err: err})
-	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Interrupted, Err: err})
-	m.Controller.Reconciled(context.Background(), hook.Reconcile{Controller: "website", Took: time.Second, Outcome: hook.Succeeded})
-	m.Controller.Awaited(hook.Awaited{Controller: "website", Took: time.Second, Doubts: err})
-	m.Controller.TookOver(hook.Takeover{Controller: "website", Took: 2 * time.Second, Doubts: err})
-	m.Controller.Slow(hook.Slow{Controller: "website"})
-	m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: m, Stats: func() hook.QueueStats {
+	m.Send(&hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3, Failing: 4} }})
+	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
+	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.FailedTerminally, Err: err})
+	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.Panicked, Err: err})
+	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.Interrupted, Err: err})
+	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.Succeeded})
+	m.Send(&hook.Awaited{Controller: "website", Took: time.Second, Doubts: err})
+	m.Send(&hook.Takeover{Controller: "website", Took: 2 * time.Second, Doubts: err})
+	m.Send(&hook.Slow{Controller: "website"})
+	m.Send(&hook.QueueOpened{Queue: "website", Of: m, Stats: func() hook.QueueStats {
 		return hook.QueueStats{Ready: 3, ReadyByClass: map[int]int{-1: 1, 0: 0, 7: 2}, ReadyByTenant: map[string]int{"shop": 1, "blog\xff": 2}, Waiting: 2, Held: 3, Parked: 4, Paused: 5, Unfinished: 6 * time.Second, Longest: 7 * time.Second}
 	}})
-	m.Queue.Added(hook.QueueAdded{Queue: "website", Keys: 2})
-	m.Queue.Delayed(hook.QueueDelayed{Queue: "website"})
-	m.Queue.Taken(hook.QueueTaken{Queue: "website", Waited: time.Second})
-	m.Queue.Settled(hook.QueueSettled{Queue: "website", Outcome: hook.QueueAfter, Held: time.Second})
-	m.Queue.Settled(hook.QueueSettled{Queue: "website", Outcome: hook.QueueDone, Held: time.Second})
-	m.Queue.Dropped(hook.QueueDropped{Queue: "website", Why: "added after shutdown", Keys: 3})
-	m.Queue.Misused(hook.QueueMisused{Queue: "website"})
-	m.Queue.Panicked(hook.QueuePanicked{Queue: "website"})
-	m.Source.Started(hook.SourceRun{Controller: "website", Source: "Kind(Website)"})
-	m.Source.Dropped(hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "GenerationChanged"})
-	m.Source.HandlerFailed(hook.SourceFailure{Controller: "website", Source: "Kind(Website)", Err: err})
-	m.Source.PollFailed(hook.SourceFailure{Controller: "website", Source: "Kind(Website)", Err: err})
-	m.Cache.Started(hook.CacheStarted{Of: m, Informers: func() []hook.InformerState {
+	m.Send(&hook.QueueAdded{Queue: "website", Keys: 2})
+	m.Send(&hook.QueueDelayed{Queue: "website"})
+	m.Send(&hook.QueueTaken{Queue: "website", Waited: time.Second})
+	m.Send(&hook.QueueSettled{Queue: "website", Outcome: hook.QueueAfter, Held: time.Second})
+	m.Send(&hook.QueueSettled{Queue: "website", Outcome: hook.QueueDone, Held: time.Second})
+	m.Send(&hook.QueueDropped{Queue: "website", Why: "added after shutdown", Keys: 3})
+	m.Send(&hook.QueueMisused{Queue: "website"})
+	m.Send(&hook.QueuePanicked{Queue: "website"})
+	m.Send(&hook.SourceStarted{Controller: "website", Source: "Kind(Website)"})
+	m.Send(&hook.SourceDropped{Controller: "website", Source: "Kind(Website)", Reason: "GenerationChanged"})
+	m.Send(&hook.HandlerFailed{Controller: "website", Source: "Kind(Website)", Err: err})
+	m.Send(&hook.PollFailed{Controller: "website", Source: "Kind(Website)", Err: err})
+	m.Send(&hook.CacheStarted{Of: m, Informers: func() []hook.InformerState {
 		return []hook.InformerState{
 			{Kind: "Website", Phase: hook.Synced, Objects: 5, Lists: 1, Watches: 2, Quiet: 3, BrokenCount: 4, Storage: "decoded"},
 			{Kind: "Website", Phase: hook.Failing, Objects: 6, Lists: 7, Watches: 8, Quiet: 9, BrokenCount: 1, Storage: "decoded"},
@@ -141,49 +143,50 @@ func feed(m hook.Hooks) {
 			{Kind: "Pod.v1", Phase: hook.Synced, Objects: 7, Storage: "packed", Bytes: 900},
 		}
 	}})
-	m.Client.Opened("api:6443")
-	m.Client.Answered(hook.APIAnswer{Method: http.MethodPut, Host: "api:6443", Status: 409, Took: time.Second})
-	m.Client.Answered(hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Watch: true, Status: 200, Took: time.Second})
-	m.Client.Answered(hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Err: err, Took: time.Second})
-	m.Client.Requested(hook.APIRequest{Controller: "website", Verb: "update", Group: "apps", Resource: "deployments", Subresource: "scale", Status: 200, Unknown: "?"})
-	m.Client.Unfenced(hook.APIRequest{Verb: "create", Resource: "pods"})
-	m.Client.Skipped(hook.SkippedApply{Controller: "website", Group: "apps", Resource: "deployments"})
-	m.LeaderElection.Campaigning("operator")
-	m.LeaderElection.Leader("operator", "other-replica")
-	m.LeaderElection.CampaignedUnsynced("operator")
-	m.LeaderElection.TookOver(hook.LeaseTakeover{Lease: "operator", Gap: 16 * time.Second})
-	m.LeaderElection.Acquired("operator")
-	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
-	m.LeaderElection.Renewed(hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
-	m.LeaderElection.Trouble("operator", err)
-	m.Shards.Observed(hook.ShardGroup{Group: "operator", Member: "operator-1", Members: 3, Owned: 85, Moving: 2, Unserved: 1})
-	m.Shards.Acquired(hook.ShardSlots{Group: "operator", Slots: 86})
-	m.Shards.Released(hook.ShardSlots{Group: "operator", Slots: 1})
-	m.Events.Sent(hook.EventSent{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Events: 3})
-	m.Events.Failed(hook.EventFailed{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Err: err})
-	m.Events.Dropped(hook.EventDropped{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Why: "forbidden", Events: 2})
+	m.Send(&hook.ClientOpened{Host: "api:6443"})
+	m.Send(&hook.APIAnswer{Method: http.MethodPut, Host: "api:6443", Status: 409, Took: time.Second})
+	m.Send(&hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Watch: true, Status: 200, Took: time.Second})
+	m.Send(&hook.APIAnswer{Method: http.MethodGet, Host: "api:6443", Err: err, Took: time.Second})
+	m.Send(&hook.APIRequest{Controller: "website", Verb: "update", Group: "apps", Resource: "deployments", Subresource: "scale", Status: 200, Unknown: "?"})
+	m.Send(&hook.Unfenced{APIRequest: hook.APIRequest{Verb: "create", Resource: "pods"}})
+	m.Send(&hook.SkippedApply{Controller: "website", Group: "apps", Resource: "deployments"})
+	m.Send(&hook.LeaseCampaign{Lease: "operator"})
+	m.Send(&hook.LeaseHolder{Lease: "operator", Identity: "other-replica"})
+	m.Send(&hook.LeaseUnsynced{Lease: "operator"})
+	m.Send(&hook.LeaseTakeover{Lease: "operator", Gap: 16 * time.Second})
+	m.Send(&hook.LeaseAcquired{Lease: "operator"})
+	m.Send(&hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true})
+	m.Send(&hook.LeaseRenewal{Lease: "operator", Took: time.Second, Slowpath: true, Err: err})
+	m.Send(&hook.LeaseTrouble{Lease: "operator", Err: err})
+	m.Send(&hook.ShardGroup{Group: "operator", Member: "operator-1", Members: 3, Owned: 85, Moving: 2, Unserved: 1})
+	m.Send(&hook.ShardSlots{Group: "operator", Slots: 86, Change: hook.ShardsAcquired})
+	m.Send(&hook.ShardSlots{Group: "operator", Slots: 1, Change: hook.ShardsReleased})
+	m.Send(&hook.EventSent{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Events: 3})
+	m.Send(&hook.EventFailed{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Err: err})
+	m.Send(&hook.EventDropped{Kind: "Website", Type: "Warning", Reason: "ApplyFailed", Why: "forbidden", Events: 2})
 	validate := hook.WebhookRequest{Path: "/validate", Webhook: "validate.websites.web.example.com"}
 	for range 4 {
-		m.Webhook.Received(validate)
+		m.Send(&validate)
 	}
-	m.Webhook.Answered(hook.WebhookAnswer{WebhookRequest: validate, Code: 200, Allowed: true, Took: time.Second})
-	m.Webhook.Answered(hook.WebhookAnswer{WebhookRequest: validate, Code: 200, Reason: "Invalid"})
-	m.Webhook.Answered(hook.WebhookAnswer{WebhookRequest: validate, Code: 500, Panicked: true})
+	m.Send(&hook.WebhookAnswer{WebhookRequest: validate, Code: 200, Allowed: true, Took: time.Second})
+	m.Send(&hook.WebhookAnswer{WebhookRequest: validate, Code: 200, Reason: "Invalid"})
+	m.Send(&hook.WebhookAnswer{WebhookRequest: validate, Code: 500, Panicked: true})
 	convert := hook.WebhookRequest{Path: "/convert", Conversion: true}
-	m.Webhook.Received(convert)
-	m.Webhook.Answered(hook.WebhookAnswer{WebhookRequest: convert, Code: 500, Panicked: true})
-	m.Webhook.Certificate(hook.WebhookCertificate{CA: true, NotAfter: time.Unix(9, 0)})
-	m.Webhook.Certificate(hook.WebhookCertificate{NotAfter: time.Unix(5, 0)})
+	m.Send(&convert)
+	m.Send(&hook.WebhookAnswer{WebhookRequest: convert, Code: 500, Panicked: true})
+	m.Send(&hook.WebhookCertificate{CA: true, NotAfter: time.Unix(9, 0)})
+	m.Send(&hook.WebhookCertificate{NotAfter: time.Unix(5, 0)})
 }
 
-// newMetrics returns hooks. Because r appears to be no Gatherer, it has no Go and process metrics.
-func newMetrics(t testing.TB, r prometheus.Registerer) hook.Hooks {
+// newMetrics returns a Hook that feeds r. Because r appears to be no Gatherer, it gets no Go and
+// process metrics.
+func newMetrics(t testing.TB, r prometheus.Registerer) *hook.Hook {
 	t.Helper()
 	m, err := metrics.New(struct{ prometheus.Registerer }{r})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.Hooks()
+	return m.Hook()
 }
 
 // families returns a line for each metric of a registry, with type and labels.
@@ -355,7 +358,7 @@ func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 	second := newMetrics(t, prometheus.WrapRegistererWithPrefix("second_", r))
 	feed(first)
 	feed(second)
-	second.Controller.Stopped(hook.ControllerStopped{Controller: "website", Of: second})
+	second.Send(&hook.ControllerStopped{Controller: "website", Of: second})
 	all := families(t, r)
 	for _, line := range strings.Split(strings.TrimSpace(standard), "\n") {
 		gone := strings.HasPrefix(line, "controller_runtime_") && !strings.Contains(line, "webhook")
@@ -387,7 +390,7 @@ func TestNew_RefusesARegistryTwice(t *testing.T) {
 				t.Errorf("the same names twice: %v, want an error with a remedy", err)
 			}
 		}
-		feed(m.Hooks())
+		feed(m.Hook())
 	}
 }
 
@@ -418,10 +421,10 @@ func TestNew_AddsGoAndProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		feed(m.Hooks())
+		feed(m.Hook())
 		h, err := m.Handler()
 		if has == 0 {
-			if err == nil || !strings.Contains(err.Error(), "manager.Options.Hooks") || !strings.Contains(err.Error(), "promhttp.HandlerFor") {
+			if err == nil || !strings.Contains(err.Error(), "manager.Options.Hook") || !strings.Contains(err.Error(), "promhttp.HandlerFor") {
 				t.Errorf("a Registerer that is no Gatherer: %v, want an error with a remedy", err)
 			}
 			continue
@@ -454,7 +457,7 @@ func TestTenants_AreBounded(t *testing.T) {
 		tenants[fmt.Sprint("tenant", i)] = i
 	}
 	for _, of := range []string{"first", "second"} { // both have the name
-		m.Queue.Opened(hook.QueueOpened{Queue: "website", Of: of, Stats: func() hook.QueueStats { return hook.QueueStats{ReadyByTenant: tenants} }})
+		m.Send(&hook.QueueOpened{Queue: "website", Of: of, Stats: func() hook.QueueStats { return hook.QueueStats{ReadyByTenant: tenants} }})
 	}
 	got := map[string]float64{}
 	all, err := r.Gather()
@@ -474,23 +477,32 @@ func TestTenants_AreBounded(t *testing.T) {
 	}
 }
 
-// TestEveryHookIsFed: except for hooks without anything to count.
-func TestEveryHookIsFed(t *testing.T) {
-	unused := []string{
-		"Controller.Reconciling",
-		"Controller.GaveUp",                         // Reconciled has it
-		"Cache.InformerState", "Cache.BrokenObject", // scrapes ask for these
-		"Cache.Restored", "Cache.Unselected", // the informer's state and the log have it
-		"Source.HandlerBlocked", "Client.Unattributed", // mistakes in the program, for the log
+// TestEveryEventCounts: except for events without anything to count.
+func TestEveryEventCounts(t *testing.T) {
+	uncounted := []string{
+		"Reconciling",
+		"GaveUp",                        // Reconciled has it
+		"InformerState", "BrokenObject", // scrapes ask for these
+		"Restored",                       // the informer's state and the log have it
+		"HandlerBlocked", "Unattributed", // mistakes in the program, for the log
 	}
-	hooks := reflect.ValueOf(newMetrics(t, prometheus.NewRegistry()))
-	for i := range hooks.NumField() {
-		of := hooks.Field(i).Elem()
-		for j := range of.NumField() {
-			name := hooks.Type().Field(i).Name + "." + of.Type().Field(j).Name
-			if of.Field(j).IsNil() != slices.Contains(unused, name) {
-				t.Errorf("%s: feed a metric, or say in this test that there is nothing to count", name)
-			}
+	var code []byte
+	files, _ := filepath.Glob("*.go")
+	for _, name := range append(files, "../hook/event.go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code = append(code, text...)
+	}
+	events := regexp.MustCompile(`(?m)^func \(\*(\w+)\) event\(\)`).FindAllSubmatch(code, -1)
+	if len(events) == 0 {
+		t.Error("package hook has no events")
+	}
+	for _, e := range events {
+		name := string(e[1])
+		if bytes.Contains(code, []byte("case *hook."+name+":\n")) == slices.Contains(uncounted, name) {
+			t.Errorf("%s: count it, or say in this test that there is nothing to count", name)
 		}
 	}
 }
@@ -501,7 +513,7 @@ func TestBounded(t *testing.T) {
 	m := newMetrics(t, r)
 	const asked = 1500
 	for i := range asked {
-		m.Client.Unfenced(hook.APIRequest{Verb: "create", Resource: fmt.Sprint("kind", i)})
+		m.Send(&hook.Unfenced{APIRequest: hook.APIRequest{Verb: "create", Resource: fmt.Sprint("kind", i)}})
 	}
 	all, err := r.Gather()
 	if err != nil {
@@ -521,7 +533,7 @@ func TestBounded(t *testing.T) {
 func TestScopes_AreBounded(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, r)
-	m.Cache.Started(hook.CacheStarted{Of: m, Informers: func() (states []hook.InformerState) {
+	m.Send(&hook.CacheStarted{Of: m, Informers: func() (states []hook.InformerState) {
 		for i := range 1500 {
 			s := hook.InformerState{Kind: "Pod.v1", Selection: fmt.Sprintf("labels tenant=%04d", i), Storage: "decoded", Objects: 1}
 			if i%2 == 0 {

@@ -27,7 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestGivenTwice_CountsOnce gives the same hooks to a manager and to all that it runs. It also adds
+// TestGivenTwice_CountsOnce gives the same Hook to a manager and to all that it runs. It also adds
 // each controller again before Run. Each event still counts once, and a controller's series end
 // with it.
 func TestGivenTwice_CountsOnce(t *testing.T) {
@@ -38,18 +38,18 @@ func TestGivenTwice_CountsOnce(t *testing.T) {
 		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		silent := slog.New(slog.DiscardHandler)
 		mgr := manager.New(&rest.Config{Host: sim.Host, Transport: api, QPS: -1}, manager.Options{
-			Name: "test", Logger: silent, Hooks: m,
-			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default", Hooks: m.LeaderElection},
+			Name: "test", Logger: silent, Hook: m,
+			LeaderElection: &leaderelection.Options{Lease: "operator", Namespace: "default", Hook: m},
 		})
 		reconcile := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 			time.Sleep(time.Second)
 			return controller.Result{}, nil
 		})
-		own := hook.Hooks{Controller: &hook.Controller{Slow: func(hook.Slow) {}}}
+		own := hook.On(func(*hook.Slow) {})
 		controllers := []*controller.Controller[types.NamespacedName]{
-			controller.New("website", reconcile, controller.Options{Logger: silent, Hooks: m}),
-			controller.NewWithQueue("with", reconcile, controller.Options{Logger: silent, Hooks: m}, workqueue.Options[types.NamespacedName]{Hooks: m.Queue}),
-			controller.New("again", reconcile, controller.Options{Logger: silent, Hooks: own}),
+			controller.New("website", reconcile, controller.Options{Logger: silent, Hook: m}),
+			controller.NewWithQueue("with", reconcile, controller.Options{Logger: silent, Hook: m}, workqueue.Options[types.NamespacedName]{Hook: m}),
+			controller.New("again", reconcile, controller.Options{Logger: silent, Hook: own}),
 		}
 		for _, c := range controllers {
 			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self()))

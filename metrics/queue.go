@@ -66,43 +66,48 @@ func newQueues(mu *lock) *queues {
 	return q
 }
 
-func (q *queues) hooks() *hook.Queue {
-	with := func(name string, f func(*queue)) {
-		if of := q.open.of(name); of != nil {
-			f(of)
+func (q *queues) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.QueueOpened:
+		q.opened(e)
+	case *hook.QueueClosed:
+		q.closed(e)
+	case *hook.QueueAdded:
+		if of := q.open.of(e.Queue); of != nil {
+			of.adds.Add(float64(e.Keys))
 		}
-	}
-	return &hook.Queue{
-		Opened: q.opened,
-		Closed: q.closed,
-		Added: func(e hook.QueueAdded) {
-			if of := q.open.of(e.Queue); of != nil {
-				of.adds.Add(float64(e.Keys))
-			}
-		},
-		Delayed: func(e hook.QueueDelayed) { with(e.Queue, func(of *queue) { of.retries.Inc() }) },
-		Taken: func(e hook.QueueTaken) {
-			if of := q.open.of(e.Queue); of != nil {
-				of.waited.Observe(e.Waited.Seconds())
-			}
-		},
-		Settled: func(e hook.QueueSettled) {
-			of := q.open.of(e.Queue)
-			if of == nil {
-				return
-			}
+	case *hook.QueueDelayed:
+		if of := q.open.of(e.Queue); of != nil {
+			of.retries.Inc()
+		}
+	case *hook.QueueTaken:
+		if of := q.open.of(e.Queue); of != nil {
+			of.waited.Observe(e.Waited.Seconds())
+		}
+	case *hook.QueueSettled:
+		if of := q.open.of(e.Queue); of != nil {
 			of.worked.Observe(e.Held.Seconds())
 			if e.Outcome == hook.QueueRetry || e.Outcome == hook.QueueAfter {
 				of.retries.Inc()
 			}
-		},
-		Dropped:  func(e hook.QueueDropped) { add(q.dropped, queueDrop{e.Queue, e.Why}, e.Keys) },
-		Misused:  func(e hook.QueueMisused) { with(e.Queue, func(of *queue) { of.misused.Inc() }) },
-		Panicked: func(e hook.QueuePanicked) { with(e.Queue, func(of *queue) { of.panicked.Inc() }) },
+		}
+	case *hook.QueueDropped:
+		add(q.dropped, queueDrop{e.Queue, e.Why}, e.Keys)
+	case *hook.QueueMisused:
+		if of := q.open.of(e.Queue); of != nil {
+			of.misused.Inc()
+		}
+	case *hook.QueuePanicked:
+		if of := q.open.of(e.Queue); of != nil {
+			of.panicked.Inc()
+		}
+	default:
+		return false
 	}
+	return true
 }
 
-func (q *queues) opened(e hook.QueueOpened) {
+func (q *queues) opened(e *hook.QueueOpened) {
 	q.open.start(e.Queue, func() queue {
 		name := label(e.Queue)
 		return queue{
@@ -114,7 +119,7 @@ func (q *queues) opened(e hook.QueueOpened) {
 	q.stats.start(e.Of, e.Queue, e.Stats)
 }
 
-func (q *queues) closed(e hook.QueueClosed) {
+func (q *queues) closed(e *hook.QueueClosed) {
 	q.open.stop(e.Queue, func() {
 		name := label(e.Queue)
 		q.misused.DeleteLabelValues(name)

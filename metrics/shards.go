@@ -36,23 +36,28 @@ func newShards(mu *lock) *shards {
 	return s
 }
 
-func (s *shards) hooks() *hook.Shards {
-	count := func(event string) func(hook.ShardSlots) {
-		return func(e hook.ShardSlots) { s.changes.WithLabelValues(e.Group, event).Add(float64(e.Slots)) }
+func (s *shards) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.ShardGroup:
+		s.observed(e)
+	case *hook.ShardSlots:
+		s.changes.WithLabelValues(e.Group, string(e.Change)).Add(float64(e.Slots))
+	default:
+		return false
 	}
-	return &hook.Shards{Observed: s.observed, Acquired: count("acquired"), Released: count("released"), Lost: count("lost")}
+	return true
 }
 
-func (s *shards) observed(g hook.ShardGroup) {
+func (s *shards) observed(g *hook.ShardGroup) {
 	s.mu.Lock()
 	_, before := s.known[g.Group]
-	s.known[g.Group] = g
+	s.known[g.Group] = *g
 	s.mu.Unlock()
 	if before {
 		return
 	}
-	for _, event := range []string{"acquired", "released", "lost"} {
-		s.changes.WithLabelValues(g.Group, event)
+	for _, change := range []hook.ShardChange{hook.ShardsAcquired, hook.ShardsReleased, hook.ShardsLost} {
+		s.changes.WithLabelValues(g.Group, string(change))
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func TestP2_TheAgeOfUnservedSlotsGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
-		hooks := newMetrics(t, r).Shards
+		m := newMetrics(t, r)
 		want := func(age string) {
 			t.Helper()
 			text := "# HELP setpoint_shard_unserved_seconds Time for which the oldest unserved slot of the group has no member that acts.\n" +
@@ -29,11 +29,11 @@ func TestP2_TheAgeOfUnservedSlotsGrows(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		hooks.Observed(hook.ShardGroup{Group: "web", Unserved: 3, UnservedSince: time.Now().Add(-5 * time.Second)})
+		m.Send(&hook.ShardGroup{Group: "web", Unserved: 3, UnservedSince: time.Now().Add(-5 * time.Second)})
 		want("5")
 		time.Sleep(time.Minute)
 		want("65")
-		hooks.Observed(hook.ShardGroup{Group: "web"})
+		m.Send(&hook.ShardGroup{Group: "web"})
 		want("0")
 	})
 }

@@ -30,9 +30,9 @@ func TestSkippedApply_NamesTheController(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r)
 		var skipped []hook.SkippedApply
-		hooks := m.With(hook.Hooks{Client: &hook.Client{Skipped: func(s hook.SkippedApply) { skipped = append(skipped, s) }}})
+		both := hook.Join(m, hook.On(func(s *hook.SkippedApply) { skipped = append(skipped, *s) }))
 		mgr := manager.New(&rest.Config{Host: sim.Host, Transport: sim.NewServer(sim.ConfigMaps), QPS: -1}, manager.Options{
-			Name: "test", Logger: slog.New(slog.DiscardHandler), Hooks: hooks,
+			Name: "test", Logger: slog.New(slog.DiscardHandler), Hook: both,
 		})
 		desired := corev1ac.ConfigMap("a", "x").WithData(map[string]string{"k": "v"})
 		c := controller.New("website", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {

@@ -13,22 +13,24 @@ type sources struct {
 	collectors
 
 	dropped         *series[sourceDrop, prometheus.Counter]
-	handlers, polls *series[hook.SourceRun, prometheus.Counter]
-	open            *open[hook.SourceRun, struct{}]
+	handlers, polls *series[sourceRun, prometheus.Counter]
+	open            *open[sourceRun, struct{}]
 }
 
+type sourceRun struct{ Controller, Source string }
+
 type sourceDrop struct {
-	hook.SourceRun
+	sourceRun
 	reason string
 }
 
 func newSources(mu *lock) *sources {
-	s := &sources{open: newOpen[hook.SourceRun, struct{}](mu)}
-	labels := func(r hook.SourceRun) []string { return []string{r.Controller, r.Source} }
+	s := &sources{open: newOpen[sourceRun, struct{}](mu)}
+	labels := func(r sourceRun) []string { return []string{r.Controller, r.Source} }
 	s.dropped = newSeries(mu,
 		counter("setpoint_source_dropped_total", "Events that a source did not deliver, by predicate or reason.", "controller", "source", "reason"),
-		func(d sourceDrop) bool { return s.open.has(d.SourceRun) },
-		func(d sourceDrop) []string { return append(labels(d.SourceRun), d.reason) })
+		func(d sourceDrop) bool { return s.open.has(d.sourceRun) },
+		func(d sourceDrop) []string { return append(labels(d.sourceRun), d.reason) })
 	s.handlers = newSeries(mu,
 		counter("setpoint_source_handler_failures_total", "Errors and panics of handlers and predicates. The events are retried.", "controller", "source"),
 		s.open.has, labels)
@@ -39,25 +41,28 @@ func newSources(mu *lock) *sources {
 	return s
 }
 
-func (s *sources) hooks() *hook.Source {
-	failed := func(of *series[hook.SourceRun, prometheus.Counter]) func(hook.SourceFailure) {
-		return func(f hook.SourceFailure) { add(of, hook.SourceRun{Controller: f.Controller, Source: f.Source}, 1) }
+func (s *sources) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.SourceStarted:
+		s.open.start(sourceRun(*e), func() struct{} { return struct{}{} })
+	case *hook.SourceStopped:
+		s.stopped(sourceRun(*e))
+	case *hook.SourceDropped:
+		add(s.dropped, sourceDrop{sourceRun{e.Controller, e.Source}, e.Reason}, 1)
+	case *hook.HandlerFailed:
+		add(s.handlers, sourceRun{e.Controller, e.Source}, 1)
+	case *hook.PollFailed:
+		add(s.polls, sourceRun{e.Controller, e.Source}, 1)
+	default:
+		return false
 	}
-	return &hook.Source{
-		Started: func(r hook.SourceRun) { s.open.start(r, func() struct{} { return struct{}{} }) },
-		Stopped: s.stopped,
-		Dropped: func(d hook.SourceDropped) {
-			add(s.dropped, sourceDrop{hook.SourceRun{Controller: d.Controller, Source: d.Source}, d.Reason}, 1)
-		},
-		HandlerFailed: failed(s.handlers),
-		PollFailed:    failed(s.polls),
-	}
+	return true
 }
 
-func (s *sources) stopped(r hook.SourceRun) {
+func (s *sources) stopped(r sourceRun) {
 	s.open.stop(r, func() {
-		s.dropped.forgetLocked(func(d sourceDrop) bool { return d.SourceRun == r })
-		s.handlers.forgetLocked(func(other hook.SourceRun) bool { return other == r })
-		s.polls.forgetLocked(func(other hook.SourceRun) bool { return other == r })
+		s.dropped.forgetLocked(func(d sourceDrop) bool { return d.sourceRun == r })
+		s.handlers.forgetLocked(func(other sourceRun) bool { return other == r })
+		s.polls.forgetLocked(func(other sourceRun) bool { return other == r })
 	})
 }

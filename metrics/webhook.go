@@ -50,29 +50,31 @@ func newWebhooks(mu *lock) *webhooks {
 	return w
 }
 
-func (w *webhooks) hooks() *hook.Webhook {
-	return &hook.Webhook{
-		Received: func(r hook.WebhookRequest) {
-			if g, ok := w.inFlight.of(r.Path); ok {
-				g.Inc()
-			}
-			w.requests.of(webhookCode{r.Path, 200}) // the usual series begin with 0
-			w.requests.of(webhookCode{r.Path, 500})
-			w.panics.WithLabelValues()
-			w.conversion.WithLabelValues()
-		},
-		Answered: w.answered,
-		Certificate: func(c hook.WebhookCertificate) {
-			of := "serving"
-			if c.CA {
-				of = "ca"
-			}
-			w.certificates.WithLabelValues(of).Set(float64(c.NotAfter.Unix()))
-		},
+func (w *webhooks) observe(e hook.Event) bool {
+	switch e := e.(type) {
+	case *hook.WebhookRequest:
+		if g, ok := w.inFlight.of(e.Path); ok {
+			g.Inc()
+		}
+		w.requests.of(webhookCode{e.Path, 200}) // the usual series begin with 0
+		w.requests.of(webhookCode{e.Path, 500})
+		w.panics.WithLabelValues()
+		w.conversion.WithLabelValues()
+	case *hook.WebhookAnswer:
+		w.answered(e)
+	case *hook.WebhookCertificate:
+		of := "serving"
+		if e.CA {
+			of = "ca"
+		}
+		w.certificates.WithLabelValues(of).Set(float64(e.NotAfter.Unix()))
+	default:
+		return false
 	}
+	return true
 }
 
-func (w *webhooks) answered(a hook.WebhookAnswer) {
+func (w *webhooks) answered(a *hook.WebhookAnswer) {
 	if g, ok := w.inFlight.of(a.Path); ok {
 		g.Dec()
 	}

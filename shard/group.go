@@ -61,7 +61,7 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 		member.Labels[ProgramLabel] = g.program
 	}
 	member.Annotator = annotator{&g.process}
-	member.Hooks = renamed(election.Hooks, election.Lease)
+	member.Hook = renamed(election.Hook, election.Lease)
 	var err error
 	if g.elector, err = leaderelection.New(cfg, member); err != nil {
 		return nil, err
@@ -146,28 +146,26 @@ func (g *Group) Status() *Status { return g.process.status.Load() }
 // MarshalJSON returns Status as JSON, for package debug.
 func (g *Group) MarshalJSON() ([]byte, error) { return json.Marshal(g.Status()) }
 
-// renamed lets hooks report the name of the group instead of this member's Lease, which is another
-// one in each process.
-func renamed(h *hook.LeaderElection, group string) *hook.LeaderElection {
-	if h == nil {
-		return nil
-	}
-	r := &hook.LeaderElection{}
-	lease := func(f func(string)) func(string) {
-		if f == nil {
-			return nil
+// renamed lets h report the name of the group instead of this member's Lease, which is another one
+// in each process. Only this member holds that Lease.
+func renamed(h *hook.Hook, group string) *hook.Hook {
+	return hook.New(func(e hook.Event) {
+		switch e := e.(type) {
+		case *hook.LeaseCampaign:
+			e.Lease = group
+		case *hook.LeaseAcquired:
+			e.Lease = group
+		case *hook.LeaseLost:
+			e.Lease = group
+		case *hook.LeaseReleased:
+			e.Lease = group
+		case *hook.LeaseRenewal:
+			e.Lease = group
+		case *hook.LeaseTrouble:
+			e.Lease = group
+		default:
+			return
 		}
-		return func(string) { f(group) }
-	}
-	r.Campaigning, r.Acquired, r.Lost, r.CampaignedUnsynced = lease(h.Campaigning), lease(h.Acquired), lease(h.Lost), lease(h.CampaignedUnsynced)
-	if f := h.Renewed; f != nil {
-		r.Renewed = func(e hook.LeaseRenewal) { e.Lease = group; f(e) }
-	}
-	if f := h.Released; f != nil {
-		r.Released = func(_ string, err error) { f(group, err) }
-	}
-	if f := h.Trouble; f != nil {
-		r.Trouble = func(_ string, err error) { f(group, err) }
-	}
-	return r
+		h.Send(e)
+	})
 }

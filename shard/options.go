@@ -22,7 +22,7 @@ import (
 
 // Options configures New. Election.Lease is required, outside a pod also Election.Namespace.
 type Options struct {
-	// Election has the Lease of the group, and this member's Identity, durations and Hooks. Each
+	// Election has the Lease of the group, and this member's Identity, durations and Hook. Each
 	// member holds a Lease of its own, too, which gets the Labels. Annotator must be nil.
 	Election leaderelection.Options
 	// Partitioner maps keys to slots. All members must use the same one. Default: ByKey.
@@ -38,14 +38,13 @@ type Options struct {
 	// *cache.Slots, made with the Partitioner, that the scopes of handles name. A manager makes
 	// one: see its method Slots. Default: none, every member keeps all objects.
 	SlotCache term.SlotCache
-	// Hooks observe the group. Default: none.
-	Hooks *hook.Shards
+	// Hook gets the group's events. Default: none.
+	Hook *hook.Hook
 }
 
 func (o Options) withDefaults() Options {
 	o.Weight = cmp.Or(o.Weight, 1)
 	o.Settle = cmp.Or(o.Settle, o.leaseDuration())
-	o.Hooks = cmp.Or(o.Hooks, &hook.Shards{})
 	return o
 }
 
@@ -102,8 +101,8 @@ func (o Options) Elector(h term.Host) (term.Elector, error) {
 		e.Labels = labels
 	}
 	e.Identity = cmp.Or(e.Identity, h.Identity())
-	hooks := h.Hooks(hook.Hooks{LeaderElection: e.Hooks, Shards: o.Hooks})
-	e.Hooks, o.Hooks = hooks.LeaderElection, hooks.Shards
+	e.Hook = h.Hook(hook.Join(e.Hook, o.Hook))
+	o.Hook = e.Hook
 	g, err := New(cfg, o)
 	if err != nil {
 		return nil, fmt.Errorf("the Lease %q: %w", e.Lease, err)
@@ -115,7 +114,7 @@ func (o Options) Elector(h term.Host) (term.Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the Lease %q: %w", e.Lease, err)
 	}
-	g.process.events = events.New(c, events.Options{Name: h.Name(), Instance: g.process.identity, Hooks: hooks.Events})
+	g.process.events = events.New(c, events.Options{Name: h.Name(), Instance: g.process.identity, Hook: o.Hook})
 	h.AddRecorder(g.process.events)
 	return g, nil
 }

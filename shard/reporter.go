@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
-// reporter publishes the state of a session: as Status, in the log and to the hooks. Only the
+// reporter publishes the state of a session: as Status, in the log and to the observers. Only the
 // session's goroutine uses it.
 type reporter struct {
 	m *member
@@ -35,8 +35,8 @@ type reporter struct {
 	unserved  map[string]bool            // the reasons that were logged
 	divided   parts                      // the last ones that were logged
 	since     map[slots.Slot]time.Time   // when reported slots became unserved
-	begun     map[slots.Slot]*owned.Slot // that the hooks know
-	panicked  bool                       // a hook has
+	begun     map[slots.Slot]*owned.Slot // that the observers know
+	panicked  bool                       // an observer has
 	refused   error                      // by the group, and not logged yet
 	recorded  bool                       // an event about unserved slots
 }
@@ -112,7 +112,7 @@ func (r *reporter) strangers() string {
 	return strings.Join(all[:min(len(all), mostReasons)], ", ")
 }
 
-// report updates the status, logs slots that stay unserved, and calls the hooks.
+// report updates the status, logs slots that stay unserved, and calls the observers.
 func (r *reporter) report(ctx context.Context) {
 	s := r.current()
 	r.m.status.Store(s)
@@ -122,14 +122,14 @@ func (r *reporter) report(ctx context.Context) {
 	r.reportSlots()
 	now := r.observed(s)
 	r.record(ctx, s, now.UnservedSince)
-	callHook(r, r.m.o.Hooks.Observed, now)
+	r.send(&now)
 }
 
 // ended reports that this process is no member any more.
 func (r *reporter) ended() {
 	was := r.m.status.Load()
 	r.m.status.Store(&Status{Group: was.Group, UID: was.UID, Read: was.Read})
-	callHook(r, r.m.o.Hooks.Observed, hook.ShardGroup{Group: r.m.requests.group})
+	r.send(&hook.ShardGroup{Group: r.m.requests.group})
 }
 
 func (r *reporter) current() *Status {
@@ -307,27 +307,23 @@ func (r *reporter) reportSlots() {
 			acquired++
 		}
 	}
-	hooks := r.m.o.Hooks
 	for _, of := range []struct {
-		hook func(hook.ShardSlots)
-		n    int
-	}{{hooks.Released, released}, {hooks.Lost, lost}, {hooks.Acquired, acquired}} {
+		change hook.ShardChange
+		n      int
+	}{{hook.ShardsReleased, released}, {hook.ShardsLost, lost}, {hook.ShardsAcquired, acquired}} {
 		if of.n > 0 {
-			callHook(r, of.hook, hook.ShardSlots{Group: r.m.requests.group, Slots: of.n})
+			r.send(&hook.ShardSlots{Group: r.m.requests.group, Slots: of.n, Change: of.change})
 		}
 	}
 }
 
-// callHook calls a hook. If it panics, the moves of slots go on.
-func callHook[A any](r *reporter, f func(A), a A) {
-	if f == nil {
-		return
-	}
+// send calls the observers. If one panics, the moves of slots go on.
+func (r *reporter) send(e hook.Event) {
 	defer func() {
 		if p := recover(); p != nil && !r.panicked {
 			r.panicked = true
-			r.m.log.Error("a hook of the shard group has panicked; further panics are not logged", "panic", p, "stack", string(debug.Stack()))
+			r.m.log.Error("an observer of the shard group has panicked; further panics are not logged", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	f(a)
+	r.m.o.Hook.Send(e)
 }

@@ -31,23 +31,20 @@ type witness struct {
 	acquired, released, lost int
 }
 
-func (w *witness) hooks() *hook.Shards {
-	count := func(to *int) func(hook.ShardSlots) {
-		return func(s hook.ShardSlots) {
+func (w *witness) hooks() *hook.Hook {
+	return hook.Join(
+		hook.On(func(g *hook.ShardGroup) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			*to += s.Slots
-		}
-	}
-	return &hook.Shards{
-		Observed: func(g hook.ShardGroup) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.last = g
+			w.last = *g
 			w.calls.Add(1)
-		},
-		Acquired: count(&w.acquired), Released: count(&w.released), Lost: count(&w.lost),
-	}
+		}),
+		hook.On(func(s *hook.ShardSlots) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			*map[hook.ShardChange]*int{hook.ShardsAcquired: &w.acquired, hook.ShardsReleased: &w.released, hook.ShardsLost: &w.lost}[s.Change] += s.Slots
+		}),
+	)
 }
 
 func (w *witness) counts() string {
@@ -63,7 +60,7 @@ func (w *witness) group() hook.ShardGroup {
 }
 
 func (f *fleet) seenBy(w *witness, name string) *replica {
-	return f.start(name, shard.Options{Hooks: w.hooks()})
+	return f.start(name, shard.Options{Hook: w.hooks()})
 }
 
 // TestHooks_CountEverySlot: a slot that was acquired is released or lost once.
@@ -139,11 +136,10 @@ func TestHooks_MayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		f.start("a", shard.Options{Hooks: &hook.Shards{
-			Observed: func(hook.ShardGroup) { panic("observed") },
-			Acquired: func(hook.ShardSlots) { panic("acquired") },
-			Released: func(hook.ShardSlots) { panic("released") },
-		}})
+		f.start("a", shard.Options{Hook: hook.Join(
+			hook.On(func(*hook.ShardGroup) { panic("observed") }),
+			hook.On(func(s *hook.ShardSlots) { panic(s.Change) }),
+		)})
 		f.start("b", shard.Options{})
 		f.passUntil("two members", time.Minute, even(2, 256))
 	})
@@ -158,11 +154,11 @@ func TestHooks_ABlockedOneIsNoSilence(t *testing.T) {
 		defer f.end()
 		defer close(free)
 		var w witness
-		a := f.start("a", shard.Options{Hooks: &hook.Shards{Observed: func(g hook.ShardGroup) {
+		a := f.start("a", shard.Options{Hook: hook.On(func(g *hook.ShardGroup) {
 			if g.Owned == 256 {
 				<-free
 			}
-		}}})
+		})})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		f.seenBy(&w, "b")
 		if counts := f.pass(time.Minute); counts["a"] != 256 {
@@ -332,7 +328,7 @@ func TestP2_SlotsOfOtherSettingsAreServed(t *testing.T) {
 		old := f.logged(&log, "old", shard.Options{Partitioner: shard.ByNamespace()})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		var w witness
-		f.logged(&log, "new", shard.Options{Hooks: w.hooks()})
+		f.logged(&log, "new", shard.Options{Hook: w.hooks()})
 		f.pass(2 * time.Minute)
 		old.stop()
 		f.passUntil("the new one", 3*time.Second, even(1, 256))

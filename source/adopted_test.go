@@ -179,7 +179,7 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		}
 		var dropped []string
 		stop := s.run(func(ctx context.Context) error {
-			return src.Run(ctx, sink(src, l, &hook.Source{Dropped: func(d hook.SourceDropped) { dropped = append(dropped, d.Reason) }}))
+			return src.Run(ctx, sink(src, l, hook.On(func(d *hook.SourceDropped) { dropped = append(dropped, d.Reason) })))
 		})
 		synctest.Wait()
 		h := f.handlers[0]

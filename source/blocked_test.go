@@ -32,9 +32,9 @@ func TestAHandlerThatBlocksIsReported(t *testing.T) {
 		defer s.stop()
 		s.put("a", "b", "c")
 		release := make(chan struct{})
-		told := make(chan hook.SourceBlocked, 10)
+		told := make(chan hook.HandlerBlocked, 10)
 		src := source.Kind(s.maps, waitForever(release))
-		s.start(src, l, &hook.Source{HandlerBlocked: func(b hook.SourceBlocked) { told <- b }})
+		s.start(src, l, hook.On(func(b *hook.HandlerBlocked) { told <- *b }))
 		for range 2 {
 			time.Sleep(4 * time.Second)
 			release <- struct{}{}

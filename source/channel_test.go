@@ -43,7 +43,7 @@ func (k *keys) take() string {
 }
 
 // run runs a source until stop is called.
-func run(t *testing.T, src source.Source[string], q *keys, h *hook.Source) (stop func()) {
+func run(t *testing.T, src source.Source[string], q *keys, h *hook.Hook) (stop func()) {
 	t.Helper()
 	if err := validate(src); err != nil {
 		t.Fatal(err)
@@ -111,11 +111,11 @@ func TestChannelIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
-		h := &hook.Source{Dropped: func(d hook.SourceDropped) {
+		h := hook.On(func(d *hook.SourceDropped) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, d.Source+": "+d.Reason)
-		}}
+		})
 		slow := func(ctx context.Context, n int) ([]string, error) {
 			time.Sleep(time.Second)
 			return numbers(ctx, n)
@@ -174,7 +174,7 @@ func TestChannelEndsWhileSomeoneSends(t *testing.T) {
 		}
 		c, q := source.NewChannel("orders", 2, stuck), &keys{}
 		failed := 0
-		stop := run(t, c, q, &hook.Source{HandlerFailed: func(hook.SourceFailure) { failed++ }})
+		stop := run(t, c, q, hook.On(func(*hook.HandlerFailed) { failed++ }))
 		var sending sync.WaitGroup
 		errs := make([]error, 5)
 		for n := range errs {

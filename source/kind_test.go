@@ -219,7 +219,7 @@ func TestFilters(t *testing.T) {
 		s.put("a=1")
 		dropped := map[string]int{}
 		src := source.Kind(s.maps, l, handler.LabelsChanged, handler.Where(func(_, after *corev1.ConfigMap) bool { return after == nil || after.Name != "hidden" }))
-		s.start(src, l, &hook.Source{Dropped: func(d hook.SourceDropped) { dropped[d.Source+": "+d.Reason]++ }})
+		s.start(src, l, hook.On(func(d *hook.SourceDropped) { dropped[d.Source+": "+d.Reason]++ }))
 		synced(t, src)
 		s.put("a=2", "a=3", "hidden=1", "hidden=2")
 		s.remove("a")
@@ -250,7 +250,7 @@ func TestStop(t *testing.T) {
 		}
 		src := source.Kind(s.maps, l)
 		failed := 0
-		stop := s.start(src, l, &hook.Source{HandlerFailed: func(hook.SourceFailure) { failed++ }})
+		stop := s.start(src, l, hook.On(func(*hook.HandlerFailed) { failed++ }))
 		time.Sleep(time.Second)
 		stop()
 		if inside.Load() || calls.Load() != 1 {

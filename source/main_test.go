@@ -45,17 +45,14 @@ type queue[K comparable] interface {
 }
 
 // sink returns a sink with the queue, whose observer calls the queue's Observe, if any, and hooks.
-func sink[K comparable](src fmt.Stringer, q queue[K], h *hook.Source) source.Sink[K] {
-	if h == nil {
-		h = &hook.Source{}
-	}
+func sink[K comparable](src fmt.Stringer, q queue[K], h *hook.Hook) source.Sink[K] {
 	return source.Sink[K]{Queue: q, Observer: observing[K]{src.String(), q, h}}
 }
 
 type observing[K comparable] struct {
 	source string
 	queue  queue[K]
-	hooks  *hook.Source
+	hook   *hook.Hook
 }
 
 func (o observing[K]) Observe(key K, e handler.Event) (after func()) {
@@ -68,27 +65,19 @@ func (o observing[K]) Observe(key K, e handler.Event) (after func()) {
 }
 
 func (o observing[K]) Dropped(reason string) {
-	if o.hooks.Dropped != nil {
-		o.hooks.Dropped(hook.SourceDropped{Source: o.source, Reason: reason})
-	}
+	o.hook.Send(&hook.SourceDropped{Source: o.source, Reason: reason})
 }
 
 func (o observing[K]) HandlerFailed(object string, err error) {
-	if o.hooks.HandlerFailed != nil {
-		o.hooks.HandlerFailed(hook.SourceFailure{Source: o.source, Object: object, Err: err})
-	}
+	o.hook.Send(&hook.HandlerFailed{Source: o.source, Object: object, Err: err})
 }
 
 func (o observing[K]) HandlerBlocked(after time.Duration) {
-	if o.hooks.HandlerBlocked != nil {
-		o.hooks.HandlerBlocked(hook.SourceBlocked{Source: o.source, After: after})
-	}
+	o.hook.Send(&hook.HandlerBlocked{Source: o.source, After: after})
 }
 
 func (o observing[K]) PollFailed(err error) {
-	if o.hooks.PollFailed != nil {
-		o.hooks.PollFailed(hook.SourceFailure{Source: o.source, Err: err})
-	}
+	o.hook.Send(&hook.PollFailed{Source: o.source, Err: err})
 }
 
 type replaying interface {
@@ -149,7 +138,7 @@ func (s *setup) run(f func(ctx context.Context) error) (stop func()) {
 }
 
 // start runs the cache and a source.
-func (s *setup) start(src source.Source[name], q queue[name], h *hook.Source) (stop func()) {
+func (s *setup) start(src source.Source[name], q queue[name], h *hook.Hook) (stop func()) {
 	s.t.Helper()
 	if err := validate(src); err != nil {
 		s.t.Fatal(err)

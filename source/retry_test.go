@@ -26,12 +26,12 @@ type failures struct {
 	list []string
 }
 
-func (f *failures) hook() *hook.Source {
-	return &hook.Source{HandlerFailed: func(failed hook.SourceFailure) {
+func (f *failures) hook() *hook.Hook {
+	return hook.On(func(failed *hook.HandlerFailed) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.list = append(f.list, fmt.Sprintf("%s %s: %v", failed.Source, failed.Object, failed.Err))
-	}}
+	})
 }
 
 func (f *failures) take() []string {

@@ -59,7 +59,7 @@ type Observer[K comparable] interface {
 	// The source calls after, unless nil, once it has delivered or dropped the event, or its
 	// handler has failed.
 	Observe(key K, e handler.Event) (after func())
-	// Dropped, HandlerFailed, HandlerBlocked and PollFailed are as in hook.Source.
+	// Dropped, HandlerFailed, HandlerBlocked and PollFailed become the events of package hook.
 	Dropped(reason string)
 	HandlerFailed(object string, err error)
 	HandlerBlocked(after time.Duration)

@@ -84,12 +84,12 @@ func TestTickerRetries(t *testing.T) {
 					return []string{"right"}, nil
 				}), &keys{}
 				told := 0
-				stop := run(t, src, q, &hook.Source{PollFailed: func(f hook.SourceFailure) {
+				stop := run(t, src, q, hook.On(func(f *hook.PollFailed) {
 					told++
 					if f.Source != "Ticker(buckets)" || !strings.Contains(f.Err.Error(), "broken") {
 						t.Errorf("told %s: %v", f.Source, f.Err)
 					}
-				}})
+				}))
 				defer stop()
 				if err := src.Status().Settled(t.Context()); err != nil {
 					t.Error(err)
@@ -134,7 +134,7 @@ func TestTickerDoesNotOverlap(t *testing.T) {
 			return nil, ctx.Err()
 		}), &keys{}
 		told := 0
-		stop := run(t, src, q, &hook.Source{Dropped: func(hook.SourceDropped) { told++ }})
+		stop := run(t, src, q, hook.On(func(*hook.SourceDropped) { told++ }))
 		if err := src.Status().Stale(); err == nil || src.Status().State().Phase != hook.Syncing {
 			t.Errorf("while the first poll runs: %v, %s", err, src.Status().State())
 		}

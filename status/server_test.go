@@ -53,8 +53,8 @@ func TestServer(t *testing.T) {
 		}
 	}()
 	s := &server{cluster: cluster}
-	hooks := &hook.Client{Skipped: func(hook.SkippedApply) { s.skipped.Add(1) }}
-	s.client, err = client.New(cluster.Config(), client.Options{Scheme: newScheme(), FieldOwner: "gauge-operator", Hooks: hooks})
+	hooks := hook.On(func(*hook.SkippedApply) { s.skipped.Add(1) })
+	s.client, err = client.New(cluster.Config(), client.Options{Scheme: newScheme(), FieldOwner: "gauge-operator", Hook: hooks})
 	if err != nil {
 		t.Fatal(err)
 	}

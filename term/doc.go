@@ -22,7 +22,7 @@
 //   - a request on the wire goes on.
 //
 // A refused request fails with a *[FencedError]. Requests that may write and have no term are
-// counted (hook.Client.Unfenced), or refused by a client that requires one. [Without] marks
+// reported (hook.Unfenced), or refused by a client that requires one. [Without] marks
 // requests that any replica may make.
 //
 // A term costs a request about 1 µs and 11 allocations (go test -bench Term ./internal/transport).

@@ -45,12 +45,12 @@ type Host interface {
 	// none yet.
 	Identity() string
 	// Config returns a configuration for requests for the Lease, with the host's user agent and
-	// hooks. It shares connections that the host closes in the end. With nil, it is for the host's
+	// Hook. It shares connections that the host closes in the end. With nil, it is for the host's
 	// API server.
 	Config(of *rest.Config) (*rest.Config, error)
-	// Hooks adds the host's hooks to the hooks of the Elector's options. An Elector reports its
-	// terms to LeaderElection: this is how the host learns and logs them.
-	Hooks(own hook.Hooks) hook.Hooks
+	// Hook joins the host's Hook with the one of the Elector's options. An Elector reports its
+	// terms to it: this is how the host learns and logs them.
+	Hook(own *hook.Hook) *hook.Hook
 	// SlotCache returns the SlotCache of the host's cache for the objects of a Partition. An
 	// Elector that is a Partition calls it once.
 	SlotCache(of Partition) SlotCache

@@ -23,16 +23,12 @@ import (
 
 type handler struct {
 	webhooks *Webhooks
-	hooks    hook.Webhook
+	hook     *hook.Hook
 	failures rate.Sometimes // limits log lines about failures, which any client can cause
 }
 
-func newHandler(w *Webhooks, hooks *hook.Webhook) *handler {
-	h := &handler{webhooks: w, failures: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
-	if hooks != nil {
-		h.hooks = *hooks
-	}
-	return h
+func newHandler(w *Webhooks, h *hook.Hook) *handler {
+	return &handler{webhooks: w, hook: h, failures: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,9 +38,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := &exchange{handler: h, endpoint: e, w: w, began: time.Now(), late: make(chan struct{})}
-	if h.hooks.Received != nil {
-		h.hooks.Received(hook.WebhookRequest{Path: e.path, Webhook: e.name, Conversion: e.conversion})
-	}
+	h.hook.Send(&hook.WebhookRequest{Path: e.path, Webhook: e.name, Conversion: e.conversion})
 	timeout, err := timeoutOf(r, e)
 	if err != nil {
 		x.fail(r.Context(), err)
@@ -181,9 +175,7 @@ func (x *exchange) write(code int, media string, text []byte) {
 }
 
 func (x *exchange) done(a hook.WebhookAnswer) {
-	if x.hooks.Answered != nil {
-		a.WebhookRequest = hook.WebhookRequest{Path: x.path, Webhook: x.name, Conversion: x.conversion}
-		a.Took = time.Since(x.began)
-		x.hooks.Answered(a)
-	}
+	a.WebhookRequest = hook.WebhookRequest{Path: x.path, Webhook: x.name, Conversion: x.conversion}
+	a.Took = time.Since(x.began)
+	x.hook.Send(&a)
 }

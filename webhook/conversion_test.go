@@ -60,7 +60,7 @@ func conversionIn(t *testing.T, w *httptest.ResponseRecorder) (a conversionAnswe
 
 func TestConversion_AWholeListInOrder(t *testing.T) {
 	var answered []hook.WebhookAnswer
-	h := converting().Handler(&hook.Webhook{Answered: func(a hook.WebhookAnswer) { answered = append(answered, a) }})
+	h := converting().Handler(hook.On(func(a *hook.WebhookAnswer) { answered = append(answered, *a) }))
 	var objects []string
 	for i := range 100 {
 		objects = append(objects, shop([]string{"v1alpha1", "v1beta1", "v1"}[i%3], fmt.Sprint("shop-", i), "{}"))
@@ -81,7 +81,7 @@ func TestConversion_AWholeListInOrder(t *testing.T) {
 
 // TestConversion_OneFailureFailsTheRequest: the API server takes all objects or none.
 func TestConversion_OneFailureFailsTheRequest(t *testing.T) {
-	h := converting().Handler(&hook.Webhook{})
+	h := converting().Handler(hook.New(func(hook.Event) {}))
 	for spec, want := range map[string]string{
 		`{"address":"b"}`:     `webhook: convert Shop "bad" from shops.example.com/v1alpha1 to shops.example.com/v1: spec.address "b" has no port`,
 		`{"address":"panic"}`: `webhook: convert Shop "bad" from shops.example.com/v1alpha1 to shops.example.com/v1: the function has panicked; the log of the operator has its stack`,
@@ -94,7 +94,7 @@ func TestConversion_OneFailureFailsTheRequest(t *testing.T) {
 }
 
 func TestConversion_BadBodiesAreNamed(t *testing.T) {
-	h := converting().Handler(&hook.Webhook{})
+	h := converting().Handler(hook.New(func(hook.Event) {}))
 	const beta = `{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview","request":{"uid":"u-1"}}`
 	for body, want := range map[string]string{
 		`{`:  "the body is not a ConversionReview in JSON: unexpected end of JSON input",
@@ -109,7 +109,7 @@ func TestConversion_BadBodiesAreNamed(t *testing.T) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
 		}
 	}
-	if w := postConversion(t.Context(), hooks().Handler(&hook.Webhook{}), conversionOf("shops.example.com/v1")); w.Code != http.StatusNotFound {
+	if w := postConversion(t.Context(), hooks().Handler(hook.New(func(hook.Event) {})), conversionOf("shops.example.com/v1")); w.Code != http.StatusNotFound {
 		t.Errorf("without a conversion: %d %s", w.Code, w.Body)
 	}
 }
@@ -125,7 +125,7 @@ func TestConversion_EndsWithItsClient(t *testing.T) {
 		cancel(errors.New("the client has left"))
 		return nil
 	}, toAlpha)
-	got := postConversion(ctx, w.Handler(&hook.Webhook{}), conversionOf("shops.example.com/v1", shop("v1alpha1", "a", "{}"), shop("v1alpha1", "b", "{}")))
+	got := postConversion(ctx, w.Handler(hook.New(func(hook.Event) {})), conversionOf("shops.example.com/v1", shop("v1alpha1", "a", "{}"), shop("v1alpha1", "b", "{}")))
 	if calls != 1 || got.Code != http.StatusInternalServerError || !strings.Contains(got.Body.String(), "the client has left") {
 		t.Errorf("%d calls, status %d: %s", calls, got.Code, got.Body)
 	}
@@ -140,7 +140,7 @@ func FuzzConversion(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	h := converting().Handler(&hook.Webhook{})
+	h := converting().Handler(hook.New(func(hook.Event) {}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := postConversion(t.Context(), h, string(body))
 		var in struct {

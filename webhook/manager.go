@@ -59,7 +59,7 @@ func (w *Webhooks) AddTo(m *manager.Manager) {
 	o := w.Server()
 	o.Client = m.Client()
 	s, _ := server.New(o) // Validate has the error
-	s.Handle("/", w.Handler(m.Hooks().Webhook))
+	s.Handle("/", w.Handler(m.Hook()))
 	recorder := events.For(m, w.o.Events)
 	m.AddServer(validated{s, w})
 	m.AddEverywhere("webhooks", func(ctx context.Context) error { return w.Run(ctx, m.Client(), recorder) })
@@ -91,14 +91,14 @@ func (w *Webhooks) Server() server.Options {
 	return o
 }
 
-// Handler returns the server's handler, which reports to hooks. Call it once. It serves each
+// Handler returns the server's handler, which reports to h. Call it once. It serves each
 // webhook at a path that is its name, such as /validate.websites.web.example.com. It answers also
 // for webhooks that are added later.
-func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
+func (w *Webhooks) Handler(h *hook.Hook) http.Handler {
 	w.mu.Lock()
-	w.hooks = hooks
+	w.hook = h
 	w.mu.Unlock()
-	return newHandler(w, hooks)
+	return newHandler(w, h)
 }
 
 // Run keeps certificates and registrations for the API server until ctx ends, on every replica. It
@@ -107,7 +107,7 @@ func (w *Webhooks) Handler(hooks *hook.Webhook) http.Handler {
 func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder) error {
 	w.mu.Lock()
 	w.running = true
-	err, hooks := errors.Join(w.wrong...), w.hooks
+	err, h := errors.Join(w.wrong...), w.hook
 	w.mu.Unlock()
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (w *Webhooks) Run(ctx context.Context, c *client.Client, r *events.Recorder
 	}
 	if w.certs != nil {
 		// Validate has reported its errors.
-		running.Go(func() { _ = w.certs.Run(ctx, c, r, hooks, w.targets()...) })
+		running.Go(func() { _ = w.certs.Run(ctx, c, r, h, w.targets()...) })
 	}
 	select {
 	case <-ctx.Done():

@@ -497,10 +497,10 @@ func TestHooks_SeeEachRequestOnce(t *testing.T) {
 			panic(o.Spec.Size)
 		}
 	}}, webhook.Registration{})
-	h := w.Handler(&hook.Webhook{
-		Received: func(r hook.WebhookRequest) { received = append(received, r) },
-		Answered: func(a hook.WebhookAnswer) { a.Took = 0; answered = append(answered, a) },
-	})
+	h := w.Handler(hook.Join(
+		hook.On(func(r *hook.WebhookRequest) { received = append(received, *r) }),
+		hook.On(func(a *hook.WebhookAnswer) { a.Took = 0; answered = append(answered, *a) }),
+	))
 	for size := 1; size <= 3; size++ {
 		post(h, validatePath, reviewOf(t, request(admissionv1.Create, sized(size), "")))
 	}

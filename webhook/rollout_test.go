@@ -142,7 +142,7 @@ func pemOf(s *httptest.Server) []byte {
 // also in lists. Its message about a failure names the object.
 func TestA5_OnTheRealServer(t *testing.T) {
 	ctx, c := realServer(t)
-	served := httptest.NewTLSServer(converting().Handler(&hook.Webhook{}))
+	served := httptest.NewTLSServer(converting().Handler(hook.New(func(hook.Event) {})))
 	defer served.Close()
 	installConversion(ctx, t, c, served.URL, pemOf(served))
 	for i := range 30 {
@@ -207,7 +207,7 @@ func TestRollout_ConvergesThoughConversionNeedsTheNewPods(t *testing.T) {
 	}
 	var ready func() bool // the pod's readiness, which the Service looks at
 	var refused atomic.Int64
-	conversion := converting().Handler(&hook.Webhook{})
+	conversion := converting().Handler(hook.New(func(hook.Event) {}))
 	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ready() {
 			refused.Add(1)

@@ -89,7 +89,7 @@ func handlerOf(t testing.TB, w *webhook.Webhooks) http.Handler {
 	if err := w.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return w.Handler(&hook.Webhook{})
+	return w.Handler(hook.New(func(hook.Event) {}))
 }
 
 // request makes a request for a Thing. The objects are JSON, or empty.

@@ -34,7 +34,7 @@ type Webhooks struct {
 	missing    map[string]error // the registrations that were looked at; nil is in place
 	running    bool
 	hosted     bool // by a manager
-	hooks      *hook.Webhook
+	hook       *hook.Hook
 }
 
 // add calls register under the lock. Its error is a mistake of the call, such as Default.

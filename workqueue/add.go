@@ -86,8 +86,8 @@ func (q *Queue[K]) addLocked(w *who[K], i uint32, lane uint8, how *AddOptions) {
 }
 
 func (q *Queue[K]) tellDelayed(lane uint8, how *AddOptions) {
-	if how.After > 0 {
-		tell(&q.host, "Hooks.Delayed", q.o.Hooks.Delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
+	if how.After > 0 && q.gets.delayed {
+		tell(&q.host, &q.used.delayed, hook.QueueDelayed{Queue: q.o.Name, Class: int(q.classIn(lane)), Delay: how.After})
 	}
 }
 

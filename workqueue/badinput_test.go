@@ -91,19 +91,23 @@ func TestBadInput_Panics(t *testing.T) {
 			TenantWeight: func(string) float64 { boom(); return 5 },
 			Backoff:      panicking{},
 			Own:          func(string, uint64, Reason) bool { boom(); return true },
-			Hooks: &hook.Queue{
-				Opened: func(hook.QueueOpened) { boom() }, Closed: func(hook.QueueClosed) { boom() },
-				Added: func(hook.QueueAdded) { boom() }, Delayed: func(hook.QueueDelayed) { boom() },
-				Taken: func(hook.QueueTaken) { boom() }, Settled: func(hook.QueueSettled) { boom() },
-				Dropped: func(hook.QueueDropped) { boom() }, Misused: func(hook.QueueMisused) { boom() },
-				Panicked: func(p hook.QueuePanicked) {
+			Hook: hook.Join(
+				hook.On(func(*hook.QueueOpened) { boom() }),
+				hook.On(func(*hook.QueueClosed) { boom() }),
+				hook.On(func(*hook.QueueAdded) { boom() }),
+				hook.On(func(*hook.QueueDelayed) { boom() }),
+				hook.On(func(*hook.QueueTaken) { boom() }),
+				hook.On(func(*hook.QueueSettled) { boom() }),
+				hook.On(func(*hook.QueueDropped) { boom() }),
+				hook.On(func(*hook.QueueMisused) { boom() }),
+				hook.On(func(p *hook.QueuePanicked) {
 					if p.Value != "boom" || !strings.Contains(string(p.Stack), "TestBadInput_Panics") {
-						t.Errorf("reported %+v", p)
+						t.Errorf("reported %+v", *p)
 					}
 					reported = append(reported, p.Func)
 					boom()
-				},
-			},
+				}),
+			),
 		}
 		q := newQueue(t, o)
 		q.Add("a")
@@ -124,8 +128,8 @@ func TestBadInput_Panics(t *testing.T) {
 		q.ShutDown()
 		settled(t, q.Drain(ctx))
 		slices.Sort(reported)
-		want := []string{"Backoff", "Hooks.Added", "Hooks.Closed", "Hooks.Delayed", "Hooks.Dropped",
-			"Hooks.Misused", "Hooks.Opened", "Hooks.Settled", "Hooks.Taken", "Own", "Tenant"}
+		want := []string{"Backoff", "Hook(QueueAdded)", "Hook(QueueClosed)", "Hook(QueueDelayed)", "Hook(QueueDropped)",
+			"Hook(QueueMisused)", "Hook(QueueOpened)", "Hook(QueueSettled)", "Hook(QueueTaken)", "Own", "Tenant"}
 		if got := slices.Compact(slices.Clone(reported)); !slices.Equal(got, want) {
 			t.Errorf("reported %v, want %v", got, want)
 		}

@@ -19,10 +19,12 @@ func everything() Options[name] {
 		Name:    "everything",
 		Classes: ThreeClasses(),
 		Tenant:  func(k name) string { return k.Namespace },
-		Hooks: &hook.Queue{
-			Added: func(hook.QueueAdded) {}, Taken: func(hook.QueueTaken) {},
-			Settled: func(hook.QueueSettled) {}, Delayed: func(hook.QueueDelayed) {},
-		},
+		Hook: hook.Join(
+			hook.On(func(*hook.QueueAdded) {}),
+			hook.On(func(*hook.QueueTaken) {}),
+			hook.On(func(*hook.QueueSettled) {}),
+			hook.On(func(*hook.QueueDelayed) {}),
+		),
 	}
 }
 

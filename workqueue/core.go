@@ -34,7 +34,7 @@ type core[K comparable] struct {
 	pausedAll bool
 	shut      bool
 	observed  bool
-	stamped   bool // entries need since, for hooks or reasons
+	stamped   bool // entries need since, for observers or reasons
 
 	fresh   int // since the last unlock
 	dropped [numDrops]int
@@ -220,7 +220,7 @@ func (c *core[K]) take() uint32 {
 		x.taken, x.pending = x.pending, noteList{}
 	}
 	c.turn(e, Held)
-	if c.observed { // only hooks need the oldest
+	if c.observed { // only observers need the oldest
 		c.heldSince += e.since
 		c.link(&c.held, i, e)
 	}

@@ -100,7 +100,7 @@
 // W8. ShutDown and Drain are idempotent and safe for concurrent use. Drain returns when no key is
 // ready or held. Waiting, parked and paused keys are dropped and counted.
 //
-// W9. A settle of a key that is not held is reported (ErrNotHeld, hook.Queue.Misused) and never
+// W9. A settle of a key that is not held is reported (ErrNotHeld, hook.QueueMisused) and never
 // duplicates a key.
 //
 // W10. Neither New nor any method starts a goroutine.
@@ -113,7 +113,7 @@
 // # Concurrency
 //
 // All methods may be called from any goroutine. One lock guards all state. The queue never holds it
-// while it calls your functions (hooks, Tenant, Backoff and so on).
+// while it calls your functions (observers, Tenant, Backoff and so on).
 //
 // Goroutines in Get share one timer, set to the earliest due time. While none is in Get, due keys
 // become ready in the next call.
@@ -124,7 +124,7 @@
 //   - A key that is not equal to itself (a NaN) or not comparable (an interface with a slice) is
 //     dropped, counted and reported.
 //   - A panic of your function is recovered, counted (Snapshot.Panics) and reported
-//     (hook.Queue.Panicked). The result is tenant "", weight 1, no delay, or false.
+//     (hook.QueuePanicked). The result is tenant "", weight 1, no delay, or false.
 //   - Options.Validate refuses weights of zero, NaN or infinity. From TenantWeight they count as 1.
 //   - An add after ShutDown is dropped and counted. For settles, see [Item].
 //

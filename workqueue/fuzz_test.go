@@ -104,7 +104,7 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 		tr.m.own = func(reason string) bool { return tr.whose == (reason != "") }
 		o.Own = func(_ int, _ uint64, r Reason) bool { return tr.m.own(r.Event) }
 	}
-	o.Hooks = &hook.Queue{Dropped: func(d hook.QueueDropped) { tr.drops += d.Keys }}
+	o.Hook = hook.On(func(d *hook.QueueDropped) { tr.drops += d.Keys })
 	for i, s := range shares {
 		tr.m.classes = append(tr.m.classes, modelClass{class: s.Class, weight: s.Weight, flows: map[string]*modelFlow{}})
 		if s.Class <= Normal {

@@ -48,8 +48,8 @@ func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
 		item.queued = never
 	}
 	q.unlock()
-	if taken := q.o.Hooks.Taken; taken != nil {
-		tell(&q.host, "Hooks.Taken", taken, hook.QueueTaken{
+	if q.gets.taken {
+		tell(&q.host, &q.used.taken, hook.QueueTaken{
 			Queue: q.o.Name, Class: int(item.Class()), Waited: time.Duration(since - item.queued), Attempt: item.Attempt(),
 		})
 	}

@@ -24,18 +24,18 @@ func TestHooks(t *testing.T) {
 		var stats func() hook.QueueStats
 		note := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
 		wrong := errors.New("no")
-		q := newQueue(t, Options[string]{Name: "web", Classes: ThreeClasses(), Hooks: &hook.Queue{
-			Opened:  func(e hook.QueueOpened) { stats = e.Stats; note("opened %s", e.Queue) },
-			Closed:  func(e hook.QueueClosed) { note("closed %s", e.Queue) },
-			Added:   func(e hook.QueueAdded) { note("added %d of %d", e.Keys, e.Class) },
-			Delayed: func(e hook.QueueDelayed) { note("delayed %v of %d", e.Delay, e.Class) },
-			Taken:   func(e hook.QueueTaken) { note("taken after %v, attempt %d, %d", e.Waited, e.Attempt, e.Class) },
-			Settled: func(e hook.QueueSettled) {
+		q := newQueue(t, Options[string]{Name: "web", Classes: ThreeClasses(), Hook: hook.Join(
+			hook.On(func(e *hook.QueueOpened) { stats = e.Stats; note("opened %s", e.Queue) }),
+			hook.On(func(e *hook.QueueClosed) { note("closed %s", e.Queue) }),
+			hook.On(func(e *hook.QueueAdded) { note("added %d of %d", e.Keys, e.Class) }),
+			hook.On(func(e *hook.QueueDelayed) { note("delayed %v of %d", e.Delay, e.Class) }),
+			hook.On(func(e *hook.QueueTaken) { note("taken after %v, attempt %d, %d", e.Waited, e.Attempt, e.Class) }),
+			hook.On(func(e *hook.QueueSettled) {
 				note("%v after %v, delay %v, attempt %d, error %v", e.Outcome, e.Held, e.Delay, e.Attempt, e.Err)
-			},
-			Dropped: func(e hook.QueueDropped) { note("dropped %d %s", e.Keys, e.Why) },
-			Misused: func(e hook.QueueMisused) { note("misused %s", e.What) },
-		}})
+			}),
+			hook.On(func(e *hook.QueueDropped) { note("dropped %d %s", e.Keys, e.Why) }),
+			hook.On(func(e *hook.QueueMisused) { note("misused %s", e.What) }),
+		)})
 		want := func(lines ...string) {
 			t.Helper()
 			if fmt.Sprint(log) != fmt.Sprint(lines) {
@@ -84,7 +84,7 @@ func TestHooks(t *testing.T) {
 func TestHooks_WithoutReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waited time.Duration
-		q := newQueue(t, Options[string]{Reasons: -1, Hooks: &hook.Queue{Taken: func(e hook.QueueTaken) { waited = e.Waited }}})
+		q := newQueue(t, Options[string]{Reasons: -1, Hook: hook.On(func(e *hook.QueueTaken) { waited = e.Waited })})
 		q.Add("a")
 		added := time.Now()
 		time.Sleep(time.Second)
@@ -100,12 +100,12 @@ func TestHooks_WithoutReasons(t *testing.T) {
 // TestHooks_PanicOfOpened: a panic of Opened is reported to the same hooks.
 func TestHooks_PanicOfOpened(t *testing.T) {
 	var told []string
-	q := newQueue(t, Options[string]{Hooks: &hook.Queue{
-		Opened:   func(hook.QueueOpened) { panic("no") },
-		Panicked: func(e hook.QueuePanicked) { told = append(told, e.Func) },
-	}})
+	q := newQueue(t, Options[string]{Hook: hook.Join(
+		hook.On(func(*hook.QueueOpened) { panic("no") }),
+		hook.On(func(e *hook.QueuePanicked) { told = append(told, e.Func) }),
+	)})
 	q.Add("a")
-	if want := []string{"Hooks.Opened"}; !slices.Equal(told, want) || q.Snapshot().Panics != 1 {
+	if want := []string{"Hook(QueueOpened)"}; !slices.Equal(told, want) || q.Snapshot().Panics != 1 {
 		t.Errorf("told %q of %d panics, want %q", told, q.Snapshot().Panics, want)
 	}
 }
@@ -113,19 +113,19 @@ func TestHooks_PanicOfOpened(t *testing.T) {
 // TestHooks_APanicDoesNotHideEvents: if a hook panics, later hooks still see the event.
 func TestHooks_APanicDoesNotHideEvents(t *testing.T) {
 	var told []string
-	panics, notes := &hook.Queue{
-		Added:    func(hook.QueueAdded) { panic("no") },
-		Closed:   func(hook.QueueClosed) { panic("no") },
-		Panicked: func(hook.QueuePanicked) { panic("no") },
-	}, &hook.Queue{
-		Added:    func(hook.QueueAdded) { told = append(told, "added") },
-		Closed:   func(hook.QueueClosed) { told = append(told, "closed") },
-		Panicked: func(e hook.QueuePanicked) { told = append(told, "panic of "+e.Func) },
-	}
-	q := newQueue(t, Options[string]{Hooks: hook.Hooks{Queue: panics}.With(hook.Hooks{Queue: notes}).Queue})
+	panics, notes := hook.Join(
+		hook.On(func(*hook.QueueAdded) { panic("no") }),
+		hook.On(func(*hook.QueueClosed) { panic("no") }),
+		hook.On(func(*hook.QueuePanicked) { panic("no") }),
+	), hook.Join(
+		hook.On(func(*hook.QueueAdded) { told = append(told, "added") }),
+		hook.On(func(*hook.QueueClosed) { told = append(told, "closed") }),
+		hook.On(func(e *hook.QueuePanicked) { told = append(told, "panic of "+e.Func) }),
+	)
+	q := newQueue(t, Options[string]{Hook: hook.Join(panics, notes)})
 	q.Add("a")
 	q.ShutDown()
-	if want := []string{"added", "panic of Hooks.Added", "closed", "panic of Hooks.Closed"}; !slices.Equal(told, want) {
+	if want := []string{"added", "panic of Hook(QueueAdded)", "closed", "panic of Hook(QueueClosed)"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }
@@ -140,13 +140,13 @@ func TestHooks_Concurrently(t *testing.T) {
 				t.Errorf("a time is %v", d)
 			}
 		}
-		q := newQueue(t, Options[int]{Reasons: reasons, Classes: ThreeClasses(), Hooks: &hook.Queue{
-			Opened:  func(hook.QueueOpened) { opened.Add(1) },
-			Closed:  func(hook.QueueClosed) { closed.Add(1) },
-			Added:   func(e hook.QueueAdded) { added.Add(int64(e.Keys)) },
-			Taken:   func(e hook.QueueTaken) { taken.Add(1); long(e.Waited) },
-			Settled: func(e hook.QueueSettled) { settles.Add(1); long(e.Held) },
-		}})
+		q := newQueue(t, Options[int]{Reasons: reasons, Classes: ThreeClasses(), Hook: hook.Join(
+			hook.On(func(*hook.QueueOpened) { opened.Add(1) }),
+			hook.On(func(*hook.QueueClosed) { closed.Add(1) }),
+			hook.On(func(e *hook.QueueAdded) { added.Add(int64(e.Keys)) }),
+			hook.On(func(e *hook.QueueTaken) { taken.Add(1); long(e.Waited) }),
+			hook.On(func(e *hook.QueueSettled) { settles.Add(1); long(e.Held) }),
+		)})
 		var workers, others sync.WaitGroup
 		for range 4 {
 			workers.Go(func() {
@@ -193,11 +193,15 @@ func TestHooksMayUseTheQueue(t *testing.T) {
 	}
 	q = newQueue(t, Options[string]{
 		Tenant: func(k string) string { return "" }, Backoff: using(use), Own: func(string, uint64, Reason) bool { use(); return false },
-		Hooks: &hook.Queue{
-			Added: func(hook.QueueAdded) { use() }, Taken: func(hook.QueueTaken) { use() }, Settled: func(hook.QueueSettled) { use() },
-			Delayed: func(hook.QueueDelayed) { use() }, Dropped: func(hook.QueueDropped) { use() },
-			Closed: func(hook.QueueClosed) { use() }, Misused: func(hook.QueueMisused) { use() },
-		},
+		Hook: hook.Join(
+			hook.On(func(*hook.QueueAdded) { use() }),
+			hook.On(func(*hook.QueueTaken) { use() }),
+			hook.On(func(*hook.QueueSettled) { use() }),
+			hook.On(func(*hook.QueueDelayed) { use() }),
+			hook.On(func(*hook.QueueDropped) { use() }),
+			hook.On(func(*hook.QueueClosed) { use() }),
+			hook.On(func(*hook.QueueMisused) { use() }),
+		),
 	})
 	q.Add("a")
 	item := mustGet(t, q)

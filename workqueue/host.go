@@ -23,39 +23,68 @@ var dropNames = [numDrops]string{
 
 // host calls the host's functions, never under the lock, and recovers their panics.
 type host[K comparable] struct {
-	o      Options[K] // Hooks is not nil
+	o      Options[K]
+	gets   gets
+	used   used
 	panics atomic.Int64
 }
 
+// gets are the frequent events that are observed.
+type gets struct{ added, delayed, taken, settled bool }
+
+// used has the last frequent events for another use: new ones would be garbage for each key.
+type used struct {
+	added   atomic.Pointer[hook.QueueAdded]
+	delayed atomic.Pointer[hook.QueueDelayed]
+	taken   atomic.Pointer[hook.QueueTaken]
+	settled atomic.Pointer[hook.QueueSettled]
+}
+
 func (h *host[K]) recovered(name string) {
-	v := recover()
-	if v == nil {
-		return
-	}
-	h.panics.Add(1)
-	if panicked := h.o.Hooks.Panicked; panicked != nil {
-		defer func() { _ = recover() }() // if this hook panics too, the count is enough
-		panicked(hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
+	if v := recover(); v != nil {
+		h.panicked(name, v)
 	}
 }
 
-func tell[K comparable, E any](h *host[K], name string, hook func(E), e E) {
-	if hook == nil {
-		return
+func (h *host[K]) panicked(name string, v any) {
+	h.panics.Add(1)
+	defer func() { _ = recover() }() // if this observer panics too, the count is enough
+	h.o.Hook.Send(&hook.QueuePanicked{Queue: h.o.Name, Func: name, Value: v, Stack: debug.Stack()})
+}
+
+func (h *host[K]) send(e hook.Event) {
+	defer func() {
+		if v := recover(); v != nil {
+			h.panicked("Hook("+reflect.TypeOf(e).Elem().Name()+")", v)
+		}
+	}()
+	h.o.Hook.Send(e)
+}
+
+// tell sends an event. last is nil while another call uses it.
+func tell[K comparable, E any, P interface {
+	*E
+	hook.Event
+}](h *host[K], last *atomic.Pointer[E], e E) {
+	p := last.Swap(nil)
+	if p == nil {
+		p = new(E)
 	}
-	defer h.recovered(name)
-	hook(e)
+	*p = e
+	h.send(P(p))
+	*p = *new(E)
+	last.Store(p)
 }
 
 func (h *host[K]) report(n *news) {
 	for i, keys := range n.readied[:len(h.o.Classes)] {
-		if keys > 0 {
-			tell(h, "Hooks.Added", h.o.Hooks.Added, hook.QueueAdded{Queue: h.o.Name, Class: int(h.o.Classes[i].Class), Keys: keys})
+		if keys > 0 && h.gets.added {
+			tell(h, &h.used.added, hook.QueueAdded{Queue: h.o.Name, Class: int(h.o.Classes[i].Class), Keys: keys})
 		}
 	}
 	for d, keys := range n.dropped {
 		if keys > 0 {
-			tell(h, "Hooks.Dropped", h.o.Hooks.Dropped, hook.QueueDropped{Queue: h.o.Name, Why: dropNames[d], Keys: keys})
+			h.send(&hook.QueueDropped{Queue: h.o.Name, Why: dropNames[d], Keys: keys})
 		}
 	}
 }

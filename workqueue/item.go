@@ -65,7 +65,8 @@ func (i Item[K]) InClass(c Class) Item[K] {
 	return i
 }
 
-// Queued returns when the key became ready, or zero if Options.Reasons < 0 and there were no hooks.
+// Queued returns when the key became ready, or zero if Options.Reasons < 0 and no observer gets
+// events of the queue.
 func (i Item[K]) Queued() time.Time {
 	if i.q == nil || i.queued == never {
 		return time.Time{}
@@ -96,7 +97,8 @@ func (i Item[K]) Done() error {
 
 // Retry settles the key as failed. It returns the delay until the next delivery, in the same class:
 // Options.Backoff, or longer if Options.Limiter requires it. If the key was added while held, and
-// not only by itself (Options.Own), it is ready at once. The hooks get the error, which may be nil.
+// not only by itself (Options.Own), it is ready at once. hook.QueueSettled has the error, which may
+// be nil.
 func (i Item[K]) Retry(err error) (time.Duration, error) { return i.RetryWith(err, RetryOptions{}) }
 
 // RetryOptions describe when a failed key is retried. The zero value is what Retry uses.
@@ -131,7 +133,7 @@ func (i Item[K]) After(d time.Duration) error {
 
 // GiveUp settles the key as failed, without a retry. The key stays idle and keeps its failures. The
 // next add by others (see Options.Own) delivers it as Attempt 1, even if it was made while the key
-// was held. The hooks get the error, which may be nil.
+// was held. hook.QueueSettled has the error, which may be nil.
 func (i Item[K]) GiveUp(err error) error {
 	return i.settle(verdict{outcome: hook.QueueGiveUp}, err)
 }
@@ -196,8 +198,7 @@ func (i Item[K]) settle(v verdict, err error) error {
 
 // settleLocked also unlocks.
 func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
-	settled := q.o.Hooks.Settled
-	if settled == nil {
+	if !q.gets.settled {
 		q.core.settle(i, e, v)
 		q.unlock()
 		return
@@ -208,5 +209,5 @@ func (q *Queue[K]) settleLocked(i uint32, e *entry[K], v verdict, err error) {
 	}
 	q.core.settle(i, e, v)
 	q.unlock()
-	tell(&q.host, "Hooks.Settled", settled, ev)
+	tell(&q.host, &q.used.settled, ev)
 }

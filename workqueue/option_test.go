@@ -52,8 +52,8 @@ func TestGiveUp_UntilTheNextAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []hook.QueueSettled
 		q := newQueue(t, Options[string]{
-			Own:   func(_ string, _ uint64, r Reason) bool { return r.Event == "own" },
-			Hooks: &hook.Queue{Settled: func(e hook.QueueSettled) { told = append(told, e) }},
+			Own:  func(_ string, _ uint64, r Reason) bool { return r.Event == "own" },
+			Hook: hook.On(func(e *hook.QueueSettled) { told = append(told, *e) }),
 		})
 		own := AddOptions{Reason: Reason{Event: "own"}}
 		q.Add("key")

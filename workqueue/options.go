@@ -26,7 +26,7 @@ const (
 //
 // The queue calls the functions concurrently, without its lock, and recovers their panics.
 type Options[K comparable] struct {
-	// Name appears in hooks, snapshots and errors. Default "".
+	// Name appears in events, snapshots and errors. Default "".
 	Name string
 
 	// Classes are at most 8 classes with their weights, such as ThreeClasses (the default in
@@ -66,12 +66,12 @@ type Options[K comparable] struct {
 	// between are counted. Equal reasons in a row count as one (Reason.Repeats). Default 0: 8. At
 	// most 1000.
 	//
-	// Negative: no reasons. Without hooks, the queue also reads the clock less often: an add, a Get
-	// and a settle take about a fifth less time, but Item.Queued and KeyState.Since are zero.
+	// Negative: no reasons. Without observers, the queue also reads the clock less often: an add, a
+	// Get and a settle take about a fifth less time, but Item.Queued and KeyState.Since are zero.
 	Reasons int
 
-	// Hooks observe the queue. Default nil.
-	Hooks *hook.Queue
+	// Hook gets the queue's events. Default: none.
+	Hook *hook.Hook
 
 	// Own reports whether an immediate add (AddOptions.After <= 0) of a key only echoes what a
 	// delivery of the key did itself. Such an add does not shorten the backoff after Retry. Default

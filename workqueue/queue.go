@@ -40,15 +40,17 @@ func New[K comparable](o Options[K]) (*Queue[K], error) {
 	q.waiters.timer.Stop()
 	q.core.start = time.Now()
 	q.setUp(o)
-	tell(&q.host, "Hooks.Opened", q.o.Hooks.Opened, hook.QueueOpened{Queue: o.Name, Of: q, Stats: q.stats})
+	q.send(&hook.QueueOpened{Queue: o.Name, Of: q, Stats: q.stats})
 	return q, nil
 }
 
 func (q *Queue[K]) setUp(o Options[K]) {
 	c := &q.core
-	if c.observed = o.Hooks != nil; !c.observed {
-		o.Hooks = &hook.Queue{}
+	q.gets = gets{
+		added: hook.Gets[*hook.QueueAdded](o.Hook), delayed: hook.Gets[*hook.QueueDelayed](o.Hook),
+		taken: hook.Gets[*hook.QueueTaken](o.Hook), settled: hook.Gets[*hook.QueueSettled](o.Hook),
 	}
+	c.observed = q.gets != gets{} || hook.Gets[*hook.QueueOpened](o.Hook) || hook.Gets[*hook.QueueDropped](o.Hook)
 	if o.Backoff == nil {
 		o.Backoff = Exponential{}
 	}
@@ -160,7 +162,7 @@ func (q *Queue[K]) comeLocked() (come watch) {
 func (q *Queue[K]) misusedLocked(what string) {
 	q.misused++
 	q.unlock()
-	tell(&q.host, "Hooks.Misused", q.o.Hooks.Misused, hook.QueueMisused{Queue: q.o.Name, What: what})
+	q.send(&hook.QueueMisused{Queue: q.o.Name, What: what})
 }
 
 // Len is the number of keys in each state. A key that is paused and held counts as held.

@@ -28,7 +28,7 @@ func (q *Queue[K]) shutDown(force bool) {
 	}
 	q.unlock()
 	if first {
-		tell(&q.host, "Hooks.Closed", q.o.Hooks.Closed, hook.QueueClosed{Queue: q.o.Name, Of: q})
+		q.send(&hook.QueueClosed{Queue: q.o.Name, Of: q})
 	}
 }
 

@@ -15,8 +15,8 @@ type KeyState[K comparable] struct {
 	State  State
 	Class  Class  // Normal if the key has none yet
 	Tenant string // "" without Options.Tenant
-	// Since is when the key entered its state. Without hooks it is zero for a held key, and for all
-	// keys if Options.Reasons is negative.
+	// Since is when the key entered its state. Without observers it is zero for a held key, and for
+	// all keys if Options.Reasons is negative.
 	Since time.Time `json:",omitzero"`
 	// Due is when a waiting key becomes ready, or a ready or held key is added again. Zero: never.
 	Due time.Time `json:",omitzero"`

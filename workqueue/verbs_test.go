@@ -270,13 +270,13 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// TestSinceWhen: Reasons and Hooks decide which times are known.
+// TestSinceWhen: Reasons and Hook decide which times are known.
 func TestSinceWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, o := range map[string]Options[string]{
 			"queued, ready":       {},
 			"nothing":             {Reasons: -1},
-			"queued, ready, held": {Reasons: -1, Hooks: &hook.Queue{}},
+			"queued, ready, held": {Reasons: -1, Hook: hook.New(func(hook.Event) {})},
 		} {
 			q := newQueue(t, o)
 			time.Sleep(time.Second)

@@ -251,7 +251,7 @@ func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// InformerName returns nil. The cache has hooks instead of client-go's informer metrics.
+// InformerName returns nil. The cache sends events instead of client-go's informer metrics.
 func (f *factory) InformerName() *toolscache.InformerName { return nil }
 
 // Start does nothing.

@@ -80,7 +80,7 @@ func start(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.mgr, w.c, err = operator(account, manager.Options{Hooks: hook.Hooks{Client: &hook.Client{Requested: w.requested}}}, w.now)
+	w.mgr, w.c, err = operator(account, manager.Options{Hook: hook.On(func(e *hook.APIRequest) { w.requested(*e) })}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}

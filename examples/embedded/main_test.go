@@ -48,13 +48,11 @@ func TestEmbedded_WorksOnTheHostsInformersAndElector(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	reconciled := make(chan hook.Reconcile, 100)
+	reconciled := make(chan hook.Reconciled, 100)
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		result <- host(ctx, cluster.Config(), key.Namespace, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
-			Reconciled: func(_ context.Context, r hook.Reconcile) { reconciled <- r },
-		}}})
+		result <- host(ctx, cluster.Config(), key.Namespace, controller.Options{Hook: hook.On(func(r *hook.Reconciled) { reconciled <- *r })})
 	}()
 	select {
 	case r := <-reconciled:

@@ -35,13 +35,11 @@ func TestFinalizer_HoldsTheObjectUntilTheFileIsDeleted(t *testing.T) {
 		}
 	})
 	dir, failures := t.TempDir(), make(chan error, 100)
-	mgr := operator(cluster.Config(), dir, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
-		Reconciled: func(_ context.Context, r hook.Reconcile) {
-			if r.Err != nil {
-				failures <- r.Err
-			}
-		},
-	}}})
+	mgr := operator(cluster.Config(), dir, controller.Options{Hook: hook.On(func(r *hook.Reconciled) {
+		if r.Err != nil {
+			failures <- r.Err
+		}
+	})})
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- mgr.Run(ctx) }()

@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/webhook"
 	"github.com/setpoint-dev/setpoint/webhook/webhooktest"
 )
@@ -30,7 +29,7 @@ import (
 func installed(t *testing.T, hooks *webhook.Webhooks) *rest.Config {
 	t.Helper()
 	server := sim.New(t, scheme.Scheme)
-	server.UseWebhooks(hooks.Handler(&hook.Webhook{}))
+	server.UseWebhooks(hooks.Handler(nil))
 	manifests, err := hooks.Manifests()
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func start(t *testing.T, cluster *envtest.Cluster, namespace, name string) *repl
 	r.Manager = operator(cluster.Config(), manager.Options{
 		Logger: slog.New(slog.DiscardHandler),
 		LeaderElection: &leaderelection.Options{
-			Lease: lease, Namespace: namespace, Identity: name, Hooks: &hook.LeaderElection{Acquired: func(string) { once() }},
+			Lease: lease, Namespace: namespace, Identity: name, Hook: hook.On(func(*hook.LeaseAcquired) { once() }),
 		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())

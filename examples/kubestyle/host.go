@@ -26,7 +26,7 @@ type host struct {
 	// For Setpoint's controllers only.
 	ours    *client.Client
 	cache   *cache.Cache // adopts the factory's informers and has no others
-	metrics hook.Hooks
+	metrics *hook.Hook
 }
 
 // newHost returns a host. Setpoint's metrics need a prefix: component-base registers the names
@@ -41,8 +41,8 @@ func newHost(o *options) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := ofOurs.Hooks()
-	ours, err := client.New(cfg, client.Options{FieldOwner: "kubestyle", Hooks: m.Client})
+	m := ofOurs.Hook()
+	ours, err := client.New(cfg, client.Options{FieldOwner: "kubestyle", Hook: m})
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +54,6 @@ func newHost(o *options) (*host, error) {
 	return &host{
 		options: o, clients: clients, ours: ours, metrics: m,
 		factory: informers.NewSharedInformerFactory(clients, 0),
-		cache:   cache.New(ours, cache.Options{Hooks: m.Cache}),
+		cache:   cache.New(ours, cache.Options{Hook: m}),
 	}, nil
 }

@@ -48,7 +48,7 @@ func (h *host) newLease() (*lease, error) {
 		return nil, fmt.Errorf("--leader-elect-resource-lock: %s is a %T, not a lock of Leases; use leases", o.leases.ResourceLock, made)
 	}
 	observing := observeOptions(o.leases)
-	observing.Hooks = h.metrics.LeaderElection
+	observing.Hook = h.metrics
 	observed, err := leaderelection.Observe(lock, lock.Client, observing)
 	if err != nil {
 		return nil, err

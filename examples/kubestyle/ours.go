@@ -31,7 +31,7 @@ type ours = *controller.Controller[types.NamespacedName]
 // newOurs returns a controller with the program's metrics.
 func newOurs(h *host, name string, r controller.Func[types.NamespacedName]) ours {
 	return controller.New(name, r, controller.Options{
-		Workers: h.options.workers, Hooks: h.metrics,
+		Workers: h.options.workers, Hook: h.metrics,
 	})
 }
 

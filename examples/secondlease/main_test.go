@@ -63,9 +63,7 @@ func TestSecondLease_LeadsWhenItIsReleased(t *testing.T) {
 	<-held
 
 	reconciled := make(chan string, 100)
-	mgr := operator(cluster.Config(), key.Namespace, controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{
-		Reconciled: func(_ context.Context, r hook.Reconcile) { reconciled <- r.Controller },
-	}}})
+	mgr := operator(cluster.Config(), key.Namespace, controller.Options{Hook: hook.On(func(r *hook.Reconciled) { reconciled <- r.Controller })})
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- mgr.Run(ctx) }()

@@ -94,16 +94,16 @@ const (
 func (o *orders) options(log *slog.Logger) manager.Options {
 	lease := leaderelection.Options{
 		Lease: name, Namespace: namespace, Identity: o.Identity, LeaseDuration: o.Lease,
-		Hooks: &hook.LeaderElection{Lost: func(string) { fmt.Println(isLost) }},
+		Hook: hook.On(func(*hook.LeaseLost) { fmt.Println(isLost) }),
 	}
 	m := manager.Options{
 		Logger: log, Grace: 5 * time.Second, ControllerDefaults: controller.Options{Workers: o.Workers},
 		LeaderElection: lease,
-		Hooks: hook.Hooks{Client: &hook.Client{Requested: func(r hook.APIRequest) {
+		Hook: hook.On(func(r *hook.APIRequest) {
 			if errors.Is(r.Err, term.ErrFenced) {
 				fmt.Println(isRefused)
 			}
-		}}},
+		}),
 	}
 	if !o.OneLeader {
 		m.LeaderElection = shard.Options{Election: lease}

@@ -76,13 +76,6 @@ func After(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// Tell calls a hook, unless it is nil.
-func Tell[E any](hook func(E), e E) {
-	if hook != nil {
-		hook(e)
-	}
-}
-
 // Poke puts an element into a buffered channel, unless it is full.
 func Poke(c chan<- struct{}) {
 	select {

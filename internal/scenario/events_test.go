@@ -54,19 +54,19 @@ func newRecorded(ctx context.Context) *recorded {
 }
 
 // hooks count what is dropped.
-func (w *recorded) hooks() *hook.Events {
-	return &hook.Events{Dropped: func(e hook.EventDropped) {
+func (w *recorded) hooks() *hook.Hook {
+	return hook.On(func(e *hook.EventDropped) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.dropped[e.Why] += e.Events
-	}}
+	})
 }
 
 // record flushes what say records, with a recorder of its own, and closes it.
 func (w *recorded) record(ctx context.Context, c *client.Client, say func(ctx context.Context, r *events.Recorder)) {
 	GinkgoHelper()
 	ctx = logr.NewContextWithSlogLogger(ctx, slog.New(slog.NewTextHandler(&w.log, nil)))
-	r := events.New(c, events.Options{Name: "scenario", Hooks: w.hooks()})
+	r := events.New(c, events.Options{Name: "scenario", Hook: w.hooks()})
 	say(ctx, r)
 	Expect(r.Close(ctx)).To(Succeed())
 }
@@ -112,9 +112,9 @@ var _ = Describe("Events", func() {
 		w := newRecorded(ctx)
 		obj := w.create(ctx, "failing")
 		sent := make(chan struct{}, 100)
-		watched := hook.Hooks{Events: w.hooks()}.With(hook.Hooks{Events: &hook.Events{Sent: func(hook.EventSent) { sent <- struct{}{} }}})
+		watched := hook.Join(w.hooks(), hook.On(func(*hook.EventSent) { sent <- struct{}{} }))
 		m := manager.New(w.client.Config(), manager.Options{
-			Name: "Scenario operator", RequireTerm: true, Logger: slog.New(slog.DiscardHandler), Hooks: watched,
+			Name: "Scenario operator", RequireTerm: true, Logger: slog.New(slog.DiscardHandler), Hook: watched,
 			LeaderElection: &leaderelection.Options{Lease: "events", Namespace: w.namespace},
 		})
 		run, stop := context.WithCancel(ctx)
@@ -158,7 +158,7 @@ var _ = Describe("Events", func() {
 		w := newRecorded(ctx)
 		obj := w.create(ctx, "failing")
 		m := manager.New(w.client.Config(), manager.Options{
-			Name: "scenario", Logger: slog.New(slog.DiscardHandler), Hooks: hook.Hooks{Events: w.hooks()},
+			Name: "scenario", Logger: slog.New(slog.DiscardHandler), Hook: w.hooks(),
 			Cache: cache.Options{Namespaces: cache.NewSet(w.namespace)},
 		})
 		maps := cache.For[*corev1.ConfigMap](m.Cache())

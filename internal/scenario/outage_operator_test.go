@@ -81,7 +81,7 @@ func newOutageOperator(m *manager.Manager, h *history, namespace, outside string
 	o.secrets = cache.ForScope[*corev1.Secret](m.Cache(), here)
 	o.accounts = cache.ForScope[*corev1.ServiceAccount](m.Cache(), there)
 	c := controller.New("lamps", o, controller.Options{
-		Workers: 4, Hooks: hook.Hooks{Controller: &hook.Controller{Awaited: o.awaited}},
+		Workers: 4, Hook: hook.On(func(e *hook.Awaited) { o.awaited(*e) }),
 		// So that a machine on which a start takes longer than the default does not matter.
 		ReadYourWrites: 5 * time.Minute,
 	})

@@ -121,9 +121,9 @@ func (b *batch) newLane(ctx context.Context, name string, heeds bool) *lane {
 	Expect(err).NotTo(HaveOccurred())
 	l.manager = manager.New(cluster.Config(), manager.Options{
 		Name: "outage", Scheme: newScheme(), Logger: slog.New(logCounter{logCounts: l.log}),
-		Hooks: hook.Hooks{Cache: &hook.Cache{InformerState: func(s hook.InformerState) {
+		Hook: hook.On(func(s *hook.InformerState) {
 			l.history.note(everybody, "INFORMER %s %s: %v", s.Kind, s.Phase, s.Err)
-		}}},
+		}),
 	})
 	l.operator = newOutageOperator(l.manager, l.history, namespace, outside, heeds)
 	for n := range 4 {

@@ -50,7 +50,7 @@ var _ = It("The API server is restored from a backup", func(ctx SpecContext) {
 	restored := make(chan hook.Restored, 10)
 	mgr := manager.New(own.Config(), manager.Options{
 		Name: "copier", Logger: slog.New(slog.NewTextHandler(lines, nil)),
-		Cache: cache.Options{QuietLimit: 20 * time.Second, Hooks: &hook.Cache{Restored: func(r hook.Restored) { restored <- r }}},
+		Cache: cache.Options{QuietLimit: 20 * time.Second, Hook: hook.On(func(r *hook.Restored) { restored <- *r })},
 	})
 	cachedMaps, cachedSecrets := cache.For[*corev1.ConfigMap](mgr.Cache()), cache.For[*corev1.Secret](mgr.Cache())
 	written := client.For[*corev1.Secret](mgr.Client())

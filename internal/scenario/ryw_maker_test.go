@@ -89,11 +89,11 @@ func newMaker(ctx context.Context, name string, heeds bool) (*maker, error) {
 
 // controller returns a new controller, of the same name each time.
 func (m *maker) controller() *controller.Controller[types.NamespacedName] {
-	q := workqueue.Options[types.NamespacedName]{Hooks: &hook.Queue{Settled: func(e hook.QueueSettled) {
+	q := workqueue.Options[types.NamespacedName]{Hook: hook.On(func(e *hook.QueueSettled) {
 		if e.Outcome == hook.QueueRetry {
 			m.retried.Add(1)
 		}
-	}}}
+	})}
 	c := controller.NewWithQueue(m.name, m, controller.Options{Workers: 4}, q)
 	c.Watch(source.Kind(m.maps, handler.Self()))
 	c.Watch(source.Kind(m.secrets, handler.Owner(m.maps)))

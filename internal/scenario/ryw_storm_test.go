@@ -175,11 +175,11 @@ var _ = It("Keys that write in a storm see their own writes, while watches are l
 	s.names = cache.ForScope[*metav1.PartialObjectMetadata](s.cache, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
 	s.control = controller.New("storm", controller.Func[types.NamespacedName](s.reconcile), controller.Options{
 		Workers: 4, Logger: slog.New(slog.DiscardHandler),
-		Hooks: hook.Hooks{Controller: &hook.Controller{Awaited: func(a hook.Awaited) {
+		Hook: hook.On(func(a *hook.Awaited) {
 			if a.Expired {
 				s.expired.Add(1)
 			}
-		}}},
+		}),
 	})
 	s.control.Watch(source.Kind(s.maps, handler.Self()))
 	s.control.Watch(source.Kind(s.secrets, handler.Self()))

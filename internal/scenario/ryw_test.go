@@ -82,15 +82,15 @@ func newOwnWrites(ctx context.Context) *ownWrites {
 // controller returns the controller.
 func (w *ownWrites) controller(o controller.Options, q workqueue.Options[types.NamespacedName]) *controller.Controller[types.NamespacedName] {
 	o.Logger = slog.New(slog.DiscardHandler) // what fails here is meant to
-	o.Hooks = hook.Hooks{Controller: &hook.Controller{Awaited: func(a hook.Awaited) { w.awaited <- a }}}
-	q.Hooks = &hook.Queue{Settled: func(e hook.QueueSettled) {
+	o.Hook = hook.On(func(a *hook.Awaited) { w.awaited <- *a })
+	q.Hook = hook.On(func(e *hook.QueueSettled) {
 		switch e.Outcome {
 		case hook.QueuePark:
 			w.parked <- struct{}{}
 		case hook.QueueRetry:
 			w.retried <- struct{}{}
 		}
-	}}
+	})
 	return controller.NewWithQueue("own-writes", controller.Func[types.NamespacedName](w.reconcile), o, q)
 }
 

@@ -45,7 +45,7 @@ func newStopping(ctx context.Context, point string, o controller.Options) *stopp
 	}
 	s.key = types.NamespacedName{Namespace: s.namespace, Name: "key"}
 	o.Logger = slog.New(slog.DiscardHandler)
-	o.Hooks = hook.Hooks{Controller: &hook.Controller{Reconciled: func(_ context.Context, r hook.Reconcile) { s.ends <- r.Outcome }}}
+	o.Hook = hook.On(func(r *hook.Reconciled) { s.ends <- r.Outcome })
 	s.control = controller.New("stopping", controller.Func[types.NamespacedName](s.reconcile), o)
 	s.control.Reads(cache.For[*corev1.ConfigMap](s.cache), cache.For[*corev1.Secret](s.cache))
 	return s

@@ -27,7 +27,7 @@ import (
 // Options configures Wrap.
 type Options struct {
 	Codecs      serializer.CodecFactory // decode written objects for a ledger
-	Hooks       hook.Client
+	Hook        *hook.Hook
 	RequireTerm bool // refuse requests that may write and have no term
 }
 
@@ -64,7 +64,8 @@ func (e *exchange) unread(why string) {
 }
 
 func (e *exchange) report() {
-	if e.term == nil && e.Hooks.Requested == nil {
+	observed := hook.Gets[*hook.APIRequest](e.Hook)
+	if e.term == nil && !observed {
 		return
 	}
 	var event hook.APIRequest
@@ -74,8 +75,8 @@ func (e *exchange) report() {
 		}
 		event = eventOf(&w.Request, e.ledger.Origin().Controller, w.Unknown)
 	})
-	if e.Hooks.Requested != nil {
-		e.Hooks.Requested(event)
+	if observed {
+		e.Hook.Send(&event)
 	}
 }
 

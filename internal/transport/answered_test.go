@@ -34,9 +34,9 @@ func TestEachRequestIsReported(t *testing.T) {
 		})
 		first, err := client.New(&rest.Config{Host: "http://server:8080/behind", Transport: slow}, client.Options{
 			RequireTerm: true,
-			Hooks: &hook.Client{Answered: func(a hook.APIAnswer) {
+			Hook: hook.On(func(a *hook.APIAnswer) {
 				told = append(told, fmt.Sprint(a.Method, " ", a.Host, " ", a.Watch, " ", a.Status, " ", a.Took, " ", a.Err != nil))
-			}},
+			}),
 		})
 		if err != nil {
 			t.Fatal(err)

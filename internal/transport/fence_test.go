@@ -336,7 +336,7 @@ func TestL2_WithoutATerm(t *testing.T) {
 			var events []hook.APIRequest
 			rt := roundTripper(func(r *http.Request) (*http.Response, error) { arrived++; return ok(plain).RoundTrip(r) })
 			f, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt}, client.Options{
-				RequireTerm: strict, Hooks: &hook.Client{Unfenced: func(r hook.APIRequest) { events = append(events, r) }},
+				RequireTerm: strict, Hook: hook.On(func(r *hook.Unfenced) { events = append(events, r.APIRequest) }),
 			})
 			if err != nil {
 				t.Fatal(err)

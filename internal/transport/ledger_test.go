@@ -423,7 +423,7 @@ func TestLedgerBounds(t *testing.T) {
 
 func TestLedgerHook(t *testing.T) {
 	var got []hook.APIRequest
-	o := client.Options{Hooks: &hook.Client{Requested: func(r hook.APIRequest) { got = append(got, r) }}}
+	o := client.Options{Hook: hook.On(func(r *hook.APIRequest) { got = append(got, *r) })}
 	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			return ok(plain).RoundTrip(r)

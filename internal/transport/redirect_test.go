@@ -223,7 +223,7 @@ func originOf(to string) string {
 func TestRedirectsOfReadsOnTheSameServerAreFollowed(t *testing.T) {
 	r := newRedirector(t)
 	var answered []int
-	c, err := client.New(r.cfg, client.Options{Hooks: &hook.Client{Answered: func(a hook.APIAnswer) { answered = append(answered, a.Status) }}})
+	c, err := client.New(r.cfg, client.Options{Hook: hook.On(func(a *hook.APIAnswer) { answered = append(answered, a.Status) })})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,18 +99,7 @@ func (t *roundTripper) over(base http.RoundTripper, connections *connection.Set)
 func (t *roundTripper) inherit(o Options, connections *connection.Set) {
 	t.over(t.base, connections)
 	t.RequireTerm = t.RequireTerm || o.RequireTerm
-	if t.Hooks.Answered == nil {
-		t.Hooks.Answered = o.Hooks.Answered
-	}
-	if t.Hooks.Requested == nil {
-		t.Hooks.Requested = o.Hooks.Requested
-	}
-	if t.Hooks.Unfenced == nil {
-		t.Hooks.Unfenced = o.Hooks.Unfenced
-	}
-	if t.Hooks.Unattributed == nil {
-		t.Hooks.Unattributed = o.Hooks.Unattributed
-	}
+	t.Hook = hook.Join(t.Hook, o.Hook)
 }
 
 // WrappedRoundTripper lets client-go find the transport below, for example to close its
@@ -119,20 +108,20 @@ func (t *roundTripper) WrappedRoundTripper() http.RoundTripper { return t.base }
 
 // RoundTrip implements http.RoundTripper.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.Hooks.Answered == nil {
+	if !hook.Gets[*hook.APIAnswer](t.Hook) {
 		resp, err := t.attributed(req)
 		return followed(req, resp, err)
 	}
 	began := time.Now()
 	resp, err := t.attributed(req)
-	a := hook.APIAnswer{
+	a := &hook.APIAnswer{
 		Method: req.Method, Host: req.URL.Host, Took: time.Since(began), Err: err,
 		Watch: strings.Contains(req.URL.RawQuery, "watch=true") || strings.Contains(req.URL.RawQuery, "watch=1"),
 	}
 	if err == nil {
 		a.Status = resp.StatusCode
 	}
-	t.Hooks.Answered(a)
+	t.Hook.Send(a)
 	return followed(req, resp, err)
 }
 
@@ -143,10 +132,10 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	if l == nil {
 		onPurpose := fence.Decided(ctx) && fence.FromContext(ctx) == nil || ctx.Value(contextkey.Ledger{}) != nil
 		refused := t.RequireTerm && !fence.Decided(ctx)
-		if !onPurpose && !refused && t.Hooks.Unattributed != nil && request.Stores() {
+		if !onPurpose && !refused && request.Stores() && hook.Gets[*hook.Unattributed](t.Hook) {
 			event := eventOf(&request, "", "")
 			event.UserAgent = req.UserAgent()
-			t.Hooks.Unattributed(event)
+			t.Hook.Send(&hook.Unattributed{APIRequest: event})
 		}
 		resp, _, err := t.send(req, &request, "")
 		return resp, err
@@ -201,16 +190,14 @@ func closeBody(req *http.Request) {
 
 // unfenced refuses or reports a request that may write and has no term.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
-	if fence.Decided(req.Context()) || !t.RequireTerm && t.Hooks.Unfenced == nil || !r.Stores() {
+	if fence.Decided(req.Context()) || !r.Stores() {
 		return nil
 	}
-	event := eventOf(r, controller, "")
+	event := &hook.Unfenced{APIRequest: eventOf(r, controller, "")}
 	if t.RequireTerm {
 		event.Err = &term.FencedError{Controller: controller, Request: *r, Err: errNoTerm}
 	}
-	if t.Hooks.Unfenced != nil {
-		t.Hooks.Unfenced(event)
-	}
+	t.Hook.Send(event)
 	return event.Err
 }
 

@@ -17,7 +17,6 @@ import (
 	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/api/v1alpha1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
-	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/webhook"
 	"github.com/setpoint-dev/setpoint/webhook/webhooktest"
 )
@@ -38,7 +37,7 @@ func TestWebhooks_OnTheSim(t *testing.T) {
 	}
 	hooks := newWebhooks(t)
 	server := sim.New(t, scheme)
-	server.UseWebhooks(hooks.Handler(&hook.Webhook{}))
+	server.UseWebhooks(hooks.Handler(nil))
 	_, ca, err := envtest.ServingCertificate()
 	if err != nil {
 		t.Fatal(err)

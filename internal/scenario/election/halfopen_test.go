@@ -46,16 +46,16 @@ var _ = Describe("Half-open connections", func() {
 			Name: "operator", Logger: slog.New(slog.DiscardHandler),
 			LeaderElection: &leaderelection.Options{
 				Lease: "operator", Namespace: r.namespace, LeaseDuration: 8 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: time.Second,
-				Hooks: &hook.LeaderElection{
-					Lost: func(string) { lost.Add(1) },
-					Renewed: func(of hook.LeaseRenewal) {
+				Hook: hook.Join(
+					hook.On(func(*hook.LeaseLost) { lost.Add(1) }),
+					hook.On(func(of *hook.LeaseRenewal) {
 						if of.Err != nil {
 							note(failed)
 						} else {
 							note(renewed)
 						}
-					},
-				},
+					}),
+				),
 			},
 		})
 		maps := cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Namespaces: cache.NewSet(r.namespace)})

@@ -43,7 +43,7 @@ func newTroubles(ctx context.Context, cfg *rest.Config, namespace string) *troub
 	var err error
 	t.Elector, err = leaderelection.New(cfg, leaderelection.Options{
 		Lease: "operator", Namespace: namespace, LeaseDuration: 3 * time.Second,
-		Hooks: &hook.LeaderElection{Trouble: func(_ string, err error) { t.told <- err }},
+		Hook: hook.On(func(e *hook.LeaseTrouble) { t.told <- e.Err }),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, t.stop = context.WithCancel(logr.NewContextWithSlogLogger(ctx, slog.New(slog.NewTextHandler(t.log, nil))))

@@ -43,10 +43,10 @@ func operate(identity string) int {
 	mgr := manager.New(cfg, manager.Options{Name: "operator", LeaderElection: &leaderelection.Options{
 		Lease: "operator", Namespace: os.Getenv(namespaced), Identity: identity,
 		LeaseDuration: 8 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: 500 * time.Millisecond,
-		Hooks: &hook.LeaderElection{
-			Leader: func(_, who string) { fmt.Println("sees", who) },
-			Lost:   func(string) { fmt.Println("lost") },
-		},
+		Hook: hook.Join(
+			hook.On(func(e *hook.LeaseHolder) { fmt.Println("sees", e.Identity) }),
+			hook.On(func(*hook.LeaseLost) { fmt.Println("lost") }),
+		),
 	}})
 	lines := make(chan struct{})
 	go func() {

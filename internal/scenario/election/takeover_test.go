@@ -67,7 +67,7 @@ func newStandby(ctx context.Context, cfg *rest.Config, namespace, identity strin
 	s.elector, err = leaderelection.New(s.client.Config(), leaderelection.Options{Lease: "operator", Namespace: namespace, Identity: identity})
 	Expect(err).NotTo(HaveOccurred())
 	s.maps = cache.ForScope[*corev1.ConfigMap](s.cache, scope)
-	s.control = controller.New("count", controller.Func[types.NamespacedName](s.reconcile), controller.Options{Hooks: hook.Hooks{Controller: &hook.Controller{TookOver: func(e hook.Takeover) { s.taken <- e }}}})
+	s.control = controller.New("count", controller.Func[types.NamespacedName](s.reconcile), controller.Options{Hook: hook.On(func(e *hook.Takeover) { s.taken <- *e })})
 	s.control.Watch(source.Kind(s.maps, handler.Self(), handler.Where(func(old, _ *corev1.ConfigMap) bool { return old == nil })))
 	ctx, s.stop = context.WithCancel(logr.NewContext(ctx, logr.Discard()))
 	var running sync.WaitGroup

@@ -80,13 +80,13 @@ func (o *orders) operator(r *reporter, log *slog.Logger) (*manager.Manager, erro
 		Name: "ha", Logger: log, Grace: 5 * time.Second,
 		LeaderElection: &leaderelection.Options{
 			Lease: leaseName, Namespace: o.Namespace, Identity: o.Identity, LeaseDuration: o.Lease,
-			Hooks: &hook.LeaderElection{
-				Leader: func(_, who string) { r.tell(report{What: follows, Who: who}) },
-				Lost: func(string) {
+			Hook: hook.Join(
+				hook.On(func(e *hook.LeaseHolder) { r.tell(report{What: follows, Who: e.Identity}) }),
+				hook.On(func(*hook.LeaseLost) {
 					log.Warn("lost the term")
 					r.tell(report{What: lost})
-				},
-			},
+				}),
+			),
 		},
 	})
 	ours := cache.NewSet(o.Namespace)

@@ -95,7 +95,7 @@ func addOperator(m *manager.Manager, b *births) {
 		client: m.Client(), boards: cache.For[*Board](c), maps: cache.For[*corev1.ConfigMap](c), secrets: cache.For[*corev1.Secret](c),
 		watched: cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")}),
 	}
-	control := controller.New("boards", o, controller.Options{Workers: 4, Hooks: hook.Hooks{Controller: &hook.Controller{Awaited: b.waited}}})
+	control := controller.New("boards", o, controller.Options{Workers: 4, Hook: hook.On(func(e *hook.Awaited) { b.waited(*e) })})
 	control.Watch(source.Kind(o.boards, handler.Self()))
 	control.Watch(source.Kind(o.maps, handler.Owner(o.boards)))
 	control.Watch(source.Kind(o.watched, handler.Owner(o.boards)))

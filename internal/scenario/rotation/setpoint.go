@@ -48,11 +48,11 @@ func Setpoint(ctx context.Context, r Replica, o webhook.CertificateOptions, out 
 	if err != nil {
 		return err
 	}
-	seen := &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
+	seen := hook.On(func(c *hook.WebhookCertificate) {
 		if c.CA {
 			_, _ = fmt.Fprintln(out, "ca", c.NotBefore.UTC().Format(time.RFC3339), c.NotAfter.UTC().Format(time.RFC3339))
 		}
-	}}
+	})
 	hooks := webhook.New(webhook.Options{
 		Name: Name, Scheme: scheme, Service: types.NamespacedName{Namespace: r.Namespace, Name: Service}, ServicePort: r.Port,
 		Server: server.Options{Listener: l}, Certificates: o, Register: true,
@@ -62,12 +62,12 @@ func Setpoint(ctx context.Context, r Replica, o webhook.CertificateOptions, out 
 	}, webhook.Registration{Name: Name, Timeout: longestCall})
 	webhook.AddConversion(hooks, fromAlpha, toAlpha)
 	m := manager.New(cfg, manager.Options{
-		Name: "lamps", Scheme: scheme, Hooks: hook.Hooks{Webhook: seen},
+		Name: "lamps", Scheme: scheme, Hook: seen,
 	})
 	server.AddHealth(m, server.Options{Listener: health})
 	// Like hooks.AddTo, but the answers close their connections.
 	recorder := events.For(m, events.Options{})
-	server.Add(m, hooks.Server()).Handle("/", Closing(hooks.Handler(m.Hooks().Webhook)))
+	server.Add(m, hooks.Server()).Handle("/", Closing(hooks.Handler(m.Hook())))
 	m.AddEverywhere("webhooks", func(ctx context.Context) error { return hooks.Run(ctx, m.Client(), recorder) })
 	m.AddReadyzCheck("webhooks", hooks.Check)
 	var printing sync.WaitGroup

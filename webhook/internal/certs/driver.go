@@ -29,7 +29,7 @@ type driver struct {
 	certs   *Certs
 	o       *Options
 	rules   rules
-	hooks   *hook.Webhook
+	hook    *hook.Hook
 	targets []Target
 	secrets *client.Handle[*corev1.Secret]
 	objects map[Kind]*client.Handle[*unstructured.Unstructured]
@@ -238,14 +238,10 @@ func (d *driver) use(ctx context.Context, p plan, now time.Time) (wrong []string
 }
 
 func (d *driver) observe(ca authority, leaf *tls.Certificate) {
-	called := d.hooks.Certificate
-	if called == nil {
-		return
-	}
 	if ca.id != d.signer {
-		called(hook.WebhookCertificate{CA: true, NotBefore: ca.cert.NotBefore, NotAfter: ca.cert.NotAfter})
+		d.hook.Send(&hook.WebhookCertificate{CA: true, NotBefore: ca.cert.NotBefore, NotAfter: ca.cert.NotAfter})
 	}
-	called(hook.WebhookCertificate{NotBefore: leaf.Leaf.NotBefore, NotAfter: leaf.Leaf.NotAfter})
+	d.hook.Send(&hook.WebhookCertificate{NotBefore: leaf.Leaf.NotBefore, NotAfter: leaf.Leaf.NotAfter})
 }
 
 func (d *driver) missing(r reading, p plan) (wrong []string) {

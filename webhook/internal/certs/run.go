@@ -39,7 +39,7 @@ const (
 // nil. Problems do not end it. Call it once, on every replica. Events go to r, and new certificates
 // to h.Certificate; both may be nil. If the options are wrong, it returns the error of
 // Options.Validate.
-func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder, h *hook.Webhook, targets ...Target) error {
+func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder, h *hook.Hook, targets ...Target) error {
 	if c.err != nil {
 		return c.err
 	}
@@ -71,13 +71,10 @@ func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder, 
 	return nil
 }
 
-func newDriver(c *Certs, cl *client.Client, r *events.Recorder, h *hook.Webhook, targets []Target) *driver {
-	if h == nil {
-		h = &hook.Webhook{}
-	}
+func newDriver(c *Certs, cl *client.Client, r *events.Recorder, h *hook.Hook, targets []Target) *driver {
 	d := &driver{
 		certs: c, o: &c.o, rules: rules{caLifetime: c.o.CALifetime, leafLifetime: c.o.LeafLifetime, skew: c.o.Skew, propagation: c.o.Propagation},
-		hooks: h, targets: targets, resets: map[Target]*resets{}, wake: make(chan struct{}, 1),
+		hook: h, targets: targets, resets: map[Target]*resets{}, wake: make(chan struct{}, 1),
 		secrets: client.For[*corev1.Secret](cl), objects: map[Kind]*client.Handle[*unstructured.Unstructured]{},
 		report: &reporter{recorder: r, texts: map[string]string{}},
 	}

@@ -142,13 +142,13 @@ func TestHooks_CertificateIsCalledForEachCAAndLeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var cas, leaves []hook.WebhookCertificate
-		w.hooks = &hook.Webhook{Certificate: func(c hook.WebhookCertificate) {
+		w.hooks = hook.On(func(c *hook.WebhookCertificate) {
 			if c.CA {
-				cas = append(cas, c)
+				cas = append(cas, *c)
 			} else {
-				leaves = append(leaves, c)
+				leaves = append(leaves, *c)
 			}
-		}}
+		})
 		r := w.start(options())
 		w.pass(18 * time.Minute)
 		r.stop()

@@ -84,7 +84,7 @@ type world struct {
 	api     *client.Client
 	secrets *client.Handle[*corev1.Secret]
 	logs    buffer
-	hooks   *hook.Webhook
+	hooks   *hook.Hook
 	lag     time.Duration // how long an API server may use a bundle that was replaced
 
 	replicas []*replica

@@ -254,6 +254,9 @@ func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 }
 
 func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
+	if !hook.Gets[*hook.SkippedApply](t.client.hook) {
+		return
+	}
 	s := &hook.SkippedApply{Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: t.subresource}
 	if l := journal.FromContext(ctx); l != nil {
 		s.Controller = l.Origin().Controller

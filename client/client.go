@@ -44,8 +44,8 @@ type Options struct {
 	// RequireTerm refuses requests that may write if their context has neither a term of leadership
 	// (term.With) nor term.Without. Default: they are sent, and reported as [hook.Unfenced].
 	// client-go's event recorders fail with a strict client, because they use a context of their
-	// own; package events works. A Client made from the Config of another inherits its RequireTerm
-	// and its Hook.
+	// own; package events works. A Client made from the Config of another inherits its RequireTerm,
+	// and reports requests to its Hook, too.
 	RequireTerm bool
 }
 

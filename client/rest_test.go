@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/features"
 	featurestesting "k8s.io/client-go/features/testing"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/hook"
 )
 
 // recorded records the headers of each request.
@@ -76,5 +79,27 @@ func TestRESTClient_NeverAsksForCBOR(t *testing.T) {
 	}
 	if len(seen.headers) < 6 {
 		t.Errorf("sent only %q", seen.headers)
+	}
+}
+
+// TestNew_OverATransportInUse: the Hook of a client over another one's transport gets nothing of
+// the other one's requests.
+func TestNew_OverATransportInUse(t *testing.T) {
+	var own, foreign atomic.Int32
+	on := func(n *atomic.Int32) client.Options {
+		return client.Options{Hook: hook.On(func(*hook.APIAnswer) { n.Add(1) })}
+	}
+	api := sim.NewServer(sim.ConfigMaps)
+	first := newClient(t, api, on(&own))
+	for range 3 {
+		c, err := client.New(&rest.Config{Host: sim.Host, Transport: first.HTTPClient().Transport}, on(&foreign))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	_ = client.For[*corev1.ConfigMap](first).Delete(t.Context(), name("default", "a"))
+	if own.Load() == 0 || foreign.Load() != 0 {
+		t.Errorf("the own hook got %d requests, others %d", own.Load(), foreign.Load())
 	}
 }

@@ -53,7 +53,7 @@ type Options struct {
 	// and kube-system. In another namespace, kubectl events --for=KIND/NAME -n NAMESPACE does: the
 	// API server accepts them there only with that namespace in regarding. Default: default.
 	Namespace string
-	// Hook observe the recorder. Default: none.
+	// Hook gets the recorder's events. Default: none.
 	Hook *hook.Hook
 }
 

@@ -34,7 +34,8 @@ const (
 type Reconciling struct {
 	Controller string
 	// Context is what the Reconcile gets. An observer may replace it by one that is derived from
-	// it, for example with a tracing span. controller.InfoFromContext describes the Reconcile.
+	// it, for example with a tracing span, but not by nil. controller.InfoFromContext describes the
+	// Reconcile.
 	Context context.Context
 }
 

@@ -14,10 +14,10 @@ type observer struct {
 	gets    func(Event) bool // also of a nil pointer; nil: all
 }
 
-// New returns a Hook that calls f for all events.
+// New returns a Hook that calls f, which must not be nil, for all events.
 func New(f func(Event)) *Hook { return &Hook{[]*observer{{observe: f}}} }
 
-// On returns a Hook that calls f for events of one type.
+// On returns a Hook that calls f, which must not be nil, for events of one type.
 func On[E Event](f func(E)) *Hook {
 	return &Hook{[]*observer{{
 		observe: func(e Event) {

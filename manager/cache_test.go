@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// TestCache_Defaults: Options.Cache applies to handles and to the informer factory, and its hooks
-// run in addition to the manager's.
+// TestCache_Defaults: Options.Cache applies to handles, the informer factory and further clusters,
+// and its Hook is joined with the manager's.
 func TestCache_Defaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
@@ -38,6 +38,7 @@ func TestCache_Defaults(t *testing.T) {
 			o.Cache.Hook = hook.On(func(*hook.CacheStarted) { started.Add(1) })
 			o.Hook = hook.On(func(*hook.CacheStarted) { also.Add(1) })
 		})
+		m.AddCluster("west", at("http://west.test", newAPI()))
 		lister := factory.Of(m).Core().V1().ConfigMaps().Lister()
 		reconciled := make(chan string, 10)
 		configMaps(m, "test", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -59,7 +60,7 @@ func TestCache_Defaults(t *testing.T) {
 				t.Errorf("%s in %q", r.Verb, r.Namespace)
 			}
 		}
-		if len(reconciled) != 0 || started.Load() != 1 || also.Load() != 1 {
+		if len(reconciled) != 0 || started.Load() != 2 || also.Load() != 2 {
 			t.Errorf("%d more keys, hooks called %d and %d times", len(reconciled), started.Load(), also.Load())
 		}
 	})

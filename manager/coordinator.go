@@ -43,7 +43,8 @@ type Group interface {
 type host struct {
 	manager   *Manager
 	clients   []*client.Client // of a Lease elsewhere
-	hook      *hook.Hook       // what the Elector reports to; at first the manager's log
+	hook      *hook.Hook       // for this Lease, without the one of the Elector's options
+	reports   *hook.Hook       // what the Elector reports to
 	slotCache *cache.Slots     // nil without a Partition
 }
 
@@ -68,8 +69,8 @@ func (h *host) Config(of *rest.Config) (*rest.Config, error) {
 
 // Hook implements term.Host.
 func (h *host) Hook(own *hook.Hook) *hook.Hook {
-	h.hook = hook.Join(h.hook, h.manager.o.Hook, own)
-	return h.hook
+	h.reports = hook.Join(h.hook, own)
+	return h.reports
 }
 
 // SlotCache implements term.Host.

@@ -91,6 +91,59 @@ func TestCoordinator_OfAHost(t *testing.T) {
 	})
 }
 
+// silentElector reports nothing to its host, but has two electors in itself.
+type silentElector struct {
+	hostElector
+	own, hooks [2]*hook.Hook
+}
+
+func (e *silentElector) Elector(h term.Host) (term.Elector, error) {
+	for i, own := range e.own {
+		if own != nil {
+			e.hooks[i] = h.Hook(own)
+		}
+	}
+	return e, nil
+}
+
+func (e *silentElector) Run(ctx context.Context, lead term.Lead) error {
+	return lead(ctx, context.WithoutCancel(ctx))
+}
+
+// TestCoordinator_ThatReportsNothing: the manager's own event about its Lease has no need of it.
+func TestCoordinator_ThatReportsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unsynced := 0
+		m := newManager(newAPI(), func(o *manager.Options) {
+			o.LeaderElection, o.Hook = &silentElector{}, hook.On(func(*hook.LeaseUnsynced) { unsynced++ })
+		})
+		c := newFake("website", &diary{})
+		c.synced = make(chan struct{})
+		m.Add(c)
+		stop, result := start(t, m)
+		pass(3 * time.Minute)
+		stop()
+		ok(t, result())
+		if unsynced != 1 {
+			t.Errorf("LeaseUnsynced was sent %d times", unsynced)
+		}
+	})
+}
+
+// TestCoordinator_OfTwoElectors: each reports to the Hook of its own options.
+func TestCoordinator_OfTwoElectors(t *testing.T) {
+	var n [2]int
+	e := &silentElector{}
+	for i := range e.own {
+		e.own[i] = hook.On(func(*hook.LeaseHolder) { n[i]++ })
+	}
+	newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = e })
+	e.hooks[1].Send(&hook.LeaseHolder{})
+	if n != [2]int{0, 1} {
+		t.Errorf("an event of the second one was sent %v times", n)
+	}
+}
+
 // TestCoordinator_Nil: a nil pointer is a mistake, and not "no election".
 func TestCoordinator_Nil(t *testing.T) {
 	var elect *leaderelection.Options

@@ -57,7 +57,8 @@ func memberWords() words {
 
 func elect(c Coordinator, m *Manager, used <-chan struct{}) (*elected, error) {
 	e := &elected{report: m.report, used: used, host: &host{manager: m}}
-	e.host.hook = e.log()
+	e.host.hook = hook.Join(e.log(), m.o.Hook)
+	e.host.reports = e.host.hook // also of an Elector that reports nothing
 	var err error
 	if e.Elector, err = electorOf(c, e.host); err != nil {
 		return nil, err

@@ -176,7 +176,7 @@ func (l *Lease) warm(ctx context.Context, e *elected) {
 		return
 	}
 	e.logger().Warn(e.text.unsynced, "after", warmLimit.String(), "controllers", unsynced)
-	e.host.hook.Send(&hook.LeaseUnsynced{Lease: e.name})
+	e.host.reports.Send(&hook.LeaseUnsynced{Lease: e.name})
 }
 
 func requiresKinds(c *removable) bool { return c.Report().RequireKinds }

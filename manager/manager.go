@@ -46,7 +46,7 @@ func New(cfg *rest.Config, o Options) *Manager {
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {
 		o.Hook = hook.Join(o.Metrics.Hook(), o.Hook)
 	}
-	m.clusters = &clusters{starter: starter[*Cluster]{mu: &m.registry.mu}, hook: o.Hook}
+	m.clusters = &clusters{starter: starter[*Cluster]{mu: &m.registry.mu}, hook: hook.Join(o.Hook, o.Cache.Hook)}
 	m.o.Hook = hook.Join(cacheHook(m.report, ""), clientHook(m.registry), o.Hook)
 	m.connect(cfg)
 	m.o.Cache.Hook = hook.Join(m.o.Hook, o.Cache.Hook)

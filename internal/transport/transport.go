@@ -60,10 +60,13 @@ func Wrap(cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	userAgent := cfg.UserAgent
+	userAgent, used := cfg.UserAgent, below(cfg.Transport)
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
 		if own := below(base); own != nil { // of a Client that was made from this one's config
 			own.inherit(o, connections)
+			if own != used || own.Hook == nil { // another Client's requests are not this one's
+				own.Hook = hook.Join(own.Hook, o.Hook)
+			}
 			return base
 		}
 		t := &roundTripper{Options: o, server: serverAt(u), userAgent: userAgent}
@@ -99,7 +102,6 @@ func (t *roundTripper) over(base http.RoundTripper, connections *connection.Set)
 func (t *roundTripper) inherit(o Options, connections *connection.Set) {
 	t.over(t.base, connections)
 	t.RequireTerm = t.RequireTerm || o.RequireTerm
-	t.Hook = hook.Join(t.Hook, o.Hook)
 }
 
 // WrappedRoundTripper lets client-go find the transport below, for example to close its
@@ -190,7 +192,7 @@ func closeBody(req *http.Request) {
 
 // unfenced refuses or reports a request that may write and has no term.
 func (t *roundTripper) unfenced(req *http.Request, r *ledger.Request, controller string) error {
-	if fence.Decided(req.Context()) || !r.Stores() {
+	if fence.Decided(req.Context()) || !r.Stores() || !t.RequireTerm && !hook.Gets[*hook.Unfenced](t.Hook) {
 		return nil
 	}
 	event := &hook.Unfenced{APIRequest: eventOf(r, controller, "")}

@@ -37,7 +37,7 @@ const (
 
 // Run manages the certificates, and the bundles of the targets, until ctx ends. It then returns
 // nil. Problems do not end it. Call it once, on every replica. Events go to r, and new certificates
-// to h.Certificate; both may be nil. If the options are wrong, it returns the error of
+// to h; both may be nil. If the options are wrong, it returns the error of
 // Options.Validate.
 func (c *Certs) Run(ctx context.Context, cl *client.Client, r *events.Recorder, h *hook.Hook, targets ...Target) error {
 	if c.err != nil {

@@ -173,16 +173,14 @@ func kindIn(s *runtime.Scheme, obj runtime.Object) (kind schema.GroupVersionKind
 type accessors struct{ *factory }
 
 func (a accessors) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) toolscache.SharedIndexInformer {
-	return a.once(obj, func() product { return a.standard(obj, newFunc) }).shared
-}
-
-func (a accessors) standard(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) product {
-	p, err := a.narrowed(obj, newFunc)
-	if err != nil {
-		a.cache.Reject(fmt.Errorf("InformerFactory for %T: %w", obj, err))
-		return product{shared: newFunc(nil, 0)} // it never runs
-	}
-	return a.resyncing(p, obj)
+	return a.once(obj, func() product {
+		p, err := a.narrowed(obj, newFunc)
+		if err != nil {
+			a.cache.Reject(fmt.Errorf("InformerFactory for %T: %w", obj, err))
+			return product{shared: newFunc(nil, 0)} // it never runs
+		}
+		return a.resyncing(p, obj)
+	}).shared
 }
 
 func (a accessors) resyncing(p product, obj runtime.Object) product {
@@ -192,7 +190,7 @@ func (a accessors) resyncing(p product, obj runtime.Object) product {
 	return p
 }
 
-// only is standard for a type without a constructor.
+// only is InformerFor for a type without a constructor.
 func (a accessors) only(obj runtime.Object) product {
 	p, known, err := a.ofCache(obj)
 	if !known {
@@ -216,7 +214,11 @@ func (a accessors) ofCache(obj runtime.Object) (p product, known bool, err error
 	if _, err := a.namespaceOf(kind.GroupKind()); err != nil {
 		return product{}, true, err
 	}
-	h := cache.ForScope[cache.Object](a.cache, a.scope(kind)) // never released
+	scope := cache.Scope{Kind: kind, Labels: a.labels, Fields: a.fields, Transform: a.transform, Resync: cache.NoResync}
+	if !builtin.ClusterScoped(kind.GroupKind()) {
+		scope.Namespaces = a.namespaces
+	}
+	h := cache.ForScope[cache.Object](a.cache, scope) // never released
 	if shared := h.SharedInformer(access.Factory{}); shared != nil {
 		return product{h, shared}, true, nil
 	}
@@ -237,14 +239,6 @@ func (a accessors) narrowed(obj runtime.Object, newFunc internalinterfaces.NewIn
 	p := a.construct(obj, newFunc(a.client, resyncCheck), a.clientTransform())
 	p.shared = p.handle.SharedInformer(access.Factory{})
 	return p, nil
-}
-
-func (f *factory) scope(kind schema.GroupVersionKind) cache.Scope {
-	s := cache.Scope{Kind: kind, Labels: f.labels, Fields: f.fields, Transform: f.transform, Resync: cache.NoResync}
-	if !builtin.ClusterScoped(kind.GroupKind()) {
-		s.Namespaces = f.namespaces
-	}
-	return s
 }
 
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/informers/events"
 	"k8s.io/client-go/informers/extensions"
 	"k8s.io/client-go/informers/flowcontrol"
+	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/informers/lifecycle"
 	"k8s.io/client-go/informers/networking"
 	"k8s.io/client-go/informers/node"
@@ -44,13 +45,14 @@ import (
 // Other resources are an error.
 func (f *factory) ForResource(of schema.GroupVersionResource) (informers.GenericInformer, error) {
 	// client-go's informer runs only if the cache cannot list the kind.
+	ours, namespace, tweak := f.scoped()
 	standard, err := informers.NewSharedInformerFactoryWithOptions(f.client, resyncCheck,
-		informers.WithNamespace(f.clientNamespace()), informers.WithTweakListOptions(f.clientTweak())).ForResource(of)
+		informers.WithNamespace(namespace), informers.WithTweakListOptions(tweak)).ForResource(of)
 	obj := builtIn(of)
 	if err != nil || obj == nil {
 		return nil, fmt.Errorf("%s is not a built-in resource; use cache.For with its Go type, or cache.ForScope with *unstructured.Unstructured", of)
 	}
-	shared := accessors{f}.InformerFor(obj, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer {
+	shared := ours.InformerFor(obj, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer {
 		return standard.Informer()
 	})
 	return generic{shared, of.GroupResource()}, nil
@@ -82,88 +84,37 @@ func (g generic) Lister() toolscache.GenericLister {
 	return toolscache.NewGenericLister(g.shared.GetIndexer(), g.resource)
 }
 
-// The accessors of the API groups. Their namespace and tweak are for informers that use the client.
+// scoped returns the arguments of an API group's New. Namespace and tweak are for informers that use
+// the client.
+func (f *factory) scoped() (of accessors, namespace string, tweak internalinterfaces.TweakListOptionsFunc) {
+	namespace, _ = f.namespaceOf(schema.GroupKind{}) // of several, InformerFor reports the error
+	return accessors{f}, namespace, f.clientTweak()
+}
+
+// The accessors of the API groups.
 
 func (f *factory) Admissionregistration() admissionregistration.Interface {
-	return admissionregistration.New(accessors{f}, f.clientNamespace(), f.clientTweak())
+	return admissionregistration.New(f.scoped())
 }
-
-func (f *factory) Internal() apiserverinternal.Interface {
-	return apiserverinternal.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Apps() apps.Interface {
-	return apps.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Autoscaling() autoscaling.Interface {
-	return autoscaling.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Batch() batch.Interface {
-	return batch.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Certificates() certificates.Interface {
-	return certificates.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Coordination() coordination.Interface {
-	return coordination.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Core() core.Interface {
-	return core.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Discovery() discovery.Interface {
-	return discovery.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Events() events.Interface {
-	return events.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Extensions() extensions.Interface {
-	return extensions.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Flowcontrol() flowcontrol.Interface {
-	return flowcontrol.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Lifecycle() lifecycle.Interface {
-	return lifecycle.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Networking() networking.Interface {
-	return networking.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Node() node.Interface {
-	return node.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Policy() policy.Interface {
-	return policy.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Rbac() rbac.Interface {
-	return rbac.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Resource() resource.Interface {
-	return resource.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Scheduling() scheduling.Interface {
-	return scheduling.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
-func (f *factory) Storage() storage.Interface {
-	return storage.New(accessors{f}, f.clientNamespace(), f.clientTweak())
-}
-
+func (f *factory) Internal() apiserverinternal.Interface { return apiserverinternal.New(f.scoped()) }
+func (f *factory) Apps() apps.Interface                  { return apps.New(f.scoped()) }
+func (f *factory) Autoscaling() autoscaling.Interface    { return autoscaling.New(f.scoped()) }
+func (f *factory) Batch() batch.Interface                { return batch.New(f.scoped()) }
+func (f *factory) Certificates() certificates.Interface  { return certificates.New(f.scoped()) }
+func (f *factory) Coordination() coordination.Interface  { return coordination.New(f.scoped()) }
+func (f *factory) Core() core.Interface                  { return core.New(f.scoped()) }
+func (f *factory) Discovery() discovery.Interface        { return discovery.New(f.scoped()) }
+func (f *factory) Events() events.Interface              { return events.New(f.scoped()) }
+func (f *factory) Extensions() extensions.Interface      { return extensions.New(f.scoped()) }
+func (f *factory) Flowcontrol() flowcontrol.Interface    { return flowcontrol.New(f.scoped()) }
+func (f *factory) Lifecycle() lifecycle.Interface        { return lifecycle.New(f.scoped()) }
+func (f *factory) Networking() networking.Interface      { return networking.New(f.scoped()) }
+func (f *factory) Node() node.Interface                  { return node.New(f.scoped()) }
+func (f *factory) Policy() policy.Interface              { return policy.New(f.scoped()) }
+func (f *factory) Rbac() rbac.Interface                  { return rbac.New(f.scoped()) }
+func (f *factory) Resource() resource.Interface          { return resource.New(f.scoped()) }
+func (f *factory) Scheduling() scheduling.Interface      { return scheduling.New(f.scoped()) }
+func (f *factory) Storage() storage.Interface            { return storage.New(f.scoped()) }
 func (f *factory) Storagemigration() storagemigration.Interface {
-	return storagemigration.New(accessors{f}, f.clientNamespace(), f.clientTweak())
+	return storagemigration.New(f.scoped())
 }

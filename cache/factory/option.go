@@ -155,12 +155,6 @@ func (f *settings) selectors() (err error) {
 	return nil
 }
 
-// clientNamespace is for informers that use the client. standard rejects several namespaces.
-func (f *settings) clientNamespace() string {
-	namespace, _ := f.namespaceOf(schema.GroupKind{})
-	return namespace
-}
-
 // clientTweak is for informers that use the client, with the cache's labels.
 func (f *settings) clientTweak() internalinterfaces.TweakListOptionsFunc {
 	byDefault := f.cache.Options().Labels

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -42,12 +43,6 @@ const (
 	// resyncPeriod is the command's default without its random part.
 	resyncPeriod    = 12 * time.Hour
 	namespacePeriod = 5 * time.Minute
-)
-
-const (
-	collectorWorkers = 20
-	namespaceWorkers = 10
-	otherWorkers     = 5
 )
 
 type controllerManagerConfig struct {
@@ -107,25 +102,35 @@ func (m *controllerManager) build(ctx context.Context) error {
 	m.objects = informerfactory.NewInformerFactory(m.informers,
 		metadatainformer.NewSharedInformerFactoryWithOptions(objects, resyncPeriod, metadatainformer.WithTransform(withoutManagedFields)))
 	m.started = make(chan struct{})
-	for name, build := range map[string]func(context.Context, clientset.Interface, *restclient.Config) error{
-		"generic-garbage-collector":  m.buildCollector,
-		"namespace-controller":       m.buildNamespaces,
-		"deployment-controller":      m.buildDeployments,
-		"replicaset-controller":      m.buildReplicaSets,
-		"job-controller":             m.buildJobs,
-		"service-account-controller": m.buildServiceAccounts,
-		"root-ca-cert-publisher":     m.buildRootCA,
+	for name, of := range map[string]struct {
+		build   func(context.Context, clientset.Interface, *restclient.Config) (controller, error)
+		workers int
+	}{
+		"generic-garbage-collector":  {m.buildCollector, 20},
+		"namespace-controller":       {m.buildNamespaces, 10},
+		"deployment-controller":      {m.buildDeployments, 5},
+		"replicaset-controller":      {m.buildReplicaSets, 5},
+		"job-controller":             {m.buildJobs, 5},
+		"service-account-controller": {m.buildServiceAccounts, 1},
+		"root-ca-cert-publisher":     {m.buildRootCA, 1},
 	} {
 		cfg := m.as(name)
 		client, err := clientset.NewForConfig(cfg)
+		var c controller
 		if err == nil {
-			err = build(ctx, client, cfg)
+			c, err = of.build(ctx, client, cfg)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		m.loops = append(m.loops, func(ctx context.Context) { c.Run(ctx, of.workers) })
 	}
 	return nil
+}
+
+// controller runs until ctx ends.
+type controller interface {
+	Run(ctx context.Context, workers int)
 }
 
 // run calls ready when the caches have synced, and returns when all controllers have ended.
@@ -146,17 +151,8 @@ func (m *controllerManager) run(ctx context.Context, ready func()) {
 
 // waitForGraph returns when the garbage collector's graph contains every existing object.
 func (m *controllerManager) waitForGraph(ctx context.Context) error {
-	logger := klog.FromContext(ctx)
-	tick := time.NewTicker(10 * time.Millisecond) // IsSynced has no channel
-	defer tick.Stop()
-	for !m.graph.IsSynced(logger) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	synced := func(ctx context.Context) (bool, error) { return m.graph.IsSynced(klog.FromContext(ctx)), nil }
+	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, synced) // IsSynced has no channel
 }
 
 // withoutManagedFields saves memory in the caches.
@@ -167,81 +163,61 @@ func withoutManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-func (m *controllerManager) loop(run func(context.Context)) { m.loops = append(m.loops, run) }
+// collector is the garbage collector, whose Run needs the interval.
+type collector struct {
+	*garbagecollector.GarbageCollector
+}
 
-func (m *controllerManager) buildCollector(ctx context.Context, client clientset.Interface, cfg *restclient.Config) error {
+func (c collector) Run(ctx context.Context, workers int) {
+	c.GarbageCollector.Run(ctx, workers, lookPeriod)
+}
+
+func (m *controllerManager) buildCollector(ctx context.Context, client clientset.Interface, cfg *restclient.Config) (controller, error) {
 	objects, err := metadata.NewForConfig(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))
 	m.graph = garbagecollector.NewDependencyGraphBuilder(ctx, objects, mapper, garbagecollector.DefaultIgnoredResources(), m.objects, m.started)
 	gc, err := garbagecollector.NewComposedGarbageCollector(ctx, client, objects, mapper, m.graph)
-	if err != nil {
-		return err
-	}
-	m.loop(func(ctx context.Context) { gc.Sync(ctx, found, lookPeriod) })
-	m.loop(func(ctx context.Context) { gc.Run(ctx, collectorWorkers, lookPeriod) })
-	return nil
+	m.loops = append(m.loops, func(ctx context.Context) { gc.Sync(ctx, found, lookPeriod) })
+	return collector{gc}, err
 }
 
-func (m *controllerManager) buildNamespaces(ctx context.Context, client clientset.Interface, cfg *restclient.Config) error {
+func (m *controllerManager) buildNamespaces(ctx context.Context, client clientset.Interface, cfg *restclient.Config) (controller, error) {
 	objects, err := metadata.NewForConfig(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := namespace.NewNamespaceController(ctx, client, objects, client.Discovery().ServerPreferredNamespacedResources,
-		m.informers.Core().V1().Namespaces(), namespacePeriod, v1.FinalizerKubernetes)
-	m.loop(func(ctx context.Context) { c.Run(ctx, namespaceWorkers) })
-	return nil
+	return namespace.NewNamespaceController(ctx, client, objects, client.Discovery().ServerPreferredNamespacedResources,
+		m.informers.Core().V1().Namespaces(), namespacePeriod, v1.FinalizerKubernetes), nil
 }
 
-func (m *controllerManager) buildDeployments(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
+func (m *controllerManager) buildDeployments(ctx context.Context, client clientset.Interface, _ *restclient.Config) (controller, error) {
 	apps := m.informers.Apps().V1()
-	c, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), m.informers.Core().V1().Pods(), client)
-	if err != nil {
-		return err
-	}
-	m.loop(func(ctx context.Context) { c.Run(ctx, otherWorkers) })
-	return nil
+	return deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), m.informers.Core().V1().Pods(), client)
 }
 
-func (m *controllerManager) buildReplicaSets(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
-	c := replicaset.NewReplicaSetController(ctx, m.informers.Apps().V1().ReplicaSets(), m.informers.Core().V1().Pods(), client, replicaset.BurstReplicas)
-	m.loop(func(ctx context.Context) { c.Run(ctx, otherWorkers) })
-	return nil
+func (m *controllerManager) buildReplicaSets(ctx context.Context, client clientset.Interface, _ *restclient.Config) (controller, error) {
+	core, apps := m.informers.Core().V1(), m.informers.Apps().V1()
+	return replicaset.NewReplicaSetController(ctx, apps.ReplicaSets(), core.Pods(), client, replicaset.BurstReplicas), nil
 }
 
-func (m *controllerManager) buildJobs(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
-	c, err := job.NewController(ctx, client, m.informers.Core().V1().Pods(), m.informers.Batch().V1().Jobs(), nil, nil)
-	if err != nil {
-		return err
-	}
-	m.loop(func(ctx context.Context) { c.Run(ctx, otherWorkers) })
-	return nil
+func (m *controllerManager) buildJobs(ctx context.Context, client clientset.Interface, _ *restclient.Config) (controller, error) {
+	return job.NewController(ctx, client, m.informers.Core().V1().Pods(), m.informers.Batch().V1().Jobs(), nil, nil)
 }
 
-func (m *controllerManager) buildServiceAccounts(ctx context.Context, client clientset.Interface, _ *restclient.Config) error {
+func (m *controllerManager) buildServiceAccounts(ctx context.Context, client clientset.Interface, _ *restclient.Config) (controller, error) {
 	core := m.informers.Core().V1()
-	c, err := serviceaccount.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(), client,
+	return serviceaccount.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(), client,
 		serviceaccount.DefaultServiceAccountsControllerOptions())
-	if err != nil {
-		return err
-	}
-	m.loop(func(ctx context.Context) { c.Run(ctx, 1) })
-	return nil
 }
 
-func (m *controllerManager) buildRootCA(_ context.Context, client clientset.Interface, cfg *restclient.Config) error {
+func (m *controllerManager) buildRootCA(_ context.Context, client clientset.Interface, cfg *restclient.Config) (controller, error) {
 	core := m.informers.Core().V1()
-	c, err := rootca.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, cfg.CAData)
-	if err != nil {
-		return err
-	}
-	m.loop(func(ctx context.Context) { c.Run(ctx, 1) })
-	return nil
+	return rootca.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, cfg.CAData)
 }

@@ -122,17 +122,8 @@ func (c *Channel[E, K]) Run(ctx context.Context, to Sink[K]) error {
 	}
 	defer c.close()
 	c.status.SetSynced()
-	for {
-		item, ok := c.order.Get(ctx)
-		if !ok {
-			return nil
-		}
-		if err := c.handle(ctx, to, item.Key()); err != nil {
-			_, _ = item.Retry(err) // cannot fail: settled once, here
-			continue
-		}
-		_ = item.Done()
-	}
+	handleAll(ctx, c.order, func(h *held[E]) error { return c.handle(ctx, to, h) })
+	return nil
 }
 
 func (c *Channel[E, K]) handle(ctx context.Context, to Sink[K], h *held[E]) error {

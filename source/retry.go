@@ -47,24 +47,56 @@ func newOrder[T comparable](name string) *workqueue.Queue[T] {
 	return q
 }
 
+// handleAll handles keys until ctx ends, and retries those that fail.
+func handleAll[T comparable](ctx context.Context, q *workqueue.Queue[T], handle func(key T) error) {
+	for {
+		item, ok := q.Get(ctx)
+		if !ok {
+			return
+		}
+		if err := handle(item.Key()); err != nil {
+			_, _ = item.Retry(err) // cannot fail: settled once, here
+			continue
+		}
+		_ = item.Done()
+	}
+}
+
 // deliver tries an event now, merged with the object's pending one, or later if that fails. For a
 // resync, latest returns the object's current state, or nil if it is gone: the store has each
 // change before its event comes here. It is called under the lock and must not wait.
 func (r *retries) deliver(ctx context.Context, e pendingEvent, latest func() handler.Object) {
-	u, ok := r.begin(e, latest)
-	if !ok {
-		return // the goroutine that tries an earlier event delivers this one
-	}
-	switch rest, err := r.try(ctx, u); {
-	case !r.end(rest, err):
-	case err == nil:
-		r.objects.Add(e.Key()) // an event came meanwhile, and has not failed
-	default:
+	if u, ok := r.begin(e, latest); ok && r.tryAll(ctx, u) != nil {
 		r.objects.AddWith(e.Key(), workqueue.AddOptions{After: firstRetry})
 	}
 }
 
-// begin returns the event to try, or false if another goroutine is trying one of the same object.
+// retry tries an object's pending event, unless it was delivered meanwhile, or another goroutine is
+// trying one.
+func (r *retries) retry(ctx context.Context, key types.NamespacedName) error {
+	r.mu.Lock()
+	u, ok := r.takeLocked(key)
+	r.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return r.tryAll(ctx, u)
+}
+
+// tryAll tries an event, and then those of the same object that came meanwhile, until one fails.
+func (r *retries) tryAll(ctx context.Context, u pendingEvent) error {
+	for {
+		rest, err := r.try(ctx, u)
+		next, more := r.end(rest, err)
+		if !more {
+			return err
+		}
+		r.objects.Forget(rest.Key()) // the failures before it
+		u = next
+	}
+}
+
+// begin returns the event to try, or false if the goroutine that tries an earlier one delivers it.
 func (r *retries) begin(e pendingEvent, latest func() handler.Object) (pendingEvent, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,22 +107,15 @@ func (r *retries) begin(e pendingEvent, latest func() handler.Object) (pendingEv
 		}
 		e.Old, e.New = o, o
 	}
-	key, u := e.Key(), e
+	key := e.Key()
 	if earlier, ok := r.pending[key]; ok {
-		u = merge(earlier, u)
+		e = merge(earlier, e)
 	}
-	if _, ok := r.trying[key]; ok {
-		r.pending[key] = u
-		return pendingEvent{}, false
-	}
-	delete(r.pending, key)
-	r.trying[key] = struct{}{}
-	return u, true
+	r.pending[key] = e
+	return r.takeLocked(key)
 }
 
-func (r *retries) take(key types.NamespacedName) (pendingEvent, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *retries) takeLocked(key types.NamespacedName) (pendingEvent, bool) {
 	u, ok := r.pending[key]
 	if _, busy := r.trying[key]; busy || !ok {
 		return pendingEvent{}, false
@@ -100,24 +125,25 @@ func (r *retries) take(key types.NamespacedName) (pendingEvent, bool) {
 	return u, true
 }
 
-// end records the result of a try. It reports whether the object has a pending event now.
-func (r *retries) end(rest pendingEvent, failure error) (pending bool) {
+// end records the result of a try. Unless it failed, it returns the event to try next, if any.
+func (r *retries) end(rest pendingEvent, failure error) (next pendingEvent, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := rest.Key()
 	delete(r.trying, key)
-	later, pending := r.pending[key]
 	if failure != nil {
 		r.failure = failure
-		if pending {
+		if later, ok := r.pending[key]; ok {
 			rest = merge(rest, later)
 		}
 		r.pending[key] = rest
+		return rest, false
 	}
+	next, more = r.takeLocked(key)
 	if r.calmLocked() {
 		r.calm.Open()
 	}
-	return pending || failure != nil
+	return next, more
 }
 
 func (r *retries) calmLocked() bool { return len(r.pending) == 0 && len(r.trying) == 0 }
@@ -144,26 +170,7 @@ func (r *retries) try(ctx context.Context, u pendingEvent) (rest pendingEvent, e
 
 func (r *retries) run(ctx context.Context) {
 	defer r.objects.ShutDown()
-	for {
-		item, ok := r.objects.Get(ctx)
-		if !ok {
-			return
-		}
-		u, ok := r.take(item.Key())
-		if !ok { // delivered meanwhile, or being tried by another goroutine
-			_ = item.Done() // cannot fail: settled once, here
-			continue
-		}
-		switch rest, err := r.try(ctx, u); {
-		case !r.end(rest, err):
-			_ = item.Done()
-		case err == nil: // an event came meanwhile, and has not failed
-			_ = item.Done()
-			r.objects.Add(item.Key())
-		default:
-			_, _ = item.Retry(err)
-		}
-	}
+	handleAll(ctx, r.objects, func(key types.NamespacedName) error { return r.retry(ctx, key) })
 }
 
 func (r *retries) state() (pending, retrying int, failure error) {

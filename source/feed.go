@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/handler"
@@ -78,7 +79,10 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	if c, ok := h.(chooser); ok {
 		f.choosers = append(f.choosers, c)
 	}
-	f.retries = newRetries(&f.mu, f.try)
+	f.retries = &retries{
+		mu: &f.mu, tryOne: f.try, objects: newOrder[types.NamespacedName]("failed events"),
+		pending: map[types.NamespacedName]pendingEvent{}, trying: map[types.NamespacedName]struct{}{},
+	}
 	return f
 }
 
@@ -161,15 +165,6 @@ func (f *feed[K]) run(ctx context.Context, to Sink[K],
 		return fmt.Errorf("%s: a handler or predicate %w", f.name, run.ErrExited)
 	}
 	return nil
-}
-
-func (f *feed[K]) count(s State) State {
-	s.Pending, s.Retrying, s.Failure = f.retries.state()
-	if run.Closed(f.began) {
-		s.Pending += f.events.Waiting()
-	}
-	s.Dropped = f.drops.snapshot()
-	return s
 }
 
 // CatchUp waits for what the API server had at the call, as cache.Handle.CatchUp does, and for

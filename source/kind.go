@@ -111,7 +111,12 @@ func (k *kind[K]) state() State {
 	if n := len(informers.Broken); n > 0 {
 		s.Note = fmt.Sprintf("broken objects: %d, such as %s", informers.BrokenCount, informers.Broken[0])
 	}
-	return k.count(s)
+	s.Pending, s.Retrying, s.Failure = k.retries.state()
+	if run.Closed(k.began) {
+		s.Pending += k.events.Waiting()
+	}
+	s.Dropped = k.drops.snapshot()
+	return s
 }
 
 // Replay delivers every object again as a Create with Initial set and in class Background, as the

@@ -33,13 +33,6 @@ type retries struct {
 	calm    run.Barrier                       // when both maps are empty
 }
 
-func newRetries(mu *sync.Mutex, try func(context.Context, change) error) *retries {
-	return &retries{
-		mu: mu, tryOne: try, objects: newOrder[types.NamespacedName]("failed events"),
-		pending: map[types.NamespacedName]pendingEvent{}, trying: map[types.NamespacedName]struct{}{},
-	}
-}
-
 func newOrder[T comparable](name string) *workqueue.Queue[T] {
 	q, _ := workqueue.New(workqueue.Options[T]{ // cannot fail: the options are valid
 		Name: name, Backoff: workqueue.Exponential{Base: firstRetry, Max: time.Minute}, Reasons: -1,
@@ -227,19 +220,15 @@ func (u pendingEvent) keepOf(e handler.Event) keep {
 }
 
 func merge(earlier, later pendingEvent) pendingEvent {
-	u := mergeEvents(earlier, later)
-	u.replay = keepEither(earlier.replay, later.replay)
-	return u
-}
-
-func mergeEvents(earlier, later pendingEvent) pendingEvent {
+	replay := keepEither(earlier.replay, later.replay)
+	earlier.replay, later.replay = replay, replay
 	switch { // a resync adds nothing to the other event
 	case earlier.Old == earlier.New:
 		return later
 	case later.Old == later.New:
 		return earlier
 	}
-	e := pendingEvent{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}, several: true}
+	e := pendingEvent{Event: handler.Event{Old: earlier.Old, New: later.New, Initial: earlier.Initial && later.Initial}, replay: replay, several: true}
 	gone := cmp.Or(later.last, later.Old)
 	switch {
 	case e.Old == nil && e.New == nil: // created and deleted in between: the last known state

@@ -45,12 +45,10 @@ func (s *Status) channels() *Status {
 
 // SetSynced records that the source has delivered everything that existed at the start, or that it
 // works again after SetFailing. Call it in Run: Replay may be called from then on.
-func (s *Status) SetSynced() { s.set(nil) }
+func (s *Status) SetSynced() { s.SetFailing(nil) }
 
 // SetFailing records a problem. Workers do not wait for a source with a problem.
-func (s *Status) SetFailing(err error) { s.set(err) }
-
-func (s *Status) set(err error) {
+func (s *Status) SetFailing(err error) {
 	s.channels()
 	s.mu.Lock()
 	defer s.mu.Unlock()

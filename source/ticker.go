@@ -66,7 +66,9 @@ func (t *ticker[K]) Run(ctx context.Context, to Sink[K]) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			due = time.Now().Add(t.retry(err))
+			t.failed++
+			t.status.SetFailing(fmt.Errorf("the last %d polls failed: %w", t.failed, err))
+			due = time.Now().Add(min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(t.failed)))
 			if to.Observer != nil {
 				to.Observer.PollFailed(err)
 			}
@@ -91,12 +93,6 @@ func (t *ticker[K]) setPolling(polling bool) {
 func (t *ticker[K]) ask(ctx context.Context) (keys []K, err error) {
 	defer run.Recover(&err)
 	return t.poll(ctx)
-}
-
-func (t *ticker[K]) retry(err error) time.Duration {
-	t.failed++
-	t.status.SetFailing(fmt.Errorf("the last %d polls failed: %w", t.failed, err))
-	return min(t.every, workqueue.Exponential{Base: firstPollRetry, Max: time.Hour}.Delay(t.failed))
 }
 
 func (t *ticker[K]) deliver(to Sink[K], keys []K) {

@@ -18,6 +18,8 @@
 package coalesce
 
 import (
+	"container/list"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +58,7 @@ type Listener struct {
 	calls sync.WaitGroup // the goroutines
 
 	mu         sync.Mutex // guards the fields below and calls.Go
-	queue      list       // of what waits
+	queue      list.List  // of *waiting, in the order of their arrival
 	objects    map[types.NamespacedName]*object
 	most       int       // the most entries of objects since it was made
 	current    *waiting  // rest of what is being delivered, or nil
@@ -103,12 +105,12 @@ func (l *Listener) OnMark(name string) {
 func (l *Listener) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.blockedLocked() {
-		l.mergeAllLocked()
-	}
-	events := 0
+	events, blocked := 0, l.blockedLocked()
 	for _, o := range l.objects {
-		events += o.n
+		if blocked {
+			o.merge(&l.queue)
+		}
+		events += len(o.events)
 	}
 	return events
 }
@@ -121,7 +123,8 @@ func (l *Listener) Close() {
 		return
 	}
 	l.closed = true
-	l.queue, l.objects = list{}, nil
+	l.queue.Init()
+	l.objects = nil
 	close(l.closing)
 	l.doneLocked()
 }
@@ -155,8 +158,8 @@ func (l *Listener) put(obj any, w *waiting) {
 		l.objects[key] = o
 		l.most = max(l.most, len(l.objects))
 	}
-	o.push(w)
-	if o.n > fewEvents || o.n > 1 && l.blockedLocked() {
+	w.object, o.events = o, append(o.events, w)
+	if n := len(o.events); n > fewEvents || n > 1 && l.blockedLocked() {
 		o.merge(&l.queue)
 	}
 }
@@ -166,17 +169,11 @@ func (l *Listener) blockedLocked() bool {
 	return !l.began.IsZero() && time.Since(l.began) >= blockedAfter
 }
 
-func (l *Listener) mergeAllLocked() {
-	for _, o := range l.objects {
-		o.merge(&l.queue)
-	}
-}
-
 func (l *Listener) appendLocked(w *waiting) {
 	if l.closed {
 		return
 	}
-	l.queue.push(w)
+	w.place = l.queue.PushBack(w)
 	if !l.running {
 		l.running = true
 		l.goLocked(l.deliver)
@@ -239,7 +236,7 @@ func (l *Listener) take() (c call, more bool) {
 				return c, true
 			}
 			l.current = nil
-		case l.queue.first != nil:
+		case l.queue.Len() > 0:
 			l.popLocked()
 		default:
 			l.running = false
@@ -252,11 +249,10 @@ func (l *Listener) take() (c call, more bool) {
 const many = 128
 
 func (l *Listener) popLocked() {
-	w := l.queue.first
-	l.queue.remove(w)
+	w := l.queue.Remove(l.queue.Front()).(*waiting) //nolint:forcetypeassert // queue has no other types
 	l.current = w
 	if o := w.object; o != nil {
-		if o.pop(); o.n == 0 {
+		if o.events = slices.Delete(o.events, 0, 1); len(o.events) == 0 {
 			delete(l.objects, o.key)
 		}
 	}

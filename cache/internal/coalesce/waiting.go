@@ -4,6 +4,9 @@
 package coalesce
 
 import (
+	"container/list"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -19,68 +22,23 @@ type waiting struct {
 	merged        bool // before and after stand for several changes
 	last          any  // a delete, or nil
 
-	prev, next *waiting // in the list
-	object     *object  // or nil
-	newer      *waiting // of the same object
+	place  *list.Element // in the queue
+	object *object       // or nil
 }
 
-// list has waiting events in the order of their arrival.
-type list struct{ first, last *waiting }
-
-func (l *list) push(w *waiting) {
-	if w.prev = l.last; w.prev == nil {
-		l.first = w
-	} else {
-		w.prev.next = w
-	}
-	l.last = w
-}
-
-func (l *list) remove(w *waiting) {
-	if w.prev == nil {
-		l.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		l.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next = nil, nil
-}
-
-// object has the n waiting events of one object.
+// object has the waiting events of one object, the oldest first.
 type object struct {
-	key            types.NamespacedName
-	oldest, newest *waiting
-	n              int
-}
-
-func (o *object) push(w *waiting) {
-	if w.object = o; o.n == 0 {
-		o.oldest = w
-	} else {
-		o.newest.newer = w
-	}
-	o.newest = w
-	o.n++
-}
-
-// pop removes the oldest event.
-func (o *object) pop() {
-	w := o.oldest
-	o.oldest, w.newer = w.newer, nil
-	o.n--
+	key    types.NamespacedName
+	events []*waiting
 }
 
 // merge makes one event of all.
-func (o *object) merge(l *list) {
-	for w := o.oldest.newer; w != nil; w = w.newer {
-		o.oldest.absorb(w)
-		l.remove(w)
+func (o *object) merge(queue *list.List) {
+	for _, w := range o.events[1:] {
+		o.events[0].absorb(w)
+		queue.Remove(w.place)
 	}
-	o.oldest.newer, o.newest, o.n = nil, o.oldest, 1
+	o.events = slices.Delete(o.events, 1, len(o.events))
 }
 
 // absorb adds a later event.

@@ -153,11 +153,7 @@ func (c *core[K]) ready(i uint32, e *entry[K], class uint8) {
 // cancelOwn cancels the timer of the key's own settle, and the wait for MinInterval, because the
 // delivery is certain.
 func (c *core[K]) cancelOwn(e *entry[K]) {
-	x := c.extra(e)
-	if x == nil {
-		return
-	}
-	if x.own != never || x.calm != never {
+	if x := c.extra(e); x != nil && (x.own != never || x.calm != never) {
 		x.own, x.calm, x.latest = never, never, never
 		c.setDue(e, x)
 	}

@@ -308,7 +308,9 @@ func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	switch {
 	case s.notes.repeats(newest, r):
 	case e.extra == 0 && e.state != Held:
-		e.extra = s.notes.single(r, s.now())
+		var only *note
+		e.extra, only = s.notes.slab.take()
+		s.notes.write(only, r, s.now())
 		e.flags |= flagOnly
 	default:
 		s.notes.add(&s.ext(i, e).pending, r, s.now())

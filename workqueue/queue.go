@@ -25,7 +25,7 @@ type Queue[K comparable] struct {
 	mu      sync.Mutex // guards what follows
 	core    core[K]
 	waiters waiters
-	watch   *watch        // nil while no call of Drain or Quiet waits
+	watch   watch         // of the calls of Drain and Quiet that wait
 	forced  chan struct{} // closed to end ShutDownWithDrain; nil if none waits
 	misused int
 }
@@ -117,7 +117,7 @@ func (q *Queue[K]) lock() {
 // unlock wakes one waiter for each key that became ready, sets the timer, unlocks, and calls the
 // hooks.
 func (q *Queue[K]) unlock() {
-	if q.waiters.n == 0 && q.watch == nil && !q.core.news.any {
+	if q.waiters.n == 0 && q.watch == (watch{}) && !q.core.news.any {
 		q.core.fresh = 0
 		q.mu.Unlock()
 		return
@@ -125,10 +125,7 @@ func (q *Queue[K]) unlock() {
 	wakes := q.waiters.pop(q.core.wakes(q.waiters.n))
 	q.waiters.arm(&q.core.clock, q.core.due.next())
 	q.core.fresh = 0
-	var come watch
-	if q.watch != nil {
-		come = q.comeLocked()
-	}
+	come := q.comeLocked()
 	var n news
 	if q.core.news.any {
 		n, q.core.news = q.core.news, news{}
@@ -144,16 +141,13 @@ func (q *Queue[K]) unlock() {
 
 // comeLocked returns the waits, other than for keys, that are over.
 func (q *Queue[K]) comeLocked() (come watch) {
-	w := q.watch
+	w := &q.watch
 	if w.drained != nil && q.core.drained() {
 		come.drained, w.drained = w.drained, nil
 	}
 	if w.lull != nil && q.core.quiet() {
 		come.lull, w.lull = w.lull, nil
 		come.lull.deliveries = q.core.deliveries
-	}
-	if *w == (watch{}) {
-		q.watch = nil
 	}
 	return come
 }

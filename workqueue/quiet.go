@@ -58,9 +58,6 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 func (q *Queue[K]) whenDrained() <-chan struct{} {
 	q.lock()
 	defer q.unlock()
-	if q.watch == nil {
-		q.watch = &watch{}
-	}
 	if q.watch.drained == nil {
 		q.watch.drained = make(chan struct{})
 	}
@@ -80,7 +77,13 @@ func (q *Queue[K]) whenDrained() <-chan struct{} {
 //
 // While a call waits, other calls of the queue may scan all due times.
 func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
-	l := q.nextLull()
+	q.lock()
+	q.core.promote()
+	if q.watch.lull == nil {
+		q.watch.lull = &lull{come: make(chan struct{})}
+	}
+	l := q.watch.lull
+	q.unlock() // ends the wait at once if the queue is quiet
 	select {
 	case <-l.come:
 		return l.deliveries, nil
@@ -97,34 +100,21 @@ func (q *Queue[K]) Quiet(ctx context.Context) (deliveries uint64, err error) {
 	}
 }
 
-func (q *Queue[K]) nextLull() *lull {
-	q.lock()
-	defer q.unlock() // ends the wait at once if the queue is quiet
-	q.core.promote()
-	if q.watch == nil {
-		q.watch = &watch{}
-	}
-	if q.watch.lull == nil {
-		q.watch.lull = &lull{come: make(chan struct{})}
-	}
-	return q.watch.lull
-}
-
-func unquiet[K comparable](keys []busy[K]) string {
+func unquiet[K comparable](keys []KeyState[K]) string {
 	var words []string
 	for _, state := range []State{Ready, Held, Parked, Waiting} {
 		var names []string
 		n := 0
 		for _, k := range keys {
-			if k.state != state {
+			if k.State != state {
 				continue
 			}
 			if n++; n > mostNamed {
 				continue
 			}
-			name := fmt.Sprint(k.key)
-			if k.why != "" {
-				name += " (" + k.why + ")"
+			name := fmt.Sprint(k.Key)
+			if k.ParkReason != "" {
+				name += " (" + k.ParkReason + ")"
 			}
 			names = append(names, name)
 		}
@@ -143,20 +133,14 @@ func unquiet[K comparable](keys []busy[K]) string {
 
 const mostNamed = 5
 
-type busy[K comparable] struct {
-	key   K
-	state State
-	why   string
-}
-
-func (c *core[K]) underWay() (keys []busy[K]) {
+func (c *core[K]) underWay() (keys []KeyState[K]) {
 	c.all(func(_ uint32, e *entry[K]) {
 		if e.state != Held && (c.pausedAll || e.state != Ready && e.state != Parked && !c.dueSoon(e)) {
 			return
 		}
-		k := busy[K]{key: e.key, state: e.state}
+		k := KeyState[K]{Key: e.key, State: e.state}
 		if x := c.extra(e); x != nil && e.state == Parked {
-			k.why = x.why
+			k.ParkReason = x.why
 		}
 		keys = append(keys, k)
 	})

@@ -39,7 +39,7 @@ func lullOf(t *testing.T, q *Queue[string]) func() int {
 func (q *Queue[K]) looks() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.watch != nil
+	return q.watch != (watch{})
 }
 
 func TestW12_Quiet(t *testing.T) {

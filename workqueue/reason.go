@@ -128,12 +128,6 @@ func (s *notes) repeats(newest uint32, r *Reason) bool {
 	return true
 }
 
-func (s *notes) single(r *Reason, now int64) uint32 {
-	i, n := s.slab.take()
-	s.write(n, r, now)
-	return i
-}
-
 func (s *notes) add(l *noteList, r *Reason, now int64) {
 	if l.n > s.most {
 		l.newest = s.slab.at(l.newest).next

@@ -101,18 +101,13 @@ func (g *Group) Run(ctx context.Context, lead term.Lead) error {
 		return err
 	})
 	if left {
-		g.cleanUp(watching)
+		if err := g.process.requests.deleteReleased(watching, g.process.name); err != nil {
+			logging.Of(watching).Warn("the Lease of this member was not deleted; another member will do it", "lease", g.process.name, "err", err)
+		}
 	}
 	stop()
 	running.Wait()
 	return errors.Join(err, run.Join(requestLimit, g.process.requests.calls, g.process.requests.watches))
-}
-
-// cleanUp deletes the released Lease of this member.
-func (g *Group) cleanUp(ctx context.Context) {
-	if err := g.process.requests.deleteReleased(ctx, g.process.name); err != nil {
-		logging.Of(ctx).Warn("the Lease of this member was not deleted; another member will do it", "lease", g.process.name, "err", err)
-	}
 }
 
 // Slot implements [term.Partition].

@@ -60,7 +60,10 @@ const (
 
 // Validate applies the defaults and returns an error that names each wrong field.
 func (o Options) Validate() error {
-	wrong := []error{o.Election.Validate(), checkLease(o.Election.Lease)}
+	wrong := []error{o.Election.Validate()}
+	if name := o.Election.Lease; len(name) > validation.LabelValueMaxLength { // it is a label of all Leases of the group
+		wrong = append(wrong, fmt.Errorf("leaderelection.Options.Lease: %q has %d characters; a shard group needs at most %d", name, len(name), validation.LabelValueMaxLength))
+	}
 	o = o.withDefaults()
 	if o.Weight < 1 || o.Weight > slots.MaxWeight {
 		wrong = append(wrong, fmt.Errorf("shard.Options.Weight: %d; set 1 to %d", o.Weight, slots.MaxWeight))
@@ -75,14 +78,6 @@ func (o Options) Validate() error {
 		wrong = append(wrong, errors.New("shard.Options.Election.Annotator: must be nil; the group annotates its Leases itself"))
 	}
 	return errors.Join(wrong...)
-}
-
-// checkLease limits the name of the Lease, which is a label of all Leases of the group.
-func checkLease(name string) error {
-	if len(name) > validation.LabelValueMaxLength {
-		return fmt.Errorf("leaderelection.Options.Lease: %q has %d characters; a shard group needs at most %d", name, len(name), validation.LabelValueMaxLength)
-	}
-	return nil
 }
 
 // Elector implements manager.Coordinator: all replicas are members of a group.

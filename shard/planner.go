@@ -117,7 +117,10 @@ func (p *planner) transit(ctx context.Context, a *slots.Assignment) *slots.Assig
 	p.expirer.expire(ctx, a)
 	maps.DeleteFunc(p.expirer.proofs, func(_ slots.ID, found proof) bool { return !n.apply(n.n.Dead(found.of, found.since)) })
 	if tasks.Join && p.mayJoin(ctx) {
-		p.join(ctx, n, now)
+		next, err := n.n.Join(slots.Member{ID: p.m.id, Weight: p.m.o.Weight}, now)
+		if !n.apply(next, err) { // each slot has a member of its own
+			p.m.failing(ctx, "this replica is no member of the group, and waits", "err", err)
+		}
 	}
 	ready := slices.DeleteFunc(tasks.Prepare, func(s slots.Slot) bool { return !p.prepared.ready(s) })
 	if len(ready) > 0 && !p.m.leaving {
@@ -168,14 +171,6 @@ func (p *planner) edited(ctx context.Context, l *coordinationv1.Lease) {
 	_, _ = p.m.registry.put(l)
 	if of := p.m.registry.get(l.Name); p.m.left(of) <= 0 {
 		p.expirer.acquire(ctx, l.Name, of)
-	}
-}
-
-// join makes this session a member. The group refuses it if each slot has a member of its own.
-func (p *planner) join(ctx context.Context, n *transition, now time.Time) {
-	next, err := n.n.Join(slots.Member{ID: p.m.id, Weight: p.m.o.Weight}, now)
-	if !n.apply(next, err) {
-		p.m.failing(ctx, "this replica is no member of the group, and waits", "err", err)
 	}
 }
 

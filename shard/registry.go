@@ -94,7 +94,7 @@ func (s *registry) record(name string, l *coordinationv1.Lease, version uint64) 
 	}
 	of.rival.See(limited(record, s.least, forged), held(record), time.Since(s.began))
 	s.leases[name] = of
-	s.notify()
+	run.Poke(s.wake)
 }
 
 // lastRecord returns the group's Lease as its leader may have renewed it, unseen, just before the
@@ -106,10 +106,6 @@ func lastRecord(before *coordinationv1.Lease, deleted uint64) *coordinationv1.Le
 	last := before.DeepCopy()
 	last.ResourceVersion = strconv.FormatUint(deleted, 10)
 	return last
-}
-
-func (s *registry) notify() {
-	run.Poke(s.wake)
 }
 
 // confirmOlder records whether a read returned an older version of a Lease than the known one. It
@@ -130,15 +126,12 @@ func (s *registry) confirmOlder(name string, older bool) (confirmed bool) {
 	return false
 }
 
-// doubts reports whether the last read of a Lease returned an older version than the known one.
-func (s *registry) doubts(name string) bool { return !s.get(name).doubted.IsZero() }
-
 // fail ends this process's membership.
 func (s *registry) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
-	s.notify()
+	run.Poke(s.wake)
 }
 
 // trouble returns the error of fail.

@@ -289,30 +289,27 @@ func (r *reporter) observed(s *Status) hook.ShardGroup {
 
 // reportSlots reports the slots that have begun or stopped since the last call.
 func (r *reporter) reportSlots() {
-	acquired, released, lost := 0, 0, 0
+	changed := map[hook.ShardChange]int{}
 	for slot, a := range r.begun {
 		switch {
 		case !a.Stopped():
 			continue
 		case !r.lost && r.ownership.holds(a):
-			released++
+			changed[hook.ShardsReleased]++
 		default:
-			lost++
+			changed[hook.ShardsLost]++
 		}
 		delete(r.begun, slot)
 	}
 	for slot, a := range r.ownership.bySlot {
 		if !a.Stopped() && r.begun[slot] != a {
 			r.begun[slot] = a
-			acquired++
+			changed[hook.ShardsAcquired]++
 		}
 	}
-	for _, of := range []struct {
-		change hook.ShardChange
-		n      int
-	}{{hook.ShardsReleased, released}, {hook.ShardsLost, lost}, {hook.ShardsAcquired, acquired}} {
-		if of.n > 0 {
-			r.send(&hook.ShardSlots{Group: r.m.requests.group, Slots: of.n, Change: of.change})
+	for _, change := range []hook.ShardChange{hook.ShardsReleased, hook.ShardsLost, hook.ShardsAcquired} {
+		if n := changed[change]; n > 0 {
+			r.send(&hook.ShardSlots{Group: r.m.requests.group, Slots: n, Change: change})
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
@@ -98,13 +97,11 @@ func (r *requests) remove(ctx context.Context, l *coordinationv1.Lease) error {
 
 func (r *requests) deleteReleased(ctx context.Context, name string) error {
 	l, err := r.get(ctx, name)
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) || err == nil && !lease.Released(l) {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
-	case !lease.Released(l):
-		return nil
 	}
 	return r.remove(ctx, l)
 }
@@ -130,10 +127,6 @@ func (r *requests) isMember(l *coordinationv1.Lease) bool {
 	of, labelled := l.Labels[GroupLabel]
 	_, shows := l.Annotations[sessionAnnotation]
 	return of == r.group || !labelled && shows && len(l.Name) == len(r.group)+1+suffix && strings.HasPrefix(l.Name, r.group+"-")
-}
-
-func (r *requests) ofMembers() metav1.ListOptions {
-	return metav1.ListOptions{LabelSelector: labels.Set{GroupLabel: r.group}.String()}
 }
 
 func parseVersion(text string) (uint64, error) {

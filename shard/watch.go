@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -82,9 +83,10 @@ func (s *store) Replace(list []any, version string) error {
 // watchLeases watches the Leases of the group until ctx is done.
 func watchLeases(ctx context.Context, r *requests, s *registry) {
 	group := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, r.group).String()}
+	members := metav1.ListOptions{LabelSelector: labels.Set{GroupLabel: r.group}.String()}
 	var running sync.WaitGroup
 	running.Go(func() { reflect(ctx, r, group, &store{registry: s, names: map[string]bool{r.group: true}}) })
-	running.Go(func() { reflect(ctx, r, r.ofMembers(), &store{registry: s, names: map[string]bool{}}) })
+	running.Go(func() { reflect(ctx, r, members, &store{registry: s, names: map[string]bool{}}) })
 	running.Go(func() { confirm(ctx, r, s) })
 	running.Wait()
 }
@@ -96,7 +98,7 @@ func confirm(ctx context.Context, r *requests, s *registry) {
 	pause := s.least
 	for run.Sleep(ctx, pause) == nil {
 		_ = read(ctx, r, s, r.group) // the watch reports what fails
-		if pause = s.least; s.doubts(r.group) {
+		if pause = s.least; !s.get(r.group).doubted.IsZero() {
 			pause = secondRead
 		}
 	}

@@ -28,19 +28,14 @@ func Desired(previous Owners, weights map[string]int) Owners {
 			left[name]--
 		}
 	}
-	names := slices.Sorted(maps.Keys(left))
+	var wanted []string // a name for each slot that a member still gets
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		wanted = append(wanted, slices.Repeat([]string{name}, left[name])...)
+	}
 	for s := range next {
-		if next[s] != "" {
-			continue
+		if next[s] == "" && len(wanted) > 0 {
+			next[s], wanted = wanted[0], wanted[1:]
 		}
-		for len(names) > 0 && left[names[0]] == 0 {
-			names = names[1:]
-		}
-		if len(names) == 0 {
-			break
-		}
-		next[s] = names[0]
-		left[names[0]]--
 	}
 	return next
 }

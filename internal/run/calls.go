@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/pprof"
+	"slices"
 	"sync"
 	"time"
 )
@@ -175,12 +176,7 @@ func (c *Calls) abandon(r *request) error {
 func (c *Calls) returned(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, other := range c.open {
-		if other == r {
-			c.open = append(c.open[:i:i], c.open[i+1:]...)
-			break
-		}
-	}
+	c.open = slices.DeleteFunc(c.open, func(other *request) bool { return other == r })
 	if r.orphan {
 		c.overdue--
 	}

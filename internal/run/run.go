@@ -52,10 +52,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil || d <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
@@ -168,7 +169,10 @@ func (c *candidate) take(ctx context.Context, l *coordinationv1.Lease) (*holding
 	}
 	c.leader = c.o.Identity
 	c.rival = lease.Rival{Least: c.o.LeaseDuration}
-	c.tookOver()
+	if c.from != "" {
+		c.o.Hook.Send(&hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
+	}
+	c.from = ""
 	return h, 0
 }
 

@@ -102,13 +102,6 @@ func (c *candidate) inherit(l *coordinationv1.Lease) {
 	c.left = left
 }
 
-func (c *candidate) tookOver() {
-	if c.from != "" {
-		c.o.Hook.Send(&hook.LeaseTakeover{Lease: c.o.Lease, From: c.from, Gap: c.now().mono - c.heard})
-	}
-	c.from = ""
-}
-
 func (c *candidate) failed(doing string, err error) {
 	if err == nil || c.trouble == err.Error() {
 		return
@@ -234,15 +227,9 @@ func (c *candidate) keep(ctx context.Context, h *holding) {
 		case ctx.Err() == nil || errors.As(err, new(*run.OverdueError)):
 			c.failed("the lease was not renewed", err)
 		}
-		next.Reset(c.untilNext(began, h, err))
+		// The API server may delay it, by at most half of the time until the term is lost.
+		next.Reset(max(time.Until(began.Add(c.o.RetryPeriod)), min(delayOf(err), h.left()/2)))
 	}
-}
-
-// untilNext lets the API server delay the next renewal, by at most half of the time until the term
-// is lost.
-func (c *candidate) untilNext(began time.Time, h *holding, err error) time.Duration {
-	pause := time.Until(began.Add(c.o.RetryPeriod))
-	return max(pause, min(delayOf(err), h.left()/2))
 }
 
 func (c *candidate) renew(ctx context.Context, h *holding) (sent moment, err error) {

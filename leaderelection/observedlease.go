@@ -155,14 +155,10 @@ func (o *Observed) mayHold() (*tenure, error) {
 			return t, err
 		}
 	}
-	return nil, o.namesake()
-}
-
-func (o *Observed) namesake() error {
 	if o.last == nil || lease.Holder(o.last) != o.o.Identity || o.authors.mine(o.last) || o.rival.Left(o.now().mono) <= 0 {
-		return nil
+		return nil, nil //nolint:nilnil // it begins one
 	}
-	return fmt.Errorf("another process holds it under the identity of this process, %q, or an earlier state of it was restored; waiting until it expires", o.o.Identity)
+	return nil, fmt.Errorf("another process holds it under the identity of this process, %q, or an earlier state of it was restored; waiting until it expires", o.o.Identity)
 }
 
 func (o *Observed) begin(sent moment) {

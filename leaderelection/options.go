@@ -148,18 +148,12 @@ func (o Options) Validate() error {
 	case strings.TrimSpace(o.Identity) != o.Identity || !utf8.ValidString(o.Identity) || strings.ContainsFunc(o.Identity, unicode.IsControl):
 		wrong("Identity: %q; use printable text that does not begin or end with a space, or leave it empty for a generated one", o.Identity)
 	}
-	return errors.Join(append(errs, o.validateLabels(), o.validateTimes())...)
-}
-
-func (o Options) validateLabels() error {
-	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
-		wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(o.Labels[key])...)
-		if len(wrong) > 0 {
-			errs = append(errs, fmt.Errorf("leaderelection.Options.Labels: %s=%s: %s", key, o.Labels[key], strings.Join(wrong, "; ")))
+		if invalid := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(o.Labels[key])...); len(invalid) > 0 {
+			wrong("Labels: %s=%s: %s", key, o.Labels[key], strings.Join(invalid, "; "))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.validateTimes())...)
 }
 
 // maxIdentity is longer than the longest host name with a UUID, and fits into annotations.

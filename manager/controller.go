@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -33,14 +32,6 @@ type Controller interface {
 	AwaitWrites(ctx context.Context) error
 	// Report is for Livez, Readyz, and the error of a stop that takes too long.
 	Report() controller.Report
-}
-
-func checksOf(c Controller, stalledAfter time.Duration, ready <-chan struct{}) (alive, synced *check) {
-	name := "controller-" + c.Name()
-	if stalledAfter > 0 {
-		alive = newCheck(name, func(context.Context) error { return c.Report().CheckProgress(stalledAfter) })
-	}
-	return alive, newCheck(name, func(context.Context) error { return unready(c, ready) })
 }
 
 // unready fails until the controller can lead or, without RequireKinds, the manager is ready.

@@ -82,15 +82,6 @@ func (h *host) SlotCache(of term.Partition) term.SlotCache {
 // AddRecorder implements term.Host.
 func (h *host) AddRecorder(r term.Recorder) { h.manager.AddRecorder(r) }
 
-// electorOf returns an error for a Coordinator that does not keep its promises.
-func electorOf(c Coordinator, h *host) (term.Elector, error) {
-	e, err := c.Elector(h)
-	if err == nil && argument.IsNil(e) {
-		err = fmt.Errorf("the Coordinator %T returned no Elector", c)
-	}
-	return e, err
-}
-
 func validateCoordinator(field string, c Coordinator) error {
 	if argument.IsNil(c) {
 		return fmt.Errorf("%s: it is nil; use leaderelection.Options or shard.Options", field)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -60,7 +61,11 @@ func elect(c Coordinator, m *Manager, used <-chan struct{}) (*elected, error) {
 	e.host.hook = hook.Join(e.log(), m.o.Hook)
 	e.host.reports = e.host.hook // also of an Elector that reports nothing
 	var err error
-	if e.Elector, err = electorOf(c, e.host); err != nil {
+	e.Elector, err = c.Elector(e.host)
+	if err == nil && argument.IsNil(e.Elector) {
+		err = fmt.Errorf("the Coordinator %T returned no Elector", c)
+	}
+	if err != nil {
 		return nil, err
 	}
 	e.name = e.String()[strings.LastIndex(e.String(), "/")+1:]

@@ -147,7 +147,10 @@ func (r *registry) claim(c Controller, under *group) (added *removable, running 
 			return c.Lead(take, work)
 		}),
 	}
-	added.alive, added.synced = checksOf(c, r.o.StalledAfter, r.ready)
+	if limit := r.o.StalledAfter; limit > 0 {
+		added.alive = newCheck("controller-"+name, func(context.Context) error { return c.Report().CheckProgress(limit) })
+	}
+	added.synced = newCheck("controller-"+name, func(context.Context) error { return unready(c, r.ready) })
 	r.had, r.used = true, true
 	r.controllers = append(r.controllers, added)
 	return added, r.ran

@@ -4,8 +4,11 @@
 package run
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 )
@@ -66,4 +69,45 @@ func goroutine(size int) (name, creator string) {
 		creator, _, _ = strings.Cut(stack[at+len(" in "):], "\n")
 	}
 	return name, creator
+}
+
+const (
+	// MostStacks limits the result of Stacks, in bytes.
+	MostStacks = 64 << 20
+	mostStack  = 16 << 10
+)
+
+// Stacks returns the stacks of all goroutines, separated by empty lines.
+func Stacks() string {
+	for size := 256 << 10; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size || size >= MostStacks {
+			return string(buf[:n])
+		}
+	}
+}
+
+// Shorten truncates a stack for a report about one goroutine.
+func Shorten(stack string) string {
+	if len(stack) > mostStack {
+		return stack[:mostStack] + "\n...more was left out"
+	}
+	return stack
+}
+
+// Labelled returns the stacks of all goroutines with a pprof label, which new goroutines inherit,
+// that contain the name of a function.
+func Labelled(key, value, function string) string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return err.Error()
+	}
+	wanted := fmt.Sprintf("%q:%q", key, value) // the format of labels in a profile
+	var found []string
+	for block := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(block, wanted) && strings.Contains(block, function) {
+			found = append(found, block)
+		}
+	}
+	return strings.Join(found, "\n\n")
 }

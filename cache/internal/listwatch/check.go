@@ -70,7 +70,8 @@ func (a *asker) compare(ctx context.Context, m *meta.RESTMapping, k knowledge) (
 	}
 	switch {
 	case err == nil:
-	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), !answers(err):
+	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err),
+		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown: // no answer of the API server
 		return finding{}, err
 	case apierrors.IsInternalError(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return finding{}, err // it may have just started
@@ -103,11 +104,6 @@ func (a *asker) compare(ctx context.Context, m *meta.RESTMapping, k knowledge) (
 		a.timeline.confirm(sent)
 	}
 	return f, nil
-}
-
-// answers reports whether an error is an answer of the API server.
-func answers(err error) bool {
-	return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
 }
 
 func (a *asker) readOne(ctx context.Context, m *meta.RESTMapping, name types.NamespacedName, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {

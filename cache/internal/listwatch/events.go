@@ -98,10 +98,12 @@ func (r *events) instead(e event, why error) (watch.EventType, runtime.Object) {
 		}
 		return e.action, known{last}
 	}
-	if here := r.bookmark(name.ResourceVersion); here != nil {
-		return watch.Bookmark, here
+	if name.ResourceVersion == "" {
+		return "", nil
 	}
-	return "", nil
+	here := r.Codec.Example() // moves the store past the object
+	here.SetResourceVersion(name.ResourceVersion)
+	return watch.Bookmark, here
 }
 
 func (r *events) next() (e event, err error) {

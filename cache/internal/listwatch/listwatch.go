@@ -234,18 +234,15 @@ func (l *ListerWatcher) beginListing(o *metav1.ListOptions) {
 	l.Broken.beginList()
 	if p := l.target.Part; p != nil {
 		slots, _ := p.Wanted()
-		l.begins(newPortion(p, &l.Broken, &slots))
+		part := newPortion(p, &l.Broken, &slots)
+		l.mu.Lock()
+		l.part = part
+		l.mu.Unlock()
 	}
 	if l.lists.Load() > 0 {
 		// The kind may have come back different, for example in another scope.
 		l.target.Backend.Forget(l.target.Kind)
 	}
-}
-
-func (l *ListerWatcher) begins(part *portion) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.part = part
 }
 
 func (l *ListerWatcher) current() *portion {

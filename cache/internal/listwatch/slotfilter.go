@@ -84,17 +84,13 @@ func (k *slotFilter) close() {
 	if k.portion == nil {
 		return
 	}
-	k.quit()
-	k.running.Wait()
-}
-
-func (k *slotFilter) quit() {
 	if k.join != nil {
 		k.join.cancel()
 		k.join, k.listed = nil, nil
 		k.progress.fail(nil)
 	}
 	k.end(foreign)
+	k.running.Wait()
 }
 
 // mark waits until the store has everything that was delivered. It returns false if the stream

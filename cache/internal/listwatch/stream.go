@@ -296,19 +296,15 @@ func (s *stream) lapse(ctx context.Context, since time.Duration) (again time.Dur
 	case left > 0:
 		return left, nil
 	case s.initial():
-		return 0, s.silent()
+		s.quiet.Add(1)
+		err = fmt.Errorf("the watch had neither an event nor a bookmark for %s; it is restarted", s.patience())
+		s.fail(hook.Failing, err)
+		return 0, err
 	default:
 		s.checker.quiet = true
 		s.checker.begin(ctx)
 		return s.patience(), nil
 	}
-}
-
-func (s *stream) silent() error {
-	s.quiet.Add(1)
-	err := fmt.Errorf("the watch had neither an event nor a bookmark for %s; it is restarted", s.patience())
-	s.fail(hook.Failing, err)
-	return err
 }
 
 func (s *stream) patience() time.Duration {

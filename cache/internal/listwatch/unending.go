@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
@@ -88,11 +89,7 @@ func (a *asker) currentVersion(ctx context.Context) (version string, err error) 
 	if err != nil {
 		return "", err
 	}
-	c, err := a.target.metadata(m)
-	if err != nil {
-		return "", err
-	}
-	list, err := c.List(ctx, a.target.narrow(metav1.ListOptions{Limit: 1}))
+	list, err := a.readOne(ctx, m, types.NamespacedName{}, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}

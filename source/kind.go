@@ -128,11 +128,8 @@ func (k *kind[K]) Replay(ctx context.Context) error { return k.replay(ctx, k.set
 
 // ReplayKeys is Replay for the keys that wanted accepts. A controller calls it.
 func (k *kind[K]) ReplayKeys(ctx context.Context, wanted func(K) bool) error {
-	return k.replay(ctx, k.settle, keepOnly(wanted))
-}
-
-func keepOnly[K comparable](wanted func(K) bool) keep {
-	return func(key any) bool { return wanted(key.(K)) } //nolint:forcetypeassert // see keep
+	only := func(key any) bool { return wanted(key.(K)) } //nolint:forcetypeassert // see keep
+	return k.replay(ctx, k.settle, only)
 }
 
 type request struct {

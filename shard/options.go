@@ -61,7 +61,8 @@ const (
 // Validate applies the defaults and returns an error that names each wrong field.
 func (o Options) Validate() error {
 	wrong := []error{o.Election.Validate()}
-	if name := o.Election.Lease; len(name) > validation.LabelValueMaxLength { // it is a label of all Leases of the group
+	// The name of the Lease is a label of all Leases of the group.
+	if name := o.Election.Lease; len(name) > validation.LabelValueMaxLength {
 		wrong = append(wrong, fmt.Errorf("leaderelection.Options.Lease: %q has %d characters; a shard group needs at most %d", name, len(name), validation.LabelValueMaxLength))
 	}
 	o = o.withDefaults()

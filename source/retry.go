@@ -76,7 +76,8 @@ func (r *retries) retry(ctx context.Context, key types.NamespacedName) error {
 	return r.tryAll(ctx, u)
 }
 
-// tryAll tries an event, and then those of the same object that came meanwhile, until one fails.
+// tryAll tries an event, and then each event of the same object that came meanwhile, until one
+// fails.
 func (r *retries) tryAll(ctx context.Context, u pendingEvent) error {
 	for {
 		rest, err := r.try(ctx, u)

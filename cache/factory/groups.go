@@ -84,8 +84,8 @@ func (g generic) Lister() toolscache.GenericLister {
 	return toolscache.NewGenericLister(g.shared.GetIndexer(), g.resource)
 }
 
-// scoped returns the arguments of an API group's New. Namespace and tweak are for informers that use
-// the client.
+// scoped returns the arguments of an API group's New. Namespace and tweak are for informers that
+// use the client.
 func (f *factory) scoped() (of accessors, namespace string, tweak internalinterfaces.TweakListOptionsFunc) {
 	namespace, _ = f.namespaceOf(schema.GroupKind{}) // of several, InformerFor reports the error
 	return accessors{f}, namespace, f.clientTweak()

@@ -151,8 +151,9 @@ func (m *controllerManager) run(ctx context.Context, ready func()) {
 
 // waitForGraph returns when the garbage collector's graph contains every existing object.
 func (m *controllerManager) waitForGraph(ctx context.Context) error {
+	// IsSynced has no channel.
 	synced := func(ctx context.Context) (bool, error) { return m.graph.IsSynced(klog.FromContext(ctx)), nil }
-	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, synced) // IsSynced has no channel
+	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, synced)
 }
 
 // withoutManagedFields saves memory in the caches.

@@ -158,7 +158,8 @@ func (o *Observed) mayHold() (*tenure, error) {
 	if o.last == nil || lease.Holder(o.last) != o.o.Identity || o.authors.mine(o.last) || o.rival.Left(o.now().mono) <= 0 {
 		return nil, nil //nolint:nilnil // it begins one
 	}
-	return nil, fmt.Errorf("another process holds it under the identity of this process, %q, or an earlier state of it was restored; waiting until it expires", o.o.Identity)
+	return nil, fmt.Errorf("another process holds it under the identity of this process, %q, or an earlier state of it was restored; "+
+		"waiting until it expires", o.o.Identity)
 }
 
 func (o *Observed) begin(sent moment) {

@@ -63,7 +63,8 @@ func (o Options) Validate() error {
 	wrong := []error{o.Election.Validate()}
 	// The name of the Lease is a label of all Leases of the group.
 	if name := o.Election.Lease; len(name) > validation.LabelValueMaxLength {
-		wrong = append(wrong, fmt.Errorf("leaderelection.Options.Lease: %q has %d characters; a shard group needs at most %d", name, len(name), validation.LabelValueMaxLength))
+		wrong = append(wrong, fmt.Errorf("leaderelection.Options.Lease: %q has %d characters; a shard group needs at most %d",
+			name, len(name), validation.LabelValueMaxLength))
 	}
 	o = o.withDefaults()
 	if o.Weight < 1 || o.Weight > slots.MaxWeight {

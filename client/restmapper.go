@@ -6,9 +6,10 @@ package client
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,9 +37,7 @@ func (c *Client) RESTMapper() meta.RESTMapper { return c.mapper }
 type restMapper struct {
 	discovery discovery.DiscoveryInterface
 	host      string
-
-	mu   sync.Mutex // guards the field below
-	last *discovered
+	last      atomic.Pointer[discovered]
 }
 
 // discovered is the answer for all groups.
@@ -49,17 +48,7 @@ type discovered struct {
 }
 
 // Reset implements meta.ResettableRESTMapper.
-func (m *restMapper) Reset() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last = nil
-}
-
-func (m *restMapper) known() *discovered {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last
-}
+func (m *restMapper) Reset() { m.last.Store(nil) }
 
 func (m *restMapper) discover() (*discovered, error) {
 	groups, lists, err := m.discovery.ServerGroupsAndResources()
@@ -67,7 +56,7 @@ func (m *restMapper) discover() (*discovered, error) {
 	if err != nil && !errors.As(err, &partly) {
 		return nil, fmt.Errorf("asking the API server at %s for its kinds: %w", m.host, err)
 	}
-	d := &discovered{failed: map[schema.GroupVersion]error{}}
+	d := &discovered{}
 	if partly != nil {
 		d.failed = partly.Groups
 	}
@@ -86,24 +75,8 @@ func (m *restMapper) discover() (*discovered, error) {
 		all = append(all, r)
 	}
 	d.RESTMapper = restmapper.NewDiscoveryRESTMapper(all)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last = d
+	m.last.Store(d)
 	return d, nil
-}
-
-// failure returns the error of a group that may have what was not found, or nil.
-func (d *discovered) failure(wanted func(schema.GroupVersion) bool) error {
-	failed := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{}}
-	for gv, err := range d.failed {
-		if wanted(gv) {
-			failed.Groups[gv] = err
-		}
-	}
-	if len(failed.Groups) == 0 {
-		return nil
-	}
-	return failed
 }
 
 // served is a part of an answer. Empty fields stand for any.
@@ -122,11 +95,8 @@ func (m *restMapper) still(parts []served) bool {
 		if !asked {
 			var err error
 			list, err = m.discovery.ServerResourcesForGroupVersion(p.version.String())
-			switch {
-			case apierrors.IsNotFound(err):
+			if apierrors.IsNotFound(err) {
 				list = &metav1.APIResourceList{}
-			case err != nil:
-				list = nil
 			}
 			lists[p.version] = list
 		}
@@ -150,7 +120,7 @@ func (p served) is(r metav1.APIResource) bool {
 func look[T any](
 	m *restMapper, find func(meta.RESTMapper) (T, error), parts func(T) []served, wanted func(schema.GroupVersion) bool,
 ) (T, error) {
-	if d := m.known(); d != nil {
+	if d := m.last.Load(); d != nil {
 		if found, err := find(d); err == nil && m.still(parts(found)) {
 			return found, nil
 		}
@@ -160,10 +130,13 @@ func look[T any](
 		return *new(T), err
 	}
 	found, err := find(d)
-	if meta.IsNoMatchError(err) {
-		if failed := d.failure(wanted); failed != nil {
-			return *new(T), fmt.Errorf("asking the API server at %s for its kinds: %w", m.host, failed)
-		}
+	if !meta.IsNoMatchError(err) {
+		return found, err
+	}
+	failed := maps.Clone(d.failed) // groups that may have what was not found
+	maps.DeleteFunc(failed, func(gv schema.GroupVersion, _ error) bool { return !wanted(gv) })
+	if len(failed) > 0 {
+		err = fmt.Errorf("asking the API server at %s for its kinds: %w", m.host, &discovery.ErrGroupDiscoveryFailed{Groups: failed})
 	}
 	return found, err
 }
@@ -232,7 +205,7 @@ func (m *restMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*m
 }
 
 func (m *restMapper) ResourceSingularizer(resource string) (string, error) {
-	d := m.known()
+	d := m.last.Load()
 	if d == nil {
 		var err error
 		if d, err = m.discover(); err != nil {

@@ -115,7 +115,7 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 	var handler *warnings
 	if cfg.WarningHandler == nil && cfg.WarningHandlerWithContext == nil {
 		handler = &warnings{}
-		cfg.WarningHandlerWithContext = handler.of(schema.GroupVersionKind{})
+		cfg.WarningHandlerWithContext = warningHandler{warnings: handler}
 	}
 	o.setDefaults()
 	codecs := serializer.NewCodecFactory(o.Scheme)

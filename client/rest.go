@@ -42,7 +42,7 @@ func (c *Client) restFor(key restKey) (rest.Interface, error) {
 	}
 	cfg.GroupVersion, cfg.APIPath = &gv, apiPath(gv.Group)
 	if c.warnings != nil {
-		cfg.WarningHandlerWithContext = c.warnings.of(key.kind)
+		cfg.WarningHandlerWithContext = warningHandler{c.warnings, key.kind}
 	}
 	r, err := rest.RESTClientForConfigAndClient(cfg, c.http)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
 )
@@ -22,18 +21,11 @@ type warnings struct {
 	logged atomic.Int32
 }
 
-func (w *warnings) of(kind schema.GroupVersionKind) rest.WarningHandlerWithContext {
-	return warningHandler(func(ctx context.Context, text string) { w.log(ctx, kind, text) })
-}
+// warningHandler handles the warnings of requests for a kind.
+type warningHandler struct {
+	*warnings
 
-type warningHandler func(ctx context.Context, text string)
-
-// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext. The API server's own
-// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/).
-func (f warningHandler) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
-	if code == 299 && text != "" {
-		f(ctx, text)
-	}
+	kind schema.GroupVersionKind
 }
 
 type kindWarning struct {
@@ -41,16 +33,18 @@ type kindWarning struct {
 	text string
 }
 
-func (w *warnings) log(ctx context.Context, kind schema.GroupVersionKind, text string) {
-	if w.logged.Load() >= maxWarnings {
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext. The API server's own
+// warnings have code 299 (https://kubernetes.io/blog/2020/09/03/warnings/).
+func (w warningHandler) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
+	if code != 299 || text == "" || w.logged.Load() >= maxWarnings {
 		return
 	}
-	if _, known := w.seen.LoadOrStore(kindWarning{kind, text}, nil); known {
+	if _, known := w.seen.LoadOrStore(kindWarning{w.kind, text}, nil); known {
 		return
 	}
 	log := logging.Of(ctx)
-	if kind.Kind != "" {
-		log = log.With("kind", kind.Kind, "apiVersion", kind.GroupVersion().String())
+	if w.kind.Kind != "" {
+		log = log.With("kind", w.kind.Kind, "apiVersion", w.kind.GroupVersion().String())
 	}
 	log.WarnContext(ctx, "warning from the API server", "warning", text)
 	if w.logged.Add(1) == maxWarnings {

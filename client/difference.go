@@ -94,12 +94,8 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 
 // explainUID makes a conflict of the API server's error about a patch with another UID.
 func explainUID[T Object](before T, err error) error {
-	var s apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &s) || s.Status().Details == nil {
-		return err
-	}
-	d := s.Status().Details
-	if !slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }) {
+	d := statusOf(err).Details
+	if !apierrors.IsInvalid(err) || !slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }) {
 		return err
 	}
 	return replaced(schema.GroupKind{Group: d.Group, Kind: d.Kind}, ObjectKeyFromObject(before), fmt.Errorf("its UID is no longer %s", before.GetUID()))
@@ -223,7 +219,7 @@ func replaces(patch, before map[string]any, keys strategicpatch.LookupPatchMeta,
 		case map[string]any:
 			below = replaces(value, old, fieldKeys(keys, field), path+field+".")
 		default: // null, or a scalar
-			if wasObject || isList(before[field]) {
+			if _, wasList := before[field].([]any); wasList || wasObject {
 				below = path + field
 			}
 		}
@@ -268,16 +264,8 @@ func fieldKeys(keys strategicpatch.LookupPatchMeta, field string) strategicpatch
 	if keys == nil {
 		return nil
 	}
-	below, _, err := keys.LookupPatchMetadataForStruct(field)
-	if err != nil {
-		return nil
-	}
+	below, _, _ := keys.LookupPatchMetadataForStruct(field) // nil with an error
 	return below
-}
-
-func isList(value any) bool {
-	_, ok := value.([]any)
-	return ok
 }
 
 func (d difference) data(patch map[string]any, before Object, version string) ([]byte, error) {

@@ -4,7 +4,6 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -46,12 +45,11 @@ func (e *FieldConflictError) Error() string {
 func (e *FieldConflictError) Unwrap() error { return e.err }
 
 func (t target) fieldConflict(v verb, key types.NamespacedName, err error) error {
-	var s apierrors.APIStatus
-	if v != applying || !apierrors.IsConflict(err) || !errors.As(err, &s) || s.Status().Details == nil {
+	if v != applying || !apierrors.IsConflict(err) {
 		return nil
 	}
 	e := &FieldConflictError{doing: t.doing(v, key), err: err}
-	for _, cause := range s.Status().Details.Causes {
+	for _, cause := range statusOf(err).Details.Causes {
 		if cause.Type == metav1.CauseTypeFieldManagerConflict {
 			e.Conflicts = append(e.Conflicts, FieldConflict{cause.Field, strings.TrimPrefix(cause.Message, "conflict with ")})
 		}

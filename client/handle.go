@@ -95,11 +95,7 @@ func (h *Handle[T]) Served(ctx context.Context) error {
 
 // GetLive reads one object from the API server.
 func (h *Handle[T]) GetLive(ctx context.Context, key types.NamespacedName) (T, error) {
-	r, err := h.target.request(ctx, getting, key, &metav1.GetOptions{})
-	if err != nil {
-		return *new(T), err
-	}
-	return send[T](ctx, h.target, getting, key, r)
+	return send[T](ctx, h.target, getting, key, &metav1.GetOptions{}, nil)
 }
 
 // Create creates the object. If the name is taken, IsAlreadyExists is true for the error.
@@ -136,11 +132,7 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 		return *new(T), fmt.Errorf("%s: a handle of metadata has no whole object to send; use Patch or Apply, or a handle of the whole kind", t.doing(v, key))
 	}
 	o := c.write // a copy, so that c stays off the heap
-	r, err := t.request(ctx, v, key, &o)
-	if err != nil {
-		return *new(T), err
-	}
-	return send[T](ctx, t, v, key, r.Body(withKind(obj, t.gvk)))
+	return send[T](ctx, t, v, key, &o, withKind(obj, t.gvk))
 }
 
 // withKind returns a shallow copy of an object, with its kind. The encoder writes the kind into
@@ -187,11 +179,11 @@ func (h *Handle[T]) Delete(ctx context.Context, key types.NamespacedName, option
 	if err != nil {
 		return err
 	}
-	r, err := h.target.request(ctx, deleting, key, &metav1.GetOptions{})
+	r, err := h.target.request(ctx, deleting, key, &metav1.GetOptions{}, &c.delete)
 	if err != nil {
 		return err
 	}
-	if err := r.Body(&c.delete).Do(ctx).Error(); err != nil {
+	if err := r.Do(ctx).Error(); err != nil {
 		return h.target.explain(ctx, deleting, key, err)
 	}
 	return nil
@@ -224,8 +216,7 @@ func (h *Handle[T]) Prune(ctx context.Context, owner metav1.Object, objects []T,
 		if ctx.Err() != nil {
 			return deleted, errors.Join(append(failed, fmt.Errorf("prune %s: %w", h.target.gvk.Kind, context.Cause(ctx)))...)
 		}
-		exactly := append([]Option{}, options...)
-		err := h.Delete(ctx, ObjectKeyFromObject(obj), append(exactly, Preconditions(obj.GetUID(), ""))...)
+		err := h.Delete(ctx, ObjectKeyFromObject(obj), append(slices.Clone(options), Preconditions(obj.GetUID(), ""))...)
 		switch {
 		case err == nil:
 			deleted = append(deleted, obj)

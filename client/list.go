@@ -78,22 +78,19 @@ func (h *Handle[T]) eachItem(page runtime.Object, do func(T) bool) error {
 	})
 }
 
-func (t target) eachPage(ctx context.Context, v verb, o ListOptions, body runtime.Object, do func(runtime.Object) error) error {
+func (t target) eachPage(ctx context.Context, v verb, o ListOptions, body any, do func(runtime.Object) error) error {
 	if o.PageSize < 0 {
 		return fmt.Errorf("client.ListOptions.PageSize is %d, it must not be negative", o.PageSize)
 	}
 	key := types.NamespacedName{Namespace: o.Namespace}
 	for request, expired := o.request(), false; ; {
-		r, err := t.request(ctx, v, key, &request)
+		r, err := t.request(ctx, v, key, &request, body)
 		if err != nil {
 			return err
 		}
 		page, err := t.newList()
 		if err != nil {
 			return err
-		}
-		if body != nil {
-			r.Body(body)
 		}
 		err = r.Do(ctx).Into(page)
 		if again := continuation(err); again != "" && !expired {
@@ -133,11 +130,10 @@ func (t target) newList() (runtime.Object, error) {
 // continuation returns the token to continue with a newer version, from the response 410
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks).
 func continuation(err error) string {
-	var s apierrors.APIStatus
-	if !apierrors.IsResourceExpired(err) || !errors.As(err, &s) {
+	if !apierrors.IsResourceExpired(err) {
 		return ""
 	}
-	return s.Status().Continue
+	return statusOf(err).Continue
 }
 
 // Collect reads a list to its end. After an error, it returns the error and the objects before it.

@@ -80,7 +80,9 @@ func onlyStrings(patch, was, is map[string]any, of Object) bool {
 				}
 			}
 		case "data":
-			if !hasData(of) || !areStrings(was[field]) || !areStrings(is[field]) {
+			_, isConfigMap := of.(*corev1.ConfigMap)
+			_, isSecret := of.(*corev1.Secret)
+			if !isConfigMap && !isSecret || !areStrings(was[field]) || !areStrings(is[field]) {
 				return false
 			}
 		default:
@@ -88,14 +90,6 @@ func onlyStrings(patch, was, is map[string]any, of Object) bool {
 		}
 	}
 	return len(patch) > 0
-}
-
-func hasData(of Object) bool {
-	switch of.(type) {
-	case *corev1.ConfigMap, *corev1.Secret:
-		return true
-	}
-	return false
 }
 
 // areStrings reports whether a value is a map of strings, and no key looks like a directive.

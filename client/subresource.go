@@ -49,11 +49,7 @@ func (s *Subresource[S]) Get(ctx context.Context, key types.NamespacedName) (S, 
 	if _, err := s.kind(ctx); err != nil {
 		return *new(S), err
 	}
-	r, err := s.target.request(ctx, getting, key, &metav1.GetOptions{})
-	if err != nil {
-		return *new(S), err
-	}
-	return send[S](ctx, s.target, getting, key, r)
+	return send[S](ctx, s.target, getting, key, &metav1.GetOptions{}, nil)
 }
 
 // Create sends obj to the subresource of the object that key names, and returns the response. It is
@@ -85,14 +81,10 @@ func (s *Subresource[S]) write(ctx context.Context, v verb, key types.Namespaced
 	if _, err := s.kind(ctx); err != nil {
 		return *new(S), err
 	}
-	r, err := s.target.request(ctx, v, key, &c.write)
-	if err != nil {
-		return *new(S), err
-	}
 	obj, _ = obj.DeepCopyObject().(S)
 	obj.SetName(key.Name)
 	obj.SetNamespace(key.Namespace)
-	return send[S](ctx, s.target, v, key, r.Body(obj))
+	return send[S](ctx, s.target, v, key, &c.write, obj)
 }
 
 // Patch changes the subresource of one object. For server-side apply use Apply.

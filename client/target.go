@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,17 +36,15 @@ func (t target) call(v verb, options []Option) (call, error) {
 	if t.err != nil {
 		return call{}, t.err
 	}
-	background := metav1.DeletePropagationBackground
 	c := call{
 		write:  metav1.PatchOptions{FieldManager: t.client.fieldOwner, FieldValidation: t.client.fieldValidation},
-		delete: metav1.DeleteOptions{PropagationPolicy: &background},
+		delete: metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)},
 	}
 	if t.client.dryRun {
 		c.dryRun()
 	}
 	if v == applying { // a controller owns the fields that it applies
-		force := true
-		c.write.Force = &force
+		c.write.Force = new(true)
 	}
 	for _, o := range options {
 		if o.set == nil {
@@ -95,7 +94,14 @@ var methods = map[verb]string{
 	patching: http.MethodPatch, applying: http.MethodPatch, deleting: http.MethodDelete, deletingAll: http.MethodDelete,
 }
 
-func (t target) request(ctx context.Context, v verb, key types.NamespacedName, params runtime.Object) (*rest.Request, error) {
+// patchBody is the body of a request that patches.
+type patchBody struct {
+	patchType types.PatchType
+	data      []byte
+}
+
+// request returns a request with a body: an object, a patchBody or nil.
+func (t target) request(ctx context.Context, v verb, key types.NamespacedName, params runtime.Object, body any) (*rest.Request, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -119,6 +125,13 @@ func (t target) request(ctx context.Context, v verb, key types.NamespacedName, p
 	}
 	if t.form == inMetadata && v != deleting {
 		r.SetHeader("Accept", acceptMetadata(v))
+	}
+	switch b := body.(type) {
+	case nil:
+	case patchBody:
+		r.SetHeader("Content-Type", string(b.patchType)).Body(b.data)
+	default:
+		r.Body(b)
 	}
 	return r.SpecificallyVersionedParams(params, metav1.ParameterCodec, metav1.SchemeGroupVersion), nil
 }
@@ -147,7 +160,11 @@ func (t target) mapping(ctx context.Context, v verb, namespace string) (*meta.RE
 	return m, nil
 }
 
-func send[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, r *rest.Request) (T, error) {
+func send[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, params runtime.Object, body any) (T, error) {
+	r, err := t.request(ctx, v, key, params, body)
+	if err != nil {
+		return *new(T), err
+	}
 	obj := newObject[T]()
 	if err := r.Do(ctx).Into(obj); err != nil {
 		return *new(T), t.explain(ctx, v, key, err)
@@ -160,11 +177,7 @@ func send[T Object](ctx context.Context, t target, v verb, key types.NamespacedN
 
 func sendPatch[T Object](ctx context.Context, t target, v verb, key types.NamespacedName, pt types.PatchType, patch []byte, c call) (T, error) {
 	o := c.write // a copy, so that c stays off the heap
-	r, err := t.request(ctx, v, key, &o)
-	if err != nil {
-		return *new(T), err
-	}
-	return send[T](ctx, t, v, key, r.SetHeader("Content-Type", string(pt)).Body(patch))
+	return send[T](ctx, t, v, key, &o, patchBody{pt, patch})
 }
 
 func (t target) patchCall(key types.NamespacedName, pt types.PatchType, options []Option) (call, error) {
@@ -214,6 +227,16 @@ func (t target) explain(ctx context.Context, v verb, key types.NamespacedName, e
 	return err
 }
 
+// statusOf returns the API server's Status, with Details. It is empty for other errors.
+func statusOf(err error) (s metav1.Status) {
+	var e apierrors.APIStatus
+	if errors.As(err, &e) {
+		s = e.Status()
+	}
+	s.Details = cmp.Or(s.Details, &metav1.StatusDetails{})
+	return s
+}
+
 // namesNothing reports whether the API server's answer says neither which kind it is about nor what
 // was asked, such as a 415.
 func namesNothing(err error) bool {
@@ -224,21 +247,12 @@ func namesNothing(err error) bool {
 // namesObject reports whether the API server found no such object. For an unknown path it sends no
 // Status; client-go makes one with this cause.
 func namesObject(err error) bool {
-	var s apierrors.APIStatus
-	if !errors.As(err, &s) {
-		return false
-	}
-	d := s.Status().Details
-	return d != nil && d.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return statusOf(err).Details.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // isTooLarge recognizes responses of the API server (413), of etcd, and of gRPC between them.
 func isTooLarge(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	text := status.Status().Message
+	text := statusOf(err).Message
 	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(text, "etcdserver: request is too large") ||
 		strings.Contains(text, "ResourceExhausted") && strings.Contains(text, "larger than max")
 }

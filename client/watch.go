@@ -77,21 +77,18 @@ func (h *Handle[T]) watch(ctx context.Context, o ListOptions, do func(watch.Even
 		return errEnough
 	}
 	for {
-		from, next := version, time.NewTimer(betweenWatches)
-		begun := time.Now()
+		from, begun, next := version, time.Now(), time.After(betweenWatches)
 		err := h.stream(ctx, o, &version, do)
 		// What cannot be decoded comes again at once.
 		if broken(err) && (version != from || time.Since(begun) >= betweenWatches) {
 			err = nil
 		}
 		if err != nil {
-			next.Stop()
 			return err
 		}
 		select {
-		case <-next.C:
+		case <-next:
 		case <-ctx.Done():
-			next.Stop()
 			return ctx.Err()
 		}
 	}
@@ -104,7 +101,7 @@ func (h *Handle[T]) stream(ctx context.Context, o ListOptions, version *string, 
 	request := o.request()
 	request.Limit, request.Watch, request.AllowWatchBookmarks, request.ResourceVersion = 0, true, true, *version
 	key := types.NamespacedName{Namespace: o.Namespace}
-	r, err := h.target.request(ctx, watching, key, &request)
+	r, err := h.target.request(ctx, watching, key, &request, nil)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (s *Set) Over(base http.RoundTripper) http.RoundTripper {
 	if s.custom {
 		return base
 	}
-	model := TransportBelow(base)
+	model := Below[*http.Transport](base)
 	if model == nil {
 		return base
 	}
@@ -64,16 +64,16 @@ func (s *Set) Over(base http.RoundTripper) http.RoundTripper {
 	return p
 }
 
-// TransportBelow returns the transport that rt wraps, or nil.
-func TransportBelow(rt http.RoundTripper) *http.Transport {
+// Below returns the first round tripper of type T among rt and those that it wraps, or nil.
+func Below[T http.RoundTripper](rt http.RoundTripper) (none T) {
 	for {
 		switch own := rt.(type) {
-		case *http.Transport:
+		case T:
 			return own
 		case utilnet.RoundTripperWrapper:
 			rt = own.WrappedRoundTripper()
 		default:
-			return nil
+			return none
 		}
 	}
 }
@@ -81,16 +81,8 @@ func TransportBelow(rt http.RoundTripper) *http.Transport {
 // RenewWithin tells the set below rt the RenewDeadline of an elector that uses it. The shortest one
 // counts.
 func RenewWithin(rt http.RoundTripper, deadline time.Duration) {
-	for rt != nil {
-		if p, ok := rt.(*Pool); ok {
-			p.set.renewWithin(deadline)
-			return
-		}
-		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
-		if !ok {
-			return
-		}
-		rt = wrapper.WrappedRoundTripper()
+	if p := Below[*Pool](rt); p != nil {
+		p.set.renewWithin(deadline)
 	}
 }
 

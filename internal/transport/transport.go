@@ -60,9 +60,9 @@ func Wrap(cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	userAgent, used := cfg.UserAgent, below(cfg.Transport)
+	userAgent, used := cfg.UserAgent, connection.Below[*roundTripper](cfg.Transport)
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
-		if own := below(base); own != nil { // of a Client that was made from this one's config
+		if own := connection.Below[*roundTripper](base); own != nil { // of a Client that was made from this one's config
 			own.inherit(o, connections)
 			if own != used || own.Hook == nil { // another Client's requests are not this one's
 				own.Hook = hook.Join(own.Hook, o.Hook)
@@ -76,25 +76,10 @@ func Wrap(cfg *rest.Config, o Options) error {
 	return nil
 }
 
-// below returns the transport in rt, or nil.
-func below(rt http.RoundTripper) *roundTripper {
-	for rt != nil {
-		if own, ok := rt.(*roundTripper); ok {
-			return own
-		}
-		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
-		if !ok {
-			return nil
-		}
-		rt = wrapper.WrappedRoundTripper()
-	}
-	return nil
-}
-
 // over uses connections for base.
 func (t *roundTripper) over(base http.RoundTripper, connections *connection.Set) {
 	t.base, t.connections = connections.Over(base), connections
-	t.traced = connection.TransportBelow(t.base) != nil
+	t.traced = connection.Below[*http.Transport](t.base) != nil
 }
 
 // inherit adds the options of the Client that the configuration comes from, before any request, and
@@ -212,7 +197,7 @@ func neverSent(err error) bool {
 // Disconnect closes the connections below rt, each when it becomes idle, or until ctx ends.
 func Disconnect(ctx context.Context, rt http.RoundTripper) {
 	utilnet.CloseIdleConnectionsFor(rt) // also of a transport of the user
-	if own := below(rt); own != nil {
+	if own := connection.Below[*roundTripper](rt); own != nil {
 		own.connections.Disconnect(ctx)
 	}
 }

@@ -148,7 +148,7 @@ func (g goTool) run(ctx context.Context, args ...string) (string, error) {
 	dieWithParent(cmd)
 	cmd.Cancel = func() error { return interrupt(cmd.Process) } // go removes partial downloads
 	cmd.WaitDelay = 5 * time.Second
-	stderr := &goOutput{report: g.report}
+	stderr := &tail{skips: g.report.took}
 	var stdout strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, stderr
 	err := cmd.Run()

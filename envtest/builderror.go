@@ -16,46 +16,6 @@ var (
 	errInterrupted = errors.New("interrupted")
 )
 
-// goOutput counts downloads and compiled packages and keeps the other lines for an error message.
-type goOutput struct {
-	report *progressReport
-	tail   tail
-	line   []byte
-}
-
-func (o *goOutput) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b != '\n' {
-			o.line = append(o.line, b)
-			continue
-		}
-		o.take(string(o.line))
-		o.line = o.line[:0]
-	}
-	return len(p), nil
-}
-
-func (o *goOutput) take(line string) {
-	if module, ok := strings.CutPrefix(line, "go: downloading "); ok {
-		o.report.did(module)
-		return
-	}
-	// go build -v prints a package path alone on its line.
-	if line != "" && !strings.ContainsAny(line, " :#\t") {
-		o.report.did(line)
-		return
-	}
-	_, _ = o.tail.Write([]byte(line + "\n"))
-}
-
-func (o *goOutput) String() string {
-	if len(o.line) > 0 {
-		_, _ = o.tail.Write(append(o.line, '\n'))
-		o.line = nil
-	}
-	return o.tail.String()
-}
-
 const elsewhere = "or set " + programVariable + " to a control plane program built elsewhere"
 
 // causes are tried in order. The error quotes the line that matches.

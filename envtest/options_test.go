@@ -129,7 +129,7 @@ func TestGoOutput(t *testing.T) {
 	var out buffer
 	report := &progressReport{out: &out}
 	report.begin("downloading", 0)
-	o := &goOutput{report: report}
+	o := &tail{skips: report.took}
 	for _, part := range []string{"go: downloading k8s.io/api v0.36.3\ngo: down", "loading k8s.io/client-go v0.36.3\n"} {
 		if _, err := o.Write([]byte(part)); err != nil {
 			t.Fatal(err)

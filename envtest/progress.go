@@ -51,6 +51,17 @@ func (r *progressReport) did(what string) {
 	r.last = what
 }
 
+// took counts a line of a go command, and reports whether it names a download or a package.
+func (r *progressReport) took(line string) bool {
+	what, downloads := strings.CutPrefix(line, "go: downloading ")
+	// go build -v prints a package path alone on its line.
+	compiled := line != "" && !strings.ContainsAny(line, " :#\t")
+	if downloads || compiled {
+		r.did(what)
+	}
+	return downloads || compiled
+}
+
 func (r *progressReport) run(stop <-chan struct{}) {
 	every := progressEvery
 	terminal := isTerminal(r.out)

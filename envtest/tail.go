@@ -18,6 +18,7 @@ const maxLine = 4096
 type tail struct {
 	prefix string
 	out    io.Writer
+	skips  func(line string) bool // or nil
 
 	mu      sync.Mutex // guards what follows, and the order of lines in out
 	lines   []string
@@ -46,6 +47,9 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) endLineLocked() {
 	line := string(t.partial)
 	t.partial = t.partial[:0]
+	if t.skips != nil && t.skips(line) {
+		return
+	}
 	t.lines = append(t.lines, line)
 	if len(t.lines) > tailLines {
 		t.lines = t.lines[1:]

@@ -78,29 +78,25 @@ func (c *controllers) observe(e hook.Event) bool {
 	case *hook.ControllerStopped:
 		c.stopped(e)
 	case *hook.Reconciled:
-		if of := c.open.of(e.Controller); of != nil {
-			of.reconciled(e)
-		}
+		c.open.with(e.Controller, func(of *controller) { of.reconciled(e) })
 	case *hook.Awaited:
-		if of := c.open.of(e.Controller); of != nil {
+		c.open.with(e.Controller, func(of *controller) {
 			if e.Took > 0 {
 				of.awaited.Observe(e.Took.Seconds())
 			}
 			if e.Doubts != nil {
 				of.old.Inc()
 			}
-		}
+		})
 	case *hook.Takeover:
-		if of := c.open.of(e.Controller); of != nil {
+		c.open.with(e.Controller, func(of *controller) {
 			of.takeover.Observe(e.Took.Seconds())
 			if e.Doubts != nil {
 				of.takeoverOld.Inc()
 			}
-		}
+		})
 	case *hook.Slow:
-		if of := c.open.of(e.Controller); of != nil {
-			of.slow.Inc()
-		}
+		c.open.with(e.Controller, func(of *controller) { of.slow.Inc() })
 	default:
 		return false
 	}

@@ -73,34 +73,24 @@ func (q *queues) observe(e hook.Event) bool {
 	case *hook.QueueClosed:
 		q.closed(e)
 	case *hook.QueueAdded:
-		if of := q.open.of(e.Queue); of != nil {
-			of.adds.Add(float64(e.Keys))
-		}
+		q.open.with(e.Queue, func(of *queue) { of.adds.Add(float64(e.Keys)) })
 	case *hook.QueueDelayed:
-		if of := q.open.of(e.Queue); of != nil {
-			of.retries.Inc()
-		}
+		q.open.with(e.Queue, func(of *queue) { of.retries.Inc() })
 	case *hook.QueueTaken:
-		if of := q.open.of(e.Queue); of != nil {
-			of.waited.Observe(e.Waited.Seconds())
-		}
+		q.open.with(e.Queue, func(of *queue) { of.waited.Observe(e.Waited.Seconds()) })
 	case *hook.QueueSettled:
-		if of := q.open.of(e.Queue); of != nil {
+		q.open.with(e.Queue, func(of *queue) {
 			of.worked.Observe(e.Held.Seconds())
 			if e.Outcome == hook.QueueRetry || e.Outcome == hook.QueueAfter {
 				of.retries.Inc()
 			}
-		}
+		})
 	case *hook.QueueDropped:
 		add(q.dropped, queueDrop{e.Queue, e.Why}, e.Keys)
 	case *hook.QueueMisused:
-		if of := q.open.of(e.Queue); of != nil {
-			of.misused.Inc()
-		}
+		q.open.with(e.Queue, func(of *queue) { of.misused.Inc() })
 	case *hook.QueuePanicked:
-		if of := q.open.of(e.Queue); of != nil {
-			of.panicked.Inc()
-		}
+		q.open.with(e.Queue, func(of *queue) { of.panicked.Inc() })
 	default:
 		return false
 	}

@@ -128,14 +128,14 @@ func newOpen[K comparable, T any](mu *lock) *open[K, T] {
 	return o
 }
 
-func (o *open[K, T]) of(name K) *T {
+// with calls do if name is running.
+func (o *open[K, T]) with(name K, do func(*T)) {
 	if r := (*o.by.Load())[name]; r != nil {
-		return &r.of
+		do(&r.of)
 	}
-	return nil
 }
 
-func (o *open[K, T]) has(name K) bool { return o.of(name) != nil }
+func (o *open[K, T]) has(name K) bool { return (*o.by.Load())[name] != nil }
 
 func (o *open[K, T]) start(name K, first func() T) {
 	o.mu.Lock()

@@ -65,24 +65,23 @@ type Options struct {
 
 // Validate returns an error that names each wrong field, or nil.
 func (o Options) Validate() error {
+	pair := o.CertFile != "" || o.KeyFile != ""
 	var wrong []error
-	if o.Address != "" && o.Listener != nil {
-		wrong = append(wrong, errors.New("server.Options: both Address and Listener are set; set one"))
-	}
-	if o.Linger < 0 {
-		wrong = append(wrong, fmt.Errorf("server.Options.Linger: %s is negative; use 0 or more", o.Linger))
-	}
-	if o.Plain && (o.CertDir != "" || o.CertFile != "" || o.KeyFile != "" || o.ClientCAFile != "") {
-		wrong = append(wrong, errors.New("server.Options.Plain: a server without TLS has no certificates; set Plain or the files"))
-	}
-	if o.CertDir != "" && (o.CertFile != "" || o.KeyFile != "") {
-		wrong = append(wrong, errors.New("server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"))
-	}
-	if o.GetCertificate != nil && (o.Plain || o.CertDir != "" || o.CertFile != "" || o.KeyFile != "" || o.ClientCAFile != "") {
-		wrong = append(wrong, errors.New("server.Options.GetCertificate: Plain or a file is set as well; set GetCertificate or these"))
-	}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		wrong = append(wrong, errors.New("server.Options: one of CertFile and KeyFile is set; set both or none"))
+	for _, m := range []struct {
+		made bool
+		text string
+	}{
+		{o.Address != "" && o.Listener != nil, ": both Address and Listener are set; set one"},
+		{o.Linger < 0, fmt.Sprintf(".Linger: %s is negative; use 0 or more", o.Linger)},
+		{o.Plain && (o.CertDir != "" || pair || o.ClientCAFile != ""), ".Plain: a server without TLS has no certificates; set Plain or the files"},
+		{o.CertDir != "" && pair, ".CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
+		{o.GetCertificate != nil && (o.Plain || o.CertDir != "" || pair || o.ClientCAFile != ""),
+			".GetCertificate: Plain or a file is set as well; set GetCertificate or these"},
+		{(o.CertFile == "") != (o.KeyFile == ""), ": one of CertFile and KeyFile is set; set both or none"},
+	} {
+		if m.made {
+			wrong = append(wrong, errors.New("server.Options"+m.text))
+		}
 	}
 	return errors.Join(append(wrong, o.validateTLS())...)
 }

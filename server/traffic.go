@@ -70,12 +70,13 @@ func (t *traffic) turned(nc net.Conn, state http.ConnState) {
 func (t *traffic) watched(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := t.newExchange(w, r)
-		if !t.begin(x, r) {
+		ok, lingers := t.begin(x, r)
+		if !ok {
 			http.Error(w, "the server has stopped", http.StatusServiceUnavailable)
 			return
 		}
 		defer t.end(x)
-		if t.lingering() {
+		if lingers {
 			w.Header().Set("Connection", "close")
 		}
 		answered(h, answer{w, x}, r) //nolint:contextcheck // the context is in r
@@ -106,11 +107,11 @@ func answered(h http.Handler, w answer, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-func (t *traffic) begin(x *exchange, r *http.Request) bool {
+func (t *traffic) begin(x *exchange, r *http.Request) (ok, lingers bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return false
+		return false, false
 	}
 	t.running[x] = struct{}{}
 	x.conn.handlers++
@@ -121,7 +122,7 @@ func (t *traffic) begin(x *exchange, r *http.Request) bool {
 		t.quiet.Stop()
 	}
 	x.startLocked(r)
-	return true
+	return true, t.lingers
 }
 
 func (t *traffic) end(x *exchange) {
@@ -157,12 +158,6 @@ func (t *traffic) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changed.Broadcast()
-}
-
-func (t *traffic) lingering() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lingers
 }
 
 // stop calls done when no handler has run for a moment.

@@ -139,7 +139,10 @@ func For(m Manager, o Options) *Recorder {
 func (r *Recorder) Eventf(ctx context.Context, obj object.Object, t Type, reason, action, note string, args ...any) {
 	k, version, err := r.key(ctx, obj, t, reason, cmp.Or(action, reason))
 	if err != nil {
-		r.mistaken(ctx, k, err)
+		if r.log.Once("invalid", k.kind, k.reason) {
+			logging.Of(ctx).WarnContext(ctx, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)
+		}
+		r.dropped(k, "invalid", 1)
 		return
 	}
 	if len(args) > 0 {
@@ -209,13 +212,6 @@ func (r *Recorder) kindOf(obj object.Object) (schema.GroupVersionKind, error) {
 	}
 	r.kinds.Store(t, gvks[0])
 	return gvks[0], nil
-}
-
-func (r *Recorder) mistaken(ctx context.Context, k key, err error) {
-	if r.log.Once("invalid", k.kind, k.reason) {
-		logging.Of(ctx).WarnContext(ctx, "an event is dropped", "err", err, "kind", k.kind, "reason", k.reason)
-	}
-	r.dropped(k, "invalid", 1)
 }
 
 func (r *Recorder) dropped(k key, why string, calls int) {

@@ -15,6 +15,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -261,18 +262,11 @@ func (r *Recorder) event(s *series) *eventsv1.Event {
 		EventTime:  metav1.NewMicroTime(b.first), Type: string(s.eventType), Reason: s.reason, Action: s.action, Note: b.note,
 		ReportingController: r.name, ReportingInstance: cmp.Or(r.instance, "unknown"),
 		Regarding: corev1.ObjectReference{
-			APIVersion: apiVersion(s.group, b.version), Kind: s.kind, Namespace: namespace, Name: s.name, UID: s.uid,
+			APIVersion: schema.GroupVersion{Group: s.group, Version: b.version}.String(), Kind: s.kind, Namespace: namespace, Name: s.name, UID: s.uid,
 		},
 	}
 	if b.calls > 1 {
 		e.Series = counted(int64(b.calls), b.last)
 	}
 	return e
-}
-
-func apiVersion(group, version string) string {
-	if group == "" {
-		return version
-	}
-	return group + "/" + version
 }

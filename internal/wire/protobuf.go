@@ -86,11 +86,7 @@ func readProtobuf(data []byte, o Options) (Metadata, bool) {
 		}
 		switch f.number {
 		case UnknownTypeMeta:
-			for t := (fields{rest: f.bytes}); t.next(); {
-				if t.number == typeMetaKind {
-					obj.Kind = t.bytes
-				}
-			}
+			readField(&obj.Kind, f.bytes, typeMetaKind)
 		case UnknownRaw:
 			readMessage(&obj, f.bytes, o)
 			if f.cut || o.Enough && obj.Stored() {
@@ -121,14 +117,8 @@ func readMessage(obj *Metadata, data []byte, o Options) {
 		case string(obj.Kind) == "Status" && f.number == statusStatus:
 			obj.Status = f.bytes
 		case string(obj.Kind) == "Status" && f.number == statusDetails:
-			for d := (fields{rest: f.bytes}); d.next(); {
-				switch d.number {
-				case detailsName:
-					obj.StatusName = d.bytes
-				case detailsUID:
-					obj.StatusUID = d.bytes
-				}
-			}
+			readField(&obj.StatusName, f.bytes, detailsName)
+			readField(&obj.StatusUID, f.bytes, detailsUID)
 		case string(obj.Kind) == "Eviction" && f.number == evictionOptions:
 			readDeleteOptions(obj, f.bytes)
 		}
@@ -179,11 +169,16 @@ func readDeleteOptions(obj *Metadata, data []byte) {
 		case optionsDryRun:
 			obj.DryRun = true
 		case optionsPreconditions:
-			for p := (fields{rest: f.bytes}); p.next(); {
-				if p.number == preconditionsUID {
-					obj.Precondition = p.bytes
-				}
-			}
+			readField(&obj.Precondition, f.bytes, preconditionsUID)
+		}
+	}
+}
+
+// readField sets to to the last field of that number, if there is one.
+func readField(to *[]byte, data []byte, number protowire.Number) {
+	for f := (fields{rest: data}); f.next(); {
+		if f.number == number {
+			*to = f.bytes
 		}
 	}
 }

@@ -6,7 +6,9 @@ package debug
 import (
 	"encoding/json"
 	"net/http"
-	"reflect"
+	"slices"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // Group is a group of replicas that divide keys, such as a *shard.Group.
@@ -16,12 +18,8 @@ type Group interface{ json.Marshaler }
 // JSON list: members, and owned and unserved slots. See shard.Status. It leaves nil groups out:
 // manager.Manager.Group returns nil without a group. The handler is safe for concurrent use.
 func Shards(groups ...Group) http.Handler {
-	shown := []Group{} // an empty list, not null
-	for _, g := range groups {
-		if v := reflect.ValueOf(g); v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
-			shown = append(shown, g)
-		}
-	}
+	shown := append([]Group{}, groups...) // an empty list, not null
+	shown = slices.DeleteFunc(shown, func(g Group) bool { return argument.IsNil(g) })
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { write(w, shown) })
 	return mux

@@ -11,6 +11,8 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Set has the connections of all clients of one rest.Config. It is safe for concurrent use.
@@ -103,9 +105,7 @@ func (s *Set) renewWithin(deadline time.Duration) {
 func (s *Set) Disconnect(ctx context.Context) {
 	const first, most = 100 * time.Microsecond, 10 * time.Millisecond
 	for wait := first; s.closeIdle(); wait = min(2*wait, most) {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if run.Sleep(ctx, wait) != nil {
 			return
 		}
 	}

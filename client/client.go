@@ -60,11 +60,6 @@ func (o Options) Validate() error {
 	return nil
 }
 
-func (o *Options) setDefaults() {
-	o.Scheme = cmp.Or(o.Scheme, scheme.Scheme)
-	o.FieldOwner = cmp.Or(o.FieldOwner, "setpoint")
-}
-
 // maxApplied is the number of hashes that a client keeps, of about 300 bytes each.
 const maxApplied = 100_000
 
@@ -117,7 +112,8 @@ func New(cfg *rest.Config, o Options) (*Client, error) {
 		handler = &warnings{}
 		cfg.WarningHandlerWithContext = warningHandler{warnings: handler}
 	}
-	o.setDefaults()
+	o.Scheme = cmp.Or(o.Scheme, scheme.Scheme)
+	o.FieldOwner = cmp.Or(o.FieldOwner, "setpoint")
 	codecs := serializer.NewCodecFactory(o.Scheme)
 	if err := transport.Wrap(cfg, transport.Options{Codecs: codecs, Hook: o.Hook, RequireTerm: o.RequireTerm}); err != nil {
 		return nil, fmt.Errorf("client.New: %w", err)

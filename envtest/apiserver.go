@@ -17,10 +17,7 @@ var errNotOurs = errors.New("envtest: cannot stop or start the API server of an 
 // address refuses connections until StartAPIServer; etcd keeps the data. Stopping a stopped server
 // is a no-op.
 func (c *Cluster) StopAPIServer() error {
-	if c.plane == nil {
-		return errNotOurs
-	}
-	return c.plane.endAPIServer(func(server *process) error { return server.stop(c.options.StopTimeout) })
+	return c.endAPIServer(func(server *process) error { return server.stop(c.options.StopTimeout) })
 }
 
 // StartAPIServer restarts kube-apiserver with the same data and address, and returns when it is
@@ -36,13 +33,14 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 
 // KillAPIServer is StopAPIServer with SIGKILL.
 func (c *Cluster) KillAPIServer() error {
-	if c.plane == nil {
-		return errNotOurs
-	}
-	return c.plane.endAPIServer((*process).kill)
+	return c.endAPIServer((*process).kill)
 }
 
-func (p *plane) endAPIServer(end func(*process) error) error {
+func (c *Cluster) endAPIServer(end func(*process) error) error {
+	p := c.plane
+	if p == nil {
+		return errNotOurs
+	}
 	p.change.Lock()
 	defer p.change.Unlock()
 	server := p.find(apiServerName)

@@ -55,15 +55,11 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	})}
 	if g, ok := r.(prometheus.Gatherer); ok {
 		m.gatherer = g
-		registerProcess(r)
+		// After an error, the registry has these metrics already, in these or other variants.
+		_ = r.Register(promcollectors.NewGoCollector(promcollectors.WithGoCollectorRuntimeMetrics(promcollectors.MetricsAll)))
+		_ = r.Register(promcollectors.NewProcessCollector(promcollectors.ProcessCollectorOpts{}))
 	}
 	return m, nil
-}
-
-// registerProcess ignores errors: the registry then has these metrics, in these or other variants.
-func registerProcess(r prometheus.Registerer) {
-	_ = r.Register(promcollectors.NewGoCollector(promcollectors.WithGoCollectorRuntimeMetrics(promcollectors.MetricsAll)))
-	_ = r.Register(promcollectors.NewProcessCollector(promcollectors.ProcessCollectorOpts{}))
 }
 
 // Hook returns the Hook that feeds the metrics, the same at each call. manager.Options.Metrics

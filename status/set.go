@@ -159,9 +159,7 @@ func (s *Set) Err() error {
 
 func (s *Set) name() string { return object.Name(s.key()) }
 
-func (s *Set) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.object.Namespace, Name: s.object.Name}
-}
+func (s *Set) key() types.NamespacedName { return object.Key(&s.object) }
 
 func (s *Set) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
 	c := metav1.Condition{

@@ -95,13 +95,14 @@ func opposite(s metav1.ConditionStatus) metav1.ConditionStatus {
 	return s
 }
 
-func worse(a, b metav1.ConditionStatus) bool {
-	rank := map[metav1.ConditionStatus]int{metav1.ConditionFalse: 2, metav1.ConditionTrue: 0}
-	of := func(s metav1.ConditionStatus) int {
-		if r, ok := rank[s]; ok {
-			return r
-		}
-		return 1
+func worse(a, b metav1.ConditionStatus) bool { return rank(a) > rank(b) }
+
+func rank(s metav1.ConditionStatus) int {
+	switch s {
+	case metav1.ConditionTrue:
+		return 0
+	case metav1.ConditionFalse:
+		return 2
 	}
-	return of(a) > of(b)
+	return 1
 }

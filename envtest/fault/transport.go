@@ -29,7 +29,9 @@ func (t *transport) RoundTrip(h *http.Request) (*http.Response, error) {
 	x.hangUp = func() { cancel(errCut) }
 	if !t.rules.begin(x) {
 		cancel(ErrStopped)
-		closeBody(h)
+		if h.Body != nil {
+			_ = h.Body.Close() // nothing was read
+		}
 		return nil, ErrStopped
 	}
 	if x.delivers() {
@@ -133,10 +135,4 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	b.x.end() // first, because it ends the request's context
 	return b.ReadCloser.Close()
-}
-
-func closeBody(h *http.Request) {
-	if h.Body != nil {
-		_ = h.Body.Close() // nothing was read
-	}
 }

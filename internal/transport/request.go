@@ -72,22 +72,20 @@ func eventOf(r *ledger.Request, controller, unknown string) hook.APIRequest {
 	}
 }
 
-// userAgentFor returns the configured user agent with the name of a controller.
-func userAgentFor(configured, controller string) string {
-	return configured + " controller/" + strings.Map(func(r rune) rune {
+// sign adds the controller to client-go's user agent. Another one may come from the caller's own
+// request, so it stays.
+func sign(req *http.Request, configured, controller string) {
+	own := req.Header["User-Agent"]
+	if controller == "" || len(own) != 1 || own[0] != configured {
+		return
+	}
+	name := strings.Map(func(r rune) rune {
 		if r <= ' ' || r >= unicode.MaxASCII { // not allowed in a header
 			return '_'
 		}
 		return r
 	}, controller)
-}
-
-// sign adds the controller to client-go's user agent. Another one may come from the caller's own
-// request, so it stays.
-func sign(req *http.Request, configured, controller string) {
-	if own := req.Header["User-Agent"]; controller != "" && len(own) == 1 && own[0] == configured {
-		req.Header["User-Agent"] = []string{userAgentFor(configured, controller)}
-	}
+	req.Header["User-Agent"] = []string{configured + " controller/" + name}
 }
 
 type buffers struct{ pool sync.Pool } // of *[]byte

@@ -62,7 +62,8 @@ func Wrap(cfg *rest.Config, o Options) error {
 	}
 	userAgent, used := cfg.UserAgent, connection.Below[*roundTripper](cfg.Transport)
 	cfg.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
-		if own := connection.Below[*roundTripper](base); own != nil { // of a Client that was made from this one's config
+		// If cfg is from another Client, that Client has wrapped the transport already.
+		if own := connection.Below[*roundTripper](base); own != nil {
 			own.inherit(o, connections)
 			if own != used || own.Hook == nil { // another Client's requests are not this one's
 				own.Hook = hook.Join(own.Hook, o.Hook)

@@ -150,6 +150,9 @@ func (t *lead[K]) reconcile(ctx context.Context, r *running[K]) (end ending) {
 
 func (t *lead[K]) callReconciling(w *worker[K], r *running[K]) context.Context {
 	c := t.controller
+	if !hook.Gets[*hook.Reconciling](c.o.Hook) {
+		return r
+	}
 	w.began = hook.Reconciling{Controller: c.name, Context: r}
 	c.o.Hook.Send(&w.began)
 	ctx := w.began.Context
@@ -167,12 +170,15 @@ func (t *lead[K]) callReconciling(w *worker[K], r *running[K]) context.Context {
 
 func (t *lead[K]) callReconciled(ctx context.Context, w *worker[K], r *running[K], end *ending) {
 	c := t.controller
-	w.ended = hook.Reconciled{
-		Controller: c.name, Context: ctx, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err, GaveUp: end.gaveUp,
-		TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline), //nolint:contextcheck // r is the context
+	w.began = hook.Reconciling{} // it keeps r
+	if hook.Gets[*hook.Reconciled](c.o.Hook) {
+		w.ended = hook.Reconciled{
+			Controller: c.name, Context: ctx, Took: c.now() - r.since, Outcome: end.outcome, Err: end.err, GaveUp: end.gaveUp,
+			TimedOut: c.o.Deadline > 0 && errors.Is(context.Cause(r), errDeadline), //nolint:contextcheck // r is the context
+		}
+		c.o.Hook.Send(&w.ended)
+		w.ended = hook.Reconciled{}
 	}
-	c.o.Hook.Send(&w.ended)
-	w.began, w.ended = hook.Reconciling{}, hook.Reconciled{}
 	if end.gaveUp {
 		c.o.Hook.Send(&hook.GaveUp{
 			Controller: c.name, Key: fmt.Sprint(r.item.Key()), ReconcileID: r.id(),

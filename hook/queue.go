@@ -11,7 +11,7 @@ import "time"
 //	adds                                        QueueAdded
 //	queue_duration                              QueueTaken
 //	work_duration                               QueueSettled
-//	retries                                     QueueSettled (QueueRetry and QueueAfter), QueueDelayed
+//	retries                                     QueueSettled (QueueRetry, QueueAfter), QueueDelayed
 //	depth, unfinished_work, longest_running     QueueOpened.Stats
 type QueueOpened struct {
 	// Queue is the queue's name, here and in the other events.

@@ -47,24 +47,28 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// sameForms compares all objects of two handles.
+// sameForms compares all objects of two handles, several times if need be: the API server writes
+// some by itself, such as its Lease, and then one handle can have seen a write that the other has not.
 func sameForms[T cache.Object](ctx context.Context, decoded, packed *cache.Handle[T]) (objects int) {
 	GinkgoHelper()
-	all := func(h *cache.Handle[T]) map[string]T {
-		Expect(h.CatchUp(ctx)).To(Succeed(), h.String())
+	all := func(g Gomega, h *cache.Handle[T]) map[string]T {
+		g.Expect(h.CatchUp(ctx)).To(Succeed(), h.String())
 		list, err := h.List(ctx, cache.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		by := map[string]T{}
 		for _, o := range list {
 			by[o.GetNamespace()+"/"+o.GetName()] = o
 		}
 		return by
 	}
-	want, got := all(decoded), all(packed)
-	Expect(got).To(Equal(want), decoded.String())
+	Eventually(func(g Gomega) {
+		want, got := all(g, decoded), all(g, packed)
+		g.Expect(got).To(Equal(want), decoded.String())
+		objects = len(want)
+	}).WithContext(ctx).WithTimeout(patience / 4).Should(Succeed())
 	Expect(packed.State().Storage).To(Equal("packed"))
 	Expect(packed.State().BrokenCount).To(BeZero())
-	return len(want)
+	return objects
 }
 
 // formsOf is a kind with a handle in each form.

@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"owner":                    {"internal/argument", "internal/object"},
 	"status":                   {"cache", "client", "controller", "internal/argument", "internal/object"},
 	"source":                   {"handler", "workqueue", "cache", "hook", "internal/argument", "internal/run", "internal/storage"},
-	"controller":               {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/consistency", "internal/contextkey", "internal/fence", "internal/journal", "internal/logging", "internal/run", "internal/storage"},
+	"controller":               {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "internal/argument", "internal/consistency", "internal/contextkey", "internal/fence", "internal/journal", "internal/logging", "internal/run"},
 	"leaderelection":           {"term", "hook", "internal/connection", "internal/fence", "internal/lease", "internal/logging", "internal/run", "internal/stamp"},
 	"shard":                    {"client", "events", "leaderelection", "term", "hook", "internal/fence", "internal/lease", "internal/logging", "internal/owned", "internal/run", "shard/internal/slots", "internal/stamp", "internal/transport"},
 	"shard/internal/slots":     {},

@@ -97,7 +97,6 @@ func (r *running[K]) requests() *journal.Journal {
 func (r *running[K]) newLedger() *journal.Journal {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
-	o.Prove = r.of.controller.o.MaxInterrupts > 0 || r.past != nil && r.past.prove
 	return journal.New(o)
 }
 

@@ -155,16 +155,13 @@
 //	create, an apply that creates         the object is new
 //	update or patch with resourceVersion  the answer has another version
 //	delete, or the last finalizer         the object is gone
-//	update or patch without one           the object in the answer differs from the one in the last
-//	                                      Reconcile's answer only in what the request sets
 //	any, and the event comes late         the caches had the version before the Reconcile began
 //
-// The fourth proof needs a last Reconcile with the same writes, and no other event since. The first
-// attempt that patches has none, so its event starts one more attempt. If an event that may be the
-// key's own has started an attempt, the next such event waits until one second after its start. A
-// write that never has a proof causes at most one attempt a second: for example if each patch adds
-// another field, changes an element of a list by its index, or returns only metadata. To be sure,
-// set the resourceVersion, with client.OptimisticLock or in an update.
+// An update or patch without a resourceVersion has no proof, unless it creates the object. Its
+// event ends the backoff at once. If such events have begun further attempts since the last event
+// by others, the next one waits until one second after the last attempt began, then two, doubling
+// up to 17 minutes, unless the backoff is over before. It wakes a key that gave up in the same way.
+// To be sure, set the resourceVersion, with client.OptimisticLock or in an update.
 //
 // An event that combines changes has no version, as after a failed handler or a relist. It ends the
 // backoff.
@@ -175,8 +172,8 @@
 // Reconciles in a row, each begun less than 100 ms after the previous one, it is slowed down. Its
 // Reconciles then begin at least 10 ms apart, then 20 ms, up to 1 s. The log names the key and the
 // cause once. A Reconcile for any other reason begins at once and resets the count.
-// [Controller.WaitIdle] and the manager's Idle wait for a slowed key. Own writes need a proof, as
-// during a backoff. If [Options].ReadYourWrites is negative, they are not recognized.
+// [Controller.WaitIdle] and the manager's Idle wait for a slowed key. Writes without a proof count
+// as the key's own. If [Options].ReadYourWrites is negative, own writes are not recognized.
 //
 // # Guarantees
 //
@@ -193,8 +190,8 @@
 //     over. A write that begins after its Reconcile returned fails with a [ledger.LateWriteError],
 //     and is logged once.
 //   - C7: After an error, writes that are proven to be the key's own do not end its backoff;
-//     changes by others do. Without a proof, the first write ends it at once, later ones after at
-//     least one second.
+//     changes by others do. Without a proof, the first write ends it at once, later ones ever
+//     later.
 //   - C8: A stop takes no new key. Running Reconciles have the grace time; then their context ends
 //     with a cause. An error after that is no failure, and the key is due in the next term. One
 //     second later, the log has the stacks of those that still run.
@@ -207,10 +204,10 @@
 //   - C12: With [Options].MaxInterrupts, another client's change of the object's generation cancels
 //     the Reconcile: at once, or within a second while a write of the key to the object is under
 //     way. This is no failure. The option limits the number in a row. A key's own change cancels
-//     its Reconcile only if its answer is lost or takes a second, and the request does not show the
-//     whole change, for example because the API server adds defaults.
-//   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are
-//     never delayed.
+//     its Reconcile only if its answer is lost or takes a second.
+//   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are not
+//     delayed, but for one whose version a no-op without a resourceVersion has returned: by a
+//     second at most.
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
 //     or [Options].ReadYourWrites is over, or they are in a further cluster that no read answers
 //     from yet.

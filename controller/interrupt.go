@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/run"
-	"github.com/setpoint-dev/setpoint/internal/storage"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -43,7 +41,7 @@ type interrupts[K comparable] struct {
 }
 
 // answerWithin is how long after its event the answer to a write may come. Usually it is
-// milliseconds. After that, an event that the request does not explain counts as another client's.
+// milliseconds. After that, an event counts as another client's.
 const answerWithin = time.Second
 
 // interrupt cancels the running Reconcile of a key, unless the event may echo a write of this
@@ -124,9 +122,6 @@ type changed struct {
 	event    handler.Event
 	host     string               // of its API server
 	resource schema.GroupResource // empty: host and resource are unknown
-
-	compared      bool
-	added, former []uint64 // hashes of the fields of one state that the other one has not
 }
 
 func (c *changed) madeBy(w *ledger.Write) author {
@@ -148,36 +143,12 @@ func (c *changed) madeBy(w *ledger.Write) author {
 			return theKey
 		}
 		return someone
-	case w.Effect != ledger.Pending && w.Effect != ledger.Uncertain, c.explainedBy(w.Content):
+	case w.Effect != ledger.Pending && w.Effect != ledger.Uncertain:
 		return theKey
 	case w.Effect == ledger.Pending:
 		return perhaps
 	}
 	return someone
-}
-
-// explainedBy reports whether a request asked for every new field, and for none of the former ones.
-// The API server may add more, such as defaults.
-func (c *changed) explainedBy(request *ledger.Content) bool {
-	if request == nil {
-		return false
-	}
-	if !c.compared {
-		was, now := storage.SpecOf(c.event.Old), storage.SpecOf(c.event.New)
-		c.added, c.former, c.compared = without(now, was), without(was, now), true
-	}
-	asked := func(field uint64) bool { return slices.Contains(request.Request, field) }
-	return len(c.added)+len(c.former) > 0 && !slices.ContainsFunc(c.former, asked) && len(without(c.added, request.Request)) == 0
-}
-
-func without(fields, others []uint64) (left []uint64) {
-	others = slices.Sorted(slices.Values(others))
-	for _, f := range fields {
-		if _, found := slices.BinarySearch(others, f); !found {
-			left = append(left, f)
-		}
-	}
-	return left
 }
 
 func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {

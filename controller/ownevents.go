@@ -4,11 +4,8 @@
 package controller
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
@@ -33,75 +30,9 @@ type made struct {
 
 type version struct{ uid, resourceVersion string }
 
-// state describes an object after a Reconcile's last write to it.
-type state struct {
-	rest  uint64   // hash of the fields that the Reconcile did not set
-	asked []uint64 // hashes of those that it set, sorted
-	shape uint64   // of its requests
-}
-
-type states map[types.UID]state
-
-// statesOf leaves out objects if it does not know everything that the Reconcile asked for.
-func statesOf(writes []pendingWrite) states {
-	var all states
-	var unknown []types.UID
-	last := map[types.UID]*ledger.Content{}
-	for i := range writes {
-		w := &writes[i].Write
-		switch {
-		case w.UID == "" || w.Effect == "":
-			continue
-		case w.Content == nil && w.Verb != "create":
-			unknown = append(unknown, w.UID)
-			continue
-		case w.Content == nil:
-			continue
-		}
-		last[w.UID] = w.Content
-		if all == nil {
-			all = states{}
-		}
-		c := all[w.UID]
-		if !slices.ContainsFunc(writes[:i], func(o pendingWrite) bool {
-			return o.UID == w.UID && o.Content != nil && o.Content.Shape == w.Content.Shape
-		}) {
-			c.shape += w.Content.Shape // a repetition asks for the same
-		}
-		c.asked = append(c.asked, w.Content.Request...)
-		all[w.UID] = c
-	}
-	for uid, c := range all {
-		if slices.Contains(unknown, uid) {
-			delete(all, uid)
-			continue
-		}
-		slices.Sort(c.asked)
-		c.asked = slices.Compact(c.asked)
-		c.rest = restOf(last[uid], c.asked, nil)
-		all[uid] = c
-	}
-	return all
-}
-
-// restOf is a hash of the fields of an answer that were not asked for. The order is no matter.
-func restOf(c *ledger.Content, asked, before []uint64) (sum uint64) {
-	for _, field := range c.Object {
-		if _, found := slices.BinarySearch(asked, field); found {
-			continue
-		}
-		if _, found := slices.BinarySearch(before, field); !found {
-			sum += field
-		}
-	}
-	return sum
-}
-
-// madeBy returns the versions in the answers. before describes the objects as the key's previous
-// Reconcile left them.
-func madeBy(writes []pendingWrite, before states) map[version]made {
+// madeBy returns the versions in the answers.
+func madeBy(writes []pendingWrite) map[version]made {
 	var all map[version]made
-	var now states
 	for i := range writes {
 		w := &writes[i].Write
 		// A no-op's version is another client's.
@@ -109,10 +40,10 @@ func madeBy(writes []pendingWrite, before states) map[version]made {
 			continue
 		}
 		if all == nil {
-			all, now = make(map[version]made, len(writes)), statesOf(writes)
+			all = make(map[version]made, len(writes))
 		}
 		m := made{w, perhaps}
-		if w.Made || w.Content != nil && before.explain(w, now) {
+		if w.Made {
 			m.by = theKey
 		}
 		if w.Effect == ledger.Gone { // the answer may lack the version of the event
@@ -129,7 +60,7 @@ func (p *lastRun) versions() map[version]made {
 	if p.made != nil {
 		return p.made
 	}
-	all := madeBy(p.known(), p.before)
+	all := madeBy(p.known())
 	if all == nil && len(p.visible) > 0 {
 		all = make(map[version]made, len(p.visible))
 	}
@@ -157,14 +88,6 @@ func visibleOf(p *lastRun) map[version]*ledger.Write {
 		all[version{string(w.UID), w.ResourceVersion}] = w
 	}
 	return all
-}
-
-// explain reports whether the object in an answer differs from the previous Reconcile's only in
-// what this one has set.
-func (before states) explain(w *ledger.Write, now states) bool {
-	was, known := before[w.UID]
-	is, complete := now[w.UID]
-	return known && complete && was.shape == is.shape && restOf(w.Content, is.asked, was.asked) == was.rest
 }
 
 type ownEvents[K comparable] struct {
@@ -196,12 +119,11 @@ func (o *ownEvents[K]) authorOf(all map[version]made, r *workqueue.Reason) (auth
 	return m.by, m.write
 }
 
-// cause returns who made a key due since the Reconcile that left p.
+// cause returns who made a key due since the failure that left p.
 func (o *ownEvents[K]) cause(item workqueue.Item[K], p *lastRun) author {
-	if p == nil || !p.prove {
+	if p == nil || p.made == nil {
 		return someone
 	}
-	all := p.versions()
 	reasons, dropped := item.Reasons()
 	if dropped > 0 {
 		return someone
@@ -212,7 +134,7 @@ func (o *ownEvents[K]) cause(item workqueue.Item[K], p *lastRun) author {
 		if r.Source == sourceQueue && r.Event != workqueue.EventAdded && r.Event != workqueue.EventRequeueNow {
 			continue // its own retry
 		}
-		a, _ := o.authorOf(all, r)
+		a, _ := o.authorOf(p.made, r)
 		by = min(by, a)
 	}
 	return by
@@ -220,9 +142,15 @@ func (o *ownEvents[K]) cause(item workqueue.Item[K], p *lastRun) author {
 
 const sourceQueue = "queue" // of the reasons of a workqueue.Queue
 
-// haste is how soon an event that is perhaps the key's own ends the backoff of an attempt that such
-// an event has started.
-const haste = time.Second
+// haste returns how long after the start of the last attempt an event that is perhaps the key's own
+// ends the backoff, after the number of attempts that such events have begun since the last event
+// by others.
+func haste(attempts int) time.Duration {
+	if attempts == 0 {
+		return 0
+	}
+	return time.Second << min(attempts-1, 10)
+}
 
 // is implements workqueue.Options.Own.
 func (o *ownEvents[K]) is(key K, delivery uint64, reason workqueue.Reason) bool {
@@ -231,12 +159,12 @@ func (o *ownEvents[K]) is(key K, delivery uint64, reason workqueue.Reason) bool 
 		return false
 	}
 	by, _ := o.authorOf(p.made, &reason)
-	switch {
-	case by == theKey:
+	switch by {
+	case theKey:
 		o.skipped.Add(1)
 		return true
-	case by == perhaps && p.hasty:
-		wait := p.began + haste - o.now()
+	case perhaps:
+		wait := p.began + haste(p.hasty) - o.now()
 		if wait > 0 {
 			o.queue.AddWith(key, workqueue.AddOptions{After: wait, Reason: reason})
 		}

@@ -20,11 +20,8 @@ type lastRun struct {
 	delivery uint64
 	failure  *Failure
 	made     map[version]made          // of a failure
-	prove    bool                      // a write does not prove that it made its version
-	states   states                    // of the written objects
-	before   states                    // of the Reconcile before it, if nothing else happened since
 	visible  map[version]*ledger.Write // before it began
-	hasty    bool                      // started by an event that is perhaps the key's own
+	hasty    int                       // attempts begun by events that are perhaps the key's own
 	began    time.Duration             // start, on the controller's clock
 	writes   []pendingWrite            // carried ones, and then its own; each oldest first
 	answers  *journal.Journal          // source of its own writes, if requests are in flight

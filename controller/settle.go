@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -123,29 +122,26 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	if !failed && !stale && wrote == nil && end.outcome != hook.FailedTerminally && (r.past == nil || !r.past.in(writeGivenUp)) {
 		return nil
 	}
-	p := &lastRun{delivery: r.item.Delivery(), stale: stale, hasty: r.by == perhaps, began: r.since}
+	p := &lastRun{delivery: r.item.Delivery(), stale: stale, began: r.since}
 	if r.past != nil {
 		p.writes = r.past.carry()
-		if r.by != someone { // else the object may have changed to and fro
-			p.before = r.past.states
-		}
-		p.prove = r.past.prove
 	}
-	p.states = p.before
 	if wrote != nil {
 		p.answers = wrote
 		p.refresh()
 		if _, left := wrote.LeftOut(); left > 0 {
 			p.lost = fmt.Errorf("%d of its writes: more than a ledger keeps", left)
 		}
-		p.states = statesOf(p.own())
-		p.prove = slices.ContainsFunc(p.own(), func(w pendingWrite) bool { return w.Content != nil })
-	}
-	if failed || p.prove {
-		p.visible = visibleOf(r.past)
 	}
 	if failed {
+		p.visible = visibleOf(r.past)
 		p.made = p.versions()
+		switch r.by {
+		case perhaps:
+			p.hasty = r.past.hasty + 1
+		case theKey:
+			p.hasty = r.past.hasty
+		}
 	}
 	if end.err != nil && end.outcome != hook.Interrupted && !stale {
 		p.failure = &Failure{

@@ -46,7 +46,7 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 			continue
 		}
 		by, write := s.own.authorOf(all, r)
-		if by != theKey {
+		if by == someone {
 			return others, nil
 		}
 		why = write
@@ -99,6 +99,9 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	reason := "its RequeueAfter is shorter than " + spinGap.String()
 	if why != nil {
 		reason = "its own write: " + why.String()
+		if !why.Made {
+			reason = "perhaps " + reason
+		}
 	}
 	log.Warn("slowed down a key that keeps making itself due; write only what has changed, or return a longer RequeueAfter",
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())

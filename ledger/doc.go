@@ -8,8 +8,7 @@
 // built from that Client's configuration. It reads the version while the caller reads the answer:
 // JSON or protobuf, also compressed. A request costs about 0.5 µs without a ledger and 2 µs with
 // one. An answer to a write costs 1 µs more per KB of metadata (BenchmarkLedger in
-// internal/transport), and a Content 10 µs more per KB of object and request (BenchmarkLeavesOf in
-// internal/wire).
+// internal/transport).
 //
 // # What a ledger cannot know
 //
@@ -23,7 +22,7 @@
 //     refused the request, it was not sent.
 //   - Whether an update, patch or apply without a resourceVersion was a no-op, unless it created
 //     the object or repeats a write in the same ledger. Then [Write.Made] is false, and the version
-//     may be another client's. [Write.Content] allows a comparison with an earlier answer.
+//     may be another client's.
 //   - That a delete or an eviction was a dry run, if http.Request.GetBody is nil. client-go sets
 //     it.
 //

@@ -48,10 +48,6 @@ type Write struct {
 	// deleted the object, or replaced the version in the request. Without Made, the write may be a
 	// no-op, and the version another client's.
 	Made bool
-	// Content describes the object of an answer without Made, and of others if the controller asks
-	// for it: then it describes the request before the answer, too. It is nil if the answer or the
-	// request cannot be read.
-	Content *Content
 	// Replaces is the resourceVersion in the request of an update or a patch without an answer, or
 	// empty: such a write fails once the object has another version.
 	Replaces string
@@ -62,16 +58,4 @@ type Write struct {
 	// for that. Object is nil if it cannot be decoded, exceeds 1 MiB or was not read to its end,
 	// and for a Scale or a Table. It is shared: do not change it.
 	Object runtime.Object
-}
-
-// Content describes an object in an answer with hashes of its fields, so that two answers can be
-// compared without keeping the objects. It is shared: do not change it.
-type Content struct {
-	// Object has a hash of path and value of each field, without version, generation and managed
-	// fields. It is nil without an answer.
-	Object []uint64
-	// Request has the same for the request.
-	Request []uint64
-	// Shape is a hash of the paths in the request.
-	Shape uint64
 }

@@ -29,9 +29,6 @@ type Origin struct {
 	Delivery uint64
 	// Term is the token of the term of leadership, or empty.
 	Term string
-	// Prove asks for [ledger.Write].Content of all updates and patches. Default: only of those
-	// without [ledger.Write].Made.
-	Prove bool
 	// Owner is asked about written objects, and told about late writes. Default: none.
 	Owner Owner
 }

@@ -48,7 +48,8 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // sameForms compares all objects of two handles, several times if need be: the API server writes
-// some by itself, such as its Lease, and then one handle can have seen a write that the other has not.
+// some by itself, such as its Lease, and then one handle can have seen a write that the other has
+// not.
 func sameForms[T cache.Object](ctx context.Context, decoded, packed *cache.Handle[T]) (objects int) {
 	GinkgoHelper()
 	all := func(g Gomega, h *cache.Handle[T]) map[string]T {

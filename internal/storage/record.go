@@ -129,27 +129,3 @@ func Size(stored any) (bytes int, ok bool) {
 	text, err := json.Marshal(stored)
 	return len(text), err == nil
 }
-
-// SpecOf returns hashes of an object's fields without its metadata and status: see wire.Leaves. It
-// returns nil if the object cannot be decoded, or has too many fields.
-func SpecOf(o object.Object) []uint64 {
-	whole, err := Shared(o)
-	if err != nil {
-		return nil
-	}
-	data, err := json.Marshal(whole)
-	if err != nil {
-		return nil
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(data, &fields) != nil {
-		return nil
-	}
-	delete(fields, "metadata")
-	delete(fields, "status")
-	if data, err = json.Marshal(fields); err != nil {
-		return nil
-	}
-	leaves, _ := wire.LeavesOf(data)
-	return leaves.Values
-}

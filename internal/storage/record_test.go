@@ -106,17 +106,3 @@ func TestForms_Refused(t *testing.T) {
 		}
 	}
 }
-
-// TestSpecOf: the metadata and the status do not count.
-func TestSpecOf(t *testing.T) {
-	pod := func(image, label string, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"a": label}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}, Status: corev1.PodStatus{Phase: phase},
-		}
-	}
-	one := storage.SpecOf(pod("x", "1", corev1.PodPending))
-	if len(one) == 0 || !slices.Equal(one, storage.SpecOf(pod("x", "2", corev1.PodRunning))) || slices.Equal(one, storage.SpecOf(pod("y", "1", corev1.PodPending))) {
-		t.Errorf("the spec has %d fields", len(one))
-	}
-}

@@ -39,7 +39,6 @@ type exchange struct {
 	term         *fence.Term // nil: none
 	entry        journal.Entry
 	precondition types.UID
-	replaces     *replacement // nil: not read yet
 }
 
 func (e *exchange) failed(req *http.Request, err error, unsent bool) {
@@ -121,10 +120,9 @@ func (e *exchange) answered(req *http.Request, resp *http.Response) {
 	default:
 		a := &answer{
 			exchange: e, format: format, contentType: contentType, gzip: encoding == "gzip", decode: wanted(e.ledger, e.entry.Request()),
-			body: resp.Body, next: firstLook,
+			body: resp.Body, next: firstLook, replaces: e.replaced(req),
 		}
-		e.read(req)
-		a.whole = a.gzip || a.decode || a.collects() || a.replaces.content != nil
+		a.whole = a.gzip || a.decode || a.collects()
 		resp.Body = a
 	}
 }
@@ -138,6 +136,7 @@ type answer struct {
 	gzip        bool
 	decode      bool // the ledger wants the object, not only metadata
 	whole       bool // the beginning is not enough
+	replaces    string
 
 	mu   sync.Mutex    // guards the fields below: a body may be closed while it is read
 	body io.ReadCloser // nil after Close, so that a ledger does not keep it in memory
@@ -234,21 +233,17 @@ func (a *answer) object(data []byte, end string) {
 	if string(obj.Kind) == "Table" && whole {
 		obj, whole = only(a.format, data)
 	}
-	unchanged := obj.Stored() && a.replaces.version == string(obj.ResourceVersion)
-	var content *ledger.Content
-	if end == "" && obj.Stored() {
-		content = a.contentOf(data, string(obj.Kind))
-	}
+	unchanged := obj.Stored() && a.replaces == string(obj.ResourceVersion)
 	var decoded runtime.Object
 	if a.decode && end == "" && obj.Stored() {
-		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind), isStored)
+		decoded = decode(a.Codecs, a.format, a.contentType, data, string(obj.Kind))
 	}
 	a.entry.Update(func(w *ledger.Write) {
 		switch {
 		case obj.Stored() || whole && end == "":
 			judge(w, &obj)
-			w.Object, w.Content = decoded, content
-			w.Made = w.Effect == ledger.Gone || w.Verb == "create" || w.Status == http.StatusCreated || a.replaces.version != "" && !unchanged
+			w.Object = decoded
+			w.Made = w.Effect == ledger.Gone || w.Verb == "create" || w.Status == http.StatusCreated || a.replaces != "" && !unchanged
 		case len(data) == 0 && end == "":
 			w.Unknown = "the answer is empty"
 		case end != "":

@@ -101,7 +101,7 @@ func wanted(l *journal.Journal, r *ledger.Request) bool {
 	return o != nil && answersObject(r) && r.Verb != "deletecollection" && o.Decodes(schema.GroupResource{Group: r.Group, Resource: r.Resource})
 }
 
-func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string, wanted func(runtime.Object) bool) runtime.Object {
+func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, data []byte, kind string) runtime.Object {
 	var into runtime.Object // nil: the scheme decides
 	switch kind {
 	case "Table":
@@ -114,21 +114,16 @@ func decode(codecs serializer.CodecFactory, f wire.Format, contentType string, d
 		return nil
 	}
 	if info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType); ok {
-		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && wanted(obj) {
+		if obj, _, err := info.Serializer.Decode(data, nil, into); err == nil && isStored(obj) {
 			return obj
 		}
 	}
 	if f == wire.JSON {
-		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && wanted(obj) {
+		if obj, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil); err == nil && isStored(obj) {
 			return obj
 		}
 	}
 	return nil
-}
-
-func isObject(obj runtime.Object) bool {
-	_, ok := obj.(metav1.Object)
-	return ok
 }
 
 func isStored(obj runtime.Object) bool {

@@ -15,50 +15,41 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// replacement is what an update or a patch replaces.
-type replacement struct {
-	version string          // the only one, or "" for any
-	content *ledger.Content // of the request, or nil if the ledger does not need it
-}
-
-// read reads the request of an update or a patch, once.
-func (e *exchange) read(req *http.Request) {
-	if e.replaces == nil {
-		e.replaces = e.replaced(req)
-	}
-}
-
-// replaced reads the request of an update or a patch. The API server ignores version "0".
-func (e *exchange) replaced(req *http.Request) (r *replacement) {
-	r = &replacement{}
-	w := e.entry.Request()
-	if w.Verb != "update" && w.Verb != "patch" {
-		return r
+// replaced returns the only version that an update or a patch replaces, or "" for any. The API
+// server ignores version "0".
+func (e *exchange) replaced(req *http.Request) (version string) {
+	if w := e.entry.Request(); w.Verb != "update" && w.Verb != "patch" {
+		return ""
 	}
 	contentType := req.Header.Get("Content-Type")
 	e.buffers.sent(req.GetBody, func(body []byte) {
-		var leaves wire.Leaves
-		readable := false
-		format, operations := wire.FormatOf(contentType), strings.HasPrefix(contentType, string(types.JSONPatchType))
-		if operations {
-			leaves, r.version, readable = wire.LeavesOfJSONPatch(body)
-		} else if obj, _ := wire.Read(format, body, wire.Options{Enough: true}); obj.Metadata {
-			r.version = string(obj.ResourceVersion)
-		}
-		if r.version == "0" {
-			r.version = ""
-		}
-		if !answersObject(w) || r.version != "" && !e.ledger.Origin().Prove {
-			return
-		}
-		if !operations {
-			leaves, readable = e.leavesOf(format, contentType, body)
-		}
-		if readable {
-			r.content = &ledger.Content{Request: leaves.Values, Shape: leaves.Shape}
+		if strings.HasPrefix(contentType, string(types.JSONPatchType)) {
+			version = testedVersion(body)
+		} else if obj, _ := wire.Read(wire.FormatOf(contentType), body, wire.Options{Enough: true}); obj.Metadata {
+			version = string(obj.ResourceVersion)
 		}
 	})
-	return r
+	if version == "0" {
+		return ""
+	}
+	return version
+}
+
+// testedVersion returns the resourceVersion that a JSON patch demands, or "".
+func testedVersion(patch []byte) (version string) {
+	var operations []struct {
+		Op, Path string
+		Value    any
+	}
+	if json.Unmarshal(patch, &operations) != nil {
+		return ""
+	}
+	for _, o := range operations {
+		if o.Op == "test" && o.Path == "/metadata/resourceVersion" {
+			version, _ = o.Value.(string)
+		}
+	}
+	return version
 }
 
 // identify records what the request knows of the object, for want of an answer.
@@ -71,39 +62,9 @@ func (e *exchange) identify(req *http.Request) {
 			name = string(o.Name)
 		})
 	case "update", "patch":
-		e.read(req)
-		replaces = e.replaces.version
+		replaces = e.replaced(req)
 	}
 	e.entry.Update(func(w *ledger.Write) {
 		w.Name, w.Replaces = cmp.Or(w.Name, name), replaces
 	})
-}
-
-// leavesOf decodes an object unless it is JSON.
-func (o *Options) leavesOf(format wire.Format, contentType string, data []byte) (wire.Leaves, bool) {
-	if format != wire.JSON {
-		obj := decode(o.Codecs, format, contentType, data, "", isObject)
-		if obj == nil {
-			return wire.Leaves{}, false
-		}
-		var err error
-		if data, err = json.Marshal(obj); err != nil {
-			return wire.Leaves{}, false
-		}
-	}
-	return wire.LeavesOf(data)
-}
-
-// contentOf returns what the ledger needs to compare the answer with others, or nil. Metadata alone
-// does not show whether the rest has changed.
-func (a *answer) contentOf(data []byte, kind string) *ledger.Content {
-	c := a.replaces.content
-	if c == nil || kind == "PartialObjectMetadata" || kind == "Table" {
-		return nil
-	}
-	leaves, ok := a.leavesOf(a.format, a.contentType, data)
-	if !ok {
-		return nil
-	}
-	return &ledger.Content{Object: leaves.Values, Request: c.Request, Shape: c.Shape}
 }

@@ -133,10 +133,6 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	if l.Origin().Prove {
-		e.read(req)
-		e.entry.Update(func(w *ledger.Write) { w.Content = e.replaces.content })
-	}
 	controller := l.Origin().Controller
 	sign(req, t.userAgent, controller)
 	ended := ctx.Err() != nil

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Set holds the namespaces or names of a [Scope]. You may change it at any time, and use it in
@@ -15,7 +17,7 @@ import (
 // without objects.
 type Set[E comparable] struct {
 	mu       sync.Mutex // guards the fields below
-	elements map[E]struct{}
+	elements sets.Set[E]
 	follow   map[any]func() // called after each change
 }
 
@@ -28,37 +30,24 @@ func NewSet[E comparable](elements ...E) *Set[E] {
 
 // Add adds elements.
 func (s *Set[E]) Add(elements ...E) {
-	s.change(func() {
-		for _, e := range elements {
-			s.elements[e] = struct{}{}
-		}
-	})
+	s.change(func() { s.elements.Insert(elements...) })
 }
 
 // Remove removes elements.
 func (s *Set[E]) Remove(elements ...E) {
-	s.change(func() {
-		for _, e := range elements {
-			delete(s.elements, e)
-		}
-	})
+	s.change(func() { s.elements.Delete(elements...) })
 }
 
 // Replace sets the elements. Informers of elements that stay are not restarted.
 func (s *Set[E]) Replace(elements ...E) {
-	s.change(func() {
-		clear(s.elements)
-		for _, e := range elements {
-			s.elements[e] = struct{}{}
-		}
-	})
+	s.change(func() { s.elements.Clear().Insert(elements...) })
 }
 
 // Elements returns a copy of the elements, in no particular order.
 func (s *Set[E]) Elements() []E {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.elements))
+	return s.elements.UnsortedList()
 }
 
 func (s *Set[E]) change(do func()) {
@@ -71,7 +60,7 @@ func (s *Set[E]) changed(do func()) []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.elements == nil {
-		s.elements = map[E]struct{}{}
+		s.elements = sets.Set[E]{}
 	}
 	do()
 	return slices.Collect(maps.Values(s.follow))

@@ -64,7 +64,7 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 		base = leveled{base, *r.level}
 	}
 	c := t.controller
-	now := &running[K]{of: t, item: item, past: r.past, by: c.own.cause(item, r.past), since: since}
+	now := &running[K]{of: t, item: item, past: r.past, by: c.authorOfAll(item, r.past), since: since}
 	now.lines = logging.Lazy{Base: base, Of: now}
 	now.log = slog.New(&now.lines)
 	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))

@@ -41,10 +41,8 @@ type Controller[K comparable] struct {
 	records     records[K]
 	pool        pool[K]
 	consistency visibility[K]
-	own         ownEvents[K]
-	spins       spins[K]
-	pauses      pauses[K]
-	interrupts  interrupts[K]
+	ownEvents   atomic.Int64 // that did not end a backoff
+	pausedAll   atomic.Bool  // see Controller.Pause
 	shards      shards[K]
 }
 
@@ -66,15 +64,11 @@ func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workq
 	}
 	c.inputs.name = name
 	c.inputs.informers = cache.NewDeclarations()
-	c.own = ownEvents[K]{informers: c.inputs.informers, records: &c.records, now: c.now}
 	c.keepEarly()
 	c.consistency = visibility[K]{
 		pendingWrites: pendingWrites{name: name, o: &c.o, logger: c.logger, informers: c.inputs.informers, stale: c.inputs.stale},
 		records:       &c.records,
 	}
-	c.spins = spins[K]{own: &c.own, records: &c.records, now: c.now, log: &c.repetition}
-	c.pauses = pauses[K]{records: &c.records, queue: &c.current}
-	c.interrupts = interrupts[K]{pool: &c.pool, records: &c.records}
 	c.shards = shards[K]{queue: &c.current, place: placeOf[K](), report: c.reportUnplaced}
 	c.pool.set(o.workers())
 	c.inputs.updateInformersLocked()
@@ -194,15 +188,15 @@ func (c *Controller[K]) AwaitWrites(ctx context.Context) error { return c.consis
 
 // Pause stops new Reconciles until Resume, also in later terms. Keys still become due.
 func (c *Controller[K]) Pause() {
-	c.pauses.all.Store(true)
-	c.pauses.updateAll()
+	c.pausedAll.Store(true)
+	c.updatePauses()
 }
 
 // Resume ends Pause, but not PauseKey and annotations.
 func (c *Controller[K]) Resume() {
-	if c.pauses.all.Swap(false) {
+	if c.pausedAll.Swap(false) {
 		c.pool.resume(c.now())
-		c.pauses.updateAll()
+		c.updatePauses()
 	}
 }
 
@@ -210,10 +204,10 @@ func (c *Controller[K]) Resume() {
 // the key names is deleted (for sources with a handler.Identity). If the key names objects of
 // several kinds, the deletion of any ends the pause. A running Reconcile finishes. Events during
 // the pause make the key due when it ends.
-func (c *Controller[K]) PauseKey(key K) { c.pauses.set(key, program, true) }
+func (c *Controller[K]) PauseKey(key K) { c.setPause(key, program, true) }
 
 // ResumeKey ends PauseKey, but not a pause by [PausedAnnotation].
-func (c *Controller[K]) ResumeKey(key K) { c.pauses.set(key, program, false) }
+func (c *Controller[K]) ResumeKey(key K) { c.setPause(key, program, false) }
 
 // Requeue makes a key due at once and ends its backoff. The key still waits for its own writes. A
 // key in progress is reconciled once more, a paused key after the pause. With Options.Partition,

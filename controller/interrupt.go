@@ -33,41 +33,34 @@ func (i *InterruptedError) Error() string {
 // Unwrap returns context.Canceled.
 func (i *InterruptedError) Unwrap() error { return context.Canceled }
 
-type interrupts[K comparable] struct {
-	most    int // limit in a row; 0 disables
-	queue   *workqueue.Queue[K]
-	pool    *pool[K]
-	records *records[K]
-}
-
 // answerWithin is how long after its event the answer to a write may come. Usually it is
 // milliseconds. After that, an event counts as another client's.
 const answerWithin = time.Second
 
 // interrupt cancels the running Reconcile of a key, unless the event may echo a write of this
 // Reconcile or the one before.
-func (i *interrupts[K]) interrupt(key K, c changed) {
-	for _, r := range i.pool.state().running() {
+func (c *Controller[K]) interrupt(key K, e changed) {
+	for _, r := range c.pool.state().running() {
 		if r.item.Key() == key {
-			i.judge(r, &c, true)
+			c.judge(r, &e, true)
 		}
 	}
 }
 
-func (i *interrupts[K]) judge(r *running[K], c *changed, patient bool) {
+func (c *Controller[K]) judge(r *running[K], e *changed, patient bool) {
 	key := r.item.Key()
-	state, _ := i.queue.Lookup(key)
+	state, _ := c.queue.Lookup(key)
 	// A paused key's Reconcile finishes.
-	if r.Err() != nil || state.State != workqueue.Held || state.Paused || i.records.look(key).interrupted >= i.most {
+	if r.Err() != nil || state.State != workqueue.Held || state.Paused || c.records.look(key).interrupted >= c.o.MaxInterrupts {
 		return
 	}
-	switch by := r.madeBy(c); {
+	switch by := r.madeBy(e); {
 	case by == theKey:
 	case by == perhaps && patient:
-		r.doubts.lookAgain(answerWithin, func() { i.judge(r, c, false) })
+		r.doubts.lookAgain(answerWithin, func() { c.judge(r, e, false) })
 	default:
-		o := c.event.New
-		r.cancel(&InterruptedError{Object: c.event.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion()})
+		o := e.event.New
+		r.cancel(&InterruptedError{Object: e.event.Key().String(), Generation: o.GetGeneration(), ResourceVersion: o.GetResourceVersion()})
 	}
 }
 
@@ -151,12 +144,12 @@ func (c *changed) madeBy(w *ledger.Write) author {
 	return someone
 }
 
-func (i *interrupts[K]) note(key K, cutShort, movedOn bool) {
-	before := i.records.look(key).interrupted
+func (c *Controller[K]) noteInterrupt(key K, cutShort, movedOn bool) {
+	before := c.records.look(key).interrupted
 	switch {
 	case cutShort && movedOn:
-		i.records.edit(key, func(r *record[K]) { r.interrupted++ })
+		c.records.edit(key, func(r *record[K]) { r.interrupted++ })
 	case !cutShort && before > 0:
-		i.records.edit(key, func(r *record[K]) { r.interrupted = 0 })
+		c.records.edit(key, func(r *record[K]) { r.interrupted = 0 })
 	}
 }

@@ -16,36 +16,32 @@ import (
 // observer is the sink of one source: each event reaches the controller through it, first by
 // Observe, and then by AddAll with the keys of its handler.
 type observer[K comparable] struct {
-	pauses     *pauses[K]
-	interrupts *interrupts[K]
-	shards     *shards[K]
 	controller *Controller[K]
 	source     source.Source[K]
 	handle     any // the source's cache.Declared, or nil
-	ignore     bool
 	hook       *hook.Hook
 }
 
 // AddAll is the Queue of a source.Sink.
 func (o *observer[K]) AddAll(keys []K, how workqueue.AddOptions) {
 	if o.handle != nil {
-		o.controller.consistency.expect(o.handle, keys, how, func(key K) bool { return o.shards.accepts(key, false) })
+		o.controller.consistency.expect(o.handle, keys, how, func(key K) bool { return o.controller.shards.accepts(key, false) })
 	}
-	o.shards.AddAll(keys, how)
+	o.controller.shards.AddAll(keys, how)
 	o.controller.wakeHeld(keys)
 }
 
 // Observe implements source.Observer. A pause begins before the event makes the key due. A resume
 // or an interruption comes after it, so that one Reconcile follows and not two.
 func (o *observer[K]) Observe(key K, e handler.Event) (after func()) {
-	heeded := !o.ignore
+	heeded := !o.controller.o.IgnoreAnnotations
 	paused := heeded && e.New != nil && isPaused(e.New)
 	if paused {
-		o.pauses.set(key, o.pauser(e), true)
+		o.controller.setPause(key, o.pauser(e), true)
 	}
-	before := o.pauses.records.look(key)
+	before := o.controller.records.look(key)
 	if gone := e.New == nil; before.level != nil && before.gone != gone {
-		o.pauses.records.edit(key, func(r *record[K]) { r.gone = gone })
+		o.controller.records.edit(key, func(r *record[K]) { r.gone = gone })
 	}
 	resumed := !paused && len(before.pausedBy) > 0
 	deleted := e.New == nil && (resumed || before.level != nil)
@@ -53,22 +49,22 @@ func (o *observer[K]) Observe(key K, e handler.Event) (after func()) {
 	if same && heeded {
 		o.requeueIfAsked(key, e)
 	}
-	moved := same && o.interrupts.most > 0 && e.Old.GetGeneration() != e.New.GetGeneration()
+	moved := same && o.controller.o.MaxInterrupts > 0 && e.Old.GetGeneration() != e.New.GetGeneration()
 	if !resumed && !moved && !deleted {
 		return nil
 	}
 	return func() {
 		if moved { // first: a Reconcile that the resume starts has seen the change
-			o.interrupts.interrupt(key, o.changed(e))
+			o.controller.interrupt(key, o.changed(e))
 		}
 		if resumed {
-			o.pauses.set(key, o.pauser(e), false)
+			o.controller.setPause(key, o.pauser(e), false)
 		}
 		if deleted {
 			if resumed {
-				o.pauses.set(key, program, false)
+				o.controller.setPause(key, program, false)
 			}
-			o.pauses.expire(key)
+			o.controller.expireLevel(key)
 		}
 	}
 }
@@ -112,7 +108,7 @@ func (o *observer[K]) requeueIfAsked(key K, e handler.Event) {
 	if value == "" {
 		return
 	}
-	if before, _ := annotation(e.Old, RequeueAnnotation); value != before && o.shards.accepts(key, false) {
+	if before, _ := annotation(e.Old, RequeueAnnotation); value != before && o.controller.shards.accepts(key, false) {
 		o.controller.queue.RequeueNow(key, workqueue.Reason{
 			Source: "annotation " + RequeueAnnotation, Event: "requeue", Object: e.Key().String(),
 			UID: string(e.New.GetUID()), ResourceVersion: e.New.GetResourceVersion(),
@@ -121,10 +117,10 @@ func (o *observer[K]) requeueIfAsked(key K, e handler.Event) {
 }
 
 func (o *observer[K]) forget() {
-	for key, r := range o.pauses.records.all() {
+	for key, r := range o.controller.records.all() {
 		for _, p := range r.pausedBy {
 			if p.by == o {
-				o.pauses.set(key, p, false)
+				o.controller.setPause(key, p, false)
 			}
 		}
 	}

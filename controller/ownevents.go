@@ -4,11 +4,9 @@
 package controller
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -90,17 +88,9 @@ func visibleOf(p *lastRun) map[version]*ledger.Write {
 	return all
 }
 
-type ownEvents[K comparable] struct {
-	informers consistency.Declarations
-	records   *records[K]
-	queue     *workqueue.Queue[K]
-	now       func() time.Duration
-	skipped   atomic.Int64 // events that did not end a backoff
-}
-
 // authorOf returns who made what an event shows. After a relist that is someone, because an event
 // may then stand for several changes. So may one without a version.
-func (o *ownEvents[K]) authorOf(all map[version]made, r *workqueue.Reason) (author, *ledger.Write) {
+func (c *Controller[K]) authorOf(all map[version]made, r *workqueue.Reason) (author, *ledger.Write) {
 	if len(all) == 0 || r.ResourceVersion == "" {
 		return someone, nil
 	}
@@ -113,14 +103,14 @@ func (o *ownEvents[K]) authorOf(all map[version]made, r *workqueue.Reason) (auth
 	}
 	event := written(m.write)
 	event.ResourceVersion = r.ResourceVersion
-	if o.informers.Relisted(event) {
+	if c.inputs.informers.Relisted(event) {
 		return someone, nil
 	}
 	return m.by, m.write
 }
 
-// cause returns who made a key due since the failure that left p.
-func (o *ownEvents[K]) cause(item workqueue.Item[K], p *lastRun) author {
+// authorOfAll returns who made a key due since the failure that left p.
+func (c *Controller[K]) authorOfAll(item workqueue.Item[K], p *lastRun) author {
 	if p == nil || p.made == nil {
 		return someone
 	}
@@ -134,7 +124,7 @@ func (o *ownEvents[K]) cause(item workqueue.Item[K], p *lastRun) author {
 		if r.Source == sourceQueue && r.Event != workqueue.EventAdded && r.Event != workqueue.EventRequeueNow {
 			continue // its own retry
 		}
-		a, _ := o.authorOf(p.made, r)
+		a, _ := c.authorOf(p.made, r)
 		by = min(by, a)
 	}
 	return by
@@ -152,21 +142,21 @@ func haste(attempts int) time.Duration {
 	return time.Second << min(attempts-1, 10)
 }
 
-// is implements workqueue.Options.Own.
-func (o *ownEvents[K]) is(key K, delivery uint64, reason workqueue.Reason) bool {
-	p := o.records.look(key).past
+// isOwn implements workqueue.Options.Own.
+func (c *Controller[K]) isOwn(key K, delivery uint64, reason workqueue.Reason) bool {
+	p := c.records.look(key).past
 	if p == nil || p.delivery != delivery {
 		return false
 	}
-	by, _ := o.authorOf(p.made, &reason)
+	by, _ := c.authorOf(p.made, &reason)
 	switch by {
 	case theKey:
-		o.skipped.Add(1)
+		c.ownEvents.Add(1)
 		return true
 	case perhaps:
-		wait := p.began + haste(p.hasty) - o.now()
+		wait := p.began + haste(p.hasty) - c.now()
 		if wait > 0 {
-			o.queue.AddWith(key, workqueue.AddOptions{After: wait, Reason: reason})
+			c.queue.AddWith(key, workqueue.AddOptions{After: wait, Reason: reason})
 		}
 		return wait > 0
 	}

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -25,19 +24,13 @@ const (
 	RequeueAnnotation = "setpoint.dev/requeue"
 )
 
-type pauses[K comparable] struct {
-	records *records[K]
-	queue   *currentQueue[K]
-	all     atomic.Bool // see Controller.Pause
+func (c *Controller[K]) updatePauses() {
+	c.current.follow(c.pausedAll.Load, (*workqueue.Queue[K]).Pause, (*workqueue.Queue[K]).Resume)
 }
 
-func (p *pauses[K]) updateAll() {
-	p.queue.follow(p.all.Load, (*workqueue.Queue[K]).Pause, (*workqueue.Queue[K]).Resume)
-}
-
-func (p *pauses[K]) set(key K, by pauser, paused bool) {
+func (c *Controller[K]) setPause(key K, by pauser, paused bool) {
 	var before, after bool
-	p.records.edit(key, func(r *record[K]) {
+	c.records.edit(key, func(r *record[K]) {
 		before = len(r.pausedBy) > 0
 		r.pausedBy = slices.DeleteFunc(slices.Clone(r.pausedBy), func(other pauser) bool { return other == by })
 		if paused {
@@ -46,25 +39,25 @@ func (p *pauses[K]) set(key K, by pauser, paused bool) {
 		after = len(r.pausedBy) > 0
 	})
 	if before != after {
-		p.update(key)
+		c.updatePause(key)
 	}
 }
 
-func (p *pauses[K]) update(key K) {
-	isPaused := func() bool { return len(p.records.look(key).pausedBy) > 0 }
-	p.queue.follow(isPaused, func(q *workqueue.Queue[K]) { q.PauseKey(key) }, func(q *workqueue.Queue[K]) { q.ResumeKey(key) })
+func (c *Controller[K]) updatePause(key K) {
+	isPaused := func() bool { return len(c.records.look(key).pausedBy) > 0 }
+	c.current.follow(isPaused, func(q *workqueue.Queue[K]) { q.PauseKey(key) }, func(q *workqueue.Queue[K]) { q.ResumeKey(key) })
 }
 
 // program is the pauser of PauseKey.
 var program = pauser{text: "PauseKey"}
 
-// expire ends the log level of a deleted object when nothing is left to reconcile.
-func (p *pauses[K]) expire(key K) {
-	if !p.records.look(key).gone {
+// expireLevel ends the log level of a deleted object when nothing is left to reconcile.
+func (c *Controller[K]) expireLevel(key K) {
+	if !c.records.look(key).gone {
 		return
 	}
-	if _, known := p.queue.Load().Lookup(key); !known {
-		p.records.edit(key, func(r *record[K]) {
+	if _, known := c.current.Load().Lookup(key); !known {
+		c.records.edit(key, func(r *record[K]) {
 			if r.gone { // else it was created again
 				r.level, r.gone = nil, false
 			}

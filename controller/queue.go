@@ -84,7 +84,7 @@ func (c *Controller[K]) build() error {
 		return err
 	}
 	q, _ := workqueue.New(o) // cannot fail
-	c.queue, c.own.queue, c.consistency.queue, c.spins.queue, c.interrupts.queue = q, q, q, q, q
+	c.queue, c.consistency.queue = q, q
 	c.current.next.Store(q)
 	early := c.current.Load()
 	keys := early.Snapshot().Keys
@@ -94,9 +94,9 @@ func (c *Controller[K]) build() error {
 	}
 	c.current.Store(q)
 	early.Pause() // ends Quiet
-	c.pauses.updateAll()
+	c.updatePauses()
 	for key := range c.records.all() {
-		c.pauses.update(key)
+		c.updatePause(key)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (c *Controller[K]) queueOptions() (workqueue.Options[K], error) {
 	}
 	own := q.Own
 	q.Own = func(key K, delivery uint64, r workqueue.Reason) bool {
-		return c.own.is(key, delivery, r) || own != nil && own(key, delivery, r)
+		return c.isOwn(key, delivery, r) || own != nil && own(key, delivery, r)
 	}
 	if q.Tenant == nil && o.NamespaceTenants {
 		if q.Tenant = tenantOf[K](); q.Tenant == nil {
@@ -157,6 +157,6 @@ func (c *Controller[K]) Default(o Options) {
 }
 
 func (c *Controller[K]) apply() {
-	c.consistency.bound, c.interrupts.most = cmp.Or(c.o.ReadYourWrites, defaultReadYourWrites), c.o.MaxInterrupts
+	c.consistency.bound = cmp.Or(c.o.ReadYourWrites, defaultReadYourWrites)
 	c.divide()
 }

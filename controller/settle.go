@@ -82,7 +82,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 	p := t.leave(r, end)
 	if c.o.MaxInterrupts > 0 {
 		movedOn := errors.As(context.Cause(r), new(*InterruptedError))
-		c.interrupts.note(r.item.Key(), end.outcome == hook.Interrupted, movedOn)
+		c.noteInterrupt(r.item.Key(), end.outcome == hook.Interrupted, movedOn)
 	}
 	item := r.item
 	if end.result.Class != nil {
@@ -109,7 +109,7 @@ func (t *lead[K]) settle(r *running[K], end ending) {
 	if lost != nil {
 		r.log.Error("could not settle the key", "err", lost)
 	}
-	c.pauses.expire(item.Key())
+	c.expireLevel(item.Key())
 }
 
 // leave records what the Reconcile leaves behind, before another worker can take the key. It

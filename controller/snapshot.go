@@ -71,7 +71,7 @@ func (c *Controller[K]) Snapshot() Snapshot[K] {
 	pool := c.pool.state()
 	s := Snapshot[K]{
 		Name: c.name, Workers: pool.want, Leading: pool.leading, Term: pool.term,
-		Progress: c.progress(), Queue: c.current.Load().Snapshot(), OwnEvents: c.own.skipped.Load(),
+		Progress: c.progress(), Queue: c.current.Load().Snapshot(), OwnEvents: c.ownEvents.Load(),
 	}
 	s.Paused = s.Queue.Paused
 	if d := c.shards.of.Load(); d != nil {

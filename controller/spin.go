@@ -9,18 +9,9 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
-
-type spins[K comparable] struct {
-	own     *ownEvents[K]
-	records *records[K]
-	queue   *workqueue.Queue[K]
-	now     func() time.Duration
-	log     *logging.Repetition
-}
 
 type cause uint8
 
@@ -30,7 +21,7 @@ const (
 	itself
 )
 
-func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
+func (c *Controller[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why *ledger.Write) {
 	known, p := of.spin.known, of.past
 	if !known && (p == nil || len(p.known()) == 0) {
 		return others, nil
@@ -45,7 +36,7 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 		if r.UID == "" && (r.Event == workqueue.EventAfter || r.Event == workqueue.EventWoken || r.Event == workqueue.EventParkExpired) {
 			continue
 		}
-		by, write := s.own.authorOf(all, r)
+		by, write := c.authorOf(all, r)
 		if by == someone {
 			return others, nil
 		}
@@ -62,38 +53,38 @@ func (s *spins[K]) causeOf(item workqueue.Item[K], of *record[K]) (by cause, why
 }
 
 // slowDown puts off a key that spins, and reports whether it did.
-func (s *spins[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
+func (c *Controller[K]) slowDown(item workqueue.Item[K], of *record[K], by cause) bool {
 	if by != itself || !of.spin.known {
 		return false
 	}
-	wait := of.spin.last + of.spin.pause() - s.now()
+	wait := of.spin.last + of.spin.pause() - c.now()
 	if wait <= 0 {
 		return false
 	}
 	if of.past != nil {
-		s.records.put(item.Key(), of.past) // before another worker can take the key
+		c.records.put(item.Key(), of.past) // before another worker can take the key
 	}
 	// A backoff, unlike an After, counts as busy for Quiet, because the key has events to see. It
 	// is no failure.
 	_, _ = item.RetryWith(nil, workqueue.RetryOptions{Exactly: wait, Event: workqueue.EventAfter})
-	s.queue.Forget(item.Key())
+	c.queue.Forget(item.Key())
 	return true
 }
 
-func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
+func (c *Controller[K]) beginSpin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 	if by == others {
-		s.forget(key)
+		c.forgetSpin(key)
 		return
 	}
-	spins, now := false, s.now()
-	s.records.edit(key, func(r *record[K]) {
+	spins, now := false, c.now()
+	c.records.edit(key, func(r *record[K]) {
 		if !r.spin.known || now-r.spin.last >= r.spin.pause()+spinGap {
 			r.spin.row = 0
 		}
 		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
 		spins = r.spin.row == spinFree
 	})
-	if !spins || !s.log.Once("spin", fmt.Sprint(key)) {
+	if !spins || !c.repetition.Once("spin", fmt.Sprint(key)) {
 		return
 	}
 	reason := "its RequeueAfter is shorter than " + spinGap.String()
@@ -107,23 +98,23 @@ func (s *spins[K]) begin(key K, log *slog.Logger, by cause, why *ledger.Write) {
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
 }
 
-func (s *spins[K]) end(key K, outcome hook.Outcome, after time.Duration, wrote bool) {
+func (c *Controller[K]) endSpin(key K, outcome hook.Outcome, after time.Duration, wrote bool) {
 	soon := outcome == hook.RequeuedAfter && after < spinGap
 	switch {
 	case soon:
-		now := s.now()
-		s.records.edit(key, func(r *record[K]) {
+		now := c.now()
+		c.records.edit(key, func(r *record[K]) {
 			if !r.spin.known {
 				r.spin = spin{known: true, last: now}
 			}
 		})
 	case !wrote || outcome != hook.Succeeded && outcome != hook.RequeuedAfter:
-		s.forget(key)
+		c.forgetSpin(key)
 	}
 }
 
-func (s *spins[K]) forget(key K) {
-	if s.records.look(key).spin.known {
-		s.records.edit(key, func(r *record[K]) { r.spin = spin{} })
+func (c *Controller[K]) forgetSpin(key K) {
+	if c.records.look(key).spin.known {
+		c.records.edit(key, func(r *record[K]) { r.spin = spin{} })
 	}
 }

@@ -153,7 +153,7 @@ func (m *warming[K]) start(ctx context.Context, w *input[K]) {
 func (m *warming[K]) watch(ctx context.Context, w *input[K]) {
 	c := m.controller
 	var overseen sync.WaitGroup
-	q := &observer[K]{hook: m.hook, controller: c, handle: w.handle(), pauses: &c.pauses, interrupts: &c.interrupts, shards: &c.shards, source: w.source, ignore: c.o.IgnoreAnnotations}
+	q := &observer[K]{hook: m.hook, controller: c, handle: w.handle(), source: w.source}
 	w.err = named(w.source, fmt.Errorf("the source %w", run.ErrExited)) // unless run returns
 	source := w.source.String()
 	m.hook.Send(&hook.SourceStarted{Controller: c.name, Source: source})

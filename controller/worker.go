@@ -98,8 +98,8 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		return
 	}
 	past := of.past
-	by, why := c.spins.causeOf(item, &of)
-	if c.spins.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
+	by, why := c.causeOf(item, &of)
+	if c.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
 		return
 	}
 	if past != nil && !past.since.IsZero() {
@@ -107,7 +107,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 	}
 	r := t.begin(work, item, &of, c.now())
 	w.run.Store(r)
-	c.spins.begin(item.Key(), r.log, by, why)
+	c.beginSpin(item.Key(), r.log, by, why)
 	if past != nil && past.expired {
 		if args, ok := c.repetition.Few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
 			what := "reconciled before its own writes were visible in the cache"
@@ -128,7 +128,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		r.end()
 		c.pool.completed.Store(int64(c.now()))
 		w.run.Store(nil)
-		c.spins.end(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
+		c.endSpin(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		t.callReconciled(ctx, w, r, &end)
 		t.settle(r, end) //nolint:contextcheck // r is the context
 		r.cancel(nil)

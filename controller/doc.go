@@ -33,8 +33,8 @@
 // it failed before the informers noticed. Explicit delays, such as [RetryAfter]'s, still apply.
 //
 // If an error has a Retry-After of the API server, the key is not retried before, or before one
-// minute if the API server asks for more. A worker does not wait for it: see "The transport" in
-// package client.
+// minute if the API server asks for more, unless an event ends the backoff. A worker does not wait
+// for it: see "The transport" in package client.
 //
 // # Read your writes
 //
@@ -153,18 +153,19 @@
 //
 //	write                                 proof
 //	create, an apply that creates         the object is new
-//	update or patch with resourceVersion  the answer has another version
+//	update or patch with resourceVersion  the answer has another version; in a JSON patch also a test
 //	delete, or the last finalizer         the object is gone
 //	any, and the event comes late         the caches had the version before the Reconcile began
 //
 // An update or patch without a resourceVersion has no proof, unless it creates the object. Its
-// event ends the backoff at once. If such events have begun further attempts since the last event
-// by others, the next one waits until one second after the last attempt began, then two, doubling
-// up to 17 minutes, unless the backoff is over before. It wakes a key that gave up in the same way.
+// event ends the backoff at once. If such events have begun attempts since the last event by
+// others, the next one waits until one second after the last attempt began, then two, doubling up
+// to 17 minutes, unless the key is reconciled before. It wakes a key that gave up in the same way.
 // To be sure, set the resourceVersion, with client.OptimisticLock or in an update.
 //
 // An event that combines changes has no version, as after a failed handler or a relist. It ends the
-// backoff.
+// backoff, as does the event of a write whose answer was lost. If [Options].ReadYourWrites is
+// negative, an own event does that comes after the next attempt has begun.
 //
 // # Hot loops
 //
@@ -190,8 +191,8 @@
 //     over. A write that begins after its Reconcile returned fails with a [ledger.LateWriteError],
 //     and is logged once.
 //   - C7: After an error, writes that are proven to be the key's own do not end its backoff;
-//     changes by others do. Without a proof, the first write ends it at once, later ones ever
-//     later.
+//     changes by others do. Of patches without a resourceVersion, the first ends it at once, later
+//     ones ever later.
 //   - C8: A stop takes no new key. Running Reconciles have the grace time; then their context ends
 //     with a cause. An error after that is no failure, and the key is due in the next term. One
 //     second later, the log has the stacks of those that still run.
@@ -204,7 +205,8 @@
 //   - C12: With [Options].MaxInterrupts, another client's change of the object's generation cancels
 //     the Reconcile: at once, or within a second while a write of the key to the object is under
 //     way. This is no failure. The option limits the number in a row. A key's own change cancels
-//     its Reconcile only if its answer is lost or takes a second.
+//     its Reconcile only if its answer is lost or takes a second, or if two others have begun
+//     since. A change that a no-op without a resourceVersion has returned does not cancel it.
 //   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are not
 //     delayed, but for one whose version a no-op without a resourceVersion has returned: by a
 //     second at most.

@@ -165,9 +165,9 @@ func TestC7_TheUsersOwnToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked int
 		q := backoff
-		q.Own = func(types.NamespacedName, uint64, workqueue.Reason) bool {
+		q.Own = func(types.NamespacedName, uint64, workqueue.Reason) (bool, time.Duration) {
 			asked++
-			return true
+			return true, 0
 		}
 		r := newRig(t, controller.Options{}, q, nil, touch(2*lag, errFlaky))
 		time.AfterFunc(5*time.Second, func() { r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })

@@ -115,10 +115,10 @@ func (c *Controller[K]) authorOfAll(item workqueue.Item[K], p *lastRun) author {
 		return someone
 	}
 	reasons, dropped := item.Reasons()
-	if dropped > 0 {
-		return someone
-	}
 	by := theKey
+	if dropped > 0 || len(reasons) == 0 {
+		by = perhaps
+	}
 	for i := range reasons {
 		r := &reasons[i]
 		if r.Source == sourceQueue && r.Event != workqueue.EventAdded && r.Event != workqueue.EventRequeueNow {
@@ -143,22 +143,18 @@ func haste(attempts int) time.Duration {
 }
 
 // isOwn implements workqueue.Options.Own.
-func (c *Controller[K]) isOwn(key K, delivery uint64, reason workqueue.Reason) bool {
+func (c *Controller[K]) isOwn(key K, delivery uint64, reason workqueue.Reason) (own bool, within time.Duration) {
 	p := c.records.look(key).past
 	if p == nil || p.delivery != delivery {
-		return false
+		return false, 0
 	}
-	by, _ := c.authorOf(p.made, &reason)
-	switch by {
+	switch by, _ := c.authorOf(p.made, &reason); by {
 	case theKey:
 		c.ownEvents.Add(1)
-		return true
+		return true, 0
 	case perhaps:
-		wait := p.began + haste(p.hasty) - c.now()
-		if wait > 0 {
-			c.queue.AddWith(key, workqueue.AddOptions{After: wait, Reason: reason})
-		}
-		return wait > 0
+		within = p.began + haste(p.hasty) - c.now()
+		return within > 0, within
 	}
-	return false
+	return false, 0
 }

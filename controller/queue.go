@@ -127,8 +127,11 @@ func (c *Controller[K]) queueOptions() (workqueue.Options[K], error) {
 		q.Classes = workqueue.ThreeClasses()
 	}
 	own := q.Own
-	q.Own = func(key K, delivery uint64, r workqueue.Reason) bool {
-		return c.isOwn(key, delivery, r) || own != nil && own(key, delivery, r)
+	q.Own = func(key K, delivery uint64, r workqueue.Reason) (bool, time.Duration) {
+		if is, within := c.isOwn(key, delivery, r); is || own == nil {
+			return is, within
+		}
+		return own(key, delivery, r)
 	}
 	if q.Tenant == nil && o.NamespaceTenants {
 		if q.Tenant = tenantOf[K](); q.Tenant == nil {

@@ -133,8 +133,8 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 			p.lost = fmt.Errorf("%d of its writes: more than a ledger keeps", left)
 		}
 	}
+	p.visible = visibleOf(r.past)
 	if failed {
-		p.visible = visibleOf(r.past)
 		p.made = p.versions()
 		switch r.by {
 		case perhaps:

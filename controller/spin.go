@@ -108,7 +108,7 @@ func (c *Controller[K]) endSpin(key K, outcome hook.Outcome, after time.Duration
 				r.spin = spin{known: true, last: now}
 			}
 		})
-	case !wrote || outcome != hook.Succeeded && outcome != hook.RequeuedAfter:
+	case !wrote || outcome == hook.Interrupted || outcome == hook.Stale:
 		c.forgetSpin(key)
 	}
 }

@@ -101,9 +101,10 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 		q.mu.Unlock()
 		// The key may be forgotten before the queue is locked again.
 		w.tenant, w.weight = q.tenant(w.key)
-		own := q.isOwn(w.key, delivery, how.Reason)
+		own, within := q.isOwn(w.key, delivery, how.Reason)
 		q.lock()
 		if now, in := q.core.inBackoff(w); own && in && now == delivery {
+			q.core.hasten(w, int64(within), &how.Reason)
 			return true
 		}
 		if !own {

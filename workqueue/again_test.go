@@ -86,10 +86,10 @@ func TestTenantOfKeyForgottenMeanwhile(t *testing.T) {
 	var q *Queue[string]
 	q = newQueue(t, Options[string]{
 		Backoff: Exponential{Base: time.Hour}, Tenant: func(k string) string { return k[:1] },
-		Own: func(k string, _ uint64, _ Reason) bool {
+		Own: func(k string, _ uint64, _ Reason) (bool, time.Duration) {
 			q.RequeueNow(k, Reason{})
 			settled(t, mustGet(t, q).Done())
-			return false
+			return false, 0
 		},
 	})
 	q.Add("a")

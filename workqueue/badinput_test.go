@@ -90,7 +90,7 @@ func TestBadInput_Panics(t *testing.T) {
 			Tenant:       func(string) string { boom(); return "x" },
 			TenantWeight: func(string) float64 { boom(); return 5 },
 			Backoff:      panicking{},
-			Own:          func(string, uint64, Reason) bool { boom(); return true },
+			Own:          func(string, uint64, Reason) (bool, time.Duration) { boom(); return true, 0 },
 			Hook: hook.Join(
 				hook.On(func(*hook.QueueOpened) { boom() }),
 				hook.On(func(*hook.QueueClosed) { boom() }),

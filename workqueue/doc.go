@@ -68,8 +68,8 @@
 // W2. Any number of adds before a key is taken cause one delivery.
 //
 // W3. Adds while a key is held cause exactly one more delivery after the settle. Exceptions: after
-// Retry and GiveUp, none if every such add is the key's own (Options.Own); after Park and Release,
-// the key is delivered again anyway.
+// Retry and GiveUp, none if every such add is the key's own (Options.Own), or one later if an add
+// is perhaps its own; after Park and Release, the key is delivered again anyway.
 //
 // W4. Of several due times from AddOptions.After, the earliest counts; deliveries before it do not
 // cancel it. Any delivery cancels the timer of the key's own Retry or After. Through

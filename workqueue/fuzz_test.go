@@ -102,7 +102,10 @@ func newTrial(t *testing.T, data *[]byte) *trial {
 	}
 	if mode&32 != 0 {
 		tr.m.own = func(reason string) bool { return tr.whose == (reason != "") }
-		o.Own = func(_ int, _ uint64, r Reason) bool { return tr.m.own(r.Event) }
+		if mode&64 != 0 {
+			tr.m.within = 3
+		}
+		o.Own = func(_ int, _ uint64, r Reason) (bool, time.Duration) { return tr.m.own(r.Event), tr.m.within }
 	}
 	o.Hook = hook.On(func(d *hook.QueueDropped) { tr.drops += d.Keys })
 	for i, s := range shares {
@@ -188,7 +191,11 @@ func (tr *trial) add(key int, how AddOptions) {
 // dropped reports whether an add of a key in backoff is its own.
 func (tr *trial) dropped(key int, reason string) bool {
 	k := tr.m.keys[key]
-	return tr.m.own != nil && k != nil && k.inBackoff() && tr.m.own(reason)
+	if tr.m.own == nil || k == nil || !k.inBackoff() || !tr.m.own(reason) {
+		return false
+	}
+	tr.m.hasten(k, reason)
+	return true
 }
 
 func (tr *trial) addAll(key int, how AddOptions) {
@@ -250,8 +257,7 @@ func (tr *trial) settle(what, arg int, class Class) {
 	case 1:
 		k.why = ""
 		d, err = item.Retry(nil)
-		tr.same("Retry", d, linear{}.Delay(item.Attempt()))
-		tr.m.settle(k, hook.QueueRetry, d, next, false)
+		tr.same("Retry", d, tr.m.settle(k, hook.QueueRetry, linear{}.Delay(item.Attempt()), next, false))
 	case 2:
 		how, want := RetryOptions{NotBefore: d, Event: []string{"", "x"}[arg>>1&1]}, max(d, linear{}.Delay(item.Attempt()))
 		if arg&1 != 0 && d > 0 {
@@ -259,8 +265,7 @@ func (tr *trial) settle(what, arg int, class Class) {
 		}
 		k.why = how.Event
 		d, err = item.RetryWith(nil, how)
-		tr.same("RetryWith", d, want)
-		tr.m.settle(k, hook.QueueRetry, d, next, false)
+		tr.same("RetryWith", d, tr.m.settle(k, hook.QueueRetry, want, next, false))
 	case 3:
 		err = item.After(d)
 		tr.m.settle(k, hook.QueueAfter, d, next, false)

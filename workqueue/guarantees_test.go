@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,7 +94,9 @@ func TestW3_AddWhileHeld(t *testing.T) {
 	}
 }
 
-func ownEvent(_ string, _ uint64, r Reason) bool { return r.Event == "own" }
+func ownEvent(_ string, _ uint64, r Reason) (own bool, within time.Duration) {
+	return r.Event == "own" || r.Event == "perhaps", map[string]time.Duration{"perhaps": time.Minute}[r.Event]
+}
 
 func TestW3_OwnAdds(t *testing.T) {
 	retry := func(i Item[string]) error { _, err := i.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); return err }
@@ -131,6 +134,60 @@ func TestW3_OwnAdds(t *testing.T) {
 	}
 }
 
+// TestW3_PerhapsOwnAdds: they deliver the key within their time, unless something else does before.
+func TestW3_PerhapsOwnAdds(t *testing.T) {
+	retry := func(after time.Duration) func(*Queue[string], Item[string]) {
+		return func(_ *Queue[string], i Item[string]) {
+			_, err := i.RetryWith(nil, RetryOptions{NotBefore: after})
+			settled(t, err)
+		}
+	}
+	giveUp := func(_ *Queue[string], i Item[string]) { settled(t, i.GiveUp(nil)) }
+	perhaps := func(q *Queue[string], _ Item[string]) { q.AddWith("a", AddOptions{Reason: Reason{Event: "perhaps"}}) }
+	own := func(q *Queue[string], _ Item[string]) { q.AddWith("a", AddOptions{Reason: Reason{Event: "own"}}) }
+	later := func(q *Queue[string], _ Item[string]) {
+		q.AddWith("a", AddOptions{After: 5 * time.Minute, Reason: Reason{Event: "later"}})
+	}
+	other := func(q *Queue[string], _ Item[string]) { q.Add("a") }
+	type steps = []func(*Queue[string], Item[string])
+	for name, test := range map[string]struct {
+		steps steps
+		want  string // deliveries within an hour
+	}{
+		"held":               {steps{perhaps, own, retry(time.Hour)}, "1m0s [perhaps Retry]"},
+		"held, given up":     {steps{own, perhaps, giveUp}, "1m0s [perhaps After]"},
+		"held, soon retried": {steps{perhaps, retry(time.Second)}, "1s [perhaps Retry]"},
+		"held, with others":  {steps{perhaps, other, retry(30 * time.Minute)}, "0s [perhaps]"},
+		"in backoff":         {steps{retry(time.Hour), own, perhaps, perhaps}, "1m0s [perhaps Retry]"},
+		"soon retried":       {steps{retry(time.Second), perhaps}, "1s [perhaps Retry]"},
+		"given up":           {steps{giveUp, perhaps, own}, "1m0s [perhaps After]"},
+		"before others":      {steps{giveUp, perhaps, other}, "0s [perhaps]"},
+		"before a timer":     {steps{giveUp, later, perhaps}, "1m0s [perhaps After] 5m0s [later]"},
+		"own":                {steps{own, giveUp, own}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, Options[string]{Own: ownEvent})
+				q.Add("a")
+				item := mustGet(t, q)
+				for _, step := range test.steps {
+					step(q, item)
+				}
+				var got []string
+				for began := time.Now(); time.Since(began) < 50*time.Minute; time.Sleep(time.Second) {
+					if item, ok := tryGet(q); ok {
+						got = append(got, fmt.Sprint(time.Since(began), events(reasonsOf(item))))
+						settled(t, item.Done())
+					}
+				}
+				if got := strings.Join(got, " "); got != test.want {
+					t.Errorf("delivered at %s, want %s", got, test.want)
+				}
+			})
+		})
+	}
+}
+
 // TestW3_OwnAddsMeanwhile: Own is also called for adds, and the item may be settled, during a call
 // of Own.
 func TestW3_OwnAddsMeanwhile(t *testing.T) {
@@ -150,11 +207,12 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 			var q *Queue[string]
 			var item Item[string]
 			asked := 0
-			q = newQueue(t, Options[string]{Own: func(key string, delivery uint64, r Reason) bool {
+			q = newQueue(t, Options[string]{Own: func(key string, delivery uint64, r Reason) (own bool, within time.Duration) {
 				if asked++; asked == 1 {
 					test.meanwhile(q, item)
 				}
-				return delivery == item.Delivery() && ownEvent(key, delivery, r)
+				own, within = ownEvent(key, delivery, r)
+				return own && delivery == item.Delivery(), within
 			}})
 			q.Add("a")
 			item = mustGet(t, q)
@@ -173,7 +231,7 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 func TestW3_OwnAddsTooMany(t *testing.T) {
 	for more, want := range []State{Waiting, Ready} {
 		asked := 0
-		q := newQueue(t, Options[string]{Own: func(string, uint64, Reason) bool { asked++; return true }})
+		q := newQueue(t, Options[string]{Own: func(string, uint64, Reason) (bool, time.Duration) { asked++; return true, 0 }})
 		q.Add("a")
 		item := mustGet(t, q)
 		for i := range mostAsked + more {

@@ -192,7 +192,7 @@ func TestHooksMayUseTheQueue(t *testing.T) {
 		}
 	}
 	q = newQueue(t, Options[string]{
-		Tenant: func(k string) string { return "" }, Backoff: using(use), Own: func(string, uint64, Reason) bool { use(); return false },
+		Tenant: func(k string) string { return "" }, Backoff: using(use), Own: func(string, uint64, Reason) (bool, time.Duration) { use(); return false, 0 },
 		Hook: hook.Join(
 			hook.On(func(*hook.QueueAdded) { use() }),
 			hook.On(func(*hook.QueueTaken) { use() }),

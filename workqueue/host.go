@@ -104,15 +104,20 @@ func (h *host[K]) tenant(key K) (name string, weight float64) {
 	return name, weight
 }
 
-func (h *host[K]) isOwn(key K, delivery uint64, r Reason) bool {
+func (h *host[K]) isOwn(key K, delivery uint64, r Reason) (own bool, within time.Duration) {
 	defer h.recovered("Own")
 	return h.o.Own(key, delivery, r)
 }
 
-func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason) bool {
+// allOwn shortens the verdict's delay to the smallest within.
+func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason, v *verdict) bool {
 	for _, r := range adds {
-		if !h.isOwn(key, delivery, r) {
+		own, within := h.isOwn(key, delivery, r)
+		if !own {
 			return false
+		}
+		if w := int64(within); w > 0 && (v.soon == 0 || w < v.soon) {
+			v.soon, v.because = w, r
 		}
 	}
 	return true

@@ -92,7 +92,7 @@ func (i Item[K]) Reasons() (reasons []Reason, dropped int) {
 
 // Done settles the key as finished and forgets its failures. Use it too if a retry cannot help.
 func (i Item[K]) Done() error {
-	return i.settle(verdict{outcome: hook.QueueDone}, nil)
+	return i.settle(&verdict{outcome: hook.QueueDone}, nil)
 }
 
 // Retry settles the key as failed. It returns the delay until the next delivery, in the same class:
@@ -122,20 +122,22 @@ func (i Item[K]) RetryWith(err error, how RetryOptions) (time.Duration, error) {
 	if d <= 0 {
 		d = max(how.NotBefore, i.q.backoff(i.Attempt()))
 	}
-	return d, i.settle(verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event}, err)
+	v := verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event}
+	wrong := i.settle(&v, err)
+	return time.Duration(v.delay), wrong
 }
 
 // After settles the key as finished, forgets its failures, and delivers it again after d, in the
 // same class. Zero or negative: at once. Any delivery before then cancels this timer.
 func (i Item[K]) After(d time.Duration) error {
-	return i.settle(verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
+	return i.settle(&verdict{outcome: hook.QueueAfter, delay: int64(d)}, nil)
 }
 
 // GiveUp settles the key as failed, without a retry. The key stays idle and keeps its failures. The
 // next add by others (see Options.Own) delivers it as Attempt 1, even if it was made while the key
 // was held. hook.QueueSettled has the error, which may be nil.
 func (i Item[K]) GiveUp(err error) error {
-	return i.settle(verdict{outcome: hook.QueueGiveUp}, err)
+	return i.settle(&verdict{outcome: hook.QueueGiveUp}, err)
 }
 
 // Park settles the key as unfinished. It is ready again after Wake, RequeueNow or atMost (zero or
@@ -143,17 +145,18 @@ func (i Item[K]) GiveUp(err error) error {
 // do not make it ready. If Wake was called while the key was held, it is ready at once, so no wake
 // is lost.
 func (i Item[K]) Park(reason string, atMost time.Duration) error {
-	return i.settle(verdict{outcome: hook.QueuePark, delay: int64(atMost), why: reason}, nil)
+	return i.settle(&verdict{outcome: hook.QueuePark, delay: int64(atMost), why: reason}, nil)
 }
 
 // Release settles the key as unfinished: it is ready at once, at the end of the queue, with the
 // reasons, class and attempt of this delivery. After ShutDown it is dropped.
 func (i Item[K]) Release() error {
-	return i.settle(verdict{outcome: hook.QueueRelease}, nil)
+	return i.settle(&verdict{outcome: hook.QueueRelease}, nil)
 }
 
 // dropOwnLocked calls Own without the lock, and once more for adds that arrive meanwhile.
-func (q *Queue[K]) dropOwnLocked(item *Item[K]) {
+func (q *Queue[K]) dropOwnLocked(item *Item[K], v *verdict) {
+	was := *v
 	for asked := 0; ; {
 		e, ok := q.core.heldBy(item.index, item.delivery)
 		if !ok || !e.is(flagAdded) || e.is(flagOwed) {
@@ -162,22 +165,27 @@ func (q *Queue[K]) dropOwnLocked(item *Item[K]) {
 		adds := q.core.adds[item.index]
 		if asked == len(adds) {
 			q.core.disown(e)
+			if v.soon > 0 && (v.outcome == hook.QueueGiveUp || v.soon < v.delay) {
+				v.delay = v.soon
+			}
 			return
 		}
 		if len(adds) > mostAsked {
+			*v = was
 			return
 		}
 		q.mu.Unlock()
-		own := q.allOwn(item.key, item.delivery, adds[asked:])
+		own := q.allOwn(item.key, item.delivery, adds[asked:], v)
 		q.lock()
 		if !own {
+			*v = was
 			return
 		}
 		asked = len(adds)
 	}
 }
 
-func (i Item[K]) settle(v verdict, err error) error {
+func (i Item[K]) settle(v *verdict, err error) error {
 	q := i.q
 	if q == nil {
 		return ErrNotHeld
@@ -185,14 +193,14 @@ func (i Item[K]) settle(v verdict, err error) error {
 	v.class = i.next
 	q.lock()
 	if v.failed() && q.core.asks {
-		q.dropOwnLocked(&i)
+		q.dropOwnLocked(&i, v)
 	}
 	e, ok := q.core.heldBy(i.index, i.delivery)
 	if !ok {
 		q.misusedLocked(string(v.outcome) + " of an item that is not held")
 		return ErrNotHeld
 	}
-	q.settleLocked(i.index, e, v, err)
+	q.settleLocked(i.index, e, *v, err)
 	return nil
 }
 

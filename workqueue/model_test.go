@@ -20,6 +20,7 @@ type model struct {
 	reasons    int
 	calm, wait time.Duration
 	own        func(reason string) bool // nil if Options.Own is nil
+	within     time.Duration            // of own adds
 	split      bool                     // each class has two entries in classes: returns, then adds
 	normal     int
 	urgent     int

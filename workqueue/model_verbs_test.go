@@ -4,6 +4,7 @@
 package workqueue
 
 import (
+	"strings"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
@@ -163,14 +164,15 @@ func (m *model) resume(key int) {
 }
 
 // settle settles a key. next is the class of InClass, or -1.
-func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, next int, keep bool) {
-	defer func() { m.sync(k) }()
+func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, next int, keep bool) (delay time.Duration) {
+	defer func() { m.sync(k); delay = d }()
+	var soon string // the reason of an own add that is not dropped
 	switch outcome {
 	case hook.QueuePark, hook.QueueRelease:
 		m.giveBack(k, outcome, d)
-		return
+		return d
 	case hook.QueueRetry, hook.QueueGiveUp:
-		m.dropOwn(k)
+		soon = m.dropOwn(k)
 		k.attempts++
 	default:
 		if !keep {
@@ -178,7 +180,10 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 		}
 	}
 	k.taken = modelReasons{}
-	timed := outcome == hook.QueueRetry || outcome == hook.QueueAfter
+	if soon != "" && (outcome == hook.QueueGiveUp || m.within < d) {
+		d = m.within
+	}
+	timed := outcome == hook.QueueRetry || outcome == hook.QueueAfter || soon != ""
 	if timed {
 		if next < 0 {
 			next = k.class
@@ -189,7 +194,7 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 	switch {
 	case k.owed || len(k.adds) > 0 && k.calm == far:
 		m.ready(k, k.coming)
-		return
+		return d
 	case timed && d <= 0:
 		event := string(outcome)
 		if outcome == hook.QueueRetry && k.why != "" {
@@ -197,13 +202,15 @@ func (m *model) settle(k *modelKey, outcome hook.QueueOutcome, d time.Duration, 
 		}
 		k.pending.add(m.reasons, event)
 		m.ready(k, k.coming)
-		return
+		return d
 	case timed:
 		k.own = m.now + min(d, far-1-m.now)
 		k.backoff = outcome == hook.QueueRetry
+		k.pending.add(m.reasons, strings.TrimPrefix(soon, "add "))
 	}
 	k.adds = nil
 	m.rest(k)
+	return d
 }
 
 func (m *model) giveBack(k *modelKey, outcome hook.QueueOutcome, d time.Duration) {
@@ -228,18 +235,36 @@ func (m *model) giveBack(k *modelKey, outcome hook.QueueOutcome, d time.Duration
 	}
 }
 
-// dropOwn drops the adds while k was held if all are its own and nothing else requests k.
-func (m *model) dropOwn(k *modelKey) {
+// dropOwn drops the adds while k was held if all are its own and nothing else requests k. It
+// returns "add " and the reason of one that delivers k soon, or "".
+func (m *model) dropOwn(k *modelKey) (soon string) {
 	if m.own == nil || k.owed || len(k.adds) == 0 {
-		return
+		return ""
 	}
 	for _, reason := range k.adds {
 		if !m.own(reason) {
-			return
+			return ""
 		}
+	}
+	if m.within > 0 {
+		soon = "add " + k.adds[0]
 	}
 	k.adds, k.coming, k.pending = nil, -1, modelReasons{}
 	k.calm, k.latest = far, far
+	return soon
+}
+
+// hasten delivers a key in backoff soon, because of an own add.
+func (m *model) hasten(k *modelKey, reason string) {
+	if m.within == 0 {
+		return
+	}
+	k.pending.add(m.reasons, reason)
+	k.own = min(k.own, m.now+m.within)
+	if k.state == Idle {
+		m.turn(k, Waiting)
+	}
+	m.sync(k)
 }
 
 func (m *model) shutDown() {

@@ -52,7 +52,7 @@ func TestGiveUp_UntilTheNextAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []hook.QueueSettled
 		q := newQueue(t, Options[string]{
-			Own:  func(_ string, _ uint64, r Reason) bool { return r.Event == "own" },
+			Own:  ownEvent,
 			Hook: hook.On(func(e *hook.QueueSettled) { told = append(told, *e) }),
 		})
 		own := AddOptions{Reason: Reason{Event: "own"}}

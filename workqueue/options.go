@@ -74,14 +74,16 @@ type Options[K comparable] struct {
 	Hook *hook.Hook
 
 	// Own reports whether an immediate add (AddOptions.After <= 0) of a key only echoes what a
-	// delivery of the key did itself. Such an add does not shorten the backoff after Retry. Default
-	// nil: no add is own.
+	// delivery of the key did itself. Such an add does not end the backoff after Retry. If within
+	// is positive, the add may be another client's: it delivers the key within this time, also
+	// after GiveUp, unless something else does before. Default nil: no add is own.
 	//
 	// When Retry or GiveUp settles a key, Own is called for the adds that arrived while it was
 	// held. If all are own and nothing else requested a delivery, they are dropped with their
-	// reasons. During the backoff and after GiveUp, paused or not, each own add is dropped. If a
-	// held key gets more than 10,000 adds (equal reasons in a row count once), no add is own.
-	Own func(key K, delivery uint64, reason Reason) bool
+	// reasons, but for the one with the smallest positive within. During the backoff and after
+	// GiveUp, paused or not, each own add is dropped or waits in this way. If a held key gets more
+	// than 10,000 adds (equal reasons in a row count once), no add is own.
+	Own func(key K, delivery uint64, reason Reason) (own bool, within time.Duration)
 }
 
 // Validate returns an error that names each invalid field, its value and the allowed range, or nil.

@@ -88,6 +88,21 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 	}
 }
 
+// hasten delivers a resting key within a time, unless that is 0.
+func (c *core[K]) hasten(w *who[K], within int64, r *Reason) {
+	if within <= 0 {
+		return
+	}
+	i, e := c.enter(w)
+	x := c.ext(i, e)
+	c.record(i, e, r)
+	x.own = min(x.own, after(c.now(), within))
+	c.setDue(e, x)
+	if e.state == Idle {
+		c.turn(e, Waiting)
+	}
+}
+
 func after(now, d int64) int64 { return now + min(d, never-1-now) }
 
 // inBackoff returns a key's last delivery, and whether the key waits after Retry or is given up,
@@ -206,6 +221,8 @@ type verdict struct {
 	why     string // Park: the reason; Retry: RetryOptions.Event
 	class   uint8  // lane for adds of the next delivery; noClass: as taken
 	keep    bool   // keep the failures, as client-go's Done does
+	soon    int64  // positive: the smallest time within which Own wants the key
+	because Reason // of the add
 }
 
 func (v verdict) failed() bool {
@@ -223,7 +240,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 		c.giveBack(i, e, v)
 		return
 	}
-	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter
+	timed := v.outcome == hook.QueueRetry || v.outcome == hook.QueueAfter || v.soon > 0
 	x := c.extra(e)
 	owed := e.is(flagOwed) || e.is(flagAdded) && (x == nil || x.calm == never)
 	if timed {
@@ -248,6 +265,9 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 		x = c.extra(e)
 		x.own, x.why = after(c.now(), v.delay), v.why
 		c.setDue(e, x)
+		if v.soon > 0 {
+			c.record(i, e, &v.because)
+		}
 		if v.outcome == hook.QueueRetry {
 			e.flags |= flagBackoff
 		}

@@ -320,11 +320,11 @@ func TestReasonOfDelay(t *testing.T) {
 func TestOwn_InBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
-		own := func(key string, delivery uint64, r Reason) bool {
+		own := func(key string, delivery uint64, r Reason) (bool, time.Duration) {
 			if total(q) == 0 { // it may use the queue
 				t.Error("called for a key that is not there")
 			}
-			return r.Source == "own"
+			return r.Source == "own", 0
 		}
 		q = newQueue(t, Options[string]{Own: own, Backoff: Exponential{Base: time.Hour}})
 		q.AddWith("a", AddOptions{Reason: Reason{Source: "own"}}) // not in backoff
@@ -343,14 +343,14 @@ func TestOwn_AsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
 		var asked []uint64
-		q = newQueue(t, Options[string]{Own: func(_ string, delivery uint64, _ Reason) bool {
+		q = newQueue(t, Options[string]{Own: func(_ string, delivery uint64, _ Reason) (bool, time.Duration) {
 			asked = append(asked, delivery)
 			if len(asked) == 1 {
 				q.RequeueNow("a", Reason{})
 				_, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 				settled(t, err)
 			}
-			return delivery == 1 // own for the first delivery only
+			return delivery == 1, 0 // own for the first delivery only
 		}})
 		q.Add("a")
 		_, err := mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Hour})

@@ -243,7 +243,8 @@ func (a *answer) object(data []byte, end string) {
 		case obj.Stored() || whole && end == "":
 			judge(w, &obj)
 			w.Object = decoded
-			w.Made = w.Effect == ledger.Gone || w.Verb == "create" || w.Status == http.StatusCreated || a.replaces != "" && !unchanged
+			created := w.Verb == "create" && w.Subresource == "" || w.Status == http.StatusCreated
+			w.Made = w.Effect == ledger.Gone || created || a.replaces != "" && !unchanged
 		case len(data) == 0 && end == "":
 			w.Unknown = "the answer is empty"
 		case end != "":

@@ -24,7 +24,7 @@ func (e *exchange) replaced(req *http.Request) (version string) {
 	contentType := req.Header.Get("Content-Type")
 	e.buffers.sent(req.GetBody, func(body []byte) {
 		if strings.HasPrefix(contentType, string(types.JSONPatchType)) {
-			version = testedVersion(body)
+			version = lockedVersion(body)
 		} else if obj, _ := wire.Read(wire.FormatOf(contentType), body, wire.Options{Enough: true}); obj.Metadata {
 			version = string(obj.ResourceVersion)
 		}
@@ -35,8 +35,9 @@ func (e *exchange) replaced(req *http.Request) (version string) {
 	return version
 }
 
-// testedVersion returns the resourceVersion that a JSON patch demands, or "".
-func testedVersion(patch []byte) (version string) {
+// lockedVersion returns the resourceVersion that a JSON patch demands, or "". A test demands one of
+// what is stored, unless the patch has changed the version itself.
+func lockedVersion(patch []byte) (version string) {
 	var operations []struct {
 		Op, Path string
 		Value    any
@@ -44,10 +45,17 @@ func testedVersion(patch []byte) (version string) {
 	if json.Unmarshal(patch, &operations) != nil {
 		return ""
 	}
+	changed := false
 	for _, o := range operations {
-		if o.Op == "test" && o.Path == "/metadata/resourceVersion" {
+		is := o.Path == "/metadata/resourceVersion"
+		demands := is && (o.Op == "add" || o.Op == "replace" || o.Op == "test" && !changed)
+		switch {
+		case demands:
 			version, _ = o.Value.(string)
+		case is && o.Op == "remove" && changed:
+			version = ""
 		}
+		changed = changed || is && o.Op != "test"
 	}
 	return version
 }

@@ -46,13 +46,9 @@ func (c *Cache) Options() Options { return c.options }
 // Validate returns an error that names every mistake in the Options and the declarations, and the
 // errors given to Reject.
 func (c *Cache) Validate() error {
-	return errors.Join(c.options.Validate(), c.rejected())
-}
-
-func (c *Cache) rejected() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(c.broken...)
+	return errors.Join(append([]error{c.options.Validate()}, c.broken...)...)
 }
 
 // Run starts the informers, also those declared later. It returns nil when ctx is done and all
@@ -119,7 +115,8 @@ func (c *Cache) acquire(k key, inform func(key) *informer, fixed bool) *informer
 		case c.start != nil:
 			c.start(i)
 		case c.ran:
-			i.tooLate()
+			i.phase = hook.Stopped // not shared yet
+			close(i.stopped)
 		}
 	}
 	i.refs++
@@ -142,7 +139,9 @@ func (c *Cache) forget(i *informer) (unattended bool) {
 		return false
 	}
 	delete(c.informers, i.key)
-	i.leaveSlots()
+	if s := i.key.slots; s != nil {
+		s.leave(i)
+	}
 	if i.cancel != nil {
 		i.cancel()
 	}

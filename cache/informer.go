@@ -100,11 +100,6 @@ func (i *informer) run(ctx context.Context) {
 	i.env.ring()
 }
 
-func (i *informer) tooLate() {
-	i.phase = hook.Stopped // not shared yet
-	close(i.stopped)
-}
-
 func (i *informer) state() hook.InformerState {
 	s := hook.InformerState{Kind: i.key.kind(), Scope: i.key.String(), Selection: i.key.selection()}
 	s.Phase, s.Since, s.Err = i.at()

@@ -78,9 +78,3 @@ func (in *intake) note(o Object, err error) {
 		in.untransformed.Remove(o)
 	}
 }
-
-// prune forgets objects that are no longer stored.
-func (in *intake) prune() {
-	in.untransformed.Prune(in.store())
-	in.unreadable.Prune(in.store())
-}

@@ -60,12 +60,6 @@ func (i *informer) followSlots() {
 	_, _ = i.shared.AddEventHandlerWithOptions(arrivals{informer: i}, toolscache.HandlerOptions{ResyncPeriod: new(time.Duration)})
 }
 
-func (i *informer) leaveSlots() {
-	if s := i.key.slots; s != nil {
-		s.leave(i)
-	}
-}
-
 func (i *informer) hasSlots(slots *listwatch.SlotSet) bool {
 	return i.HasSynced() && i.lw.Progress.Has(slots, i.lw.Progress.Stored())
 }

@@ -333,7 +333,11 @@ func (h *handle) read(stored any) (any, error) {
 
 // readAll reads stored objects. It adds those to left that cannot be decoded.
 func (h *handle) readAll(stored []any, left *leftovers) []any {
-	if len(stored) == 0 || h.shared && !areRecords(stored) {
+	if len(stored) == 0 {
+		return stored
+	}
+	// All are Records, or none. An adopted informer may be another cache's.
+	if _, is := stored[0].(storage.Record); h.shared && !is {
 		return stored
 	}
 	objects, errs := make([]any, len(stored)), make([]error, len(stored))
@@ -367,11 +371,4 @@ func (h *handle) readAll(stored []any, left *leftovers) []any {
 		}
 	}
 	return fit
-}
-
-// areRecords reports whether objects are Records: all are, or none. An adopted informer may be
-// another cache's.
-func areRecords(stored []any) bool {
-	_, ok := stored[0].(storage.Record)
-	return ok
 }

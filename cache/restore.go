@@ -35,7 +35,11 @@ type restoring struct {
 func (i *informer) Listed() { i.env.relisted() }
 
 // Delivered is called when the store has a list.
-func (i *informer) Delivered() { i.intake.prune() }
+func (i *informer) Delivered() {
+	// Forget objects that are no longer stored.
+	i.intake.untransformed.Prune(i.intake.store())
+	i.intake.unreadable.Prune(i.intake.store())
+}
 
 // Compared is called when versions are comparable after all.
 func (i *informer) Compared() { i.view.Look() }
@@ -118,14 +122,9 @@ func (r *restoring) OnMark(mark string) {
 	r.end()
 	i.view.Reset(r.at)
 	i.env.relisted()
-	if i.isFailing(r.why) {
+	if _, _, err := i.last(); errors.Is(err, r.why) {
 		i.Report(hook.Syncing, nil)
 	}
-}
-
-func (i *informer) isFailing(why error) bool {
-	_, _, err := i.last()
-	return errors.Is(err, why)
 }
 
 // outlive reports that an adopted informer may have what does not exist any more. Only the host

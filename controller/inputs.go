@@ -198,12 +198,6 @@ func (i *input[K]) handle() cache.Declared {
 	return nil
 }
 
-// isMistake reports whether err is a read of something that is not declared. While inputs come and
-// go, a Reconcile may read one that was just removed.
-func (in *inputs[K]) isMistake(err error) bool {
-	return errors.As(err, new(*consistency.UndeclaredError)) && !in.altered.Load()
-}
-
 func (in *inputs[K]) all() []*input[K] {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -98,14 +98,6 @@ func (k *visibility[K]) pendingEvents(key K) (behind []event) {
 	return behind
 }
 
-// postpone makes a held key due again for events that came while it waited, and that some informer
-// still does not show: endless events must not keep the key waiting.
-func (k *visibility[K]) postpone(key K) {
-	for _, e := range k.pendingEvents(key) {
-		k.queue.AddWith(key, e.how)
-	}
-}
-
 // settled forgets the events that all informers show after their initial lists. Call it before
 // workers take keys.
 func (k *visibility[K]) settled() {

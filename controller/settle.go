@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -64,7 +65,8 @@ func (r *running[K]) judge(result Result, err error) ending {
 	case r.Err() != nil && !errors.Is(context.Cause(r), errDeadline):
 		// err may be a consequence, whatever it is.
 		end.outcome = hook.Interrupted
-	case IsTerminal(err), r.of.controller.inputs.isMistake(err):
+	// While inputs come and go, a Reconcile may read one that was just removed.
+	case IsTerminal(err), errors.As(err, new(*consistency.UndeclaredError)) && !r.of.controller.inputs.altered.Load():
 		end.outcome = hook.FailedTerminally
 	case consistsOf(err, isStale):
 		end.outcome = hook.Stale

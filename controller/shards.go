@@ -166,13 +166,6 @@ func (s *shards[K]) leave(item workqueue.Item[K], was *served) bool {
 	return d.serves[of].Load() == was
 }
 
-// clear ends a term: no key is served.
-func (s *shards[K]) clear() {
-	if d := s.of.Load(); d != nil {
-		d.keep(nil)
-	}
-}
-
 // remember notes a deletion in a slot. It returns false if it was taken over again.
 func (d *servedSlots) remember(of uint8, key any, before *served) bool {
 	d.mu.Lock()

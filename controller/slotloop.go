@@ -214,7 +214,10 @@ func (d *servedSlots) catchUp(ctx context.Context, leading func() bool) error {
 	all, _ := d.partition.Owned()
 	for {
 		d.mu.Lock()
-		behind := slices.IndexFunc(all, func(a term.OwnedSlot) bool { return !d.deliveredLocked(a) })
+		behind := slices.IndexFunc(all, func(a term.OwnedSlot) bool {
+			s := d.serves[a.Slot()].Load()
+			return !a.Stopped() && (s == nil || s.OwnedSlot != a || !s.delivered.Load())
+		})
 		changed := d.changed.When(false)
 		d.mu.Unlock()
 		if behind < 0 || !leading() {
@@ -226,11 +229,6 @@ func (d *servedSlots) catchUp(ctx context.Context, leading func() bool) error {
 			return fmt.Errorf("slot %d is not served yet: %w", all[behind].Slot(), context.Cause(ctx))
 		}
 	}
-}
-
-func (d *servedSlots) deliveredLocked(a term.OwnedSlot) bool {
-	s := d.serves[a.Slot()].Load()
-	return a.Stopped() || s != nil && s.OwnedSlot == a && s.delivered.Load()
 }
 
 // notify ends the waits of catchUp.

@@ -61,7 +61,9 @@ func (t *lead[K]) runWorkers(take, work context.Context) error {
 	stop()
 	watching.Wait()
 	c.pool.close()
-	c.shards.clear()
+	if d := c.shards.of.Load(); d != nil {
+		d.keep(nil) // no key is served
+	}
 	return nil
 }
 
@@ -103,7 +105,11 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		return
 	}
 	if past != nil && !past.since.IsZero() {
-		c.consistency.postpone(item.Key())
+		// Endless events must not keep the key waiting: it is due again for those that came while
+		// it waited, and that some informer still does not show.
+		for _, e := range c.consistency.pendingEvents(item.Key()) {
+			c.queue.AddWith(item.Key(), e.how)
+		}
 	}
 	r := t.begin(work, item, &of, c.now())
 	w.run.Store(r)

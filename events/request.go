@@ -237,7 +237,9 @@ func (r *Recorder) patch(ctx context.Context, s *series, old stored) (stored, er
 // do completes a request and counts it. The schedule retries, not client-go.
 func (r *Recorder) do(s *series, request *rest.Request) *rest.Request {
 	r.mu.Lock()
-	r.schedule.charge(s, time.Now())
+	now := time.Now()
+	s.object.ReserveN(now, 1)
+	r.schedule.total.ReserveN(now, 1)
 	r.mu.Unlock()
 	return request.Resource("events").MaxRetries(0)
 }

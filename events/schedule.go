@@ -219,11 +219,6 @@ func until(l *rate.Limiter, tokens float64, now time.Time) time.Duration {
 	return time.Duration(missing/float64(l.Limit())*float64(time.Second)) + time.Microsecond
 }
 
-func (s *schedule) charge(of *series, now time.Time) {
-	of.object.ReserveN(now, 1)
-	s.total.ReserveN(now, 1)
-}
-
 // settle ends a batch, or lets it be tried again at retry.
 func (s *schedule) settle(of *series, retry time.Time) {
 	if retry.IsZero() {

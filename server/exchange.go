@@ -5,7 +5,6 @@ package server
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -302,7 +301,3 @@ func connOf(nc net.Conn) *conn {
 }
 
 type connKey struct{}
-
-func withConn(ctx context.Context, nc net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, connOf(nc))
-}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -17,10 +16,6 @@ type errorLog struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes
 	left      atomic.Int64 // since the last logged one
-}
-
-func newErrorLog(log *slog.Logger) *errorLog {
-	return &errorLog{log: log, sometimes: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 }
 
 func (e *errorLog) Write(line []byte) (int, error) {

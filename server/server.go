@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -227,9 +229,11 @@ func (s *Server) httpServer(open *opened, work context.Context, l *slog.Logger) 
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeTimeout},
 		BaseContext:       func(net.Listener) context.Context { return work },
-		ConnContext:       withConn,
-		ConnState:         open.traffic.turned,
-		ErrorLog:          log.New(newErrorLog(l.With("server", s.String())), "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, connOf(c))
+		},
+		ConnState: open.traffic.turned,
+		ErrorLog:  log.New(&errorLog{log: l.With("server", s.String()), sometimes: rate.Sometimes{First: 20, Interval: 10 * time.Second}}, "", 0),
 	}
 	srv.TLSConfig = open.tls
 	if s.o.DisableHTTP2 {

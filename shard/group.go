@@ -74,7 +74,9 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 	if g.process.requests, err = newRequests(cfg, namespace, election.Lease); err != nil {
 		return nil, err
 	}
-	g.process.registry = newRegistry(election.Lease, o.leaseDuration())
+	g.process.registry = &registry{
+		group: election.Lease, least: o.leaseDuration(), began: time.Now(), wake: make(chan struct{}, 1), leases: map[string]entry{},
+	}
 	g.process.status.Store(&Status{Group: g.String()})
 	return g, nil
 }

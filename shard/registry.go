@@ -41,10 +41,6 @@ type entry struct {
 	doubted  time.Time // when a read returned an older version, and no other read has since
 }
 
-func newRegistry(group string, least time.Duration) *registry {
-	return &registry{group: group, least: least, began: time.Now(), wake: make(chan struct{}, 1), leases: map[string]entry{}}
-}
-
 // get returns what is known of a Lease. A Lease that was never seen is timed from now on.
 func (s *registry) get(name string) entry {
 	s.mu.Lock()

@@ -44,10 +44,6 @@ type reporter struct {
 // parts are what the log has about a division of the slots.
 type parts struct{ owned, members int }
 
-func newReporter(m *member, a *ownership) *reporter {
-	return &reporter{m: m, ownership: a, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Slot{}}
-}
-
 const (
 	// unservedAfter is the age at which the log mentions unserved slots: moves take less.
 	unservedAfter = 5 * time.Second

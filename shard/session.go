@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -47,7 +48,8 @@ func newSession(p *process, work context.Context) (*session, error) {
 	prepared, acquired := &preparations{m: m, done: map[slots.Slot]bool{}, news: make(chan preparation)}, newOwnership(m, t)
 	return &session{
 		m: m, prepared: prepared, ownership: acquired,
-		planner: newPlanner(m, prepared, acquired), reporter: newReporter(m, acquired),
+		planner:  newPlanner(m, prepared, acquired),
+		reporter: &reporter{m: m, ownership: acquired, unserved: map[string]bool{}, begun: map[slots.Slot]*owned.Slot{}},
 	}, nil
 }
 

@@ -70,11 +70,6 @@ func stateOf(obj cache.Object) (state, error) {
 // none. A later generation is a mistake, or the status was copied from another object.
 func outdated(observed, generation int64) bool { return observed != 0 && observed != generation }
 
-func (s state) meets(g Goal) bool {
-	c := meta.FindStatusCondition(s.conditions, g.conditionType)
-	return c != nil && c.Status == g.status && !outdated(s.observed, s.generation) && !outdated(c.ObservedGeneration, s.generation)
-}
-
 func describe(obj cache.Object, goals []Goal) string {
 	if obj == nil {
 		return "it does not exist"
@@ -84,7 +79,8 @@ func describe(obj cache.Object, goals []Goal) string {
 		return "its status cannot be read: " + err.Error()
 	}
 	for _, g := range goals {
-		if !s.meets(g) {
+		c := meta.FindStatusCondition(s.conditions, g.conditionType)
+		if c == nil || c.Status != g.status || outdated(s.observed, s.generation) || outdated(c.ObservedGeneration, s.generation) {
 			return s.String()
 		}
 	}

@@ -111,13 +111,13 @@ func (h *host[K]) isOwn(key K, delivery uint64, r Reason) (own bool, within time
 
 // allOwn shortens the verdict's delay to the smallest within.
 func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason, v *verdict) bool {
-	for _, r := range adds {
-		own, within := h.isOwn(key, delivery, r)
+	for i := range adds {
+		own, within := h.isOwn(key, delivery, adds[i])
 		if !own {
 			return false
 		}
 		if w := int64(within); w > 0 && (v.soon == 0 || w < v.soon) {
-			v.soon, v.because = w, r
+			v.soon, v.because = w, &adds[i]
 		}
 	}
 	return true

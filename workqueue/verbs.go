@@ -217,12 +217,12 @@ func (c *core[K]) resume(w *who[K]) {
 
 type verdict struct {
 	outcome hook.QueueOutcome
-	delay   int64  // Park: the time limit, or zero
-	why     string // Park: the reason; Retry: RetryOptions.Event
-	class   uint8  // lane for adds of the next delivery; noClass: as taken
-	keep    bool   // keep the failures, as client-go's Done does
-	soon    int64  // positive: the smallest time within which Own wants the key
-	because Reason // of the add
+	delay   int64   // Park: the time limit, or zero
+	why     string  // Park: the reason; Retry: RetryOptions.Event
+	class   uint8   // lane for adds of the next delivery; noClass: as taken
+	keep    bool    // keep the failures, as client-go's Done does
+	soon    int64   // positive: the smallest time within which Own wants the key
+	because *Reason // of the add
 }
 
 func (v verdict) failed() bool {
@@ -266,7 +266,7 @@ func (c *core[K]) settle(i uint32, e *entry[K], v verdict) {
 		x.own, x.why = after(c.now(), v.delay), v.why
 		c.setDue(e, x)
 		if v.soon > 0 {
-			c.record(i, e, &v.because)
+			c.record(i, e, v.because)
 		}
 		if v.outcome == hook.QueueRetry {
 			e.flags |= flagBackoff

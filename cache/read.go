@@ -337,7 +337,8 @@ func (h *handle) readAll(stored []any, left *leftovers) []any {
 		return stored
 	}
 	// All are Records, or none. An adopted informer may be another cache's.
-	if _, is := stored[0].(storage.Record); h.shared && !is {
+	_, records := stored[0].(storage.Record)
+	if h.shared && !records {
 		return stored
 	}
 	objects, errs := make([]any, len(stored)), make([]error, len(stored))
@@ -353,7 +354,10 @@ func (h *handle) readAll(stored []any, left *leftovers) []any {
 		}
 	}
 	var all sync.WaitGroup
-	share := max(some, (len(stored)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	share := len(stored)
+	if records { // copies take more processor time in several goroutines, decoding does not
+		share = max(some, (len(stored)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	}
 	for from := share; from < len(stored); from += share {
 		all.Go(func() { one(from, min(from+share, len(stored))) })
 	}

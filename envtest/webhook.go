@@ -199,17 +199,19 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 			continue
 		}
 		definitions = append(definitions, m)
-		partial := isPartial(m.object)
+		// If it has only a conversion, as webhook.Manifests makes it, an apply would remove the other
+		// fields that envtest has applied.
+		_, complete, _ := unstructured.NestedFieldNoCopy(m.object.Object, "spec", "versions")
 		err := i.convert(ctx, m.object)
 		switch {
-		case apierrors.IsNotFound(err) && partial:
+		case apierrors.IsNotFound(err) && !complete:
 			return fmt.Errorf("envtest: %s: the CustomResourceDefinition %s has only a conversion, and is not installed; install the whole one first, for example with Options.CRDs", m.where, m.object.GetName())
 		case apierrors.IsNotFound(err):
 			i.created = append(i.created, created{crds, m.object.GetName()})
 		case err != nil:
 			return i.cluster.checkAlive(fmt.Errorf("envtest: %s: cannot change the conversion of %s: %w", m.where, m.object.GetName(), err))
 		}
-		if !partial {
+		if complete {
 			whole = append(whole, m)
 		}
 	}
@@ -230,14 +232,6 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 		}
 	}
 	return i.settle(ctx)
-}
-
-// isPartial reports whether a CustomResourceDefinition has only a conversion, as
-// webhook.Manifests makes it. An apply of it would remove the other fields that envtest has
-// applied.
-func isPartial(crd *unstructured.Unstructured) bool {
-	_, found, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
-	return !found
 }
 
 // convert replaces the conversion of a CustomResourceDefinition that exists. An apply alone would

@@ -156,7 +156,7 @@ func (i Item[K]) Release() error {
 
 // dropOwnLocked calls Own without the lock, and once more for adds that arrive meanwhile.
 func (q *Queue[K]) dropOwnLocked(item *Item[K], v *verdict) {
-	was := *v
+	found := *v
 	for asked := 0; ; {
 		e, ok := q.core.heldBy(item.index, item.delivery)
 		if !ok || !e.is(flagAdded) || e.is(flagOwed) {
@@ -165,20 +165,19 @@ func (q *Queue[K]) dropOwnLocked(item *Item[K], v *verdict) {
 		adds := q.core.adds[item.index]
 		if asked == len(adds) {
 			q.core.disown(e)
-			if v.soon > 0 && (v.outcome == hook.QueueGiveUp || v.soon < v.delay) {
-				v.delay = v.soon
+			if found.soon > 0 && (v.outcome == hook.QueueGiveUp || found.soon < v.delay) {
+				found.delay = found.soon
 			}
+			*v = found
 			return
 		}
 		if len(adds) > mostAsked {
-			*v = was
 			return
 		}
 		q.mu.Unlock()
-		own := q.allOwn(item.key, item.delivery, adds[asked:], v)
+		own := q.allOwn(item.key, item.delivery, adds[asked:], &found)
 		q.lock()
 		if !own {
-			*v = was
 			return
 		}
 		asked = len(adds)

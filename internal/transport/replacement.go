@@ -48,9 +48,8 @@ func lockedVersion(patch []byte) (version string) {
 	changed := false
 	for _, o := range operations {
 		is := o.Path == "/metadata/resourceVersion"
-		demands := is && (o.Op == "add" || o.Op == "replace" || o.Op == "test" && !changed)
 		switch {
-		case demands:
+		case is && (o.Op == "add" || o.Op == "replace" || o.Op == "test" && !changed):
 			version, _ = o.Value.(string)
 		case is && o.Op == "remove" && changed:
 			version = ""

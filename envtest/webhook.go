@@ -199,8 +199,8 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 			continue
 		}
 		definitions = append(definitions, m)
-		// If it has only a conversion, as webhook.Manifests makes it, an apply would remove the other
-		// fields that envtest has applied.
+		// If it has only a conversion, as webhook.Manifests makes it, an apply would remove the
+		// other fields that envtest has applied.
 		_, complete, _ := unstructured.NestedFieldNoCopy(m.object.Object, "spec", "versions")
 		err := i.convert(ctx, m.object)
 		switch {

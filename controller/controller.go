@@ -35,6 +35,7 @@ type Controller[K comparable] struct {
 	synced     chan struct{}       // closed by Warm
 	began      time.Time           // zero of c.now
 	repetition logging.Repetition  // limits the lines of the controller
+	failures   logging.Groups      // limits the lines about failed Reconciles
 	warmed     atomic.Bool
 
 	inputs      inputs[K]

@@ -228,10 +228,15 @@
 // error. Conflicts, "already exists", throttling (429) and requests refused because the term is
 // over have level info.
 //
-// For each cause the log has the first ten failures, then one in ten seconds, with the number of
-// omitted lines ("unlogged"). Errors have the same cause if the API server gave the same reason, or
-// if their innermost errors differ only in digits and quoted text. [Controller.Snapshot] has every
-// key's last error.
+// Errors are grouped by their text. The names of the key, UIDs, numbers, and words with digits such
+// as versions and hashes do not count. Text in double quotes counts, except for UIDs and the names
+// of the key. The first error of a group is logged at once, so a key with an error of its own has a
+// line. Then a group has nine more lines, and one in ten seconds with the number of omitted ones
+// ("unlogged").
+//
+// A controller begins at most 100 groups a minute, and remembers the 500 that it used last. Errors
+// of further groups are counted in one line a minute, and at the end of a term. These groups begin
+// in the next minutes. [Controller.Snapshot] has every key's last error.
 //
 // # Concurrency
 //

@@ -5,13 +5,8 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-	"unicode"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/logging"
@@ -54,44 +49,4 @@ func (l leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (l leveled) WithGroup(name string) slog.Handler {
 	return leveled{l.Handler.WithGroup(name), l.level}
-}
-
-// reasonOf returns the same text for errors of the same cause about different objects: the API
-// server's reason, or the innermost error without digits and quoted text.
-func reasonOf(err error) (reason string) {
-	whole := err
-	defer func() {
-		if recover() != nil {
-			reason = fmt.Sprintf("%T", whole)
-		}
-	}()
-	if reason := apierrors.ReasonForError(err); reason != "" {
-		return string(reason)
-	}
-	for {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok {
-			var all []string
-			for _, err := range joined.Unwrap() {
-				if err != nil {
-					all = append(all, reasonOf(err))
-				}
-			}
-			return strings.Join(all, "; ")
-		}
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			break
-		}
-		err = inner
-	}
-	quoted := false
-	return strings.Map(func(r rune) rune {
-		if r == '"' {
-			quoted = !quoted
-		}
-		if quoted || unicode.IsDigit(r) {
-			return -1
-		}
-		return r
-	}, err.Error())
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,6 +194,75 @@ func TestManyFailuresAreFewLines(t *testing.T) {
 			t.Errorf("the log has %d lines\n%s", len(lines), out.String())
 		}
 	})
+}
+
+// TestLog_AnErrorOfItsOwnHasALine: 200 keys fail for the same reason, and one key for another. Both
+// errors are "not found".
+func TestLog_AnErrorOfItsOwnHasALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		keys := []string{"prod/own"}
+		for n := range 200 {
+			keys = append(keys, fmt.Sprintf("team-%c/web-%d", 'a'+n%26, n))
+		}
+		c := newController(func(_ context.Context, key string) (controller.Result, error) {
+			namespace, name, _ := strings.Cut(key, "/")
+			if name == "own" {
+				return controller.Result{}, apierrors.NewNotFound(corev1.Resource("secrets"), "shared")
+			}
+			return controller.Result{}, fmt.Errorf("sync %s: %w", namespace, apierrors.NewNotFound(corev1.Resource("secrets"), name+"-tls"))
+		}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		slices.Reverse(keys) // the own error comes last
+		c.Watch(newSource("keys", keys...))
+		stop := start(t, c)
+		synctest.Wait()
+		if lines := strings.Count(out.String(), "reconcile failed"); lines != 11 || strings.Count(out.String(), "key=prod/own") != 1 {
+			t.Errorf("%d lines at once:\n%s", lines, out.String())
+		}
+		time.Sleep(30 * time.Second)
+		ok(t, stop())
+		if lines := strings.Count(out.String(), "reconcile failed"); lines > 26 || !strings.Contains(out.String(), "unlogged=") {
+			t.Errorf("%d lines in 30 s:\n%s", lines, out.String())
+		}
+	})
+}
+
+// TestLog_FurtherGroupsAreCounted: of 150 keys with an error of their own, 100 have a line at once
+// and 50 a minute later. One line counts their errors.
+func TestLog_FurtherGroupsAreCounted(t *testing.T) {
+	const counts = `level=WARN msg="errors of further groups are counted, not logged" controller=test errors=%d groups=%d key=k`
+	for name, test := range map[string]struct {
+		last time.Duration
+		want string
+		keys int
+	}{
+		"each minute":   {2 * time.Minute, fmt.Sprintf(counts, 100, 50), 150},
+		"and at a stop": {time.Second, fmt.Sprintf(counts, 50, 50), 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out log
+				var keys []string
+				for n := range 150 {
+					keys = append(keys, fmt.Sprint("k", n))
+				}
+				c := newController(func(_ context.Context, key string) (controller.Result, error) {
+					return controller.Result{}, controller.RetryAfter(fmt.Errorf("bad value %q", key+"!"+key+"x"), 59500*time.Millisecond)
+				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+				c.Watch(newSource("keys", keys...))
+				stop := start(t, c)
+				time.Sleep(test.last)
+				ok(t, stop())
+				if n := strings.Count(out.String(), test.want); n != 1 || strings.Count(out.String(), "further groups") != 1 {
+					t.Errorf("%d lines with %s:\n%s", n, test.want, out.String())
+				}
+				keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(out.String(), " key="+key+" attempt=") })
+				if len(keys) != test.keys {
+					t.Errorf("%d keys have a line, want %d", len(keys), test.keys)
+				}
+			})
+		})
+	}
 }
 
 // failingHandlers reports failures at intervals.

@@ -371,17 +371,16 @@ func TestC6_RetriesWhenTheAPIServerIsBack(t *testing.T) {
 	}
 }
 
-// TestController_FewLinesPerCause: many failures of one cause are few lines, and each cause has its
-// own.
-func TestController_FewLinesPerCause(t *testing.T) {
+// TestLog_FewLinesPerGroup: many failures of one group are few lines, and each group has its own.
+func TestLog_FewLinesPerGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines log
 		all := []func(n int) error{
 			func(n int) error {
-				return fmt.Errorf("website %d: Put %q: dial tcp 127.0.0.1:%d: connect: refused", n, fmt.Sprint("https://a/", n), n)
+				return fmt.Errorf("website %d: Put %q: dial tcp 127.0.0.1:%d: connect: refused", n, "https://x/default/a", n)
 			},
 			func(n int) error {
-				return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, fmt.Sprint("s", n), errors.New("changed"))
+				return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "a", fmt.Errorf("changed at %d", n))
 			},
 			func(n int) error {
 				return errors.Join(fmt.Errorf("wrapped: %w", errors.New("full")), fmt.Errorf("at %d", n))

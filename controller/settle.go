@@ -34,7 +34,6 @@ type ending struct {
 	outcome hook.Outcome
 	err     error
 	text    string
-	reason  string // for the log
 	again   workqueue.RetryOptions
 	normal  bool // level info
 	gaveUp  bool
@@ -49,7 +48,7 @@ func (t *lead[K]) givesUp(r *running[K], end *ending) bool {
 }
 
 func aborted(err error) ending {
-	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: reasonOf(err), again: workqueue.RetryOptions{Event: eventRetryPanic}}
+	return ending{outcome: hook.Panicked, err: err, text: err.Error(), again: workqueue.RetryOptions{Event: eventRetryPanic}}
 }
 
 func (r *running[K]) judge(result Result, err error) ending {
@@ -74,7 +73,6 @@ func (r *running[K]) judge(result Result, err error) ending {
 	if err != nil {
 		end.text, end.again = err.Error(), howToRetry(r, result, err)
 		end.normal = consistsOf(err, func(err error) bool { return isNormal(err) || r.wroteToMissing(err) }) || isFenced(r, err)
-		end.reason = reasonOf(err)
 	}
 	return end
 }
@@ -222,8 +220,14 @@ func (t *lead[K]) logEnd(r *running[K], level slog.Level, what string, end endin
 	if cause := context.Cause(r); cause != nil { // err may only report that the context ended
 		about = append(about, "cause", cause)
 	}
-	if args, ok := t.controller.repetition.Few("ended", end.reason, about...); ok {
+	if args, ok := t.controller.failures.Few(fmt.Sprint(r.item.Key()), end.text, about...); ok {
 		r.log.Log(r, level, what, args...)
+	}
+}
+
+func (t *lead[K]) logFurther() {
+	if args, ok := t.controller.failures.Further(); ok {
+		slog.New(t.log).Warn("errors of further groups are counted, not logged", args...)
 	}
 }
 

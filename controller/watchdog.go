@@ -42,10 +42,12 @@ func (o *Options) limits() (report, end time.Duration) {
 }
 
 // watch reports slow Reconciles and ends contexts at their deadline. Its timer is set to the next
-// of these times.
+// of these times. Once a minute it logs the counts of errors without a line.
 func (t *lead[K]) watch(ctx, work context.Context) {
 	timer := time.NewTimer(min(t.controller.o.limits()))
 	defer timer.Stop()
+	minute := time.NewTicker(time.Minute)
+	defer minute.Stop()
 	ended := work.Done()
 	var overdue <-chan time.Time
 	for {
@@ -56,7 +58,10 @@ func (t *lead[K]) watch(ctx, work context.Context) {
 			ended, overdue = nil, time.After(returnWithin)
 		case <-overdue:
 			t.reportStuck(context.Cause(work))
+		case <-minute.C:
+			t.logFurther()
 		case <-ctx.Done():
+			t.logFurther()
 			return
 		}
 	}

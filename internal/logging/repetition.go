@@ -26,6 +26,20 @@ type limit struct {
 	unlogged int
 }
 
+func newLimit() *limit { return &limit{Limiter: rate.NewLimiter(rate.Every(10*time.Second), 10)} }
+
+func (l *limit) allow(args []any) ([]any, bool) {
+	if !l.Allow() {
+		l.unlogged++
+		return nil, false
+	}
+	if l.unlogged > 0 {
+		args = append(args, "unlogged", l.unlogged)
+		l.unlogged = 0
+	}
+	return args, true
+}
+
 // Few reports whether to log a line of a kind, and returns its attributes: ten lines of a cause,
 // then one in ten seconds with the number left out. Beyond mostCauses of the kind, all others share
 // one limit.
@@ -45,18 +59,10 @@ func (l *Repetition) Few(kind, cause string, args ...any) ([]any, bool) {
 	}
 	of := limits[cause]
 	if of == nil {
-		of = &limit{Limiter: rate.NewLimiter(rate.Every(10*time.Second), 10)}
+		of = newLimit()
 		limits[cause] = of
 	}
-	if !of.Allow() {
-		of.unlogged++
-		return nil, false
-	}
-	if of.unlogged > 0 {
-		args = append(args, "unlogged", of.unlogged)
-		of.unlogged = 0
-	}
-	return args, true
+	return of.allow(args)
 }
 
 // Once reports whether to log a line of a kind, which is logged only once for the same words.

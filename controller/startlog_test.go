@@ -70,5 +70,8 @@ func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 		if n := strings.Count(lines.String(), says); n != 1 || !strings.Contains(lines.String(), says+`, or take the handle from the manager's Cache()" controller=test source=Secret.v1`) {
 			t.Errorf("the log has it %d times:\n%s", n, lines.String())
 		}
+		if want := `msg=watching controller=test sources=Kind(ConfigMap.v1) reads=Secret.v1`; !strings.Contains(lines.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, lines.String())
+		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,6 +93,26 @@ func (c *Controller[K]) claim() error {
 	return c.build()
 }
 
+func (c *Controller[K]) logInputs(ctx context.Context) {
+	var sources, reads []string
+	for _, i := range c.inputs.all() {
+		if i.source != nil {
+			sources = append(sources, i.String())
+		} else {
+			reads = append(reads, i.String())
+		}
+	}
+	if sources == nil {
+		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
+		return
+	}
+	args := []any{"sources", strings.Join(sources, ", ")}
+	if reads != nil {
+		args = append(args, "reads", strings.Join(reads, ", "))
+	}
+	c.logger(ctx).Info("watching", args...)
+}
+
 func (c *Controller[K]) warm(ctx context.Context) error {
 	c.shards.log.Store(c.logger(ctx))
 	c.o.Hook.Send(&hook.ControllerStarted{Controller: c.name, Of: c, Stats: c.stats})
@@ -101,9 +121,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		c.consistency.letGo()
 		c.o.Hook.Send(&hook.ControllerStopped{Controller: c.name, Of: c})
 	}()
-	if !slices.ContainsFunc(c.inputs.all(), func(i *input[K]) bool { return i.source != nil }) {
-		c.logger(ctx).Warn("controller watches nothing; call Watch, or add keys to its Queue()")
-	}
+	c.logInputs(ctx)
 	c.consistency.goroutines = run.GoroutinesOf(ctx)
 	defer c.inputs.informers.Attach(&c.consistency)()
 	running, stop := context.WithCancelCause(ctx)

@@ -30,6 +30,11 @@
 // stopped; requests in flight then have the rest of the grace time. Package server describes the
 // limits for clients.
 //
+// The log has "started" with the versions of the program and of this module, the API server's
+// address and version, and the Lease; "watching" with each controller's sources; "ready";
+// leadership; "stopping"; and last "stopped", with the cause and how long Run took. For the API
+// server's version, Run makes one request for /version. Nothing waits for the answer.
+//
 // If one function fails, all stages stop. If a term is lost, only the controllers' Lead and the
 // functions under its Lease stop, and start again in the next term. A process may have several
 // Leases: see [Manager.AddLease].

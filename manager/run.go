@@ -34,7 +34,9 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	if err := m.validate(); err != nil {
 		return err
 	}
-	limit := time.Now().Add(moment)
+	began := time.Now()
+	defer func() { m.logStopped(ctx, began, err) }()
+	limit := began.Add(moment)
 	defer func() { m.disconnect(limit) }() //nolint:contextcheck // ctx is done then
 	ctx = m.registry.goroutines.With(logr.NewContextWithSlogLogger(ctx, m.report.logger()))
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
@@ -56,6 +58,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	m.registry.everywhere.open(func(f runnable) {
 		everywhere.run(f.name, nil, func(ctx context.Context) error { return f.run(ctx, context.WithoutCancel(ctx)) })
 	})
+	everywhere.run("the version of the API server", nil, m.logStarted)
 	everywhere.run("readiness", nil, m.becomeReady)
 	m.leases.open(func(l *Lease) { leader.run(l.leads, nil, l.campaign) })
 
@@ -93,16 +96,6 @@ func (m *Manager) validate() error {
 	default:
 		return fmt.Errorf("the manager %q cannot run: %w", m.o.Name, err)
 	}
-}
-
-// logStopping logs the cause that Run returns, possibly half a minute later.
-func (m *Manager) logStopping(ctx context.Context) {
-	grace := m.o.Grace.String()
-	if errs := m.report.errors(); len(errs) > 0 {
-		m.report.logger().Error("stopping, because something has failed", "err", errs[0], "grace", grace)
-		return
-	}
-	m.report.logger().Info("stopping", "cause", context.Cause(ctx), "grace", grace)
 }
 
 func stop(limit time.Time, stages ...*stage) {

@@ -213,10 +213,9 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 		api := newAPI()
 		m, s, health, server := serving(t, api, elected)
 		s.Handle("/page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
-		early := true
+		var late atomic.Bool
 		api.Intercept(func(*sim.Request) (*http.Response, error) {
-			if early {
-				early = false
+			if !late.Swap(true) {
 				want(t, health, "http://x/livez", 200, "ok") // before the first request
 			}
 			return nil, nil

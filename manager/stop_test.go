@@ -4,7 +4,6 @@
 package manager_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -330,7 +329,7 @@ func TestStop_TheLogSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
+				var log buffer
 				m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 				m.AddEverywhere("slow", func(ctx context.Context) error {
 					<-ctx.Done()

@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,15 +81,19 @@ func TestC7_EverLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := int32(0)
-				r := newRig(t, controller.Options{}, q, nil, func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				patch := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 					n++
 					_, err := client.For[*corev1.ConfigMap](r.client).Patch(ctx, key, types.MergePatchType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n))
 					ok(t, err)
 					return controller.Result{}, errFlaky
-				})
+				}
+				r := newRig(t, controller.Options{}, q, nil, slices.Repeat([]step{patch}, 5000)...)
 				r.start()
 				at := r.after(3 * time.Hour)
-				for i := 6; i < len(at)-1; i++ {
+				if len(at) < 15 || len(at) > 1100 {
+					t.Fatalf("%d attempts", len(at))
+				}
+				for i := 12; i < len(at)-1; i++ {
 					if gap := at[i+1] - at[i]; gap < 8*time.Second || gap > longest {
 						t.Fatalf("attempt %d of %d began %s after the one before: %v", i+1, len(at), gap, at[:i+2])
 					}

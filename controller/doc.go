@@ -164,8 +164,8 @@
 // To be sure, set the resourceVersion, with client.OptimisticLock or in an update.
 //
 // An event that combines changes has no version, as after a failed handler or a relist. It ends the
-// backoff, as does the event of a write whose answer was lost. If [Options].ReadYourWrites is
-// negative, an own event does that comes after the next attempt has begun.
+// backoff. So does the event of a write whose answer was lost and, if [Options].ReadYourWrites is
+// negative, an own event that comes after the next attempt has begun.
 //
 // # Hot loops
 //

@@ -164,6 +164,7 @@ func TestW3_PerhapsOwnAdds(t *testing.T) {
 		"before others":      {steps{giveUp, perhaps, other}, "0s [perhaps]"},
 		"before a timer":     {steps{giveUp, later, perhaps}, "1m0s [perhaps After] 5m0s [later]"},
 		"own":                {steps{own, giveUp, own}, ""},
+		"after ShutDown":     {steps{giveUp, func(q *Queue[string], _ Item[string]) { q.ShutDown() }, perhaps}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -109,7 +109,7 @@ func (h *host[K]) isOwn(key K, delivery uint64, r Reason) (own bool, within time
 	return h.o.Own(key, delivery, r)
 }
 
-// allOwn shortens the verdict's delay to the smallest within.
+// allOwn notes the add with the smallest positive within in the verdict.
 func (h *host[K]) allOwn(key K, delivery uint64, adds []Reason, v *verdict) bool {
 	for i := range adds {
 		own, within := h.isOwn(key, delivery, adds[i])

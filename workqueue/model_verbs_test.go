@@ -256,7 +256,7 @@ func (m *model) dropOwn(k *modelKey) (soon string) {
 
 // hasten delivers a key in backoff soon, because of an own add.
 func (m *model) hasten(k *modelKey, reason string) {
-	if m.within == 0 {
+	if m.within == 0 || m.shut {
 		return
 	}
 	k.pending.add(m.reasons, reason)

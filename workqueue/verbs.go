@@ -88,9 +88,9 @@ func (c *core[K]) addAfter(w *who[K], class uint8, r *Reason, delay int64) {
 	}
 }
 
-// hasten delivers a resting key within a time, unless that is 0.
+// hasten delivers a resting key within a time, unless that is 0 or the queue is shut down.
 func (c *core[K]) hasten(w *who[K], within int64, r *Reason) {
-	if within <= 0 {
+	if within <= 0 || c.shut {
 		return
 	}
 	i, e := c.enter(w)

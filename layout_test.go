@@ -25,6 +25,7 @@ const modulePath = "github.com/setpoint-dev/setpoint"
 var mayImport = map[string][]string{
 	".":                        {},
 	"hook":                     {},
+	"why":                      {},
 	"workqueue":                {"hook"},
 	"handler":                  {"workqueue", "internal/argument", "internal/object"},
 	"cache":                    {"hook", "internal/argument", "internal/builtin", "cache/internal/coalesce", "internal/consistency", "cache/internal/listwatch", "internal/object", "internal/packed", "internal/run", "internal/storage", "internal/wire"},

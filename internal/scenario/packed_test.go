@@ -49,7 +49,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // sameForms compares all objects of two handles, several times if need be: the API server writes
 // some by itself, such as its Lease, and then one handle can have seen a write that the other has
-// not. It returns how many are in a namespace: elsewhere, those of earlier scenarios disappear.
+// not. It returns how many are in a namespace; elsewhere, objects of earlier scenarios disappear.
 func sameForms[T cache.Object](ctx context.Context, namespace string, decoded, packed *cache.Handle[T]) (objects int) {
 	GinkgoHelper()
 	all := func(g Gomega, h *cache.Handle[T]) map[string]T {

@@ -13,6 +13,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/why"
 )
 
 // lastRun is what a key's last Reconcile left behind. It is not changed while it is in a record.
@@ -48,6 +49,8 @@ type Failure struct {
 	ReconcileID string    // as in the log
 	Err         string    // the text of the error
 	Terminal    bool      // not retried
+	// Reason is the code of package why for the error.
+	Reason why.Reason
 }
 
 // writeState is how far the caches are with a write.

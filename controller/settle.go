@@ -14,6 +14,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/why"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -146,7 +148,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	if end.err != nil && end.outcome != hook.Interrupted && !stale {
 		p.failure = &Failure{
 			At: time.Now(), ReconcileID: r.id(), Err: end.text,
-			Terminal: end.gaveUp || end.outcome == hook.FailedTerminally,
+			Terminal: end.gaveUp || end.outcome == hook.FailedTerminally, Reason: reasonOf(r, &end),
 		}
 	}
 	if c.o.ReadYourWrites < 0 {
@@ -171,6 +173,23 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 		c.consistency.addMissed(r.item.Key())
 	}
 	return p
+}
+
+func reasonOf(ctx context.Context, end *ending) why.Reason {
+	switch {
+	case end.outcome == hook.FailedTerminally:
+		return why.Terminal
+	case end.gaveUp:
+		return why.GaveUp
+	case end.outcome == hook.Panicked:
+		return why.Panicked
+	case errors.Is(end.err, term.ErrFenced):
+		return why.Fenced
+	case errors.Is(context.Cause(ctx), errDeadline):
+		return why.TimedOut
+	default:
+		return why.OfError(end.err)
+	}
 }
 
 // carry returns the writes that were given up, for the next Reconcile's list.

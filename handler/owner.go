@@ -68,6 +68,22 @@ func (o owner) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) 
 	return keys, nil
 }
 
+// Unmapped is for package why.
+func (o owner) Unmapped(obj Object) string {
+	what := "controlling owner"
+	if o.any {
+		what = "owner"
+	}
+	text := fmt.Sprintf("it has no %s of kind %s", what, o.kind.GroupVersionKind().GroupKind())
+	for _, ref := range obj.GetOwnerReferences() {
+		text += fmt.Sprintf("; it has the owner %s %s of %s", ref.Kind, ref.Name, ref.APIVersion)
+		if ref.Controller == nil || !*ref.Controller {
+			text += ", which does not control it"
+		}
+	}
+	return text
+}
+
 func (o owner) follows(ref metav1.OwnerReference) bool {
 	want := o.kind.GroupVersionKind()
 	if ref.Kind != want.Kind || !o.any && (ref.Controller == nil || !*ref.Controller) {

@@ -28,9 +28,10 @@ type elected struct {
 	used    <-chan struct{} // closed when something is added under the Lease
 	host    *host
 
-	tried   atomic.Bool           // it campaigns
-	seen    atomic.Bool           // the Lease was read or written at least once
-	trouble atomic.Pointer[error] // why it cannot be used, or nil
+	tried   atomic.Bool            // it campaigns
+	seen    atomic.Bool            // the Lease was read or written at least once
+	trouble atomic.Pointer[error]  // why it cannot be used, or nil
+	leader  atomic.Pointer[string] // the identity that was seen last, or nil
 
 	alive, usable, joined *check // joined is nil without a group
 }
@@ -101,6 +102,7 @@ func (e *elected) log() *hook.Hook {
 		}),
 		hook.On(func(event *hook.LeaseHolder) {
 			e.found(nil)
+			e.leader.Store(&event.Identity)
 			e.logger().Info(e.text.other, "leader", event.Identity)
 		}),
 		hook.On(func(event *hook.LeaseTrouble) { e.found(event.Err) }),

@@ -169,6 +169,13 @@ func (r *reporter) describe(s *Status, a *slots.Assignment) {
 		}
 		s.Members = append(s.Members, of)
 	}
+	identities := map[string]string{}
+	for _, m := range s.Members {
+		identities[m.Name] = m.Identity
+	}
+	for slot, of := range a.All() {
+		s.owners[slot] = identities[of.Owner.Name]
+	}
 }
 
 // first reports whether this member comes first of those that are alive and have seen the newest

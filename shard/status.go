@@ -4,11 +4,14 @@
 package shard
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/term"
 )
 
 // Status describes a group as this process sees it.
@@ -42,6 +45,20 @@ type Status struct {
 	Unserved []Unserved
 	// Trouble is why there is no valid assignment, or empty.
 	Trouble string
+
+	owners [term.Slots]string // identities
+}
+
+// Owner returns the identity of the member that owns a slot, or "" if that is unknown. unserved is
+// why no member acts for the slot now, or "".
+func (g *Group) Owner(slot uint8) (identity, unserved string) {
+	s := g.Status()
+	for _, u := range s.Unserved {
+		if slices.Contains(u.Slots, int(slot)) {
+			unserved = u.Reason
+		}
+	}
+	return s.owners[slot], unserved
 }
 
 // MemberStatus describes a member.

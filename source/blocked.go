@@ -14,7 +14,10 @@ import (
 const blockedAfter = 5 * time.Second
 
 // calls counts calls of the handler and predicates: two atomic operations per event.
-type calls struct{ entered, left atomic.Uint64 }
+type calls struct {
+	entered, left atomic.Uint64
+	blocked       atomic.Bool // one has not returned for at least blockedAfter
+}
 
 // stuck reports whether a call is in progress and none has ended since left was before.
 func (c *calls) stuck(before uint64) (left uint64, stuck bool) {
@@ -37,6 +40,7 @@ func (c *calls) watch(ctx context.Context, to reports) {
 			to.HandlerBlocked(blockedAfter)
 		}
 		told = stuck && (busy || told)
+		c.blocked.Store(told)
 		before, busy = left, c.entered.Load() > left
 	}
 }

@@ -33,6 +33,7 @@ type feed[K comparable] struct {
 	choosers   []chooser                // of predicates and handler
 	retries    *retries
 	calls      calls // of the handler and the predicates
+	dropped    recentDrops
 
 	// Set by run, before began is closed.
 	to       Sink[K]
@@ -41,7 +42,8 @@ type feed[K comparable] struct {
 	events   subscription
 	began    chan struct{}
 
-	asked chan request // of Replay
+	asked      chan request     // of Replay
+	questioned chan question[K] // of Explain
 }
 
 // chooser is a handler.InClass or a handler.After.
@@ -68,7 +70,7 @@ func newFeed[T handler.Object, K comparable](name string, h handler.Handler[K], 
 	}
 	f := &feed[K]{
 		handler: h, predicates: predicates, object: object, example: *new(T),
-		began: make(chan struct{}), asked: make(chan request),
+		began: make(chan struct{}), asked: make(chan request), questioned: make(chan question[K]),
 	}
 	f.init(name, newDrops(reasons...), f)
 	for _, predicate := range predicates {
@@ -149,6 +151,7 @@ func (f *feed[K]) run(ctx context.Context, to Sink[K],
 	close(f.began)
 	var running sync.WaitGroup
 	running.Go(func() { f.retries.run(ctx) })
+	running.Go(func() { f.answer(ctx) })
 	if to.Observer != nil {
 		running.Go(func() { f.calls.watch(ctx, to.Observer) })
 	}
@@ -327,18 +330,31 @@ func (f *feed[K]) keys(ctx context.Context, e handler.Event) (keys []K, how work
 }
 
 func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
-	for i, predicate := range f.predicates {
-		var readable bool
-		if e, readable = decoded(predicate, e); !readable || !predicate.Keep(e) {
-			f.drop(i)
-			return nil, nil
-		}
+	by, e := f.predicate(e)
+	if by != keeps {
+		f.drop(by)
+		f.dropped.add(e, by)
+		return nil, nil
 	}
 	e, readable := decoded(f.handler, e)
 	if !readable {
 		return nil, nil
 	}
 	return f.handler.Keys(ctx, e)
+}
+
+const keeps = -1
+
+// predicate returns the index of the first predicate that drops an event, or keeps, and the event
+// as far as it was decoded.
+func (f *feed[K]) predicate(e handler.Event) (by int, as handler.Event) {
+	for i, predicate := range f.predicates {
+		var readable bool
+		if e, readable = decoded(predicate, e); !readable || !predicate.Keep(e) {
+			return i, e
+		}
+	}
+	return keeps, e
 }
 
 func (f *feed[K]) chosen(e handler.Event, how workqueue.AddOptions) workqueue.AddOptions {

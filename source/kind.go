@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/why"
 )
 
 // Kind delivers the handle's objects: first each existing one, then each change. An event goes to
@@ -63,6 +65,8 @@ type objects interface {
 	Stale() error
 	State() hook.InformerState
 	Resync() time.Duration
+	GroupVersionKind() schema.GroupVersionKind
+	Explain(ctx context.Context, name types.NamespacedName) (stored any, answers []why.Answer)
 }
 
 func (k *kind[K]) Validate() error {

@@ -50,8 +50,10 @@ const (
 	NotLeading Reason = "NotLeading"
 	// TakingOver: the first Reconcile of a term waits for the writes of the previous leader.
 	TakingOver Reason = "TakingOver"
-	// OtherMember: another member of the shard group serves the key's slot, or none.
+	// OtherMember: another member of the shard group serves the key's slot.
 	OtherMember Reason = "OtherMember"
+	// Unserved: no member of the shard group serves the key's slot at the moment.
+	Unserved Reason = "Unserved"
 	// NoSlot: the key has no slot, so no member serves it.
 	NoSlot Reason = "NoSlot"
 	// Paused: the controller or the key is paused.

@@ -59,7 +59,7 @@ func notWatched(o Object, watched []string) Answer {
 // controller has nothing to do with most objects of another one.
 func rank(r Reason) int {
 	switch r {
-	case Running, Queued, Scheduled, AwaitsOwnWrites:
+	case Running, Queued, Scheduled:
 		return 1
 	case Done:
 		return 2

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/why"
+)
+
+// explaining is an optional interface of a source.
+type explaining[K comparable] interface {
+	// Explain reports false if the source has another kind.
+	Explain(ctx context.Context, o why.Object) (e source.Explanation[K], watches bool)
+	// Watches returns the kind.
+	Watches() string
+}
+
+// Watches returns the kinds of the sources, for package why.
+func (c *Controller[K]) Watches() (kinds []string) {
+	for _, i := range c.inputs.all() {
+		if s, ok := i.source.(explaining[K]); ok {
+			kinds = append(kinds, s.Watches())
+		}
+	}
+	return kinds
+}
+
+// Explain explains what the controller does with an object: see package why. It calls the handlers
+// and the predicates of its sources.
+func (c *Controller[K]) Explain(ctx context.Context, o why.Object) []why.Answer {
+	var found explanations[K]
+	for _, i := range c.inputs.all() {
+		s, ok := i.source.(explaining[K])
+		if !ok {
+			continue
+		}
+		if e, watches := s.Explain(ctx, o); watches {
+			found.add(e)
+		}
+	}
+	var all []why.Answer
+	for _, of := range found.keys {
+		all = append(all, c.explainKey(of)...)
+	}
+	all = append(all, found.keyless...)
+	for i := range all {
+		all[i].Controller = c.name
+	}
+	return all
+}
+
+// explanations are the explanations of all sources about one object.
+type explanations[K comparable] struct {
+	keys    []*explained[K] // a few
+	keyless []why.Answer
+}
+
+// explained is what the sources know about one key of the object.
+type explained[K comparable] struct {
+	key      K
+	object   handler.Object // nil if the caches do not have it
+	dropped  *why.Answer    // why the last event did not add the key
+	wrong    []why.Answer
+	evidence []string
+}
+
+func (all *explanations[K]) add(e source.Explanation[K]) {
+	for _, key := range e.Keys {
+		i := slices.IndexFunc(all.keys, func(of *explained[K]) bool { return of.key == key })
+		if i < 0 {
+			i = len(all.keys)
+			all.keys = append(all.keys, &explained[K]{key: key, object: e.Object, dropped: e.Dropped})
+		}
+		of := all.keys[i]
+		of.wrong, of.evidence = append(of.wrong, e.Answers...), append(of.evidence, e.Evidence...)
+		if e.Dropped == nil { // one of the sources has delivered the event
+			of.dropped = nil
+		}
+	}
+	if len(e.Keys) > 0 {
+		return
+	}
+	for _, a := range e.Answers {
+		a.Evidence = append(a.Evidence, e.Evidence...)
+		all.keyless = append(all.keyless, a)
+	}
+}
+
+// explainKey returns the state of a queued key, and what is wrong with its sources; of another key
+// the other way round.
+func (c *Controller[K]) explainKey(of *explained[K]) (all []why.Answer) {
+	state, idle := c.stateOfKey(of)
+	switch {
+	case of.object == nil && idle:
+		all = of.wrong
+	case (idle || state.Reason == why.NotSynced) && len(of.wrong) > 0: // they are more exact
+		all = append(slices.Clone(of.wrong), state)
+	default:
+		all = append([]why.Answer{state}, of.wrong...)
+	}
+	for i := range all {
+		all[i].Key = fmt.Sprint(of.key)
+		all[i].Evidence = append(all[i].Evidence, of.evidence...)
+	}
+	return all
+}
+
+// stateOfKey returns why the key is not reconciled now. idle is true if nothing is due.
+func (c *Controller[K]) stateOfKey(of *explained[K]) (a why.Answer, idle bool) {
+	if a := c.explainLead(of.key); a != nil {
+		return *a, false
+	}
+	if a, ok := c.explainRunning(of.key); ok {
+		return a, false
+	}
+	record, queue := c.records.look(of.key), c.current.Load()
+	k, known := queue.Lookup(of.key)
+	if known {
+		return c.explainQueued(&k, &record), false
+	}
+	if record.past != nil && record.past.failure != nil {
+		return failing(record.past.failure, &k), false
+	}
+	return settled(of), true
+}
+
+// explainLead returns why the controller does not reconcile at all, or not this key, or nil.
+func (c *Controller[K]) explainLead(key K) *why.Answer {
+	leads := c.pool.state()
+	switch {
+	case !c.warmed.Load():
+		return &why.Answer{Reason: why.NotStarted, Cause: "the controller does not run yet", Remedy: "start its manager with Run"}
+	case c.current.Load().ShuttingDown():
+		return &why.Answer{Reason: why.NotStarted, Cause: "the controller has stopped", Remedy: "look into the log for the cause of the stop"}
+	case !run.Closed(c.started) || leads.leading && !run.Closed(c.synced) && len(leads.workers) == 0:
+		return c.explainInputs()
+	case !leads.leading:
+		return &why.Answer{Reason: why.NotLeading, Cause: "this replica does not lead", Remedy: "ask the replica that leads"}
+	}
+	if what := c.consistency.inherited.waits.Load(); what != nil {
+		return &why.Answer{Reason: why.TakingOver, Cause: "the new leader waits until its caches show what the previous one wrote: " + *what, Remedy: "wait, at most Options.ReadYourWrites"}
+	}
+	return c.explainSlot(key)
+}
+
+// explainInputs explains what the workers wait for.
+func (c *Controller[K]) explainInputs() *why.Answer {
+	a := why.Answer{Reason: why.NotSynced, Cause: "the controller waits for its sources", Remedy: "wait"}
+	i := c.inputs.unsettled()
+	if i == nil {
+		return &a
+	}
+	_, state := stateOf(i.Readable)
+	a.Cause = "the controller waits for " + state
+	a.Remedy = "wait; if it lasts, look for the cause in the state of the informer"
+	if err := i.Stale(); err != nil {
+		a.Evidence = []string{err.Error()}
+	}
+	return &a
+}
+
+// explainSlot returns nil if this replica serves the key's slot.
+func (c *Controller[K]) explainSlot(key K) *why.Answer {
+	d := c.shards.of.Load()
+	if d == nil {
+		return nil
+	}
+	slot, err := place(d.partition, c.shards.place, key)
+	switch {
+	case err != nil:
+		return &why.Answer{Reason: why.NoSlot, Cause: fmt.Sprintf("the key has no slot, so no replica serves it: %v", err), Remedy: "correct the Partitioner, or ShardKey of the key"}
+	case d.serves[slot].Load() == nil:
+		return elsewhere(d.partition, slot)
+	default:
+		return nil
+	}
+}
+
+func elsewhere(all term.Partition, slot uint8) *why.Answer {
+	a := why.Answer{Reason: why.OtherMember, Cause: fmt.Sprintf("this replica does not serve slot %d of the key", slot), Remedy: "ask the other members"}
+	group, ok := all.(interface {
+		Owner(slot uint8) (identity, unserved string)
+	})
+	if !ok {
+		return &a
+	}
+	owner, unserved := group.Owner(slot)
+	switch {
+	case unserved != "":
+		a.Reason, a.Cause = why.Unserved, fmt.Sprintf("no member serves slot %d of the key: %s", slot, unserved)
+		a.Remedy = "wait; if it lasts, restart the member that the reason names"
+	case owner != "":
+		a.Cause, a.Remedy = fmt.Sprintf("%s serves slot %d of the key", owner, slot), "ask "+owner
+	}
+	return &a
+}
+
+// settled explains a key with nothing to do.
+func settled[K comparable](of *explained[K]) why.Answer {
+	o := of.object
+	if of.dropped != nil {
+		return *of.dropped
+	}
+	if o == nil {
+		return why.Answer{Reason: why.Done, Cause: "the object does not exist, and nothing is due"}
+	}
+	if at := o.GetDeletionTimestamp(); at != nil {
+		return why.Answer{
+			Reason: why.Terminating, Since: at.Time, Cause: "the object is being deleted and waits for its finalizers " + strings.Join(o.GetFinalizers(), ", ") + "; nothing is due here",
+			Remedy: "make the owner of each finalizer remove it",
+		}
+	}
+	version := "version " + o.GetResourceVersion()
+	if observed, ok := observedGeneration(o); ok && observed < o.GetGeneration() {
+		return why.Answer{
+			Reason: why.StatusOld, Remedy: "write status.observedGeneration at the end of each Reconcile, or requeue after an early return",
+			Cause: fmt.Sprintf("the status is of generation %d, the spec of %d; the last Reconcile succeeded, and nothing is due", observed, o.GetGeneration()),
+		}
+	}
+	return why.Answer{Reason: why.Done, Cause: "the last Reconcile succeeded, as far as this process knows, and nothing is due; the cache has " + version}
+}
+
+// observedGeneration reads status.observedGeneration, or the oldest one of the conditions.
+func observedGeneration(o handler.Object) (oldest int64, ok bool) {
+	var of struct {
+		Status struct {
+			ObservedGeneration *int64
+			Conditions         []struct{ ObservedGeneration *int64 }
+		}
+	}
+	if r, packed := o.(interface {
+		Shared() (handler.Object, error)
+	}); packed {
+		var err error
+		if o, err = r.Shared(); err != nil {
+			return 0, false
+		}
+	}
+	text, err := json.Marshal(o)
+	if err != nil || json.Unmarshal(text, &of) != nil {
+		return 0, false
+	}
+	all := []*int64{of.Status.ObservedGeneration}
+	if all[0] == nil {
+		for _, c := range of.Status.Conditions {
+			all = append(all, c.ObservedGeneration)
+		}
+	}
+	for _, n := range all {
+		if n != nil && (!ok || *n < oldest) {
+			oldest, ok = *n, true
+		}
+	}
+	return oldest, ok
+}

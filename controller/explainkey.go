@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/why"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// explainRunning reports false if no Reconcile of the key is in progress.
+func (c *Controller[K]) explainRunning(key K) (a why.Answer, ok bool) {
+	for _, w := range c.pool.state().workers {
+		r := w.run.Load()
+		if r == nil || r.item.Key() != key {
+			continue
+		}
+		state := c.stateOf(r)
+		a = why.Answer{
+			Reason: why.Running, Since: state.Since, Cause: fmt.Sprintf("a Reconcile runs since %s, as attempt %d", since(state.Since), state.Attempt),
+			Evidence: append([]string{"reconcileID: " + state.ReconcileID}, describe(state.Reasons)...),
+		}
+		if state.Slow {
+			a.Reason, a.Cause = why.Slow, "a Reconcile hangs, or is slow: it runs since "+since(state.Since)
+			a.Remedy = "look at its stack below; give the call that waits a context with a timeout, and set Options.Deadline"
+			a.Evidence = append(a.Evidence, strings.Split("stack: "+cutStack(run.Stacks(), w.goroutine), "\n")...)
+		}
+		return a, true
+	}
+	return a, false
+}
+
+// explainQueued explains the state of a key in the queue.
+func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (a why.Answer) {
+	switch {
+	case k.Paused || c.pausedAll.Load():
+		a = c.paused(of)
+	case k.State == workqueue.Parked:
+		a = parked(k, of)
+	case of.spin.known && of.spin.row >= spinFree && k.State == workqueue.Waiting:
+		a = why.Answer{
+			Reason: why.HotLoop, Remedy: "write only what has changed, or return a longer RequeueAfter",
+			Cause: fmt.Sprintf("the key made itself due %d times in a row, and is slowed down to one Reconcile in %s", of.spin.row, of.spin.pause()),
+		}
+	case of.past != nil && of.past.failure != nil && k.State != workqueue.Held:
+		a = failing(of.past.failure, k)
+	case k.State == workqueue.Ready:
+		a = c.ready(k)
+	case k.State == workqueue.Waiting:
+		a = why.Answer{Reason: why.Scheduled, Cause: "nothing is wrong; the next Reconcile is due in " + until(k.Due) + wants(k)}
+	case k.State == workqueue.Idle:
+		a = why.Answer{Reason: why.Done, Cause: "nothing is due"}
+	default:
+		a = why.Answer{Reason: why.Running, Cause: "a Reconcile begins or ends"}
+	}
+	if a.Since.IsZero() {
+		a.Since = k.Since
+	}
+	a.Evidence = append(a.Evidence, describe(k.Reasons)...)
+	return a
+}
+
+func (c *Controller[K]) paused(of *record[K]) why.Answer {
+	a := why.Answer{Reason: why.Paused}
+	switch by := textsOf(of.pausedBy); {
+	case len(by) > 0:
+		a.Cause, a.Remedy = "the key is paused by "+strings.Join(by, ", "), "remove the annotation "+PausedAnnotation+", or call ResumeKey"
+	default:
+		a.Cause, a.Remedy = "the controller is paused", "call Resume"
+	}
+	return a
+}
+
+// parked explains a key that waits for its caches.
+func parked[K comparable](k *workqueue.KeyState[K], of *record[K]) why.Answer {
+	a := why.Answer{
+		Reason: why.AwaitsOwnWrites, Cause: "the key waits until the caches show its own writes: " + k.ParkReason,
+		Remedy: "wait, at most Options.ReadYourWrites; if it repeats, look at the state of the informers",
+	}
+	if of.past != nil && of.past.stale {
+		a.Reason, a.Cause = why.AwaitsCaches, "its Reconcile returned Stale, and the key waits until the caches are current: "+k.ParkReason
+	}
+	return a
+}
+
+// failing explains a key whose last Reconcile failed.
+func failing[K comparable](f *Failure, k *workqueue.KeyState[K]) why.Answer {
+	a := why.Answer{Reason: f.Reason, Since: f.At, Evidence: []string{"reconcileID: " + f.ReconcileID}}
+	text, _, _ := strings.Cut(f.Err, "\n")
+	switch {
+	case f.Terminal:
+		a.Cause = fmt.Sprintf("the last Reconcile failed %s ago and is not retried: %s", since(f.At), text)
+		a.Remedy = "correct the cause, and change the object or set its annotation " + RequeueAnnotation
+	case k.State == workqueue.Ready:
+		a.Cause = fmt.Sprintf("the last %sfailed, and the retry waits for a worker: %s", attempts(k.Attempts), text)
+		a.Remedy = remedy(f.Reason)
+	default:
+		a.Cause = fmt.Sprintf("the last %sfailed, %s ago; the next attempt is in %s: %s", attempts(k.Attempts), since(f.At), until(k.Due), text)
+		a.Remedy = remedy(f.Reason)
+	}
+	return a
+}
+
+func attempts(n int) string {
+	if n < 2 {
+		return "Reconcile "
+	}
+	return fmt.Sprintf("%d Reconciles ", n)
+}
+
+var remedies = map[why.Reason]string{
+	why.Forbidden:            "give the ServiceAccount the right that the error names",
+	why.Denied:               "change the object as the webhook or policy asks, or the rule",
+	why.Invalid:              "correct the object that Reconcile writes",
+	why.Conflict:             "nothing, if it passes; else find the other writer in metadata.managedFields",
+	why.Throttled:            "make fewer requests, or give the ServiceAccount a priority level of its own",
+	why.Missing:              "create what is missing, or return no error and watch its kind",
+	why.KindMissing:          "install the CustomResourceDefinition",
+	why.NamespaceTerminating: "wait until the namespace is gone",
+	why.Unavailable:          "make the server that the error names answer",
+	why.TimedOut:             "find out why the call takes so long, or raise its time limit",
+	why.Panicked:             "correct the panic; the log has its stack",
+	why.Fenced:               "nothing: the next leader continues",
+}
+
+func remedy(r why.Reason) string {
+	return cmp.Or(remedies[r], "correct the cause that the error names")
+}
+
+// ready explains a key that waits for a worker.
+func (c *Controller[K]) ready(k *workqueue.KeyState[K]) why.Answer {
+	p, workers := c.progress(), c.pool.state().want
+	limit, _ := c.o.limits()
+	a := why.Answer{
+		Reason: why.Queued, Cause: fmt.Sprintf("the key is ready, among %d; %d of %d workers are busy", p.Ready, p.Running, workers),
+		Remedy: "wait, or give the controller more Workers",
+	}
+	if p.Running >= workers && p.Longest > min(limit, busyLong) {
+		a.Reason = why.WorkersBusy
+		a.Cause = fmt.Sprintf("all %d workers are busy, longest with %s, since %s; the key is ready, among %d", workers, p.LongestKey, p.Longest.Round(time.Millisecond), p.Ready)
+		a.Remedy = "find out what the running Reconciles wait for, or give the controller more Workers"
+	}
+	if k.Class != workqueue.Normal {
+		a.Evidence = append(a.Evidence, fmt.Sprintf("class: %d", k.Class))
+	}
+	return a
+}
+
+// busyLong is when a running Reconcile counts as the reason for which others wait.
+const busyLong = 5 * time.Second
+
+// wants adds why a key is scheduled.
+func wants[K comparable](k *workqueue.KeyState[K]) string {
+	for _, r := range k.Reasons {
+		if r.Event != workqueue.EventAfter {
+			return ", because of " + r.Event + " of " + r.Object
+		}
+	}
+	return ", as the last one asked"
+}
+
+// describe describes why a key was added.
+func describe(reasons []workqueue.Reason) (lines []string) {
+	for _, r := range reasons {
+		line := fmt.Sprintf("added at %s by %s: %s", r.At.Format(time.RFC3339), r.Source, r.Event)
+		if r.Object != "" {
+			line += " of " + r.Object
+		}
+		if r.ResourceVersion != "" {
+			line += " at version " + r.ResourceVersion
+		}
+		if r.Repeats > 0 {
+			line += fmt.Sprintf(", and %d times more", r.Repeats)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func since(t time.Time) string { return round(time.Since(t)) }
+
+func until(t time.Time) string {
+	if t.IsZero() {
+		return "unknown time"
+	}
+	return round(max(0, time.Until(t)))
+}
+
+func round(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

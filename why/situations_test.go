@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package why_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/why"
+)
+
+type reconcile = controller.Func[types.NamespacedName]
+
+// world is an operator for ConfigMaps, which also watches Secrets of theirs. The fields are set
+// before it starts.
+type world struct {
+	t   *testing.T
+	api *sim.Server
+
+	options    controller.Options
+	manager    manager.Options
+	scope      cache.Scope // of the ConfigMaps
+	predicates []handler.Predicate
+	handler    handler.Handler[types.NamespacedName]
+	reconcile  reconcile
+
+	mgr        *manager.Manager
+	controller *controller.Controller[types.NamespacedName]
+	maps       *cache.Handle[*corev1.ConfigMap]
+	calls      atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, api: sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases), handler: handler.Self()}
+	w.reconcile = func(context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, nil
+	}
+	w.manager = manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)}
+	return w
+}
+
+// start runs the operator until the end of the test.
+func (w *world) start() {
+	w.mgr = manager.New(&rest.Config{Host: sim.Host, Transport: w.api, QPS: -1}, w.manager)
+	w.maps = cache.ForScope[*corev1.ConfigMap](w.mgr.Cache(), w.scope)
+	w.controller = controller.New("site", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		w.calls.Add(1)
+		return w.reconcile(ctx, key)
+	}), w.options)
+	w.controller.Watch(source.Kind(w.maps, w.handler, w.predicates...))
+	w.controller.Watch(source.Kind(cache.For[*corev1.Secret](w.mgr.Cache()), handler.Owner(w.maps)))
+	w.mgr.Add(w.controller)
+	ctx, stop := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.mgr.Run(ctx) }()
+	w.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+		w.api.Close()
+	})
+	synctest.Wait()
+}
+
+func (w *world) put(m *corev1.ConfigMap) {
+	w.api.Put(sim.ConfigMaps, m)
+	synctest.Wait()
+}
+
+func site() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{"app": "web"}}, Data: map[string]string{"value": "confidential"}}
+}
+
+var (
+	web      = why.Object{Kind: "configmap", Namespace: "default", Name: "web"}
+	child    = why.Object{Kind: "Secret", Namespace: "default", Name: "child"}
+	maps     = schema.GroupResource{Resource: "configmaps"}
+	errFlaky = errors.New("the registry is closed")
+)
+
+func fails(err error) reconcile {
+	return func(context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, err
+	}
+}
+
+// until is a Reconcile that hangs until the end of its context.
+func until(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+	<-ctx.Done()
+	return controller.Result{}, ctx.Err()
+}
+
+func refuse(status func() error) func(*sim.Request) (*http.Response, error) {
+	return func(r *sim.Request) (*http.Response, error) {
+		if (r.Verb != "list" && r.Verb != "watch") || r.Resource.Resource != "configmaps" {
+			return nil, nil
+		}
+		s, _ := status().(apierrors.APIStatus)
+		return r.FailWith(s.Status())
+	}
+}
+
+// situation is one of the questions that people brought to public issues.
+type situation struct {
+	number string
+	object why.Object // default: web
+	happen func(w *world)
+	reason why.Reason
+	says   string // in the first line
+}
+
+func situations() []situation {
+	start := func(change func(*world), then ...func(*world)) func(*world) {
+		return func(w *world) {
+			if change != nil {
+				change(w)
+			}
+			w.start()
+			w.put(site())
+			for _, f := range then {
+				f(w)
+			}
+		}
+	}
+	failing := func(err error) func(*world) {
+		return start(func(w *world) { w.reconcile = fails(err) }, func(*world) { time.Sleep(time.Minute) })
+	}
+	return []situation{
+		{"1 kind not watched", why.Object{Kind: "Deployment", Namespace: "default", Name: "web"}, start(nil), why.NotWatched, `no controller of this process watches the kind "Deployment"`},
+		{"1 mapped to nothing", child, start(nil, func(w *world) {
+			w.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "child"}})
+			synctest.Wait()
+		}), why.Unmapped, "it has no controlling owner of kind ConfigMap"},
+		{"3 predicate drops the object", web, start(func(w *world) {
+			w.predicates = []handler.Predicate{handler.Named("is a site", handler.Where(func(_, m *corev1.ConfigMap) bool { return m.Labels["site"] != "" }))}
+		}), why.Dropped, `the predicate "is a site" of Kind(ConfigMap.v1) drops the object's events`},
+		{"3 predicate dropped the last change", web, start(func(w *world) {
+			w.predicates = []handler.Predicate{handler.LabelsChanged}
+		}, func(w *world) {
+			m := site()
+			m.Data["value"] = "other"
+			w.put(m)
+		}), why.Dropped, `dropped the object's last change, to version `},
+		{"4 outside the namespaces", web, start(func(w *world) { w.scope.Namespaces = cache.NewSet("prod", "test") }), why.OutsideScope, "the cache keeps ConfigMap only of the namespaces prod, test"},
+		{"4 outside the selector", web, start(func(w *world) { w.scope.Labels = labels.SelectorFromSet(labels.Set{"app": "shop"}) }), why.OutsideScope, `only ConfigMap with the labels "app=shop"; the object's label app has another value`},
+		{"4 does not exist", why.Object{Kind: "configmaps", Namespace: "default", Name: "wbe"}, start(nil), why.NotFound, "there is no ConfigMap default/wbe at the API server"},
+		{"5 no right", web, start(func(w *world) {
+			w.api.Intercept(refuse(func() error { return apierrors.NewForbidden(maps, "", errors.New("no")) }))
+		}), why.Forbidden, "the cache of ConfigMap cannot list or watch: "},
+		{"6 kind not served", web, func(w *world) {
+			w.api.Withdraw(sim.ConfigMaps)
+			w.start()
+		}, why.NotServed, "the API server does not serve ConfigMap.v1"},
+		{"7 undecodable", web, func(w *world) {
+			w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+				if r.Resource.Resource != "configmaps" || !r.Streaming() {
+					return nil, nil
+				}
+				return r.SendAndHang(odd)
+			})
+			w.start()
+		}, why.Undecodable, "the object does not fit its Go type: "},
+		{"8 cache not synced", web, start(func(w *world) {
+			w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+				if r.Resource.Resource == "configmaps" && (r.Verb == "list" || r.Verb == "watch") {
+					return r.Hang()
+				}
+				return nil, nil
+			})
+		}), why.NotSynced, "the cache of ConfigMap is in its initial list"},
+		{"9 watch open but mute", web, start(nil, func(w *world) {
+			w.api.Lag(time.Hour)
+			m := site()
+			m.Data["value"] = "other"
+			w.put(m)
+		}), why.Late, "but the watch has shown only version "},
+		{"10 waits for its own write", web, start(func(w *world) {
+			w.api.Lag(10 * time.Second)
+			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				m := site()
+				m.Data = map[string]string{"a": "b"}
+				_, err := client.For[*corev1.ConfigMap](w.mgr.Client()).Update(ctx, m)
+				return controller.Result{RequeueAfter: time.Second}, err
+			}
+		}, func(*world) { time.Sleep(13 * time.Second) }), why.AwaitsOwnWrites, "the key waits until the caches show its own writes: "},
+		{"11 backoff", web, failing(errFlaky), why.Error, "Reconciles failed, "},
+		{"12 RequeueAfter", web, start(func(w *world) {
+			w.reconcile = func(context.Context, types.NamespacedName) (controller.Result, error) {
+				return controller.Result{RequeueAfter: time.Hour}, nil
+			}
+		}), why.Scheduled, "the next Reconcile is due in 1h0m0s, as the last one asked"},
+		{"13 behind others", why.Object{Kind: "ConfigMap", Namespace: "default", Name: "b"}, start(func(w *world) {
+			w.reconcile = func(context.Context, types.NamespacedName) (controller.Result, error) {
+				time.Sleep(time.Second)
+				return controller.Result{}, nil
+			}
+		}, func(w *world) {
+			for _, name := range []string{"a", "b"} {
+				m := site()
+				m.Name = name
+				w.put(m)
+			}
+		}), why.Queued, "the key is ready, among 2; 1 of 1 workers are busy"},
+		{"14 all workers busy", why.Object{Kind: "ConfigMap", Namespace: "default", Name: "b"}, start(func(w *world) { w.reconcile = until }, func(w *world) {
+			m := site()
+			m.Name = "b"
+			w.put(m)
+			time.Sleep(30 * time.Second)
+		}), why.WorkersBusy, "all 1 workers are busy, longest with default/web, since 30s"},
+		{"15 hangs in a call", web, start(func(w *world) { w.reconcile = until }, func(*world) { time.Sleep(2 * time.Minute) }), why.Slow, "a Reconcile hangs, or is slow: it runs since 2m0s"},
+		{"16 paused by annotation", web, start(nil, func(w *world) {
+			m := site()
+			m.Annotations = map[string]string{controller.PausedAnnotation: "true"}
+			w.put(m)
+		}), why.Paused, "the key is paused by annotation setpoint.dev/paused of default/web"},
+		{"16 paused as a whole", web, start(nil, func(w *world) {
+			w.controller.Pause()
+			m := site()
+			m.Data["value"] = "other"
+			w.put(m)
+		}), why.Paused, "the controller is paused"},
+		{"17 not the leader", web, func(w *world) {
+			leader := newWorld(w.t)
+			leader.api = w.api
+			for name, of := range map[string]*world{"a": leader, "b": w} {
+				of.manager.LeaderElection = &leaderelection.Options{Lease: "operator", Namespace: "default", Identity: name}
+			}
+			leader.start()
+			time.Sleep(time.Second)
+			w.start()
+			w.put(site())
+			time.Sleep(time.Minute)
+		}, why.NotLeading, "this replica does not lead; a leads"},
+		{"19 terminal error", web, failing(controller.Terminal(errFlaky)), why.Terminal, "and is not retried: the registry is closed"},
+		{"19 given up", web, start(func(w *world) { w.options.MaxAttempts, w.reconcile = 2, fails(errFlaky) }, func(*world) { time.Sleep(time.Minute) }), why.GaveUp, "and is not retried: the registry is closed"},
+		{"22 hot loop by its own write", web, start(func(w *world) {
+			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				m, err := w.maps.Get(ctx, key)
+				if err == nil {
+					m.Data = map[string]string{"n": strconv.FormatInt(w.calls.Load(), 10)}
+					_, err = client.For[*corev1.ConfigMap](w.mgr.Client()).Update(ctx, m)
+				}
+				return controller.Result{}, err
+			}
+		}, func(*world) { time.Sleep(time.Minute) }), why.HotLoop, "the key made itself due "},
+		{"24 conflict storm", web, start(func(w *world) {
+			w.reconcile = func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+				m := site()
+				m.ResourceVersion = "1"
+				_, err := client.For[*corev1.ConfigMap](w.mgr.Client()).Update(ctx, m)
+				return controller.Result{}, err
+			}
+		}, func(*world) { time.Sleep(time.Minute) }), why.Conflict, "Reconciles failed, "},
+		{"25 throttled", web, failing(apierrors.NewTooManyRequests("slow down", 30)), why.Throttled, "slow down"},
+		{"26 webhook refused the write", web, failing(apierrors.NewForbidden(maps, "web", errors.New(`no`))), why.Denied, "configmaps \"web\" is forbidden: no"},
+		{"26 webhook is down", web, failing(apierrors.NewInternalError(errors.New(`failed calling webhook "x.example.com": timeout`))), why.Unavailable, `failed calling webhook "x.example.com"`},
+		{"27 finalizer of another controller", web, start(nil, func(w *world) {
+			m := site()
+			m.Finalizers = []string{"example.com/other"}
+			w.put(m)
+			if err := client.For[*corev1.ConfigMap](w.mgr.Client()).Delete(w.t.Context(), types.NamespacedName{Namespace: "default", Name: "web"}); err != nil {
+				w.t.Error(err)
+			}
+			synctest.Wait()
+		}), why.Terminating, "waits for its finalizers example.com/other"},
+		{"21 nothing due", web, start(nil), why.Done, "nothing is due"},
+	}
+}
+
+// odd is a list with a ConfigMap that Go cannot decode.
+const odd = `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"web","uid":"1","resourceVersion":"2"},"data":{"value":5}}}
+{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"2","annotations":{"k8s.io/initial-events-end":"true"}}}}
+`
+
+// TestSituations: the first line has the true cause, in each situation that people brought to
+// public issues.
+func TestSituations(t *testing.T) {
+	for _, s := range situations() {
+		t.Run(s.number, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				s.happen(w)
+				got := why.For(t.Context(), s.object, w.mgr)
+				text := got.String()
+				t.Log("\n" + text)
+				first, _, _ := strings.Cut(text, "\n")
+				if got.Answers[0].Reason != s.reason || !strings.Contains(first, s.says) {
+					t.Errorf("got the reason %s, want %s, with %q in the first line", got.Answers[0].Reason, s.reason, s.says)
+				}
+				if strings.Contains(text, "confidential") {
+					t.Error("the answer has a value of the object")
+				}
+			})
+		})
+	}
+}

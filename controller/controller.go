@@ -45,6 +45,7 @@ type Controller[K comparable] struct {
 	ownEvents   atomic.Int64 // that did not end a backoff
 	pausedAll   atomic.Bool  // see Controller.Pause
 	shards      shards[K]
+	past        pastRuns[K]
 }
 
 // New returns a controller of the reconciler's keys: namespaced names, or any comparable type. It

@@ -33,7 +33,7 @@ var defaults = controller.Options{
 // added elsewhere.
 func TestDefault_FillsEveryZeroField(t *testing.T) {
 	defaults := defaults
-	defaults.Partition = new(shard.Group)
+	defaults.Partition, defaults.History = new(shard.Group), controller.NewHistory(1)
 	filled, given := controller.Options{}.Or(defaults), controller.Options{}
 	kind := reflect.TypeFor[controller.Options]()
 	for i := range kind.NumField() {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -108,11 +109,31 @@ func (c *Controller[K]) explainKey(of *explained[K]) (all []why.Answer) {
 	default:
 		all = append([]why.Answer{state}, of.wrong...)
 	}
+	key, past := fmt.Sprint(of.key), c.describePast(of.key)
 	for i := range all {
-		all[i].Key = fmt.Sprint(of.key)
+		all[i].Key = key
 		all[i].Evidence = append(all[i].Evidence, of.evidence...)
 	}
+	if len(all) > 0 {
+		all[0].Evidence = append(all[0].Evidence, past...)
+	}
 	return all
+}
+
+// describePast has a line for each Reconcile of a key that is remembered, newest first.
+func (c *Controller[K]) describePast(key K) (lines []string) {
+	runs, name := c.past.of(key), fmt.Sprint(key)
+	for _, r := range slices.Backward(runs) {
+		lines = append(lines, r.describe(name))
+	}
+	if lines == nil {
+		what := "no Reconcile of the key since the start of this process at "
+		if c.past.forgot.Load() {
+			what = "no Reconcile of the key is remembered; the process began at "
+		}
+		lines = append(lines, what+c.began.Format(time.RFC3339))
+	}
+	return lines
 }
 
 // stateOfKey returns why the key is not reconciled now. idle is true if nothing is due.
@@ -131,7 +152,7 @@ func (c *Controller[K]) stateOfKey(of *explained[K]) (a why.Answer, idle bool) {
 	if record.past != nil && record.past.failure != nil {
 		return failing(record.past.failure, &k), false
 	}
-	return settled(of), true
+	return c.settled(of), true
 }
 
 // explainLead returns why the controller does not reconcile at all, or not this key, or nil.
@@ -206,28 +227,44 @@ func elsewhere(all term.Partition, slot uint8) *why.Answer {
 }
 
 // settled explains a key with nothing to do.
-func settled[K comparable](of *explained[K]) why.Answer {
+func (c *Controller[K]) settled(of *explained[K]) why.Answer {
 	o := of.object
-	if of.dropped != nil {
+	switch {
+	case of.dropped != nil:
 		return *of.dropped
-	}
-	if o == nil {
+	case o == nil:
 		return why.Answer{Reason: why.Done, Cause: "the object does not exist, and nothing is due"}
-	}
-	if at := o.GetDeletionTimestamp(); at != nil {
+	case o.GetDeletionTimestamp() != nil:
 		return why.Answer{
-			Reason: why.Terminating, Since: at.Time, Cause: "the object is being deleted and waits for its finalizers " + strings.Join(o.GetFinalizers(), ", ") + "; nothing is due here",
+			Reason: why.Terminating, Since: o.GetDeletionTimestamp().Time,
+			Cause:  "the object is being deleted and waits for its finalizers " + strings.Join(o.GetFinalizers(), ", ") + "; nothing is due here",
 			Remedy: "make the owner of each finalizer remove it",
 		}
 	}
-	version := "version " + o.GetResourceVersion()
+	a := c.done(of.key)
 	if observed, ok := observedGeneration(o); ok && observed < o.GetGeneration() {
-		return why.Answer{
-			Reason: why.StatusOld, Remedy: "write status.observedGeneration at the end of each Reconcile, or requeue after an early return",
-			Cause: fmt.Sprintf("the status is of generation %d, the spec of %d; the last Reconcile succeeded, and nothing is due", observed, o.GetGeneration()),
-		}
+		a.Reason, a.Remedy = why.StatusOld, "write status.observedGeneration at the end of each Reconcile, or requeue after an early return"
+		a.Cause = fmt.Sprintf("the status is of generation %d, the spec of %d; %s", observed, o.GetGeneration(), a.Cause)
 	}
-	return why.Answer{Reason: why.Done, Cause: "the last Reconcile succeeded, as far as this process knows, and nothing is due; the cache has " + version}
+	a.Evidence = append(a.Evidence, "the cache has version "+o.GetResourceVersion())
+	return a
+}
+
+// done explains that nothing is due for a key.
+func (c *Controller[K]) done(key K) why.Answer {
+	runs := c.past.of(key)
+	if len(runs) == 0 {
+		return why.Answer{Reason: why.Done, Cause: "nothing is due, and this process remembers no Reconcile of the key"}
+	}
+	last := &runs[len(runs)-1]
+	at, because := time.Unix(0, last.at), last.because(fmt.Sprint(key))
+	if because != "" {
+		because = ", because of " + because + ","
+	}
+	return why.Answer{
+		Reason: why.Done, Since: at,
+		Cause: fmt.Sprintf("the last Reconcile%s succeeded %s ago, %s and asked for no other; nothing is due until the next event", because, since(at), last.effect()),
+	}
 }
 
 // observedGeneration reads status.observedGeneration, or the oldest one of the conditions.

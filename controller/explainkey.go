@@ -23,7 +23,7 @@ func (c *Controller[K]) explainRunning(key K) (a why.Answer, ok bool) {
 		}
 		state := c.stateOf(r)
 		a = why.Answer{
-			Reason: why.Running, Since: state.Since, Cause: fmt.Sprintf("a Reconcile runs since %s, as attempt %d", since(state.Since), state.Attempt),
+			Reason: why.Running, Since: state.Since, Cause: fmt.Sprintf("a Reconcile runs since %s, as attempt %d%s", since(state.Since), state.Attempt, because(state.Reasons)),
 			Evidence: append([]string{"reconcileID: " + state.ReconcileID}, describe(state.Reasons)...),
 		}
 		if state.Slow {
@@ -163,6 +163,15 @@ func wants[K comparable](k *workqueue.KeyState[K]) string {
 		}
 	}
 	return ", as the last one asked"
+}
+
+// because names the newest reason.
+func because(reasons []workqueue.Reason) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	r := &reasons[len(reasons)-1]
+	return strings.TrimSuffix(", because of "+r.Event+" of "+r.Object, " of ")
 }
 
 // describe describes why a key was added.

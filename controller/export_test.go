@@ -5,6 +5,9 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"sort"
+	"strings"
 
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -61,3 +64,15 @@ func (c *Controller[K]) Spinning() int {
 func (c *Controller[K]) Divide(all term.Partition) { c.shards.divide(all) }
 
 func (o Options) Or(d Options) Options { return o.or(d) }
+
+// PastRuns lists the keys with the numbers of remembered Reconciles.
+func (c *Controller[K]) PastRuns() string {
+	c.past.mu.Lock()
+	defer c.past.mu.Unlock()
+	var all []string
+	for _, k := range c.past.keys {
+		all = append(all, fmt.Sprintf("%v %d", k.key, len(k.runs)))
+	}
+	sort.Strings(all)
+	return strings.ReplaceAll(strings.Join(all, ", "), "/", "")
+}

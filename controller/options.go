@@ -81,6 +81,9 @@ type Options struct {
 	// Grace is how long running Reconciles may continue after Run's context ends. A manager has its
 	// own. Default: 25 s, less than the 30 s that Kubernetes gives a pod.
 	Grace time.Duration
+	// History limits the memory for past Reconciles, which package why shows. Default: one with
+	// DefaultHistory; a manager has one for all of its controllers.
+	History *History
 	// Logger is the base of the logger in each Reconcile's context. Default: the context's, else
 	// slog.Default().
 	Logger *slog.Logger
@@ -123,7 +126,7 @@ func (o Options) or(d Options) Options {
 	if o.Backoff == nil {
 		o.Backoff = d.Backoff
 	}
-	o.Limiter, o.Partition = cmp.Or(o.Limiter, d.Limiter), cmp.Or(o.Partition, d.Partition)
+	o.Limiter, o.Partition, o.History = cmp.Or(o.Limiter, d.Limiter), cmp.Or(o.Partition, d.Partition), cmp.Or(o.History, d.History)
 	if o.MinInterval == 0 && o.MaxWait == 0 { // one setting
 		o.MinInterval, o.MaxWait = d.MinInterval, d.MaxWait
 	}

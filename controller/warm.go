@@ -90,6 +90,7 @@ func (c *Controller[K]) claim() error {
 	if c.warmed.Swap(true) {
 		return errors.New("it has run before; make a new one")
 	}
+	c.past.open(cmp.Or(c.o.History, NewHistory(DefaultHistory)))
 	return c.build()
 }
 
@@ -119,6 +120,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 	defer func() {
 		c.queue.ShutDown()
 		c.consistency.letGo()
+		c.past.close()
 		c.o.Hook.Send(&hook.ControllerStopped{Controller: c.name, Of: c})
 	}()
 	c.logInputs(ctx)

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type registry struct {
 	ready  chan struct{}
 
 	goroutines run.Goroutines // the workers of all controllers
+	history    *controller.History
 
 	mu          sync.Mutex // guards what follows, and fields that name it
 	ran         bool       // Run has begun
@@ -36,7 +38,7 @@ type registry struct {
 }
 
 func newRegistry(o *Options, report *report) *registry {
-	r := &registry{o: o, report: report, ready: make(chan struct{})}
+	r := &registry{o: o, report: report, ready: make(chan struct{}), history: controller.NewHistory(controller.DefaultHistory)}
 	r.everywhere, r.recorders = newGroup(r), &recorders{starter[term.Recorder]{mu: &r.mu}}
 	return r
 }
@@ -88,6 +90,7 @@ func (r *registry) add(c Controller, under *group) {
 		defaults = controller.Options{}
 	}
 	defaults.Hook, defaults.Partition = r.o.Hook, under.partition
+	defaults.History = cmp.Or(defaults.History, r.history)
 	c.Default(defaults)
 	if running { // else Run validates it
 		if err := c.Validate(); err != nil {

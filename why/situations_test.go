@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -157,6 +159,8 @@ func situations() []situation {
 			w.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "child"}})
 			synctest.Wait()
 		}), why.Unmapped, "it has no controlling owner of kind ConfigMap"},
+		{"2 which event caused it", web, start(func(w *world) { w.reconcile = until }), why.Running, "a Reconcile runs since 0s, as attempt 1, because of create of default/web"},
+		{"2 which event caused the last one", web, start(nil, func(*world) { time.Sleep(time.Hour) }), why.Done, "the last Reconcile, because of create of default/web at version 2, succeeded 1h0m0s ago"},
 		{"3 predicate drops the object", web, start(func(w *world) {
 			w.predicates = []handler.Predicate{handler.Named("is a site", handler.Where(func(_, m *corev1.ConfigMap) bool { return m.Labels["site"] != "" }))}
 		}), why.Dropped, `the predicate "is a site" of Kind(ConfigMap.v1) drops the object's events`},
@@ -257,6 +261,22 @@ func situations() []situation {
 			w.put(site())
 			time.Sleep(time.Minute)
 		}, why.NotLeading, "this replica does not lead; a leads"},
+		{"18 slot of another member", web, func(w *world) {
+			other := newWorld(w.t)
+			other.api = w.api
+			for name, of := range map[string]*world{"a": other, "b": w} {
+				of.manager.LeaderElection = &shard.Options{Election: leaderelection.Options{Lease: "operator", Namespace: "default", Identity: name}}
+			}
+			other.start()
+			time.Sleep(time.Minute)
+			w.start()
+			w.put(site())
+			time.Sleep(time.Minute)
+			// One of them has the slot of web.
+			if w.controller.Explain(w.t.Context(), web)[0].Reason != why.OtherMember {
+				w.mgr = other.mgr
+			}
+		}, why.OtherMember, " serves slot "},
 		{"19 terminal error", web, failing(controller.Terminal(errFlaky)), why.Terminal, "and is not retried: the registry is closed"},
 		{"19 given up", web, start(func(w *world) { w.options.MaxAttempts, w.reconcile = 2, fails(errFlaky) }, func(*world) { time.Sleep(time.Minute) }), why.GaveUp, "and is not retried: the registry is closed"},
 		{"22 hot loop by its own write", web, start(func(w *world) {
@@ -289,7 +309,29 @@ func situations() []situation {
 			}
 			synctest.Wait()
 		}), why.Terminating, "waits for its finalizers example.com/other"},
-		{"21 nothing due", web, start(nil), why.Done, "nothing is due"},
+		{"20 succeeded and did nothing", web, start(nil), why.Done, "succeeded 0s ago, wrote nothing and"},
+		{"20 succeeded without an effect", web, start(func(w *world) {
+			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				m, err := w.maps.Get(ctx, key)
+				if err == nil {
+					_, err = client.For[*corev1.ConfigMap](w.mgr.Client()).Update(ctx, m)
+				}
+				return controller.Result{}, err
+			}
+		}), why.Done, "wrote update configmaps default/web (unchanged"},
+		{"21 forgot to requeue", web, start(nil), why.Done, "asked for no other; nothing is due until the next event"},
+		{"28 status older than the spec", why.Object{Kind: "deployments", Namespace: "default", Name: "web"}, func(w *world) {
+			w.api.Serve(sim.Deployments)
+			w.start()
+			d := &appsv1.Deployment{ObjectMeta: site().ObjectMeta, Status: appsv1.DeploymentStatus{ObservedGeneration: 1}}
+			w.api.Put(sim.Deployments, d)
+			d.Spec.Replicas = new(int32(2))
+			w.api.Put(sim.Deployments, d)
+			c := controller.New("deploy", w.reconcile, controller.Options{})
+			c.Watch(source.Kind(cache.For[*appsv1.Deployment](w.mgr.Cache()), handler.Self()))
+			w.mgr.Add(c)
+			time.Sleep(time.Second)
+		}, why.StatusOld, "the status is of generation 1, the spec of 2; the last Reconcile"},
 	}
 }
 

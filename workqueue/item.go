@@ -74,6 +74,31 @@ func (i Item[K]) Queued() time.Time {
 	return i.q.core.time(i.queued)
 }
 
+// NewestReason returns this delivery's newest reason, but one of the queue only if there is no
+// other. It returns false after the settle, and for a key without reasons.
+func (i Item[K]) NewestReason() (newest Reason, ok bool) {
+	if i.q == nil {
+		return newest, false
+	}
+	i.q.lock()
+	defer i.q.unlock()
+	e, ok := i.q.core.heldBy(i.index, i.delivery)
+	if !ok {
+		return newest, false
+	}
+	var best *note
+	taken, _, _ := i.q.core.lists(e)
+	for _, n := range i.q.core.notes.all(taken) {
+		if best == nil || best.cause.source == sourceQueue || n.cause.source != sourceQueue {
+			best = n
+		}
+	}
+	if best == nil {
+		return newest, false
+	}
+	return i.q.core.notes.read(best), true
+}
+
 // Reasons returns a copy of this delivery's reasons: the first, then up to Options.Reasons of the
 // newest. Dropped counts those in between. After the settle, Reasons returns nil.
 func (i Item[K]) Reasons() (reasons []Reason, dropped int) {

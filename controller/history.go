@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// DefaultHistory is the limit of a History in bytes, unless NewHistory gets another one.
+const DefaultHistory = 64 << 20
+
+// History limits the memory for past Reconciles, which package why shows. Controllers with the same
+// History share its limit. At the limit, healthy keys are forgotten first, then all but the last
+// Reconcile of failing keys, then whole keys; each time those that were not reconciled for the
+// longest time. All methods are safe for concurrent use.
+type History struct {
+	limit int64
+	used  atomic.Int64
+
+	mu  sync.Mutex // guards what follows; held while keys are forgotten
+	all []forgetful
+}
+
+// NewHistory returns a History with a limit in bytes, as far as its size can be estimated. With a
+// limit of 0 or less it remembers nothing.
+func NewHistory(bytes int64) *History { return &History{limit: bytes} }
+
+// Bytes returns the estimated size.
+func (h *History) Bytes() int64 { return h.used.Load() }
+
+// forgetful is a controller's part of a History.
+type forgetful interface {
+	// count returns the number of keys in a class.
+	count(class int) int
+	// forget forgets up to n keys of a class, or parts of them.
+	forget(class, n int)
+}
+
+// Classes of keys, in the order in which they are forgotten.
+const (
+	healthyKeys   = iota
+	failingKeys   // with several Reconciles
+	shortenedKeys // failing, with one
+	numClasses
+)
+
+func (h *History) join(part forgetful) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, part)
+}
+
+func (h *History) leave(part forgetful) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = slices.DeleteFunc(h.all, func(other forgetful) bool { return other == part })
+}
+
+// forgotAtOnce is how many keys are forgotten with one lock of a part.
+const forgotAtOnce = 64
+
+// shrink forgets keys until the limit is kept, the fullest controller's first.
+func (h *History) shrink() {
+	if h.used.Load() <= h.limit || !h.mu.TryLock() { // else another goroutine does it
+		return
+	}
+	defer h.mu.Unlock()
+	for class := 0; class < numClasses; {
+		if h.used.Load() <= h.limit {
+			return
+		}
+		var fullest forgetful
+		most := 0
+		for _, part := range h.all {
+			if n := part.count(class); n > most {
+				fullest, most = part, n
+			}
+		}
+		if fullest == nil {
+			class++
+			continue
+		}
+		fullest.forget(class, forgotAtOnce)
+	}
+}

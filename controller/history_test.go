@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// reconcileAll reconciles keys once each, with a backoff longer than the test, and returns when
+// all have been.
+func reconcileAll[K comparable](t testing.TB, o controller.Options, keys []K, r controller.Func[K]) (c *controller.Controller[K], stop func()) {
+	t.Helper()
+	o.Logger, o.Backoff = silent, workqueue.Exponential{Base: time.Hour, Max: time.Hour}
+	left := len(keys)
+	done := make(chan struct{})
+	c = controller.New("test", controller.Func[K](func(ctx context.Context, key K) (controller.Result, error) {
+		if left--; left == 0 {
+			defer close(done)
+		}
+		return r(ctx, key)
+	}), o)
+	c.Queue().AddAll(keys, workqueue.AddOptions{Reason: workqueue.Reason{Source: "test", Event: "create", Object: "default/x", ResourceVersion: "123456789"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	<-done
+	return c, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func names(n int) (keys []types.NamespacedName) {
+	for i := range n {
+		keys = append(keys, types.NamespacedName{Namespace: "default", Name: fmt.Sprint("web-", i)})
+	}
+	return keys
+}
+
+func quiet(context.Context, types.NamespacedName) (controller.Result, error) {
+	return controller.Result{}, nil
+}
+
+// TestHistory_Limit: the estimate stays within the limit, and does not exceed the memory in use by
+// much.
+func TestHistory_Limit(t *testing.T) {
+	const limit = 4 << 20
+	h := controller.NewHistory(limit)
+	_, stop := reconcileAll(t, controller.Options{History: h}, names(50_000), func(context.Context, types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, errFlaky
+	})
+	if n := h.Bytes(); n > limit || n < limit*9/10 {
+		t.Errorf("50,000 failing keys take %d bytes, want at most %d, and nearly that", n, limit)
+	}
+	stop()
+	if n := h.Bytes(); n != 0 {
+		t.Errorf("%d bytes remain after the controller", n)
+	}
+}
+
+// TestHistory_Quiet: 100,000 healthy keys take less than 32 MB.
+func TestHistory_Quiet(t *testing.T) {
+	keys := names(100_000)
+	heap := func() int64 {
+		var m runtime.MemStats
+		for range 3 { // finalizers and pools keep garbage for a while
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	measure := func(h *controller.History) int64 {
+		before := heap()
+		_, stop := reconcileAll(t, controller.Options{History: h}, keys, quiet)
+		defer stop()
+		return heap() - before
+	}
+	h := controller.NewHistory(controller.DefaultHistory)
+	none := measure(controller.NewHistory(0))
+	with := measure(h)
+	t.Logf("%.1f MB", float64(with-none)/1e6)
+	if with-none > 32e6 {
+		t.Errorf("the history of 100,000 quiet keys takes %d bytes", with-none)
+	}
+}
+
+// TestHistory_HealthyFirst: at the limit, the healthy keys are forgotten first, then older
+// Reconciles of the failing ones, then the keys that were not reconciled for the longest time.
+func TestHistory_HealthyFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := controller.NewHistory(10_000)
+		c := controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
+			if strings.HasPrefix(key.Name, "failing") {
+				return controller.Result{}, errors.New("no")
+			}
+			return controller.Result{}, nil
+		}), controller.Options{History: h, Logger: silent, Backoff: workqueue.Exponential{Base: time.Minute, Max: time.Minute}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		add := func(prefix string, n int) {
+			for i := range n {
+				c.Queue().Add(types.NamespacedName{Name: fmt.Sprint(prefix, i)})
+			}
+			synctest.Wait()
+		}
+		add("healthy", 10)
+		add("failing", 5)
+		time.Sleep(5*time.Minute + time.Second)
+		synctest.Wait()
+		if got := c.PastRuns(); got != "failing0 6, failing1 6, failing2 6, failing3 6, failing4 6, healthy0 1, healthy1 1, healthy2 1, healthy3 1, healthy4 1, healthy5 1, healthy6 1, healthy7 1, healthy8 1, healthy9 1" {
+			t.Errorf("before the limit: %s", got)
+		}
+		add("other", 60)
+		if got := c.PastRuns(); strings.Contains(got, "healthy0 ") || !strings.Contains(got, "other59 1") || strings.Count(got, "failing") != 5 || strings.Count(got, " 6") != 5 {
+			t.Errorf("after 60 healthy keys: %s", got)
+		}
+		add("failing-late", 60)
+		if got := c.PastRuns(); strings.Contains(got, "other") || strings.Contains(got, " 6") || !strings.Contains(got, "failing-late59 1") || strings.Contains(got, "failing0 ") {
+			t.Errorf("after 60 failing keys: %s", got)
+		}
+		stop()
+		ok(t, <-ended)
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/internal/contextkey"
 	"github.com/setpoint-dev/setpoint/internal/journal"
@@ -22,7 +23,8 @@ import (
 type lead[K comparable] struct {
 	controller *Controller[K]
 	log        slog.Handler
-	origin     journal.Origin   // template, without key and delivery
+	origin     journal.Origin // template, without key and delivery
+	fights     chan contested[K]
 	over       *journal.Journal // marks a returned Reconcile without requests
 }
 
@@ -41,6 +43,9 @@ type running[K comparable] struct {
 	lines  logging.Lazy // the handler of log
 	ledger atomic.Pointer[journal.Journal]
 	doubts doubts
+
+	fight *fight // or nil
+	round *round // or nil
 }
 
 func (r *running[K]) Value(key any) any {
@@ -97,8 +102,17 @@ func (r *running[K]) requests() *journal.Journal {
 func (r *running[K]) newLedger() *journal.Journal {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
+	if r.fight != nil && r.fight.row >= fightFree-1 {
+		o.Owner = suspicious{o.Owner}
+	}
 	return journal.New(o)
 }
+
+// suspicious is an Owner that gets all answers.
+type suspicious struct{ journal.Owner }
+
+// Decodes implements journal.Owner.
+func (suspicious) Decodes(schema.GroupResource) bool { return true }
 
 // end closes the ledger, because no later Reconcile would wait for writes that begin now.
 func (r *running[K]) end() {

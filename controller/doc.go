@@ -176,6 +176,19 @@
 // [Controller.WaitIdle] and the manager's Idle wait for a slowed key. Writes without a proof count
 // as the key's own. If [Options].ReadYourWrites is negative, own writes are not recognized.
 //
+// # Fights
+//
+// A key and another writer can overwrite the same field of an object again and again, for example
+// two controllers that apply it with force. After 10 Reconciles, each less than a minute after the
+// one before, that write an object again because others have changed it, the answers and the
+// changes are compared. If both change the same field, the key is slowed down as in a hot loop,
+// for events that show only changes of that field. The log and [hook.Fight] name the key, the
+// fields and the field managers of the others, once. Changes of other fields, and events of other
+// objects, are not delayed.
+//
+// The controller must watch the object, or declare it with Reads, in the Go type of its writes.
+// Changes of lists are compared as a whole.
+//
 // # Guarantees
 //
 //   - C1: At most one Reconcile runs per key.
@@ -210,6 +223,8 @@
 //   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are not
 //     delayed, but for one whose version a no-op without a resourceVersion has returned: by a
 //     second at most.
+//   - C14: A key that fights with another writer for a field is slowed down to one Reconcile a
+//     second. Changes of other fields are not delayed.
 //   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
 //     or [Options].ReadYourWrites is over, or they are in a further cluster that no read answers
 //     from yet.
@@ -242,7 +257,8 @@
 //
 // Workers call Reconcile concurrently, for different keys. Methods may be called at any time, from
 // any goroutine, unless they document otherwise. Warm starts a goroutine for each source, and one
-// for each source and declared handle that waits for its sync. Lead starts one for each worker and
-// one that watches for slow Reconciles; with Options.Partition, also one that follows the slots,
-// and one for each former owner. Both join their goroutines before they return.
+// for each source and declared handle that waits for its sync. Lead starts one for each worker, one
+// that watches for slow Reconciles, and one that reports fights; with Options.Partition, also one
+// that follows the slots, and one for each former owner. Both join their goroutines before they
+// return.
 package controller

@@ -242,6 +242,9 @@ func (c *Controller[K]) settled(of *explained[K]) why.Answer {
 		}
 	}
 	a := c.done(of.key)
+	if f := c.records.look(of.key).fight; f.fights(c.now()) {
+		a = fought(f)
+	}
 	if observed, ok := observedGeneration(o); ok && observed < o.GetGeneration() {
 		a.Reason, a.Remedy = why.StatusOld, "write status.observedGeneration at the end of each Reconcile, or requeue after an early return"
 		a.Cause = fmt.Sprintf("the status is of generation %d, the spec of %d; %s", observed, o.GetGeneration(), a.Cause)

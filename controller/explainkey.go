@@ -48,6 +48,8 @@ func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (
 			Reason: why.HotLoop, Remedy: "write only what has changed, or return a longer RequeueAfter",
 			Cause: fmt.Sprintf("the key made itself due %d times in a row, and is slowed down to one Reconcile in %s", of.spin.row, of.spin.pause()),
 		}
+	case of.fight.fights(c.now()) && (k.State == workqueue.Waiting || k.State == workqueue.Ready):
+		a = fought(of.fight)
 	case of.past != nil && of.past.failure != nil && k.State != workqueue.Held:
 		a = failing(of.past.failure, k)
 	case k.State == workqueue.Ready:
@@ -64,6 +66,22 @@ func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (
 	}
 	a.Evidence = append(a.Evidence, describe(k.Reasons)...)
 	return a
+}
+
+// fought explains a key that fights.
+func fought(f *fight) why.Answer {
+	by := "another writer"
+	if len(f.by) > 0 {
+		by = strings.Join(f.by, ", ")
+	}
+	what := "an object"
+	if w := f.write(f.object); w != nil {
+		what = strings.TrimSpace(w.Resource + " " + strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"))
+	}
+	return why.Answer{
+		Reason: why.Fight, Remedy: "let one of them own the field: leave it out of the other's writes",
+		Cause: fmt.Sprintf("the key and %s overwrite %s of %s in turn, %d times so far", by, strings.Join(pathsOf(f.fields), ", "), what, f.row),
+	}
 }
 
 func (c *Controller[K]) paused(of *record[K]) why.Answer {
@@ -192,16 +210,16 @@ func describe(reasons []workqueue.Reason) (lines []string) {
 	return lines
 }
 
-func since(t time.Time) string { return round(time.Since(t)) }
+func since(t time.Time) string { return rounded(time.Since(t)) }
 
 func until(t time.Time) string {
 	if t.IsZero() {
 		return "unknown time"
 	}
-	return round(max(0, time.Until(t)))
+	return rounded(max(0, time.Until(t)))
 }
 
-func round(d time.Duration) string {
+func rounded(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
 	}

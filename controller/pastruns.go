@@ -266,7 +266,7 @@ func textOf(writes []ledger.Write) *[]string {
 
 // describe describes a Reconcile in one line.
 func (r *pastRun) describe(key string) string {
-	line := fmt.Sprintf("Reconcile until %s, for %s: %s, %s", time.Unix(0, r.at).Format(time.RFC3339), round(r.took), outcomes[r.outcome], r.effect())
+	line := fmt.Sprintf("Reconcile until %s, for %s: %s, %s", time.Unix(0, r.at).Format(time.RFC3339), rounded(r.took), outcomes[r.outcome], r.effect())
 	if because := r.because(key); because != "" {
 		line += "; because of " + because + ", by " + r.cause.source
 	}

@@ -130,6 +130,7 @@ type record[K comparable] struct {
 	past        *lastRun
 	events      []event // not shown by all informers when they came; replaced, never changed
 	spin        spin
+	fight       *fight
 	interrupted int // in a row
 	level       *slog.Level
 	gone        bool     // the object was deleted: level ends with the last Reconcile
@@ -137,7 +138,7 @@ type record[K comparable] struct {
 }
 
 func (r *record[K]) empty() bool {
-	return r.past == nil && len(r.events) == 0 && r.spin == spin{} && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
+	return r.past == nil && len(r.events) == 0 && r.spin == spin{} && r.fight == nil && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
 }
 
 type records[K comparable] struct {
@@ -249,6 +250,9 @@ func (t *records[K]) sweep(over func(key K, r *record[K])) {
 			}
 			if after.spin != before.spin && r.spin == before.spin {
 				r.spin = spin{}
+			}
+			if after.fight != before.fight && r.fight == before.fight {
+				r.fight = nil
 			}
 		})
 	}

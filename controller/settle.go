@@ -167,6 +167,7 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	p.backsOff = failed && !end.gaveUp && end.again.Exactly == 0 && end.again.NotBefore == 0
 	if !stale && !p.empty() {
 		c.records.put(r.item.Key(), p)
+		t.leaveFight(r, p.own())
 		c.records.sweep(t.forget)
 	}
 	if c.consistency.missed(p) { // while the Reconcile ran
@@ -213,6 +214,9 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	}
 	if r.spin.known && r.spin.over(c.now()) {
 		r.spin = spin{}
+	}
+	if r.fight != nil && c.now()-r.fight.last > r.fight.pause()+fightGap {
+		r.fight = nil
 	}
 }
 

@@ -61,6 +61,12 @@ func (c *Controller[K]) slowDown(item workqueue.Item[K], of *record[K], by cause
 	if wait <= 0 {
 		return false
 	}
+	c.delay(item, of, wait)
+	return true
+}
+
+// delay puts off a key.
+func (c *Controller[K]) delay(item workqueue.Item[K], of *record[K], wait time.Duration) {
 	if of.past != nil {
 		c.records.put(item.Key(), of.past) // before another worker can take the key
 	}
@@ -68,7 +74,6 @@ func (c *Controller[K]) slowDown(item workqueue.Item[K], of *record[K], by cause
 	// is no failure.
 	_, _ = item.RetryWith(nil, workqueue.RetryOptions{Exactly: wait, Event: workqueue.EventAfter})
 	c.queue.Forget(item.Key())
-	return true
 }
 
 func (c *Controller[K]) beginSpin(key K, log *slog.Logger, by cause, why *ledger.Write) {

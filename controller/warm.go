@@ -44,7 +44,7 @@ func (c *Controller[K]) Lead(take, work context.Context) error {
 	if !c.consistency.awaitLeader(take, work) {
 		return nil
 	}
-	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &journal.Journal{}}
+	t := &lead[K]{controller: c, log: c.logger(work).Handler(), over: &journal.Journal{}, fights: make(chan contested[K], mostFights)}
 	t.origin = journal.Origin{Controller: c.name, Run: c.run, Owner: t}
 	if leading := term.FromContext(work); leading != nil {
 		t.origin.Term = leading.Token().String()

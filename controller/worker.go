@@ -52,6 +52,7 @@ func (t *lead[K]) runWorkers(take, work context.Context) error {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(take))
 	watching.Go(func() { t.watch(ctx, work) })
+	watching.Go(func() { t.reportFights(ctx) })
 	following, unfollow := context.WithCancel(take)
 	if c.shards.divided() {
 		watching.Go(func() { t.serveSlots(following, work) })
@@ -101,7 +102,8 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 	}
 	past := of.past
 	by, why := c.causeOf(item, &of)
-	if c.slowDown(item, &of, by) || past != nil && c.consistency.putOff(work, item, past) {
+	contested := c.contest(item, of.fight)
+	if c.slowDown(item, &of, by) || t.slowFight(item, &of, contested) || past != nil && c.consistency.putOff(work, item, past) {
 		return
 	}
 	if past != nil && !past.since.IsZero() {
@@ -114,6 +116,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 	r := t.begin(work, item, &of, c.now())
 	w.run.Store(r)
 	c.beginSpin(item.Key(), r.log, by, why)
+	r.fight, r.round = of.fight, contested
 	if past != nil && past.expired {
 		if args, ok := c.repetition.Few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {
 			what := "reconciled before its own writes were visible in the cache"

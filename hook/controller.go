@@ -125,3 +125,16 @@ type Slow struct {
 	// Stack is the stack of its goroutine, at most 16 KiB, or a note that the Reconcile has ended.
 	Stack string
 }
+
+// Fight reports once that a key and another writer overwrite each other's changes of an object. The
+// key is slowed down. It is sent by another goroutine.
+type Fight struct {
+	Controller string
+	Key        string
+	// Write is the key's last write of the object, such as "patch configmaps default/web".
+	Write string
+	// Fields are the paths of the fields, such as .spec.replicas.
+	Fields []string
+	// By has the field managers of the other writers, as far as they are known.
+	By []string
+}

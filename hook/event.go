@@ -26,6 +26,7 @@ func (*GaveUp) event()             {}
 func (*Awaited) event()            {}
 func (*Takeover) event()           {}
 func (*Slow) event()               {}
+func (*Fight) event()              {}
 func (*EventSent) event()          {}
 func (*EventFailed) event()        {}
 func (*EventDropped) event()       {}

@@ -78,6 +78,8 @@ const (
 	AwaitsCaches Reason = "AwaitsCaches"
 	// HotLoop: the key keeps making itself due, and is slowed down.
 	HotLoop Reason = "HotLoop"
+	// Fight: the key and another writer overwrite each other's changes, and the key is slowed down.
+	Fight Reason = "Fight"
 )
 
 // Reasons of a key whose last Reconcile failed, by its error. They are also the label reason of the

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -126,6 +127,13 @@ func refuse(status func() error) func(*sim.Request) (*http.Response, error) {
 		s, _ := status().(apierrors.APIStatus)
 		return r.FailWith(s.Status())
 	}
+}
+
+// apply applies a value in the ConfigMap, by force.
+func (w *world) apply(ctx context.Context, by, value string) error {
+	m := corev1ac.ConfigMap("web", "default").WithData(map[string]string{"value": value})
+	_, err := client.For[*corev1.ConfigMap](w.mgr.Client()).Apply(ctx, m, client.FieldOwner(by))
+	return err
 }
 
 // situation is one of the questions that people brought to public issues.
@@ -289,6 +297,18 @@ func situations() []situation {
 				return controller.Result{}, err
 			}
 		}, func(*world) { time.Sleep(time.Minute) }), why.HotLoop, "the key made itself due "},
+		{"23 fight over a field", web, start(func(w *world) {
+			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				return controller.Result{}, w.apply(ctx, "test", "mine")
+			}
+		}, func(w *world) {
+			for range 500 {
+				if err := w.apply(w.t.Context(), "other", "theirs"); err != nil {
+					w.t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}), why.Fight, "the key and other overwrite .data.value of configmaps default/web in turn, "},
 		{"24 conflict storm", web, start(func(w *world) {
 			w.reconcile = func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 				m := site()

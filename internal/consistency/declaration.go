@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
@@ -19,8 +21,8 @@ import (
 // Reconcile's goroutine and those that it started can read only handles that some controller
 // declares.
 //
-// Package cache implements them. All methods are safe for concurrent use. Only Resolve makes
-// requests.
+// Package cache implements them. All methods are safe for concurrent use. Only Resolve and
+// Managers make requests.
 type Declarations interface {
 	// Declare replaces the declared handles. who names their owner in errors. Values that are no
 	// handles of package cache are left out.
@@ -65,6 +67,13 @@ type Declarations interface {
 	// have deleted. It returns false for a write without a version or UID, and for adopted
 	// informers.
 	Missed(w Write) bool
+	// Latest returns the object of a write as a declared informer has it, and the object in the
+	// answer as the informer would have it. Either is nil if it is unknown, the latter also if it
+	// has another type. Do not change them.
+	Latest(w Write) (stored, answered object.Object)
+	// Managers asks the API server for the managed fields of a written object. It returns nil if
+	// that fails.
+	Managers(ctx context.Context, w Write) []metav1.ManagedFieldsEntry
 	// Failing returns a lag that closes when a declared informer recovers, or nil if none fails or
 	// waits for its kind to be served.
 	Failing() Lag

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/storage"
+)
+
+func (d *declarations) Latest(w consistency.Write) (stored, answered Object) {
+	for _, g := range d.groups() {
+		i := g.informerFor(&w)
+		if i == nil {
+			continue
+		}
+		now := i.view.Stored(&w)
+		if now == nil || now.GetUID() != w.UID {
+			continue
+		}
+		if shared, err := storage.Shared(now); err == nil {
+			stored, _ = shared.(Object)
+			return stored, i.asStored(w, stored)
+		}
+	}
+	return nil, nil
+}
+
+// asStored returns a copy of the object in an answer as the informer would keep it, or nil.
+func (i *informer) asStored(w consistency.Write, like Object) Object {
+	if w.Object == nil || like == nil || reflect.TypeOf(w.Object) != reflect.TypeOf(like) {
+		return nil
+	}
+	o, ok := w.Object.DeepCopyObject().(Object)
+	if !ok || i.key.trim(o) != nil {
+		return nil
+	}
+	return o
+}
+
+func (d *declarations) Managers(ctx context.Context, w consistency.Write) []metav1.ManagedFieldsEntry {
+	for _, g := range d.groups() {
+		i := g.informerFor(&w)
+		if i == nil || i.env.backend == nil || i.view.Mapping.Load() == nil {
+			continue
+		}
+		if list, err := i.listMetadata(ctx, w.At()); err == nil && len(list.Items) > 0 {
+			return list.Items[0].ManagedFields
+		}
+	}
+	return nil
+}

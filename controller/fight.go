@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/workqueue"
+)
+
+// See "Fights" in the package doc.
+const (
+	fightFree = 10
+	fightGap  = time.Minute
+
+	mostFights = 16 // that wait for their report
+)
+
+// fight describes a key whose written objects are changed by others, again and again. It is
+// replaced, never changed.
+type fight struct {
+	writes []pendingWrite // of the last Reconcile that has written
+	object types.UID      // the one that is counted
+	row    int            // Reconciles that have written it again after a change by others
+	last   time.Duration  // start of the last of these
+	paused bool           // the key is put off
+	answer handler.Object // the key's last write of the object; nil before fightFree
+	fields *fieldpath.Set // what both change; nil until they are known
+	since  int            // the row then
+	asked  bool           // who the others are
+	by     []string       // the field managers of the others, as far as they are known
+}
+
+func (f *fight) pause() time.Duration {
+	if f == nil || f.fields == nil {
+		return 0
+	}
+	return min(spinMax, spinBase<<min(f.row-f.since, 10))
+}
+
+// fights reports whether a fight is known and goes on.
+func (f *fight) fights(now time.Duration) bool {
+	return f != nil && f.fields != nil && now-f.last < f.pause()+fightGap
+}
+
+// round is a Reconcile after others have changed an object that the key has written.
+type round struct {
+	object types.UID
+	alone  bool           // there is no other cause
+	theirs handler.Object // the object then; nil before fightFree
+	found  *fieldpath.Set // what the others have changed
+}
+
+// chased returns the object whose events by others made the key due. alone is false if it is also
+// due for another reason.
+func (c *Controller[K]) chased(item workqueue.Item[K], f *fight) (object types.UID, alone bool) {
+	if f == nil {
+		return "", false
+	}
+	made, events := madeBy(f.writes), 0
+	reasons, _ := item.Reasons()
+	alone = true
+	for i := range reasons {
+		if reasons[i].Source == sourceQueue {
+			continue
+		}
+		events++
+		by, _ := c.authorOf(made, &reasons[i])
+		switch {
+		case by != someone:
+		case object == "" && f.write(types.UID(reasons[i].UID)) != nil:
+			object = types.UID(reasons[i].UID)
+		case string(object) != reasons[i].UID:
+			alone = false
+		}
+	}
+	if events == 0 && f.paused {
+		object = f.object
+	}
+	return object, alone
+}
+
+// write returns the key's last write of an object, or nil.
+func (f *fight) write(object types.UID) (w *ledger.Write) {
+	for i := range f.writes {
+		if f.writes[i].UID == object && object != "" && f.writes[i].Effect == ledger.Stored {
+			w = &f.writes[i].Write
+		}
+	}
+	return w
+}
+
+// contest returns the round that a Reconcile would be, or nil.
+func (c *Controller[K]) contest(item workqueue.Item[K], f *fight) *round {
+	object, alone := c.chased(item, f)
+	if object == "" {
+		return nil
+	}
+	r := &round{object: object, alone: alone}
+	if f.object == object && f.row >= fightFree {
+		r.theirs, _ = c.inputs.informers.Latest(written(f.write(object)))
+		if r.theirs != nil && f.answer != nil {
+			r.found = fieldsOf(f.answer, r.theirs)
+		}
+	}
+	return r
+}
+
+// slowFight puts off a key if others have only changed what is fought for. The first time it waits
+// longer, so that the API server can be asked who they are.
+func (t *lead[K]) slowFight(item workqueue.Item[K], of *record[K], r *round) bool {
+	if r == nil || !r.alone || r.found == nil || of.fight.fields == nil || !r.found.Difference(of.fight.fields).Empty() {
+		return false
+	}
+	c, next := t.controller, *of.fight
+	wait := next.last + next.pause() - c.now()
+	if !next.asked {
+		wait = spinMax
+		t.report(item.Key(), &next)
+	}
+	if wait <= 0 {
+		return false
+	}
+	next.paused, next.asked = true, true
+	c.records.edit(item.Key(), func(r *record[K]) { r.fight = &next })
+	c.delay(item, of, wait)
+	return true
+}
+
+// nextFight returns what a Reconcile leaves behind that has written.
+func (c *Controller[K]) nextFight(of *running[K], own []pendingWrite) (next *fight) {
+	r, f := of.round, of.fight
+	next = &fight{writes: own}
+	if f == nil || of.since-f.last > f.pause()+fightGap {
+		f = &fight{}
+	}
+	if r == nil || next.write(r.object) == nil {
+		if f.row > 0 {
+			kept := *f
+			kept.writes = append(f.of(f.object), own...) // a copy
+			next = &kept
+		}
+		return next
+	}
+	next.object, next.row, next.last = r.object, 1, of.since
+	if f.object == r.object {
+		next.row, next.fields, next.since, next.asked, next.by = f.row+1, f.fields, f.since, f.asked, f.by
+	}
+	if next.row < fightFree {
+		return next
+	}
+	_, next.answer = c.inputs.informers.Latest(written(next.write(r.object)))
+	if r.found == nil || next.answer == nil {
+		return next
+	}
+	if both := fieldsOf(r.theirs, next.answer).Intersection(r.found); !both.Empty() {
+		if next.fields == nil {
+			next.since = next.row
+		}
+		next.fields = both
+	}
+	return next
+}
+
+// of returns the last write of an object, in a list.
+func (f *fight) of(object types.UID) []pendingWrite {
+	for i := range slices.Backward(f.writes) {
+		if f.writes[i].UID == object {
+			return f.writes[i : i+1 : i+1]
+		}
+	}
+	return nil
+}
+
+// fieldsOf returns the paths of the fields that differ, but for those that each write changes. A
+// list is one field.
+func fieldsOf(a, b handler.Object) *fieldpath.Set {
+	x, y := untyped(a), untyped(b)
+	if x == nil || y == nil {
+		return fieldpath.NewSet()
+	}
+	c, err := x.Compare(y)
+	if err != nil {
+		return fieldpath.NewSet()
+	}
+	return c.Added.Union(c.Removed).Union(c.Modified).Leaves()
+}
+
+func untyped(o handler.Object) *typed.TypedValue {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o) // a copy
+	if err != nil {
+		return nil
+	}
+	delete(m, "kind")
+	delete(m, "apiVersion")
+	if of, ok := m["metadata"].(map[string]any); ok {
+		for _, field := range []string{"resourceVersion", "generation", "managedFields", "creationTimestamp"} {
+			delete(of, field)
+		}
+	}
+	v, err := typed.DeducedParseableType.FromUnstructured(m)
+	if err != nil {
+		return nil
+	}
+	return v
+}

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/source"
+)
+
+// fighter is a controller that wants one value in a ConfigMap.
+type fighter struct {
+	t      *testing.T
+	client *client.Client
+	maps   *cache.Handle[*corev1.ConfigMap]
+	write  func(ctx context.Context, f *fighter, key types.NamespacedName) error
+
+	mu     sync.Mutex
+	starts []time.Duration
+	fights []hook.Fight
+}
+
+func newFighter(t *testing.T, api http.RoundTripper, manager string, scope cache.Scope, write func(context.Context, *fighter, types.NamespacedName) error) *fighter {
+	t.Helper()
+	cl, err := client.New(&rest.Config{Host: sim.Host, Transport: api, QPS: -1}, client.Options{FieldOwner: manager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := cache.New(cl, cache.Options{})
+	f := &fighter{t: t, client: cl, maps: cache.ForScope[*corev1.ConfigMap](objects, scope), write: write}
+	began := time.Now()
+	c := controller.New(manager, controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		f.mu.Lock()
+		f.starts = append(f.starts, time.Since(began))
+		f.mu.Unlock()
+		return controller.Result{}, f.write(ctx, f, key)
+	}), controller.Options{Logger: silent, Hook: hook.On(func(e *hook.Fight) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.fights = append(f.fights, *e)
+	})})
+	c.Watch(source.Kind(f.maps, handler.Self()))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	go func() { done <- objects.Run(ctx) }()
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		ok(t, errors.Join(<-done, <-done))
+	})
+	return f
+}
+
+// applies forces a value by server-side apply.
+func applies(value string) func(context.Context, *fighter, types.NamespacedName) error {
+	return func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+		m, err := f.maps.Get(ctx, key)
+		if err != nil || m.Data["value"] == value {
+			return err
+		}
+		_, err = client.For[*corev1.ConfigMap](f.client).Apply(ctx, corev1ac.ConfigMap(key.Name, key.Namespace).WithData(map[string]string{"value": value}))
+		return err
+	}
+}
+
+// updates writes a value with the version that it has read.
+func updates(value string) func(context.Context, *fighter, types.NamespacedName) error {
+	return func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+		m, err := f.maps.Get(ctx, key)
+		if err != nil || m.Data["value"] == value {
+			return err
+		}
+		m.Data["value"] = value
+		if _, err = client.For[*corev1.ConfigMap](f.client).Update(ctx, m); apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	}
+}
+
+func fought() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"value": "?", "other": "1"}}
+}
+
+func (f *fighter) n() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.starts)
+}
+
+// TestC14_AFightIsSlowedDown: two controllers that overwrite a field of each other make two writes
+// a second at most, and each reports the field and the other one.
+func TestC14_AFightIsSlowedDown(t *testing.T) {
+	for name, write := range map[string]func(string) func(context.Context, *fighter, types.NamespacedName) error{"apply": applies, "update": updates} {
+		for form, scope := range map[string]cache.Scope{
+			"packed": {Storage: cache.Packed}, "decoded": {Storage: cache.Decoded}, "managed fields": {KeepManagedFields: true},
+			"transformed": {Transform: cache.NewTransform("no other data", func(m *corev1.ConfigMap) { delete(m.Data, "other") })},
+		} {
+			if name == "update" && form == "transformed" {
+				continue // it would lose the data
+			}
+			t.Run(name+" "+form, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					api := sim.NewServer(sim.ConfigMaps)
+					api.Lag(time.Millisecond)
+					api.Put(sim.ConfigMaps, fought())
+					one := newFighter(t, api, "one", scope, write("1"))
+					two := newFighter(t, api, "two", scope, write("2"))
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					before := api.Count("patch", sim.ConfigMaps) + api.Count("update", sim.ConfigMaps) + api.Count("apply", sim.ConfigMaps)
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					if n := api.Count("patch", sim.ConfigMaps) + api.Count("update", sim.ConfigMaps) + api.Count("apply", sim.ConfigMaps) - before; n > 125 || n < 50 {
+						t.Errorf("%d writes in a minute, want two a second at most", n)
+					}
+					for f, other := range map[*fighter]string{one: "two", two: "one"} {
+						if name == "update" {
+							other = "" // the sim keeps no managed fields before the first apply
+						}
+						if len(f.fights) != 1 || !slices.Equal(f.fights[0].Fields, []string{".data.value"}) || strings.Join(f.fights[0].By, ",") != other ||
+							f.fights[0].Key != "default/a" || !strings.Contains(f.fights[0].Write, "configmaps default/a") {
+							t.Errorf("reported %+v, want .data.value by %s, once", f.fights, other)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestC14_OtherChangesAreNotDelayed: a change of another field during a fight.
+func TestC14_OtherChangesAreNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Lag(time.Millisecond)
+		api.Put(sim.ConfigMaps, fought())
+		one := newFighter(t, api, "one", cache.Scope{}, applies("1"))
+		newFighter(t, api, "two", cache.Scope{}, applies("2"))
+		time.Sleep(time.Minute + 300*time.Millisecond)
+		synctest.Wait()
+		for range 20 {
+			before := one.n()
+			at := time.Now()
+			now := api.Object(sim.ConfigMaps, "default", "a")
+			now.SetLabels(map[string]string{"person": at.String()})
+			api.Put(sim.ConfigMaps, now)
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			if one.n() == before {
+				t.Errorf("a change of a label after %s waits", at)
+			}
+			time.Sleep(1300 * time.Millisecond)
+		}
+	})
+}
+
+// TestC14_NoFight: many changes by others, to which the key answers with writes of its own fields,
+// are not slowed down.
+func TestC14_NoFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, fought())
+		f := newFighter(t, api, "one", cache.Scope{}, func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+			m, err := f.maps.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			_, err = client.For[*corev1.ConfigMap](f.client).Apply(ctx, corev1ac.ConfigMap(key.Name, key.Namespace).WithData(map[string]string{"seen": m.Data["other"]}))
+			return err
+		})
+		for i := range 200 {
+			now := api.Object(sim.ConfigMaps, "default", "a")
+			_ = unstructuredData(now.Object, "other", time.Now().Add(time.Duration(i)).String())
+			api.Put(sim.ConfigMaps, now)
+			time.Sleep(20 * time.Millisecond)
+			synctest.Wait()
+		}
+		if n := f.n(); n < 200 || len(f.fights) > 0 {
+			t.Errorf("%d Reconciles of 200 changes; fights: %+v", n, f.fights)
+		}
+	})
+}
+
+func unstructuredData(object map[string]any, key, value string) error {
+	data, _ := object["data"].(map[string]any)
+	data[key] = value
+	return nil
+}

@@ -25,9 +25,6 @@ func (c *Controller[K]) CatchUp(ctx context.Context) error { return c.catchUp(ct
 // Quiet is the second part of WaitIdle.
 func (c *Controller[K]) Quiet(ctx context.Context) (taken uint64, err error) { return c.quiet(ctx) }
 
-// Failing returns the keys whose last Reconcile failed.
-func (c *Controller[K]) Failing() []FailedKey { return c.failing() }
-
 // Remembered returns the number of keys with a past.
 func (c *Controller[K]) Remembered() int {
 	return c.count(func(r record[K]) bool { return r.past != nil })

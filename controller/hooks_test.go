@@ -96,7 +96,7 @@ func TestDefault_AfterWarmHasNoEffect(t *testing.T) {
 }
 
 // TestHooks_FailingKeys: a key counts as failing from the end of a failed Reconcile to the end of
-// the next one, also if it is not retried. On a standby no key does.
+// the next one, also if it is not retried. On a standby no key does, and the reasons stay.
 func TestHooks_FailingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stats func() hook.ControllerStats
@@ -121,20 +121,20 @@ func TestHooks_FailingKeys(t *testing.T) {
 			return controller.Result{}, nil
 		}), controller.Options{Logger: silent, Workers: 2, Hook: hook.On(func(e *hook.ControllerStarted) { stats = e.Stats })})
 		c.Watch(newSource("keys", "good", "fails", "panics", "terminal"))
-		expect := func(when string, want int) {
+		expect := func(when string, want map[string]int) {
 			t.Helper()
 			synctest.Wait()
-			if n := stats().Failing; n != want {
-				t.Errorf("%s: %d keys fail, want %d", when, n, want)
+			if got := stats().Failing; fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: %v keys fail, want %v", when, got, want)
 			}
 		}
 		stop := start(t, c)
-		expect("after the first Reconciles", 3)
+		expect("after the first Reconciles", map[string]int{"Error": 1, "Panicked": 1, "Terminal": 1})
 		time.Sleep(time.Minute)
-		expect("while one is tried again, and another has succeeded at its third attempt", 2)
+		expect("while one is tried again, and another has succeeded at its third attempt", map[string]int{"Error": 1, "Panicked": 0, "Terminal": 1})
 		time.Sleep(2 * time.Hour)
-		expect("in the end", 1)
+		expect("in the end", map[string]int{"Error": 0, "Panicked": 0, "Terminal": 1})
 		ok(t, stop())
-		expect("without a leader", 0)
+		expect("without a leader", map[string]int{"Error": 0, "Panicked": 0, "Terminal": 0})
 	})
 }

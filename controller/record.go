@@ -5,6 +5,7 @@ package controller
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,7 +50,8 @@ type Failure struct {
 	ReconcileID string    // as in the log
 	Err         string    // the text of the error
 	Terminal    bool      // not retried
-	// Reason is the code of package why for the error.
+	// Reason is a code for the cause: why.Terminal, why.GaveUp, why.Panicked, why.TimedOut after
+	// Options.Deadline, why.Fenced, or the result of why.OfError. The first that applies counts.
 	Reason why.Reason
 }
 
@@ -141,11 +143,40 @@ func (r *record[K]) empty() bool {
 	return r.past == nil && len(r.events) == 0 && r.spin == spin{} && r.fight == nil && r.interrupted == 0 && r.level == nil && len(r.pausedBy) == 0
 }
 
+// failureCounts counts failures by their Reason. A Reason that has occurred stays, with 0.
+type failureCounts map[why.Reason]int
+
+func (f *failureCounts) add(p *lastRun, n int) {
+	if p == nil || p.failure == nil {
+		return
+	}
+	if *f == nil {
+		*f = failureCounts{}
+	}
+	(*f)[p.failure.Reason] += n
+}
+
+// replace counts a failure that replaces another one. Both may be nil.
+func (f *failureCounts) replace(before, after *lastRun) {
+	if before != after {
+		f.add(before, -1)
+		f.add(after, 1)
+	}
+}
+
+func (f failureCounts) sum() (n int) {
+	for _, of := range f {
+		n += of
+	}
+	return n
+}
+
 type records[K comparable] struct {
 	n atomic.Int64
 
 	mu      sync.Mutex // guards what follows
 	keys    map[K]*record[K]
+	failing failureCounts // of the records with a failure
 	sweepAt int
 }
 
@@ -171,7 +202,9 @@ func (t *records[K]) edit(key K, change func(*record[K])) {
 	if r == nil {
 		r = &record[K]{}
 	}
+	before := r.past
 	change(r)
+	t.failing.replace(before, r.past)
 	t.storeLocked(key, r)
 }
 
@@ -202,6 +235,7 @@ func (t *records[K]) take(key K) record[K] {
 	if was.past != nil {
 		now := *was.past // a sweep may be reading it
 		now.writes = slices.Clone(now.writes)
+		t.failing.replace(r.past, nil)
 		was.past, r.past = &now, nil
 	}
 	if was.past == nil || was.past.since.IsZero() {
@@ -217,6 +251,26 @@ func (t *records[K]) take(key K) record[K] {
 
 func (t *records[K]) put(key K, p *lastRun) {
 	t.edit(key, func(r *record[K]) { r.past = p })
+}
+
+// failures returns a copy of the counts.
+func (t *records[K]) failures() failureCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.failing)
+}
+
+// failed returns the keys whose last Reconcile failed.
+func (t *records[K]) failed() map[K]*Failure {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	failed := make(map[K]*Failure, t.failing.sum())
+	for key, r := range t.keys {
+		if r.past != nil && r.past.failure != nil {
+			failed[key] = r.past.failure
+		}
+	}
+	return failed
 }
 
 func (t *records[K]) all() map[K]record[K] {

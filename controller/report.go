@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,12 @@ type Idle struct {
 type FailedKey struct {
 	Key string // its text
 	Failure
+
+	// Attempts is the number of failures in a row. After a terminal error it is 1.
+	Attempts int
+	// Next is when the next attempt is due. Of a key that is ready, it is when the key became so;
+	// of a key in progress, the start. It is zero if the key waits for an event, or is paused.
+	Next time.Time
 }
 
 // WaitIdle waits until the sources have handled everything that the API server had at the call, and
@@ -81,7 +88,7 @@ type FailedKey struct {
 func (c *Controller[K]) WaitIdle(ctx context.Context) (Idle, error) {
 	wrong := c.catchUp(ctx)
 	taken, err := c.quiet(ctx)
-	return Idle{taken, c.failing()}, errors.Join(wrong, err)
+	return Idle{taken, c.Failing()}, errors.Join(wrong, err)
 }
 
 func (c *Controller[K]) catchUp(ctx context.Context) error {
@@ -103,35 +110,56 @@ func (c *Controller[K]) quiet(ctx context.Context) (taken uint64, err error) {
 	return taken, fmt.Errorf("controller %q: %w", c.name, err)
 }
 
-// failing leaves out keys whose next Reconcile has begun.
-func (c *Controller[K]) failing() []FailedKey {
-	var failing []FailedKey
-	for key, r := range c.records.all() {
-		if r.past != nil && r.past.failure != nil {
-			failing = append(failing, FailedKey{fmt.Sprint(key), *r.past.failure})
+// Failing returns the keys whose last Reconcile failed, sorted by their text: those in a backoff,
+// those that are not retried, and those that are being retried. While the controller does not lead,
+// there are none. For a million failing keys it takes about four seconds and 300 MB.
+func (c *Controller[K]) Failing() []FailedKey {
+	pool := c.pool.state()
+	if !pool.leading {
+		return nil
+	}
+	running, failed := pool.running(), c.records.failed()
+	began := map[K]time.Time{}
+	for _, r := range running {
+		key := r.item.Key()
+		began[key] = c.began.Add(r.since)
+		if _, again := failed[key]; !again && r.past != nil && r.past.failure != nil {
+			failed[key] = r.past.failure
 		}
 	}
-	sort.Slice(failing, func(i, j int) bool { return failing[i].Key < failing[j].Key })
-	return failing
+	keys := make([]FailedKey, 0, len(failed))
+	queue := c.current.Load()
+	for key, f := range failed {
+		now, _ := queue.Lookup(key)
+		k := FailedKey{Key: fmt.Sprint(key), Failure: *f, Attempts: max(now.Attempts, 1), Next: now.Due}
+		switch {
+		case now.Paused:
+			k.Next = time.Time{}
+		case now.State == workqueue.Held:
+			k.Next = began[key]
+		case now.State == workqueue.Ready:
+			k.Next = cmp.Or(now.Since, time.Now())
+		}
+		keys = append(keys, k)
+	}
+	sort.Slice(keys, func(i, j int) bool { return keys[i].Key < keys[j].Key })
+	return keys
 }
 
+// stats counts a key whose next Reconcile runs as failing, until that has succeeded.
 func (c *Controller[K]) stats() hook.ControllerStats {
 	now := c.pool.state()
 	running := now.running()
-	s := hook.ControllerStats{Workers: now.want, Active: len(running)}
-	if !now.leading {
-		return s
-	}
-	count := func(last *lastRun) {
-		if last != nil && last.failure != nil {
-			s.Failing++
-		}
-	}
+	failing := c.records.failures()
 	for _, r := range running {
-		count(r.past)
+		failing.add(r.past, 1)
 	}
-	for _, r := range c.records.all() {
-		count(r.past)
+	s := hook.ControllerStats{Workers: now.want, Active: len(running), Failing: make(map[string]int, len(failing))}
+	for reason, n := range failing {
+		if !now.leading {
+			n = 0
+		}
+		s.Failing[string(reason)] = n
 	}
 	return s
 }

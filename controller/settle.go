@@ -37,6 +37,7 @@ type ending struct {
 	err     error
 	text    string
 	again   workqueue.RetryOptions
+	reason  why.Reason
 	normal  bool // level info
 	gaveUp  bool
 }
@@ -50,7 +51,7 @@ func (t *lead[K]) givesUp(r *running[K], end *ending) bool {
 }
 
 func aborted(err error) ending {
-	return ending{outcome: hook.Panicked, err: err, text: err.Error(), again: workqueue.RetryOptions{Event: eventRetryPanic}}
+	return ending{outcome: hook.Panicked, err: err, text: err.Error(), reason: why.Panicked, again: workqueue.RetryOptions{Event: eventRetryPanic}}
 }
 
 func (r *running[K]) judge(result Result, err error) ending {
@@ -73,10 +74,23 @@ func (r *running[K]) judge(result Result, err error) ending {
 		end.outcome = hook.Stale
 	}
 	if err != nil {
-		end.text, end.again = err.Error(), howToRetry(r, result, err)
+		end.text, end.reason, end.again = err.Error(), reasonOf(r, end.outcome, err), howToRetry(r, result, err)
 		end.normal = consistsOf(err, func(err error) bool { return isNormal(err) || r.wroteToMissing(err) }) || isFenced(r, err)
 	}
 	return end
+}
+
+func reasonOf(ctx context.Context, outcome hook.Outcome, err error) why.Reason {
+	switch {
+	case outcome == hook.FailedTerminally:
+		return why.Terminal
+	case errors.Is(context.Cause(ctx), errDeadline):
+		return why.TimedOut
+	case errors.Is(err, term.ErrFenced):
+		return why.Fenced
+	default:
+		return why.OfError(err)
+	}
 }
 
 func (t *lead[K]) settle(r *running[K], end ending) {
@@ -147,8 +161,11 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	}
 	if end.err != nil && end.outcome != hook.Interrupted && !stale {
 		p.failure = &Failure{
-			At: time.Now(), ReconcileID: r.id(), Err: end.text,
-			Terminal: end.gaveUp || end.outcome == hook.FailedTerminally, Reason: reasonOf(r, &end),
+			At: time.Now(), ReconcileID: r.id(), Err: end.text, Reason: end.reason,
+			Terminal: end.gaveUp || end.outcome == hook.FailedTerminally,
+		}
+		if end.gaveUp {
+			p.failure.Reason = why.GaveUp
 		}
 	}
 	if c.o.ReadYourWrites < 0 {
@@ -174,23 +191,6 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 		c.consistency.addMissed(r.item.Key())
 	}
 	return p
-}
-
-func reasonOf(ctx context.Context, end *ending) why.Reason {
-	switch {
-	case end.outcome == hook.FailedTerminally:
-		return why.Terminal
-	case end.gaveUp:
-		return why.GaveUp
-	case end.outcome == hook.Panicked:
-		return why.Panicked
-	case errors.Is(end.err, term.ErrFenced):
-		return why.Fenced
-	case errors.Is(context.Cause(ctx), errDeadline):
-		return why.TimedOut
-	default:
-		return why.OfError(end.err)
-	}
 }
 
 // carry returns the writes that were given up, for the next Reconcile's list.

@@ -76,9 +76,10 @@ type ControllerStarted struct {
 type ControllerStats struct {
 	// Workers is the limit of concurrent Reconciles, on a standby too. Active is their number.
 	Workers, Active int
-	// Failing is the number of keys whose last Reconcile failed, those that are not retried
-	// included. It is 0 on a standby. Counting takes a moment for many keys.
-	Failing int
+	// Failing has the numbers of keys whose last Reconcile failed, by their why.Reason as text.
+	// Those that are not retried count, too. A reason that has occurred stays, with 0. On a standby
+	// all are 0.
+	Failing map[string]int
 }
 
 // ControllerStopped reports that Warm ends and all sources have stopped. A controller starts only

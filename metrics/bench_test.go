@@ -5,6 +5,7 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -51,6 +52,52 @@ func BenchmarkEvents(b *testing.B) {
 				m.Send(e)
 			}
 		})
+	}
+}
+
+// BenchmarkScrape measures a scrape of 50 controllers with 100 failing keys each.
+func BenchmarkScrape(b *testing.B) {
+	r := prometheus.NewRegistry()
+	m := newMetrics(b, r)
+	ctx, stop := context.WithCancel(b.Context())
+	ended := make(chan error, 50)
+	for i := range cap(ended) {
+		c := controller.New(fmt.Sprint("bench-", i), controller.Func[int](func(context.Context, int) (controller.Result, error) {
+			return controller.Result{}, controller.RetryAfter(errors.New("down"), time.Hour)
+		}), controller.Options{Hook: m, Logger: slog.New(slog.DiscardHandler)})
+		for key := range 100 {
+			c.Queue().Add(key)
+		}
+		go func() { ended <- c.Run(ctx) }()
+	}
+	failing := func() (n float64) {
+		all, err := r.Gather()
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, f := range all {
+			for _, s := range f.GetMetric() {
+				if f.GetName() == "setpoint_failing_keys" {
+					n += s.GetGauge().GetValue()
+				}
+			}
+		}
+		return n
+	}
+	for range time.Tick(10 * time.Millisecond) {
+		if failing() == 5000 {
+			break
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		failing()
+	}
+	stop()
+	for range cap(ended) {
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
 	}
 }
 

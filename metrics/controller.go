@@ -54,7 +54,7 @@ func newControllers(mu *lock) *controllers {
 		}, "controller"),
 		workers: desc("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent Reconciles.", "controller"),
 		active:  desc("controller_runtime_active_workers", "Running Reconciles.", "controller"),
-		failing: desc("setpoint_failing_keys", "Keys whose last Reconcile failed.", "controller"),
+		failing: desc("setpoint_failing_keys", "Keys whose last Reconcile failed.", "controller", "reason"),
 		slow:    count("setpoint_reconcile_slow_total", "Reconciles that were reported as slow."),
 		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "Time that keys waited until the caches contained their own writes.",
 			waits, "controller"),
@@ -168,12 +168,19 @@ func (c *controllers) scrape(ch chan<- prometheus.Metric) {
 		sum := all[name]
 		sum.Workers += s.Workers
 		sum.Active += s.Active
-		sum.Failing += s.Failing
+		for reason, n := range s.Failing {
+			if sum.Failing == nil {
+				sum.Failing = map[string]int{}
+			}
+			sum.Failing[reason] += n
+		}
 		all[name] = sum
 	})
 	for name, s := range all {
 		ch <- prometheus.MustNewConstMetric(c.workers, prometheus.GaugeValue, float64(s.Workers), label(name))
 		ch <- prometheus.MustNewConstMetric(c.active, prometheus.GaugeValue, float64(s.Active), label(name))
-		ch <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, float64(s.Failing), label(name))
+		for reason, n := range s.Failing {
+			ch <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, float64(n), label(name), label(reason))
+		}
 	}
 }

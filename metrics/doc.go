@@ -73,8 +73,11 @@
 //	setpoint_queue_dropped_total{name,why}                    dropped keys and adds
 //	setpoint_queue_misuses_total{name}                        calls that break its contract
 //	setpoint_queue_panics_total{name}                         panics of the queue's callbacks
-//	setpoint_failing_keys{controller}                         keys whose last Reconcile failed; 0
-//	                                                          on a standby
+//	setpoint_failing_keys{controller,reason}                  keys whose last Reconcile failed;
+//	                                                          reason: as Error, Forbidden or GaveUp
+//	                                                          in package why. A series begins with
+//	                                                          the first failure, and stays with 0;
+//	                                                          on a standby all are 0
 //	setpoint_reconcile_slow_total{controller}                 Reconciles reported as slow
 //	setpoint_reconcile_own_writes_wait_seconds{controller}    time that keys waited for their own
 //	                                                          writes

@@ -67,7 +67,7 @@ setpoint_api_unclear_writes_total counter controller resource
 setpoint_events_dropped_total counter why
 setpoint_events_failed_total counter
 setpoint_events_sent_total counter kind reason type
-setpoint_failing_keys gauge controller
+setpoint_failing_keys gauge controller reason
 setpoint_informer_broken_objects gauge kind
 setpoint_informer_bytes gauge kind scope storage
 setpoint_informer_decodes_total counter kind scope storage
@@ -110,7 +110,9 @@ setpoint_webhook_rejections_total counter reason webhook
 // feed sends an event of almost every type.
 func feed(m *hook.Hook) {
 	err := errors.New("broken")
-	m.Send(&hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats { return hook.ControllerStats{Workers: 8, Active: 3, Failing: 4} }})
+	m.Send(&hook.ControllerStarted{Controller: "website", Of: m, Stats: func() hook.ControllerStats {
+		return hook.ControllerStats{Workers: 8, Active: 3, Failing: map[string]int{"Forbidden": 4, "Conflict": 0}}
+	}})
 	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.Failed, Err: err, TimedOut: true})
 	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.FailedTerminally, Err: err})
 	m.Send(&hook.Reconciled{Controller: "website", Took: time.Second, Outcome: hook.Panicked, Err: err})
@@ -249,7 +251,8 @@ func TestScrape(t *testing.T) {
 	for _, line := range []string{
 		`controller_runtime_active_workers{controller="website"} 3`,
 		`controller_runtime_max_concurrent_reconciles{controller="website"} 8`,
-		`setpoint_failing_keys{controller="website"} 4`,
+		`setpoint_failing_keys{controller="website",reason="Conflict"} 0`,
+		`setpoint_failing_keys{controller="website",reason="Forbidden"} 4`,
 		`controller_runtime_reconcile_errors_total{controller="website"} 3`,
 		`controller_runtime_reconcile_panics_total{controller="website"} 1`,
 		`controller_runtime_reconcile_time_seconds_bucket{controller="website",le="1"} 5`,

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/term"
+	"github.com/setpoint-dev/setpoint/why"
+)
+
+// failNamed fails as the key asks for. runs counts the Reconciles of the key.
+func failNamed(ctx context.Context, key string, runs int) error {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no right"))
+	var err error
+	switch key {
+	case "good":
+		return nil
+	case "terminal":
+		return controller.Terminal(forbidden)
+	case "gives up":
+		return forbidden
+	case "panics":
+		if runs == 1 {
+			panic(forbidden)
+		}
+		time.Sleep(time.Hour)
+		return nil
+	case "times out":
+		<-ctx.Done()
+		err = ctx.Err()
+	case "fenced":
+		err = fmt.Errorf("cannot write: %w", term.ErrFenced)
+	case "forbidden":
+		err = forbidden
+	default:
+		err = errFlaky
+	}
+	return controller.RetryAfter(err, 3*time.Hour)
+}
+
+// TestFailing_Reasons: each failing key has a reason, its attempts and the time of the next one.
+func TestFailing_Reasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, runs := time.Now(), map[string]int{}
+		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
+			runs[key]++ // there is one worker at first
+			return controller.Result{}, failNamed(ctx, key, runs[key])
+		}, controller.Options{Logger: silent, Workers: 1, MaxAttempts: 3, Deadline: 10 * time.Second})
+		c.Watch(newSource("keys", "good", "terminal", "gives up", "fenced", "forbidden", "flaky", "paused", "times out"))
+		if got := c.Failing(); len(got) != 0 {
+			t.Errorf("before Run: %v", got)
+		}
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		c.PauseKey("paused")
+		c.Queue().Add("panics")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		soon := began.Add(3 * time.Hour)
+		for i, want := range []struct {
+			key      string
+			reason   why.Reason
+			terminal bool
+			attempts int
+			next     time.Time
+		}{
+			{"fenced", why.Fenced, false, 1, soon},
+			{"flaky", why.Error, false, 1, soon},
+			{"forbidden", why.Forbidden, false, 1, soon},
+			{"gives up", why.GaveUp, true, 3, time.Time{}},
+			{"panics", why.Panicked, false, 1, began.Add(time.Minute + 5*time.Millisecond)},
+			{"paused", why.Error, false, 1, time.Time{}},
+			{"terminal", why.Terminal, true, 1, time.Time{}},
+			{"times out", why.TimedOut, false, 1, soon.Add(10 * time.Second)},
+		} {
+			got := c.Failing()
+			if len(got) != 8 {
+				t.Fatalf("got %v", got)
+			}
+			k := got[i]
+			if k.Key != want.key || k.Reason != want.reason || k.Terminal != want.terminal || k.Attempts != want.attempts ||
+				k.Next.Sub(want.next).Abs() > time.Second || k.Err == "" || k.ReconcileID == "" || k.At.IsZero() {
+				t.Errorf("got %+v, want %+v", k, want)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		if got := c.Failing(); len(got) != 7 {
+			t.Errorf("after the success of a retry: %v", got)
+		}
+		ok(t, stop())
+		if got := c.Failing(); len(got) != 0 {
+			t.Errorf("after the term: %v", got)
+		}
+	})
+}

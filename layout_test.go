@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"webhook/internal/certs":   {"client", "events", "hook", "manager", "term", "internal/logging", "internal/run"},
 	"webhook/webhooktest":      {"client", "envtest", "webhook"},
 	"metrics":                  {"cache", "hook"},
-	"debug":                    {"hook", "manager", "server", "internal/argument"},
+	"debug":                    {"controller", "hook", "manager", "server", "why"},
 	"envtest":                  {},
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},

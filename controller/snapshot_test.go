@@ -8,18 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// TestSnapshot is complete, and package debug can serve it.
+// TestSnapshot is complete, and can be encoded.
 func TestSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -67,17 +65,17 @@ func TestSnapshot(t *testing.T) {
 		case len(s.Sources) != 1 || s.Progress.Running != 2 || s.Progress.Longest != 2*time.Minute:
 			t.Errorf("got %+v, %+v", s.Sources, s.Progress)
 		}
-		w := httptest.NewRecorder()
-		debug.Controllers(c).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/test", nil))
+		text, err := json.MarshalIndent(c, "", "  ")
+		ok(t, err)
 		var back struct {
 			Running []struct{ Key, Class string }
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &back); err != nil || back.Running[0].Key != "a" || back.Running[0].Class != "normal" {
-			t.Errorf("%v in\n%s", err, w.Body)
+		if err := json.Unmarshal(text, &back); err != nil || back.Running[0].Key != "a" || back.Running[0].Class != "normal" {
+			t.Errorf("%v in\n%s", err, text)
 		}
 		for _, want := range []string{`"LogLevel": "DEBUG"`, `"PausedBy": [`, `"Err": "` + errFlaky.Error(), `"Source": "Fake(keys)"`} {
-			if !strings.Contains(w.Body.String(), want) {
-				t.Errorf("%s is not in\n%s", want, w.Body)
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s is not in\n%s", want, text)
 			}
 		}
 		stop()

@@ -12,17 +12,25 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// fixed is a controller that is not run.
 type fixed struct {
+	manager.Controller
+
 	name  string
 	state any
+	fails []controller.FailedKey
 }
 
 func (f fixed) Name() string { return f.name }
+
+func (f fixed) Failing() []controller.FailedKey { return f.fails }
 
 func (f fixed) MarshalJSON() ([]byte, error) { return json.Marshal(f.state) }
 
@@ -34,7 +42,7 @@ func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRe
 }
 
 func TestControllers(t *testing.T) {
-	h := debug.Controllers(fixed{"website", map[string]int{"ready": 3}}, fixed{"broken", func() {}}, fixed{"blog", nil})
+	h := debug.Controllers(fixed{name: "website", state: map[string]int{"ready": 3}}, fixed{name: "broken", state: func() {}}, fixed{name: "blog"})
 
 	var names []string
 	if err := json.Unmarshal(get(t, h, "GET", "/").Body.Bytes(), &names); err != nil || strings.Join(names, " ") != "blog broken website" {

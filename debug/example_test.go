@@ -10,23 +10,25 @@ import (
 	"net/http/httptest"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 // GET /debug/controllers/ returns the names, GET /debug/controllers/website one state.
-func ExampleControllers() {
+func ExampleHandler() {
 	reconcile := controller.Func[types.NamespacedName](
 		func(context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{}, nil
 		})
-	websites := controller.New("website", reconcile, controller.Options{})
-	mux := http.NewServeMux()
-	mux.Handle("/debug/controllers/", http.StripPrefix("/debug/controllers", debug.Controllers(websites)))
+	mgr := manager.New(&rest.Config{}, manager.Options{Name: "website-operator"})
+	mgr.Add(controller.New("website", reconcile, controller.Options{}))
+	h := debug.Handler(mgr)
 
 	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, httptest.NewRequest("GET", "/debug/controllers/", http.NoBody))
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/debug/controllers/", http.NoBody))
 	fmt.Print(w.Body)
 	// Output:
 	// [

@@ -15,10 +15,6 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 )
 
-type states []hook.InformerState
-
-func (s states) States() []hook.InformerState { return s }
-
 type line struct {
 	Kind, Scope, Storage, Phase, Err string
 	Objects, Bytes, Decodes          int64
@@ -27,11 +23,9 @@ type line struct {
 // TestInformers: the page shows the storage of each informer and what it costs, sorted.
 func TestInformers(t *testing.T) {
 	h := debug.Informers(
-		states{
-			{Kind: "Pod.v1", Scope: "packed", Phase: hook.Synced, Objects: 3, Bytes: 600, Storage: "packed", Decodes: 5},
-			{Kind: "Pod.v1", Phase: hook.Synced, Objects: 3, Bytes: 900, Storage: "decoded"},
-		},
-		states{{Kind: "ConfigMap.v1", Scope: "cluster west", Phase: hook.Failing, Err: errors.New("no <route>"), Storage: "decoded"}},
+		hook.InformerState{Kind: "Pod.v1", Scope: "packed", Phase: hook.Synced, Objects: 3, Bytes: 600, Storage: "packed", Decodes: 5},
+		hook.InformerState{Kind: "Pod.v1", Phase: hook.Synced, Objects: 3, Bytes: 900, Storage: "decoded"},
+		hook.InformerState{Kind: "ConfigMap.v1", Scope: "cluster west", Phase: hook.Failing, Err: errors.New("no <route>"), Storage: "decoded"},
 	)
 	w := get(t, h, "GET", "/")
 	var shown []line
@@ -58,7 +52,7 @@ func TestInformers(t *testing.T) {
 
 // TestInformers_None: a cache without informers is an empty list.
 func TestInformers_None(t *testing.T) {
-	if body := get(t, debug.Informers(states{}), "GET", "/").Body.String(); body != "[]\n" {
+	if body := get(t, debug.Informers(), "GET", "/").Body.String(); body != "[]\n" {
 		t.Errorf("got %q", body)
 	}
 }

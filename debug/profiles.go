@@ -4,7 +4,6 @@
 package debug
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,27 +15,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/server"
 )
 
-// Profiles returns a handler for go tool pprof and go tool trace, with the paths and parameters of
-// net/http/pprof:
-//
-//	/                   the names of the profiles
-//	/profile?seconds=N  a CPU profile; default: 30 s
-//	/trace?seconds=N    an execution trace; default: 1 s
-//	/NAME?debug=N&gc=1  any other profile, such as heap or goroutine
-//	/cmdline            the command line
-//
-// Mount it under /debug/pprof/, with http.StripPrefix. A CPU profile or trace ends early with the
-// context of its request, and the answer has what was recorded. While one runs, another one gets
-// status 409. Differences of profiles and /symbol are missing.
-//
-// Unlike the import of net/http/pprof, Profiles does not change http.DefaultServeMux. A profile
-// costs CPU time and shows the program's internals: serve it on localhost, or to authorized users.
-func Profiles() http.Handler {
+// profiles serves the paths and parameters of net/http/pprof, without changing
+// http.DefaultServeMux. A CPU profile or trace ends early with the context of its request, and the
+// answer has what was recorded. While one runs, another one gets status 409. Differences of
+// profiles and /symbol are missing.
+func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", listProfiles)
 	mux.HandleFunc("GET /cmdline", func(w http.ResponseWriter, _ *http.Request) {
@@ -48,25 +33,6 @@ func Profiles() http.Handler {
 	mux.HandleFunc("GET /{name}", writeProfile)
 	return mux
 }
-
-// AddProfiles adds a plain HTTP server to a manager, with Profiles under /debug/pprof/ and without
-// authorization, at an address such as localhost:6060. A stop ends a CPU profile early. With an
-// empty address it does nothing.
-func AddProfiles(m *manager.Manager, address string) {
-	if address == "" {
-		return
-	}
-	o := server.Options{Name: "pprof server", Plain: true, Address: address}
-	s, _ := server.New(o) // Validate has the error
-	s.Handle("/debug/pprof/", http.StripPrefix("/debug/pprof", Profiles()))
-	m.AddServer(ending{s})
-}
-
-// ending is a server whose requests end when a stop begins.
-type ending struct{ *server.Server }
-
-// Serve implements manager.Server.
-func (e ending) Serve(take, _ context.Context) error { return e.Server.Serve(take, take) }
 
 func listProfiles(w http.ResponseWriter, _ *http.Request) {
 	names := []string{"cmdline", "profile", "trace"}

@@ -4,22 +4,17 @@
 package debug
 
 import (
-	"encoding/json"
 	"net/http"
-	"slices"
 
-	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
-// Group is a group of replicas that divide keys, such as a *shard.Group.
-type Group interface{ json.Marshaler }
-
-// Shards returns a handler. GET / returns the state of each group as this process sees it, as a
-// JSON list: members, and owned and unserved slots. See shard.Status. It leaves nil groups out:
-// manager.Manager.Group returns nil without a group. The handler is safe for concurrent use.
-func Shards(groups ...Group) http.Handler {
-	shown := append([]Group{}, groups...) // an empty list, not null
-	shown = slices.DeleteFunc(shown, func(g Group) bool { return argument.IsNil(g) })
+// shards serves a list with the state of the group, as this process sees it. group may be nil.
+func shards(group manager.Group) http.Handler {
+	shown := []manager.Group{} // an empty list, not null
+	if group != nil {
+		shown = append(shown, group)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { write(w, shown) })
 	return mux

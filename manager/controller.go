@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -32,6 +33,10 @@ type Controller interface {
 	AwaitWrites(ctx context.Context) error
 	// Report is for Livez, Readyz, and the error of a stop that takes too long.
 	Report() controller.Report
+	// Failing is for package debug.
+	Failing() []controller.FailedKey
+	// Marshaler is for package debug: the whole state, without content of objects.
+	json.Marshaler
 }
 
 // unready fails until the controller can lead or, without RequireKinds, the manager is ready.

@@ -170,6 +170,8 @@ func (f *fakeController) Report() controller.Report {
 func (f *fakeController) WaitIdle(context.Context) (i controller.Idle, err error) { return i, nil }
 func (f *fakeController) Default(controller.Options)                              {}
 func (f *fakeController) AwaitWrites(context.Context) error                       { return nil }
+func (f *fakeController) Failing() []controller.FailedKey                         { return nil }
+func (f *fakeController) MarshalJSON() ([]byte, error)                            { return []byte("{}"), nil }
 
 // configMaps adds a controller over all ConfigMaps.
 func configMaps(m *manager.Manager, name string, reconcile controller.Func[types.NamespacedName]) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -75,7 +76,7 @@ func (m *Manager) Slots() *cache.Slots {
 	return nil
 }
 
-// Group returns the group of Options.LeaderElection, for debug.Shards. A *shard.Group has more. It
+// Group returns the group of Options.LeaderElection, for package debug. A *shard.Group has more. It
 // returns nil if one replica leads, or all do.
 func (m *Manager) Group() Group {
 	if e, ok := m.main.leadership.(*elected); ok {
@@ -235,6 +236,21 @@ func (m *Manager) RemoveCluster(ctx context.Context, c *Cluster) error {
 // returns an error and the stop continues. The controller's own Reconciles must not call Remove,
 // which waits for them.
 func (m *Manager) Remove(ctx context.Context, c Controller) error { return m.registry.remove(ctx, c) }
+
+// Controllers returns the controllers that were added and not removed, sorted by name, without the
+// ones that Options.Controllers disables.
+func (m *Manager) Controllers() []Controller {
+	var all []Controller
+	for _, c := range m.registry.current() {
+		all = append(all, c.Controller)
+	}
+	slices.SortFunc(all, func(a, b Controller) int { return strings.Compare(a.Name(), b.Name()) })
+	return all
+}
+
+// Informers returns the state of each informer, of all clusters. It counts all objects, and
+// estimates their size from a sample.
+func (m *Manager) Informers() []hook.InformerState { return m.clusters.states() }
 
 // Cache returns the manager's cache, which Run runs.
 func (m *Manager) Cache() *cache.Cache { return m.cache }

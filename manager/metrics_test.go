@@ -189,7 +189,9 @@ func TestMetrics_Mistakes(t *testing.T) {
 			o.Metrics = newMetrics(t, prometheus.WrapRegistererWithPrefix("x_", registry))
 		}, wire: func(m *manager.Manager) { addMetrics(m, serverOptions{}) },
 			want: "the metrics server: manager.Options.Metrics: metrics: the Registerer given to metrics.New is no prometheus.Gatherer"},
-		"pprof on no port": {wire: func(m *manager.Manager) { debug.AddProfiles(m, "6060") }, want: "the pprof server: cannot listen on 6060: "},
+		"debug on no port": {wire: func(m *manager.Manager) { debug.Add(m, debug.Options{Address: "6060"}) }, want: "the debug server: cannot listen on 6060: "},
+		"debug for all": {wire: func(m *manager.Manager) { debug.Add(m, debug.Options{Address: ":6060"}) },
+			want: "the debug server: debug.Options.Address: :6060 is no loopback address, and the debug server authorizes no one; use localhost:6060, or pass debug.Handler to Authorize of a server of server.Add"},
 		"certificate": {wire: func(m *manager.Manager) { addMetrics(m, serverOptions{CertFile: "x"}) },
 			want: "the metrics server: server.Options: one of CertFile and KeyFile is set; set both or none"},
 		"two with one name": {wire: func(m *manager.Manager) { addMetrics(m, serverOptions{}); addMetrics(m, serverOptions{}) },
@@ -223,7 +225,7 @@ func TestPortInUse_NamesServerAndAddress(t *testing.T) {
 		"health server":  func(m *manager.Manager) { addHealth(m, serverOptions{Address: taken}) },
 		"server":         func(m *manager.Manager) { addServer(m, serverOptions{Address: taken}) },
 		"metrics server": func(m *manager.Manager) { addMetrics(m, serverOptions{Address: taken}) },
-		"pprof server":   func(m *manager.Manager) { debug.AddProfiles(m, taken) },
+		"debug server":   func(m *manager.Manager) { debug.Add(m, debug.Options{Address: taken}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) { o.Metrics = newMetrics(t, prometheus.NewRegistry()) })
@@ -249,7 +251,7 @@ func TestM3_AProfileHoldsNoStop(t *testing.T) {
 	address := l.Addr().String()
 	ok(t, l.Close())
 	m := newManager(newAPI(), func(o *manager.Options) { o.Grace = time.Hour })
-	debug.AddProfiles(m, address)
+	debug.Add(m, debug.Options{Address: address})
 	served := make(chan struct{})
 	m.AddEverywhere("wait", func(context.Context) error { close(served); return nil })
 	stop, result := start(t, m)
@@ -265,7 +267,7 @@ func TestM3_AProfileHoldsNoStop(t *testing.T) {
 		profile <- body
 	}()
 	for { // until the profile has begun
-		if _, body := get(t, c, "http://"+address+"/debug/pprof/goroutine?debug=2"); strings.Contains(body, "debug.Profiles.record") {
+		if _, body := get(t, c, "http://"+address+"/debug/pprof/goroutine?debug=2"); strings.Contains(body, "debug.profiles.record") {
 			break
 		}
 	}

@@ -6,7 +6,6 @@ package guides
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,11 +33,9 @@ func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName],
 
 	server.AddHealth(mgr, server.Options{Address: ":8081"})
 	server.AddMetrics(mgr, server.Options{}) // TLS on :8443, for users who may get /metrics
-	debug.AddProfiles(mgr, "localhost:6060")
+	debug.Add(mgr, debug.Options{Address: "localhost:6060"})
 	s := server.Add(mgr, server.Options{Address: ":9443", CertDir: "/etc/website-operator/tls"})
-	s.Handle("/debug/controllers/", s.Authorize(http.StripPrefix("/debug/controllers", debug.Controllers(c))))
-	s.Handle("/debug/informers/", s.Authorize(http.StripPrefix("/debug/informers", debug.Informers(mgr.Cache()))))
-	s.Handle("/debug/shards/", s.Authorize(http.StripPrefix("/debug/shards", debug.Shards(mgr.Group()))))
+	s.Handle("/debug/", s.Authorize(debug.Handler(mgr)))
 	mgr.AddReadyzCheck("license", func(context.Context) error {
 		if !license() {
 			return errors.New("the license has expired")

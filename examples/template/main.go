@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
@@ -24,6 +25,7 @@ func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file` (default: KUBECONFIG, the Pod's ServiceAccount, or ~/.kube/config)")
 	health := flag.String("health", "", "`address` such as :8081 for /livez and /readyz (default: none)")
 	scrape := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
+	debugging := flag.String("debug", "localhost:6060", "loopback `address` for /debug/why, /debug/failing and profiles; empty for none")
 	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+name)
 	flag.Parse()
 
@@ -35,7 +37,7 @@ func main() {
 		o.LeaderElection = &leaderelection.Options{Lease: name} // in the Pod's namespace
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, *kubeconfig, *health, *scrape, o)
+	err := run(ctx, *kubeconfig, *health, *scrape, *debugging, o)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -43,7 +45,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, kubeconfig, health, scrape string, o manager.Options) error {
+func run(ctx context.Context, kubeconfig, health, scrape, debugging string, o manager.Options) error {
 	cfg, err := client.LoadConfig(kubeconfig)
 	if err != nil {
 		return err
@@ -61,5 +63,6 @@ func run(ctx context.Context, kubeconfig, health, scrape string, o manager.Optio
 	if scrape != "" { // with a self-signed certificate; see CertDir
 		server.AddMetrics(mgr, server.Options{Address: scrape})
 	}
+	debug.Add(mgr, debug.Options{Address: debugging})
 	return mgr.Run(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +44,9 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 		client:     mgr.Client(),
 		events:     events.For(mgr, events.Options{}),
 	}
-	c := controller.New("greeting", r, controller.Options{RequireKinds: true})
+	// An object whose Reconciles fail for 10 minutes gets an event.
+	failing := events.Failing(r, 10*time.Minute, r.objects, r.events)
+	c := controller.New("greeting", failing, controller.Options{RequireKinds: true})
 	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
 	c.Watch(source.Kind(r.configMaps, handler.Owner(r.objects)))
 	mgr.Add(c)

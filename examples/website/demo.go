@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest"
 	v1 "github.com/setpoint-dev/setpoint/examples/website/api/v1"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
@@ -145,6 +146,7 @@ func (d *demo) runOperator(ctx context.Context, c *client.Client) error {
 	if d.health != nil {
 		server.AddHealth(mgr, server.Options{Listener: d.health})
 	}
+	debug.Add(mgr, debug.Options{Address: d.debug})
 	standIn, err := d.standIn(ctx, c)
 	if err != nil {
 		return err

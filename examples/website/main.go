@@ -67,6 +67,7 @@ type options struct {
 	crd          string
 	http         string
 	webhooks     string
+	debug        string
 	verbose      bool
 	out, err     io.Writer
 }
@@ -81,6 +82,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.crd, "crd", "", "install the CRD from this `file` first (default: the built-in one, or none on your cluster)")
 	f.StringVar(&o.http, "http", "", "`address` such as localhost:8081 for the operator's /livez and /readyz (default: none)")
 	f.StringVar(&o.webhooks, "webhooks", "127.0.0.1:0", "`address` of this machine at which the API server reaches the operator's webhooks")
+	f.StringVar(&o.debug, "debug", "", "loopback `address` such as localhost:6060 for the operator's /debug/why, /debug/failing and profiles (default: none)")
 	f.BoolVar(&o.verbose, "v", false, "show the operator's log (default: only warnings)")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {

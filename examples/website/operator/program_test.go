@@ -49,12 +49,13 @@ var _ = Describe("The program", Ordered, func() {
 	})
 
 	It("leads, serves Websites, and exits in peace when it is asked to", func(ctx SpecContext) {
-		session := run("-kubeconfig", kubeconfig, "-leader-elect", "-lease-namespace", systemNamespace, "-http", "127.0.0.1:0", "-metrics", "127.0.0.1:0")
+		session := run("-kubeconfig", kubeconfig, "-leader-elect", "-lease-namespace", systemNamespace, "-http", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-debug", "127.0.0.1:0")
 		namespace, err := cluster.Namespace(ctx, "program")
 		Expect(err).NotTo(HaveOccurred())
 		expectWorld(ctx, create(ctx, siteIn(namespace, 1, "one")), 1, "one")
 		expectHealth(ctx, session)
 		expectMetrics(ctx, session)
+		expectFailing(ctx, session)
 
 		session.Signal(syscall.SIGTERM)
 		Eventually(session).Should(gexec.Exit(0))
@@ -90,4 +91,18 @@ func expectHealth(ctx context.Context, session *gexec.Session) {
 		Expect(resp).To(HaveHTTPStatus(http.StatusOK))
 		Expect(resp).To(HaveHTTPBody("ok"))
 	}
+}
+
+// expectFailing asks as a person does through kubectl port-forward.
+func expectFailing(ctx context.Context, session *gexec.Session) {
+	GinkgoHelper()
+	address := regexp.MustCompile(`"debug server","address":"([^"]+)"`).FindSubmatch(session.Err.Contents())
+	Expect(address).NotTo(BeNil())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(address[1])+"/debug/failing?controller=website", nil)
+	Expect(err).NotTo(HaveOccurred())
+	request.Close = true // no connection is to be left
+	resp, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(resp).To(HaveHTTPStatus(http.StatusOK))
+	Expect(resp).To(HaveHTTPBody(ContainSubstring(`"total": `)))
 }

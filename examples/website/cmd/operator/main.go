@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/examples/website/operator"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/metrics"
@@ -34,6 +35,7 @@ func main() {
 	health := flag.String("http", "", "`address` such as :8081 for /livez and /readyz (default: none)")
 	scrape := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
 	hooks := flag.String("webhooks", "", "`address` such as :9443 for the webhooks over TLS (default: none)")
+	debugging := flag.String("debug", "", "loopback `address` such as localhost:6060 for /debug/why, /debug/failing and profiles (default: none)")
 	flag.Parse()
 
 	var o operator.Options
@@ -45,13 +47,13 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process
-	if err := run(ctx, *kubeconfig, *health, *scrape, *hooks, o); err != nil {
+	if err := run(ctx, *kubeconfig, *health, *scrape, *hooks, *debugging, o); err != nil {
 		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, health, scrape, hooks string, o operator.Options) error {
+func run(ctx context.Context, kubeconfig, health, scrape, hooks, debugging string, o operator.Options) error {
 	cfg, err := client.LoadConfig(kubeconfig)
 	if err != nil {
 		return err
@@ -81,6 +83,7 @@ func run(ctx context.Context, kubeconfig, health, scrape, hooks string, o operat
 	if scrape != "" { // with a self-signed certificate; see CertDir
 		server.AddMetrics(mgr, server.Options{Address: scrape})
 	}
+	debug.Add(mgr, debug.Options{Address: debugging})
 	if err := operator.Installed(ctx, mgr.Client()); err != nil {
 		return err
 	}

@@ -260,14 +260,19 @@ func (t *records[K]) failures() failureCounts {
 	return maps.Clone(t.failing)
 }
 
+type failedKey[K comparable] struct {
+	key     K
+	failure *Failure
+}
+
 // failed returns the keys whose last Reconcile failed.
-func (t *records[K]) failed() map[K]*Failure {
+func (t *records[K]) failed() []failedKey[K] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	failed := make(map[K]*Failure, t.failing.sum())
+	failed := make([]failedKey[K], 0, t.failing.sum())
 	for key, r := range t.keys {
 		if r.past != nil && r.past.failure != nil {
-			failed[key] = r.past.failure
+			failed = append(failed, failedKey[K]{key, r.past.failure})
 		}
 	}
 	return failed

@@ -118,32 +118,38 @@ func (c *Controller[K]) Failing() []FailedKey {
 	if !pool.leading {
 		return nil
 	}
-	running, failed := pool.running(), c.records.failed()
-	began := map[K]time.Time{}
-	for _, r := range running {
-		key := r.item.Key()
-		began[key] = c.began.Add(r.since)
-		if _, again := failed[key]; !again && r.past != nil && r.past.failure != nil {
-			failed[key] = r.past.failure
-		}
+	running := map[K]*running[K]{}
+	for _, r := range pool.running() {
+		running[r.item.Key()] = r
 	}
-	keys := make([]FailedKey, 0, len(failed))
-	queue := c.current.Load()
-	for key, f := range failed {
-		now, _ := queue.Lookup(key)
-		k := FailedKey{Key: fmt.Sprint(key), Failure: *f, Attempts: max(now.Attempts, 1), Next: now.Due}
-		switch {
-		case now.Paused:
-			k.Next = time.Time{}
-		case now.State == workqueue.Held:
-			k.Next = began[key]
-		case now.State == workqueue.Ready:
-			k.Next = cmp.Or(now.Since, time.Now())
+	waiting := c.records.failed()
+	keys := make([]FailedKey, 0, len(waiting)+len(running))
+	for _, f := range waiting {
+		keys = append(keys, c.describe(f, nil))
+		delete(running, f.key) // it has failed again since it was read
+	}
+	for key, r := range running {
+		if r.past != nil && r.past.failure != nil {
+			keys = append(keys, c.describe(failedKey[K]{key, r.past.failure}, r))
 		}
-		keys = append(keys, k)
 	}
 	sort.Slice(keys, func(i, j int) bool { return keys[i].Key < keys[j].Key })
 	return keys
+}
+
+// describe describes a failed key. by is its next Reconcile, or nil.
+func (c *Controller[K]) describe(f failedKey[K], by *running[K]) FailedKey {
+	now, _ := c.current.Load().Lookup(f.key)
+	k := FailedKey{Key: fmt.Sprint(f.key), Failure: *f.failure, Attempts: max(now.Attempts, 1), Next: now.Due}
+	switch {
+	case by != nil:
+		k.Next = c.began.Add(by.since)
+	case now.Paused:
+		k.Next = time.Time{}
+	case now.State == workqueue.Ready:
+		k.Next = cmp.Or(now.Since, time.Now())
+	}
+	return k
 }
 
 // stats counts a key whose next Reconcile runs as failing, until that has succeeded.

@@ -55,6 +55,10 @@ func notWatched(o Object, watched []string) Answer {
 	return a
 }
 
+// Trouble reports whether something is wrong. It is false for Done, for a key in progress, and for
+// an object that a controller ignores: Dropped, Unmapped and OutsideScope.
+func (r Reason) Trouble() bool { return rank(r) == 0 }
+
 // rank puts what is wrong before what is in progress, and this before objects without a key: one
 // controller has nothing to do with most objects of another one.
 func rank(r Reason) int {

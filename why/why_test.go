@@ -81,3 +81,15 @@ func TestAnswer_String(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestReason_Trouble: a code that this version does not know is trouble, too.
+func TestReason_Trouble(t *testing.T) {
+	for reason, want := range map[why.Reason]bool{
+		why.Forbidden: true, why.NotWatched: true, why.Paused: true, "New": true,
+		why.Done: false, why.Queued: false, why.Dropped: false,
+	} {
+		if got := reason.Trouble(); got != want {
+			t.Errorf("%s: %t, want %t", reason, got, want)
+		}
+	}
+}

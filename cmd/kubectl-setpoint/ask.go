@@ -9,9 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -73,11 +73,12 @@ func (r *replica) get(ctx context.Context, path string, query url.Values) (json.
 // explain names the timeout, and leaves out the URL, which the name of the replica makes redundant.
 func (r *replica) explain(ctx context.Context, err error) error {
 	var inRequest *url.Error
+	var late net.Error // a dialer may time out just before ctx ends
 	var refused *forwardError
 	switch {
 	case errors.As(err, &refused):
 		return refused
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || os.IsTimeout(err):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout():
 		return fmt.Errorf("no answer within %s; see --timeout", r.timeout)
 	case errors.As(err, &inRequest):
 		return inRequest.Err
@@ -93,6 +94,9 @@ func refusal(path string, response *http.Response) error {
 	case http.StatusBadRequest:
 		return errors.New(said)
 	case http.StatusNotFound:
+		if strings.HasPrefix(said, "no ") { // as package debug says of a name
+			return errors.New(said)
+		}
 		return fmt.Errorf("it does not serve %s; add the debug endpoints to the operator (package debug), or update it", path)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("it refuses to answer (%s): %s", response.Status, said)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -259,6 +260,9 @@ func (s *site) testNoPod(t *testing.T) {
 	l.Name, l.Namespace, l.ResourceVersion = "gone", "empty", ""
 	_, err = s.client.CoordinationV1().Leases("empty").Create(t.Context(), l, metav1.CreateOptions{})
 	succeed(t, err)
+	l.Name, l.Labels = "member", map[string]string{shard.GroupLabel: "some"}
+	_, err = s.client.CoordinationV1().Leases("empty").Create(t.Context(), l, metav1.CreateOptions{})
+	succeed(t, err)
 	s.plug(t, "top", "-n=empty").check(t, 1, "", "; it has the Leases gone\n")
 	s.plug(t, "top", "-n=empty", "--lease=gone").check(t, 1, "", "no Pod in the namespace empty belongs to "+leading+"_5b1f0c1e, which holds the Lease gone\n")
 }
@@ -267,7 +271,7 @@ func (s *site) testSilent(t *testing.T) {
 	set, err := s.client.AppsV1().ReplicaSets("operators").Get(t.Context(), "website-operator-6f9c8d7b5", metav1.GetOptions{})
 	succeed(t, err)
 	hang := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	for name, phase := range map[string]corev1.PodPhase{"hangs": corev1.PodRunning, "deaf": corev1.PodRunning, "early": corev1.PodPending, "over": corev1.PodFailed} {
+	for name, phase := range map[string]corev1.PodPhase{"hangs": corev1.PodRunning, "stuck": corev1.PodRunning, "deaf": corev1.PodRunning, "early": corev1.PodPending, "over": corev1.PodFailed} {
 		s.pod(set, name, phase)
 		defer func() {
 			_ = s.client.CoreV1().Pods("operators").Delete(t.Context(), name, *metav1.NewDeleteOptions(0))
@@ -275,11 +279,14 @@ func (s *site) testSilent(t *testing.T) {
 	}
 	s.kubelet.listen(t, "operators/hangs", 6060, hang)
 	o := s.plug(t, "top", "--lease=website-operator", "--timeout=1s")
-	o.check(t, 0, leading, "hangs: no answer within 1s; see --timeout\n")
+	o.check(t, 0, leading, "hangs, stuck: no answer within 1s; see --timeout\n")
 	o.check(t, 0, standing, "deaf: nothing listens on port 6060 of the pod's loopback interface; ")
 	o.check(t, 0, standing, "early: not asked, because it is Pending\n")
 	if strings.Contains(o.err, "over") {
 		t.Errorf("a failed Pod is mentioned:\n%s", o.err)
+	}
+	for range 3 { // its two deadlines race
+		s.plug(t, "top", "--in=pod/stuck", "--timeout=300ms").check(t, 1, "", "error: no replica answered: stuck: no answer within 300ms; see --timeout\n")
 	}
 	s.plug(t, "top", "--in=pod/deaf", "--port=7070").check(t, 1, "", "error: no replica answered: deaf: nothing listens on port 7070")
 }

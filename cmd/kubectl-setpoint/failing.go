@@ -94,8 +94,10 @@ func (p *plugin) failing(ctx context.Context, query url.Values) error {
 
 func (k *failingKey) next(now time.Time) string {
 	switch {
-	case k.Terminal || k.Next.IsZero():
+	case k.Terminal || k.Reason == why.GaveUp:
 		return "never"
+	case k.Next.IsZero():
+		return ""
 	case !k.Next.After(now):
 		return "now"
 	}

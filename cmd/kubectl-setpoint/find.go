@@ -68,7 +68,7 @@ func (p *plugin) direct() ([]*replica, error) {
 			return nil, fmt.Errorf("--url: %q; use a form such as http://localhost:6060", text)
 		}
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
-		replicas = append(replicas, p.replica(u.Host, strings.TrimSuffix(text, "/"), transport))
+		replicas = append(replicas, p.replica(u.Host+strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(text, "/"), transport))
 	}
 	return replicas, nil
 }

@@ -26,12 +26,14 @@ type kubelet struct {
 	ports  map[string]string // by namespace/pod:port, the address that listens there
 	opened int               // port-forwards
 	open   sync.WaitGroup
+	ended  chan struct{}
 }
 
 func startKubelet(t *testing.T) *kubelet {
-	k := &kubelet{ports: map[string]string{}}
+	k := &kubelet{ports: map[string]string{}, ended: make(chan struct{})}
 	k.server = httptest.NewTLSServer(http.HandlerFunc(k.portForward))
 	t.Cleanup(func() {
+		close(k.ended)
 		k.server.Close()
 		k.open.Wait()
 	})
@@ -53,6 +55,13 @@ func (k *kubelet) listen(t *testing.T, pod string, port int, pages http.Handler)
 // portForward serves /portForward/NAMESPACE/POD.
 func (k *kubelet) portForward(w http.ResponseWriter, r *http.Request) {
 	pod, ok := strings.CutPrefix(r.URL.Path, "/portForward/")
+	if pod == "operators/stuck" { // as a node that does not answer
+		select {
+		case <-r.Context().Done():
+		case <-k.ended:
+		}
+		return
+	}
 	if !ok {
 		http.NotFound(w, r)
 		return

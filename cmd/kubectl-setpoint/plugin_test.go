@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -101,6 +102,43 @@ func TestAnswers_OfAnotherServer(t *testing.T) {
 	plug(t, "informers", serve(t, pages{"/debug/informers/": "text"})).check(t, 1, "", "has another form than expected")
 }
 
+func TestControllers_PassesTheNamesOn(t *testing.T) {
+	url := serve(t, pages{"/debug/controllers/nope": refuse(404, `no controller is named "nope"; there are ["website"]`)})
+	plug(t, "controllers", "nope", url).check(t, 1, "", `: no controller is named "nope"; there are ["website"]`)
+}
+
+// TestControllers_ShowsWhatItWaitsFor reads states as package debug writes them.
+func TestControllers_ShowsWhatItWaitsFor(t *testing.T) {
+	state := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }
+	}
+	url := serve(t, pages{
+		"/debug/controllers/":  []string{"a", "b", "c"},
+		"/debug/controllers/a": state(`{"Name":"a","Workers":3,"Sources":[{"Source":"Kind(Pod.v1)","Phase":"failing","Err":"forbidden"},{"Source":"x","Phase":"synced"}],"Reads":[{"What":"Secret.v1","State":"syncing"}]}`),
+		"/debug/controllers/b": state(`{"Name":"b","Leading":true,"Paused":true,"Slots":7,"TakingOver":"pods at 9","Sources":[{"Source":"y","Phase":"synced","Failure":"panic"}]}`),
+		"/debug/controllers/c": state(`{"Name":"c","Leading":true,"Workers":1,"Queue":{"At":"2026-11-29T08:01:00Z","Len":{"Ready":2,"Waiting":5},"Keys":[
+			{"State":"ready","Since":"2026-11-29T08:00:50Z"},{"State":"ready","Since":"2026-11-29T08:00:20Z"},{"State":"waiting","Since":"2026-11-29T07:00:00Z"}]}}`),
+	})
+	o := plug(t, "controllers", url)
+	o.check(t, 0, "standby   3         -       0      0         1/3       Kind(Pod.v1): failing: forbidden\n", "")
+	o.check(t, 0, "paused    0         7       0      0         1/1       taking over: waits for pods at 9\n", "")
+	plug(t, "top", "c", url).check(t, 0, "0/1    2       5         0         40s            -\n", "")
+}
+
+func TestShards_ShowsMembersAndUnservedSlots(t *testing.T) {
+	text := func(epoch int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `[{"Group":"operators/web","Standby":%t,"Member":"web-1","Epoch":%d,"Owned":"0-3,7","Trouble":"","Members":[{"Name":"web-%d","Identity":"pod_x","Weight":1,"Slots":5,"Leaving":true}],"Unserved":[{"Slots":"9","Since":"2020-01-01T00:00:00Z","Reason":"it has no owner yet"}]}]`, epoch == 3, epoch, epoch)
+		}
+	}
+	o := plug(t, "shards", serve(t, pages{"/debug/shards/": text(4)}), serve(t, pages{"/debug/shards/": text(3)}))
+	o.check(t, 0, "standby   3       0-3,7", "")
+	o.check(t, 0, "web-4                     pod_x      1        5       leaving\n", "")
+	if !strings.Contains(o.out, ": slots 9, because it has no owner yet\n") || strings.Contains(o.out, "web-3") {
+		t.Errorf("got\n%s", o.out)
+	}
+}
+
 func TestShards_OfNoGroup(t *testing.T) {
 	plug(t, "shards", serve(t, pages{"/debug/shards/": []group{}})).check(t, 0, "no replica is in a shard group (replicas asked: 1)\n", "")
 }
@@ -127,6 +165,12 @@ func TestPodOf_KnowsTheIdentities(t *testing.T) {
 		if got != want {
 			t.Errorf("%s belongs to %s, want %s", identity, got, want)
 		}
+	}
+}
+
+func TestPodOf_NeedsAHostName(t *testing.T) {
+	if pod := podOf("_5b1f", []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "website-1"}}}); pod != nil {
+		t.Errorf("it belongs to %s", pod.Name)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 )
@@ -63,13 +64,12 @@ func (p printer) json(v any) error {
 	}
 	var b strings.Builder
 	for _, r := range string(bytes.ToValidUTF8(text, []byte("\uFFFD"))) {
-		switch {
-		case r == '\n' || !hidden(r):
+		if r == '\n' || !hidden(r) {
 			b.WriteRune(r)
-		case r > 0xffff: // an escape has 16 bits
-			b.WriteRune(unicode.ReplacementChar)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	_, err = fmt.Fprintln(p.to, b.String())

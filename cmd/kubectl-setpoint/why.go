@@ -221,13 +221,10 @@ func prefix(a why.Answer) string {
 	return a.Controller + ": "
 }
 
-// oneLined returns an answer whose texts cannot look like further lines.
+// oneLined returns an answer whose texts cannot look like further lines. String does it for the
+// others.
 func oneLined(a why.Answer) why.Answer {
 	a.Reason = why.Reason(clean(string(a.Reason)))
-	a.Controller, a.Key, a.Cause, a.Remedy = clean(a.Controller), clean(a.Key), clean(a.Cause), clean(a.Remedy)
-	a.Evidence = slices.Clone(a.Evidence)
-	for i, e := range a.Evidence {
-		a.Evidence[i] = clean(e)
-	}
+	a.Controller, a.Key = clean(a.Controller), clean(a.Key)
 	return a
 }

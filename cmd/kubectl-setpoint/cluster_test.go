@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -288,6 +289,10 @@ func (s *site) testSilent(t *testing.T) {
 	for range 3 { // its two deadlines race
 		s.plug(t, "top", "--in=pod/stuck", "--timeout=300ms").check(t, 1, "", "error: no replica answered: stuck: no answer within 300ms; see --timeout\n")
 	}
+	eventually(t, "no port-forward outlives its command", func() bool {
+		stacks := make([]byte, 1<<20)
+		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*tunnel).dial(")
+	})
 	s.plug(t, "top", "--in=pod/deaf", "--port=7070").check(t, 1, "", "error: no replica answered: deaf: nothing listens on port 7070")
 }
 

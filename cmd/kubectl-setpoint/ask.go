@@ -94,7 +94,7 @@ func refusal(path string, response *http.Response) error {
 	case http.StatusBadRequest:
 		return errors.New(said)
 	case http.StatusNotFound:
-		if strings.HasPrefix(said, "no ") { // as package debug says of a name
+		if strings.HasPrefix(said, "no ") { // the sentence of package debug about a name
 			return errors.New(said)
 		}
 		return fmt.Errorf("it does not serve %s; add the debug endpoints to the operator (package debug), or update it", path)

@@ -215,7 +215,7 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	if r.spin.known && r.spin.over(c.now()) {
 		r.spin = spin{}
 	}
-	if r.fight != nil && c.now()-r.fight.last > r.fight.pause()+fightGap {
+	if f := r.fight; f != nil && (f.row == 0 && r.past == nil || f.row > 0 && c.now()-f.last > f.pause()+fightGap) {
 		r.fight = nil
 	}
 }

@@ -92,7 +92,8 @@ func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 		}
 		for i := range 50 {
 			before := len(r.after(0))
-			m := marked("a", fmt.Sprint(i))
+			m := r.api.Object(sim.ConfigMaps, "default", "a")
+			m.SetAnnotations(map[string]string{"change": fmt.Sprint(i)})
 			r.api.Put(sim.ConfigMaps, m)
 			at = r.after(5 * time.Millisecond)
 			if len(at) == before {

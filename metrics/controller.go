@@ -14,11 +14,11 @@ import (
 type controllers struct {
 	collectors
 
-	total                                         *prometheus.CounterVec
-	errors, terminal, panics, timeouts, slow, old *prometheus.CounterVec
-	took, awaited, takeover                       *prometheus.HistogramVec
-	takeoverOld                                   *prometheus.CounterVec
-	workers, active, failing                      *prometheus.Desc
+	total                                                 *prometheus.CounterVec
+	errors, terminal, panics, timeouts, slow, fights, old *prometheus.CounterVec
+	took, awaited, takeover                               *prometheus.HistogramVec
+	takeoverOld                                           *prometheus.CounterVec
+	workers, active, failing                              *prometheus.Desc
 
 	goneLocked func(controller string) // after the last controller of a name has stopped
 	open       *open[string, controller]
@@ -26,10 +26,10 @@ type controllers struct {
 }
 
 type controller struct {
-	results                                       map[hook.Outcome]prometheus.Counter
-	errors, terminal, panics, timeouts, slow, old prometheus.Counter
-	took, awaited, takeover                       prometheus.Observer
-	takeoverOld                                   prometheus.Counter
+	results                                               map[hook.Outcome]prometheus.Counter
+	errors, terminal, panics, timeouts, slow, fights, old prometheus.Counter
+	took, awaited, takeover                               prometheus.Observer
+	takeoverOld                                           prometheus.Counter
 }
 
 // results are the values of the label result. controller-runtime's "requeue" has no equivalent
@@ -56,6 +56,7 @@ func newControllers(mu *lock) *controllers {
 		active:  desc("controller_runtime_active_workers", "Running Reconciles.", "controller"),
 		failing: desc("setpoint_failing_keys", "Keys whose last Reconcile failed.", "controller", "reason"),
 		slow:    count("setpoint_reconcile_slow_total", "Reconciles that were reported as slow."),
+		fights:  count("setpoint_reconcile_fights_total", "Keys that were slowed down because they fight with another writer for a field."),
 		awaited: histogram("setpoint_reconcile_own_writes_wait_seconds", "Time that keys waited until the caches contained their own writes.",
 			waits, "controller"),
 		old: count("setpoint_reconcile_stale_total", "Reconciles that may have missed their key's own writes."),
@@ -66,7 +67,7 @@ func newControllers(mu *lock) *controllers {
 		open:  newOpen[string, controller](mu),
 		stats: newFigures[hook.ControllerStats](mu),
 	}
-	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.awaited, c.old, c.takeover, c.takeoverOld,
+	c.collectors = collectors{c.total, c.errors, c.terminal, c.panics, c.timeouts, c.took, c.slow, c.fights, c.awaited, c.old, c.takeover, c.takeoverOld,
 		scraped{[]*prometheus.Desc{c.workers, c.active, c.failing}, c.scrape}}
 	return c
 }
@@ -97,6 +98,8 @@ func (c *controllers) observe(e hook.Event) bool {
 		})
 	case *hook.Slow:
 		c.open.with(e.Controller, func(of *controller) { of.slow.Inc() })
+	case *hook.Fight:
+		c.open.with(e.Controller, func(of *controller) { of.fights.Inc() })
 	default:
 		return false
 	}
@@ -135,7 +138,7 @@ func (c *controllers) series(name string) controller {
 	of := controller{
 		results: map[hook.Outcome]prometheus.Counter{},
 		errors:  c.errors.WithLabelValues(name), terminal: c.terminal.WithLabelValues(name), panics: c.panics.WithLabelValues(name),
-		timeouts: c.timeouts.WithLabelValues(name), slow: c.slow.WithLabelValues(name), old: c.old.WithLabelValues(name),
+		timeouts: c.timeouts.WithLabelValues(name), slow: c.slow.WithLabelValues(name), fights: c.fights.WithLabelValues(name), old: c.old.WithLabelValues(name),
 		took: c.took.WithLabelValues(name), awaited: c.awaited.WithLabelValues(name),
 		takeover: c.takeover.WithLabelValues(name), takeoverOld: c.takeoverOld.WithLabelValues(name),
 	}
@@ -151,7 +154,7 @@ func (c *controllers) stopped(e *hook.ControllerStopped) {
 		for _, result := range results {
 			c.total.DeleteLabelValues(name, result)
 		}
-		for _, v := range []*prometheus.CounterVec{c.errors, c.terminal, c.panics, c.timeouts, c.slow, c.old, c.takeoverOld} {
+		for _, v := range []*prometheus.CounterVec{c.errors, c.terminal, c.panics, c.timeouts, c.slow, c.fights, c.old, c.takeoverOld} {
 			v.DeleteLabelValues(name)
 		}
 		c.took.DeleteLabelValues(name)

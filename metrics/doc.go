@@ -79,6 +79,9 @@
 //	                                                          the first failure, and stays with 0;
 //	                                                          on a standby all are 0
 //	setpoint_reconcile_slow_total{controller}                 Reconciles reported as slow
+//	setpoint_reconcile_fights_total{controller}               keys that were slowed down because
+//	                                                          they fight with another writer for
+//	                                                          a field
 //	setpoint_reconcile_own_writes_wait_seconds{controller}    time that keys waited for their own
 //	                                                          writes
 //	setpoint_reconcile_stale_total{controller}                Reconciles that may have missed their

@@ -89,6 +89,7 @@ setpoint_queue_misuses_total counter name
 setpoint_queue_panics_total counter name
 setpoint_queue_ready_keys gauge class name
 setpoint_queue_tenant_ready_keys gauge name tenant
+setpoint_reconcile_fights_total counter controller
 setpoint_reconcile_own_writes_wait_seconds histogram controller
 setpoint_reconcile_slow_total counter controller
 setpoint_reconcile_stale_total counter controller
@@ -121,6 +122,7 @@ func feed(m *hook.Hook) {
 	m.Send(&hook.Awaited{Controller: "website", Took: time.Second, Doubts: err})
 	m.Send(&hook.Takeover{Controller: "website", Took: 2 * time.Second, Doubts: err})
 	m.Send(&hook.Slow{Controller: "website"})
+	m.Send(&hook.Fight{Controller: "website"})
 	m.Send(&hook.QueueOpened{Queue: "website", Of: m, Stats: func() hook.QueueStats {
 		return hook.QueueStats{Ready: 3, ReadyByClass: map[int]int{-1: 1, 0: 0, 7: 2}, ReadyByTenant: map[string]int{"shop": 1, "blog\xff": 2}, Waiting: 2, Held: 3, Parked: 4, Paused: 5, Unfinished: 6 * time.Second, Longest: 7 * time.Second}
 	}})
@@ -319,6 +321,7 @@ func TestScrape(t *testing.T) {
 		`setpoint_queue_ready_keys{class="normal",name="website"} 0`,
 		`setpoint_queue_tenant_ready_keys{name="website",tenant="\"blog\\xff\""} 2`,
 		`setpoint_queue_tenant_ready_keys{name="website",tenant="shop"} 1`,
+		`setpoint_reconcile_fights_total{controller="website"} 1`,
 		`setpoint_reconcile_own_writes_wait_seconds_sum{controller="website"} 1`,
 		`setpoint_reconcile_slow_total{controller="website"} 1`,
 		`setpoint_reconcile_stale_total{controller="website"} 1`,

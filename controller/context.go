@@ -44,6 +44,7 @@ type running[K comparable] struct {
 	ledger atomic.Pointer[journal.Journal]
 	doubts doubts
 
+	spins bool   // soon, or already: the answers to its writes are compared
 	fight *fight // or nil
 	round *round // or nil
 }
@@ -102,7 +103,7 @@ func (r *running[K]) requests() *journal.Journal {
 func (r *running[K]) newLedger() *journal.Journal {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
-	if r.fight != nil && r.fight.row >= fightFree-1 {
+	if r.spins || r.fight != nil && r.fight.row >= fightFree-1 {
 		o.Owner = suspicious{o.Owner}
 	}
 	return journal.New(o)

@@ -48,6 +48,9 @@ func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (
 			Reason: why.HotLoop, Remedy: "write only what has changed, or return a longer RequeueAfter",
 			Cause: fmt.Sprintf("the key made itself due %d times in a row, and is slowed down to one Reconcile in %s", of.spin.row, of.spin.pause()),
 		}
+		if of.spin.fields != "" {
+			a.Cause += "; each time it changes " + of.spin.fields
+		}
 	case of.fight.fights(c.now()) && (k.State == workqueue.Waiting || k.State == workqueue.Ready):
 		a = fought(of.fight)
 	case of.past != nil && of.past.failure != nil && k.State != workqueue.Held:

@@ -100,9 +100,10 @@ const (
 
 // spin describes a key that makes itself due. Only the key's worker changes it.
 type spin struct {
-	known bool
-	row   int
-	last  time.Duration // start of the last one
+	known  bool
+	row    int
+	last   time.Duration // start of the last one
+	fields string        // what it changes each time, if that is known
 }
 
 func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }

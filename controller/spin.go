@@ -6,8 +6,10 @@ package controller
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -76,7 +78,7 @@ func (c *Controller[K]) delay(item workqueue.Item[K], of *record[K], wait time.D
 	c.queue.Forget(item.Key())
 }
 
-func (c *Controller[K]) beginSpin(key K, log *slog.Logger, by cause, why *ledger.Write) {
+func (c *Controller[K]) beginSpin(key K, log *slog.Logger, p *lastRun, by cause, why *ledger.Write) {
 	if by == others {
 		c.forgetSpin(key)
 		return
@@ -86,8 +88,10 @@ func (c *Controller[K]) beginSpin(key K, log *slog.Logger, by cause, why *ledger
 		if !r.spin.known || now-r.spin.last >= r.spin.pause()+spinGap {
 			r.spin.row = 0
 		}
-		r.spin = spin{known: true, row: r.spin.row + 1, last: now}
-		spins = r.spin.row == spinFree
+		r.spin = spin{known: true, row: r.spin.row + 1, last: now, fields: r.spin.fields}
+		if spins = r.spin.row == spinFree; spins {
+			r.spin.fields = p.changing(why)
+		}
 	})
 	if !spins || !c.repetition.Once("spin", fmt.Sprint(key)) {
 		return
@@ -98,6 +102,9 @@ func (c *Controller[K]) beginSpin(key K, log *slog.Logger, by cause, why *ledger
 		if !why.Made {
 			reason = "perhaps " + reason
 		}
+	}
+	if fields := c.records.look(key).spin.fields; fields != "" {
+		log = log.With("fields", fields)
 	}
 	log.Warn("slowed down a key that keeps making itself due; write only what has changed, or return a longer RequeueAfter",
 		"cause", reason, "reconciles", spinFree, "atMostEvery", spinMax.String())
@@ -122,4 +129,18 @@ func (c *Controller[K]) forgetSpin(key K) {
 	if c.records.look(key).spin.known {
 		c.records.edit(key, func(r *record[K]) { r.spin = spin{} })
 	}
+}
+
+// changing returns the fields that a write has changed since the key's write before it, or "".
+func (p *lastRun) changing(w *ledger.Write) string {
+	if p == nil || w == nil {
+		return ""
+	}
+	after, ok := w.Object.(handler.Object)
+	for _, before := range p.visible {
+		if was, is := before.Object.(handler.Object); ok && is && before.UID == w.UID && before.ResourceVersion != w.ResourceVersion {
+			return strings.Join(pathsOf(fieldsOf(was, after)), ", ")
+		}
+	}
+	return ""
 }

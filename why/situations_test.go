@@ -296,7 +296,7 @@ func situations() []situation {
 				}
 				return controller.Result{}, err
 			}
-		}, func(*world) { time.Sleep(time.Minute) }), why.HotLoop, "the key made itself due "},
+		}, func(*world) { time.Sleep(time.Minute) }), why.HotLoop, "is slowed down to one Reconcile in 1s; each time it changes .data.n"},
 		{"23 fight over a field", web, start(func(w *world) {
 			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 				return controller.Result{}, w.apply(ctx, "test", "mine")

@@ -223,7 +223,10 @@ func until(t time.Time) string {
 }
 
 func rounded(d time.Duration) string {
-	if d < time.Second {
+	switch {
+	case d < time.Millisecond:
+		return "<1ms"
+	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()

@@ -167,7 +167,7 @@ func situations() []situation {
 			w.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "child"}})
 			synctest.Wait()
 		}), why.Unmapped, "it has no controlling owner of kind ConfigMap"},
-		{"2 which event caused it", web, start(func(w *world) { w.reconcile = until }), why.Running, "a Reconcile runs since 0s, as attempt 1, because of create of default/web"},
+		{"2 which event caused it", web, start(func(w *world) { w.reconcile = until }), why.Running, "a Reconcile runs since <1ms, as attempt 1, because of create of default/web"},
 		{"2 which event caused the last one", web, start(nil, func(*world) { time.Sleep(time.Hour) }), why.Done, "the last Reconcile, because of create of default/web at version 2, succeeded 1h0m0s ago"},
 		{"3 predicate drops the object", web, start(func(w *world) {
 			w.predicates = []handler.Predicate{handler.Named("is a site", handler.Where(func(_, m *corev1.ConfigMap) bool { return m.Labels["site"] != "" }))}
@@ -329,7 +329,7 @@ func situations() []situation {
 			}
 			synctest.Wait()
 		}), why.Terminating, "waits for its finalizers example.com/other"},
-		{"20 succeeded and did nothing", web, start(nil), why.Done, "succeeded 0s ago, wrote nothing and"},
+		{"20 succeeded and did nothing", web, start(nil), why.Done, "succeeded <1ms ago, wrote nothing and"},
 		{"20 succeeded without an effect", web, start(func(w *world) {
 			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 				m, err := w.maps.Get(ctx, key)

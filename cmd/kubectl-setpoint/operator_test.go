@@ -27,7 +27,7 @@ import (
 
 // operate runs a replica of an operator until the end of the test, and returns its debug server.
 // It reconciles ConfigMaps: those named slow take until then, and those named broken fail.
-func operate(t *testing.T, cfg *rest.Config, e manager.Coordinator) pages {
+func operate(t *testing.T, cfg *rest.Config, e manager.Coordinator) http.Handler {
 	mgr := manager.New(cfg, manager.Options{Name: "website-operator", LeaderElection: e, Logger: slog.New(slog.DiscardHandler)})
 	maps := cache.ForScope[*corev1.ConfigMap](mgr.Cache(), cache.Scope{Namespaces: cache.NewSet("shop")})
 	end := make(chan struct{})
@@ -53,14 +53,7 @@ func operate(t *testing.T, cfg *rest.Config, e manager.Coordinator) pages {
 			t.Errorf("the operator: %v", err)
 		}
 	})
-	p := pages{}
-	for path, h := range map[string]http.Handler{
-		"/debug/controllers": debug.Controllers(c), "/debug/informers": debug.Informers(mgr.Cache()), "/debug/shards": debug.Shards(mgr.Group()),
-	} {
-		p[path+"/"] = http.HandlerFunc(http.StripPrefix(path, h).ServeHTTP)
-		p[path+"/website"] = p[path+"/"]
-	}
-	return p
+	return debug.Handler(mgr)
 }
 
 // leader and member are the two ways to run replicas, as the Pod would.

@@ -104,6 +104,12 @@ func parked[K comparable](k *workqueue.KeyState[K], of *record[K]) why.Answer {
 		Reason: why.AwaitsOwnWrites, Cause: "the key waits until the caches show its own writes: " + k.ParkReason,
 		Remedy: "wait, at most Options.ReadYourWrites; if it repeats, look at the state of the informers",
 	}
+	if of.past != nil && of.past.failure != nil {
+		f := of.past.failure
+		text, _, _ := strings.Cut(f.Err, "\n")
+		a.Reason, a.Since, a.Remedy = f.Reason, f.At, remedy(f.Reason)
+		a.Cause = fmt.Sprintf("the last %sfailed, %s ago: %s; the retry waits until the caches show the writes: %s", attempts(k.Attempts), since(f.At), text, k.ParkReason)
+	}
 	if of.past != nil && of.past.stale {
 		a.Reason, a.Cause = why.AwaitsCaches, "its Reconcile returned Stale, and the key waits until the caches are current: "+k.ParkReason
 	}

@@ -259,7 +259,8 @@ func textOf(writes []ledger.Write) *[]string {
 			break
 		}
 		w := &writes[i]
-		all = append(all, fmt.Sprintf("%s (%s at version %s)", &w.Request, w.Effect, w.ResourceVersion))
+		text := fmt.Sprintf("%s (%s at version %s)", &w.Request, w.Effect, w.ResourceVersion)
+		all = append(all, strings.Replace(text, " at version )", ")", 1))
 	}
 	return &all
 }

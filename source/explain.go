@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,14 +107,27 @@ func (k *kind[K]) Explain(ctx context.Context, o why.Object) (e Explanation[K], 
 	if k.calls.blocked.Load() {
 		e.Answers = append(e.Answers, k.blocked())
 	}
+	failure, again, failing := k.retries.failing(o.Key())
 	switch {
 	case e.Object != nil:
 		k.explain(ctx, &e)
-	case len(answers) > 0:
+	case len(e.Answers) > 0 || failing:
 		e.Keys = k.identify(o)
+	}
+	if failing {
+		a := k.failed(failure)
+		a.Cause = fmt.Sprintf("the handler or a predicate of %s failed for an event of the object, which is retried in %s: %s", k.name, until(again), firstLine(failure))
+		e.Answers = append([]why.Answer{a}, e.Answers...)
 	}
 	return e, true
 }
+
+func firstLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n") // without the stack
+	return text
+}
+
+func until(t time.Time) time.Duration { return max(0, time.Until(t)).Round(time.Millisecond) }
 
 // Watches returns the kind, such as Website.v1.example.com.
 func (k *kind[K]) Watches() string {
@@ -178,9 +192,8 @@ func (k *kind[K]) blocked() why.Answer {
 }
 
 func (k *kind[K]) failed(err error) why.Answer {
-	text, _, _ := strings.Cut(err.Error(), "\n") // without the stack
 	return why.Answer{
-		Reason: why.HandlerFailed, Cause: fmt.Sprintf("the handler or a predicate of %s fails for the object: %s", k.name, text),
+		Reason: why.HandlerFailed, Cause: fmt.Sprintf("the handler or a predicate of %s fails for the object: %s", k.name, firstLine(err)),
 		Remedy: "correct the handler or the predicate; the event is retried",
 	}
 }

@@ -177,6 +177,17 @@ func (r *retries) state() (pending, retrying int, failure error) {
 	return pending, retrying, failure
 }
 
+// failing returns the last failure, and when the event of an object is retried, if it waits for
+// that.
+func (r *retries) failing(key types.NamespacedName) (failure error, again time.Time, ok bool) {
+	r.mu.Lock()
+	_, ok = r.pending[key]
+	failure = r.failure
+	r.mu.Unlock()
+	waits, _ := r.objects.Lookup(key)
+	return failure, waits.Due, ok && failure != nil
+}
+
 // pendingEvent is an object's change that the handler has not mapped, from the oldest Old to the
 // newest New.
 type pendingEvent struct {

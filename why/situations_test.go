@@ -179,6 +179,22 @@ func situations() []situation {
 			m.Data["value"] = "other"
 			w.put(m)
 		}), why.Dropped, `dropped the object's last change, to version `},
+		{"3 predicate fails for a delete", web, start(func(w *world) {
+			w.predicates = []handler.Predicate{handler.Where(func(_, m *corev1.ConfigMap) bool { return m.Labels["app"] != "" })}
+		}, func(w *world) {
+			w.api.Remove(sim.ConfigMaps, "default", "web")
+			w.put(site())
+			time.Sleep(time.Minute)
+		}), why.HandlerFailed, "failed for an event of the object, which is retried in "},
+		{"3 handler panics", web, start(func(w *world) {
+			w.handler = handler.Map(func(_ context.Context, m *corev1.ConfigMap) ([]types.NamespacedName, error) { panic("no") })
+		}), why.HandlerFailed, "panic: no"},
+		{"3 handler hangs", web, start(func(w *world) {
+			w.handler = handler.Map(func(ctx context.Context, m *corev1.ConfigMap) ([]types.NamespacedName, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+		}, func(*world) { time.Sleep(time.Minute) }), why.HandlerBlocked, "of Kind(ConfigMap.v1) does not return; later events of the source wait for it"},
 		{"4 outside the namespaces", web, start(func(w *world) { w.scope.Namespaces = cache.NewSet("prod", "test") }), why.OutsideScope, "the cache keeps ConfigMap only of the namespaces prod, test"},
 		{"4 outside the selector", web, start(func(w *world) { w.scope.Labels = labels.SelectorFromSet(labels.Set{"app": "shop"}) }), why.OutsideScope, `only ConfigMap with the labels "app=shop"; the object's label app has another value`},
 		{"4 does not exist", why.Object{Kind: "configmaps", Namespace: "default", Name: "wbe"}, start(nil), why.NotFound, "there is no ConfigMap default/wbe at the API server"},

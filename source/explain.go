@@ -107,14 +107,14 @@ func (k *kind[K]) Explain(ctx context.Context, o why.Object) (e Explanation[K], 
 	if k.calls.blocked.Load() {
 		e.Answers = append(e.Answers, k.blocked())
 	}
-	failure, again, failing := k.retries.failing(o.Key())
+	again, failure := k.retries.failing(o.Key())
 	switch {
 	case e.Object != nil:
 		k.explain(ctx, &e)
-	case len(e.Answers) > 0 || failing:
+	case len(e.Answers) > 0 || failure != nil:
 		e.Keys = k.identify(o)
 	}
-	if failing {
+	if failure != nil {
 		a := k.failed(failure)
 		a.Cause = fmt.Sprintf("the handler or a predicate of %s failed for an event of the object, which is retried in %s: %s", k.name, until(again), firstLine(failure))
 		e.Answers = append([]why.Answer{a}, e.Answers...)

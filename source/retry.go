@@ -179,13 +179,14 @@ func (r *retries) state() (pending, retrying int, failure error) {
 
 // failing returns the last failure, and when the event of an object is retried, if it waits for
 // that.
-func (r *retries) failing(key types.NamespacedName) (failure error, again time.Time, ok bool) {
-	r.mu.Lock()
-	_, ok = r.pending[key]
-	failure = r.failure
-	r.mu.Unlock()
+func (r *retries) failing(key types.NamespacedName) (again time.Time, failure error) {
 	waits, _ := r.objects.Lookup(key)
-	return failure, waits.Due, ok && failure != nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.pending[key]; ok {
+		failure = r.failure
+	}
+	return waits.Due, failure
 }
 
 // pendingEvent is an object's change that the handler has not mapped, from the oldest Old to the

@@ -8,10 +8,11 @@
 //
 // prints for example
 //
-//	website default/web: it failed 4 times in a row, the last time 12 s ago, and is retried in 4 s: configmaps is forbidden …
+//	website default/web: the last 4 Reconciles failed, 12s ago; the next attempt is in 4s: configmaps is forbidden …
 //	  remedy: give the ServiceAccount the right that the error names
 //	  reason: Forbidden, since 2026-11-29T08:00:12Z
-//	  added by Kind(*v1alpha1.Website): Update of default/web at 812
+//	  source: Kind(Website.v1.example.com)
+//	  Reconcile until 2026-11-29T08:00:12Z, for 3ms: error, wrote nothing because its writes were refused; because of Retry, by queue
 //
 // The first line has the cause, the second what helps. The same answer as JSON has a [Reason], a
 // code that does not change between versions: use it in alerts and scripts.
@@ -22,9 +23,12 @@
 // effects. A source does this for one caller at a time, and For gives up after one second. A panic
 // becomes part of the answer.
 //
-// An object that a cache does not have, although it is within the cache's namespaces, is read from
-// the API server, without its content. Answers have names, versions and error texts, but no content
-// of objects.
+// Each source compares the version in its cache with the API server's: one list request for the
+// object's metadata, which the right to list allows. Answers have names, versions, paths of fields,
+// and the texts of errors, but no other content of objects.
+//
+// The last Reconciles come from the memory of the process (controller.History). After a restart
+// they are gone, and the answer says since when.
 //
 // For is for people and tests. It is safe for concurrent use, and does not disturb Reconciles.
 package why

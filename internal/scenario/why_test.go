@@ -108,7 +108,8 @@ func (c *copier) create(ctx context.Context, name string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// refuse makes a policy refuse copies of denied, and a webhook that is down those of unanswered.
+// refuse makes a policy refuse copies of denied. A webhook that is down refuses copies of
+// unanswered.
 func (c *copier) refuse(ctx context.Context) {
 	GinkgoHelper()
 	a, name := c.direct.AdmissionregistrationV1(), c.namespace+".example.com"

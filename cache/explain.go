@@ -5,6 +5,8 @@ package cache
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,13 +25,22 @@ import (
 )
 
 // Explain is for sources, and for package why. It returns the stored object, not decoded, or nil.
-// The answers are why the cache does not have it, or why its informer may be late. It compares the
-// version with the API server's, in one request.
-func (h *Handle[T]) Explain(ctx context.Context, name types.NamespacedName) (stored any, answers []why.Answer) {
-	return h.handle.explain(ctx, name)
+// The answers are why the cache does not have it, or why its informer may be late.
+func (h *Handle[T]) Explain(name types.NamespacedName) (stored any, answers []why.Answer) {
+	return h.handle.explain(name)
 }
 
-func (h *handle) explain(ctx context.Context, name types.NamespacedName) (stored any, answers []why.Answer) {
+// Compare is for sources, and for package why. It compares the stored object's version with the API
+// server's, in a request or two. It returns answers if they differ, or if there is no such object.
+func (h *Handle[T]) Compare(ctx context.Context, name types.NamespacedName) []why.Answer {
+	i, err := h.handle.group.member(name)
+	if err != nil {
+		return nil
+	}
+	return i.compareOne(ctx, name)
+}
+
+func (h *handle) explain(name types.NamespacedName) (stored any, answers []why.Answer) {
 	if err := h.usable(); err != nil {
 		return nil, []why.Answer{{Reason: why.Failing, Cause: err.Error(), Remedy: "correct the handle"}}
 	}
@@ -44,11 +55,8 @@ func (h *handle) explain(ctx context.Context, name types.NamespacedName) (stored
 		return nil, answers
 	}
 	stored, wrong := i.lookUp(name)
-	switch {
-	case wrong != nil:
-		return nil, append(answers, *wrong)
-	case len(answers) == 0:
-		return i.compareOne(ctx, name)
+	if wrong != nil {
+		answers = append(answers, *wrong)
 	}
 	return stored, answers
 }
@@ -128,12 +136,20 @@ func (i *informer) lookUp(name types.NamespacedName) (stored any, a *why.Answer)
 		_, err = r.Shared() // it is decoded by the first reader
 	}
 	if err != nil {
-		return nil, &why.Answer{
-			Reason: why.Undecodable, Cause: fmt.Sprintf("the object does not fit its Go type: %v", err),
-			Remedy: "correct the object, or the Go type",
-		}
+		return nil, whyUndecodable(err)
 	}
 	return stored, nil
+}
+
+// whyUndecodable names the field, if it is known. The error itself may have its value.
+func whyUndecodable(err error) *why.Answer {
+	a := &why.Answer{Reason: why.Undecodable, Cause: "the object does not fit its Go type", Remedy: "correct the object, or the Go type; the log has the error"}
+	var field *json.UnmarshalTypeError
+	if errors.As(err, &field) {
+		kind, _, _ := strings.Cut(field.Value, " ")
+		a.Cause = fmt.Sprintf("the object does not fit its Go type: the field %s is a %s, not a %s", field.Field, kind, field.Type)
+	}
+	return a
 }
 
 // otherSlot returns nil if the informer keeps the slot of a name, as far as the name decides.
@@ -157,29 +173,40 @@ func (i *informer) otherSlot(name types.NamespacedName) *why.Answer {
 	}
 }
 
-// arrival is how long an event of a change that the API server has just shown may take.
-const arrival = 500 * time.Millisecond
+const (
+	// arrival is how long an event of a change that the API server has just shown may take.
+	arrival = 250 * time.Millisecond
+	// liveLimit is how long the API server may take to answer.
+	liveLimit = 250 * time.Millisecond
+)
 
 // compareOne compares the stored version with the one of the API server. An event that is on its
-// way may still come.
-func (i *informer) compareOne(ctx context.Context, name types.NamespacedName) (stored any, answers []why.Answer) {
+// way may still come. Before the answer that one is missing, compareOne asks again: the object may
+// have changed after the first answer.
+func (i *informer) compareOne(ctx context.Context, name types.NamespacedName) []why.Answer {
 	live, err := i.live(ctx, name)
-	for end := time.Now().Add(arrival); ; {
-		stored, _ = i.lookUp(name)
+	for end, again := time.Now().Add(arrival), false; ; {
+		stored, _ := i.lookUp(name)
 		switch {
-		case err != nil || i.env.backend == nil:
-			return stored, i.unknown(stored, name, err)
+		case err != nil:
+			return i.unknown(stored, name, err)
 		case live == nil && stored == nil:
-			return nil, []why.Answer{{
+			return []why.Answer{{
 				Reason: why.NotFound, Cause: fmt.Sprintf("there is no %s %s at the API server", i.key.gvk.Kind, object.Name(name)),
 				Remedy: "check the kind, the namespace and the name",
 			}}
 		case live != nil && !i.selects(live):
-			return nil, []why.Answer{i.unselected(live)}
+			return []why.Answer{i.unselected(live)}
 		case i.isCurrent(stored, live):
-			return stored, nil
-		case time.Now().After(end) || run.Sleep(ctx, arrival/20) != nil:
-			return stored, []why.Answer{i.late(stored, live)}
+			return nil
+		case stored == nil && i.key.fields != "":
+			return []why.Answer{i.late(stored, live)}
+		case time.Now().Before(end) && run.Sleep(ctx, arrival/20) == nil:
+		case !again && ctx.Err() == nil:
+			again = true
+			live, err = i.live(ctx, name)
+		default:
+			return []why.Answer{i.late(stored, live)}
 		}
 	}
 }
@@ -189,6 +216,8 @@ func (i *informer) live(ctx context.Context, name types.NamespacedName) (*metav1
 	if i.env.backend == nil || i.view.Mapping.Load() == nil {
 		return nil, fmt.Errorf("the API server was not asked about %s", i.key.gvk.Kind)
 	}
+	ctx, cancel := context.WithTimeout(ctx, liveLimit)
+	defer cancel()
 	list, err := i.listMetadata(ctx, name)
 	if err != nil || len(list.Items) == 0 {
 		return nil, err

@@ -23,12 +23,16 @@ func (d *declarations) Latest(w consistency.Write) (stored, answered Object) {
 		if now == nil || now.GetUID() != w.UID {
 			continue
 		}
-		if shared, err := storage.Shared(now); err == nil {
-			stored, _ = shared.(Object)
-			return stored, i.asStored(w, stored)
+		shared, err := storage.Shared(now)
+		if err != nil {
+			continue
+		}
+		stored, _ = shared.(Object)
+		if answered = i.asStored(w, stored); answered != nil || w.Object == nil {
+			return stored, answered
 		}
 	}
-	return nil, nil
+	return stored, nil
 }
 
 // asStored returns a copy of the object in an answer as the informer would keep it, or nil.

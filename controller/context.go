@@ -103,7 +103,7 @@ func (r *running[K]) requests() *journal.Journal {
 func (r *running[K]) newLedger() *journal.Journal {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
-	if r.spins || r.fight != nil && r.fight.row >= fightFree-1 {
+	if r.spins || r.fight.suspicious() {
 		o.Owner = suspicious{o.Owner}
 	}
 	return journal.New(o)

@@ -4,11 +4,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/handler"
@@ -39,30 +41,47 @@ func (c *Controller[K]) Watches() (kinds []string) {
 // Explain explains what the controller does with an object: see package why. It calls the handlers
 // and the predicates of its sources.
 func (c *Controller[K]) Explain(ctx context.Context, o why.Object) []why.Answer {
-	var found explanations[K]
-	for _, i := range c.inputs.all() {
-		s, ok := i.source.(explaining[K])
-		if !ok {
-			continue
+	inputs := c.inputs.all()
+	found := make([]*source.Explanation[K], len(inputs))
+	var asking sync.WaitGroup
+	for n, i := range inputs {
+		if s, ok := i.source.(explaining[K]); ok {
+			asking.Go(func() {
+				if e, watches := s.Explain(ctx, o); watches {
+					found[n] = &e
+				}
+			})
 		}
-		if e, watches := s.Explain(ctx, o); watches {
-			found.add(e)
+	}
+	asking.Wait()
+	all := explanations[K]{keys: map[K]*explained[K]{}}
+	for _, e := range found {
+		if e != nil {
+			all.add(e)
 		}
 	}
-	var all []why.Answer
-	for _, of := range found.keys {
-		all = append(all, c.explainKey(of)...)
+	var answers []why.Answer
+	for _, key := range all.order {
+		answers = append(answers, c.explainKey(all.keys[key])...)
 	}
-	all = append(all, found.keyless...)
-	for i := range all {
-		all[i].Controller = c.name
+	if all.more > 0 {
+		answers[0].Evidence = append(answers[0].Evidence, fmt.Sprintf("the object has %d more keys", all.more))
 	}
-	return all
+	answers = append(answers, all.keyless...)
+	for i := range answers {
+		answers[i].Controller = c.name
+	}
+	return answers
 }
+
+// mostKeys is how many keys of an object are explained.
+const mostKeys = 20
 
 // explanations are the explanations of all sources about one object.
 type explanations[K comparable] struct {
-	keys    []*explained[K] // a few
+	keys    map[K]*explained[K]
+	order   []K
+	more    int
 	keyless []why.Answer
 }
 
@@ -71,19 +90,24 @@ type explained[K comparable] struct {
 	key      K
 	object   handler.Object // nil if the caches do not have it
 	dropped  *why.Answer    // why the last event did not add the key
+	waiting  *why.Answer    // why the last event may not have added it yet
 	wrong    []why.Answer
 	evidence []string
 }
 
-func (all *explanations[K]) add(e source.Explanation[K]) {
+func (all *explanations[K]) add(e *source.Explanation[K]) {
 	for _, key := range e.Keys {
-		i := slices.IndexFunc(all.keys, func(of *explained[K]) bool { return of.key == key })
-		if i < 0 {
-			i = len(all.keys)
-			all.keys = append(all.keys, &explained[K]{key: key, object: e.Object, dropped: e.Dropped})
+		of := all.keys[key]
+		if of == nil {
+			if len(all.order) == mostKeys {
+				all.more++
+				continue
+			}
+			of = &explained[K]{key: key, object: e.Object, dropped: e.Dropped}
+			all.keys[key], all.order = of, append(all.order, key)
 		}
-		of := all.keys[i]
 		of.wrong, of.evidence = append(of.wrong, e.Answers...), append(of.evidence, e.Evidence...)
+		of.waiting = cmp.Or(of.waiting, e.Waiting)
 		if e.Dropped == nil { // one of the sources has delivered the event
 			of.dropped = nil
 		}
@@ -229,23 +253,26 @@ func elsewhere(all term.Partition, slot uint8) *why.Answer {
 // settled explains a key with nothing to do.
 func (c *Controller[K]) settled(of *explained[K]) why.Answer {
 	o := of.object
-	switch {
-	case of.dropped != nil:
-		return *of.dropped
-	case o == nil:
+	if o == nil {
 		return why.Answer{Reason: why.Done, Cause: "the object does not exist, and nothing is due"}
+	}
+	a := c.done(of)
+	observed, ok := observedGeneration(o)
+	f := c.records.look(of.key).fight
+	switch {
 	case o.GetDeletionTimestamp() != nil:
-		return why.Answer{
+		a = why.Answer{
 			Reason: why.Terminating, Since: o.GetDeletionTimestamp().Time,
 			Cause:  "the object is being deleted and waits for its finalizers " + strings.Join(o.GetFinalizers(), ", ") + "; nothing is due here",
 			Remedy: "make the owner of each finalizer remove it",
 		}
-	}
-	a := c.done(of.key)
-	if f := c.records.look(of.key).fight; f.fights(c.now()) {
+	case c.pausedAll.Load():
+		a.Reason, a.Cause, a.Remedy = why.Paused, "the controller is paused; "+a.Cause, "call Resume"
+	case f.fights(c.now()):
 		a = fought(f)
-	}
-	if observed, ok := observedGeneration(o); ok && observed < o.GetGeneration() {
+	case of.waiting != nil:
+		a = *of.waiting
+	case ok && observed < o.GetGeneration():
 		a.Reason, a.Remedy = why.StatusOld, "write status.observedGeneration at the end of each Reconcile, or requeue after an early return"
 		a.Cause = fmt.Sprintf("the status is of generation %d, the spec of %d; %s", observed, o.GetGeneration(), a.Cause)
 	}
@@ -254,13 +281,20 @@ func (c *Controller[K]) settled(of *explained[K]) why.Answer {
 }
 
 // done explains that nothing is due for a key.
-func (c *Controller[K]) done(key K) why.Answer {
-	runs := c.past.of(key)
-	if len(runs) == 0 {
+func (c *Controller[K]) done(of *explained[K]) why.Answer {
+	runs := c.past.of(of.key)
+	var last *pastRun
+	if len(runs) > 0 {
+		last = &runs[len(runs)-1]
+	}
+	// Its own write needs no further Reconcile.
+	if of.dropped != nil && (last == nil || !last.wroteVersion(of.object.GetResourceVersion())) {
+		return *of.dropped
+	}
+	if last == nil {
 		return why.Answer{Reason: why.Done, Cause: "nothing is due, and this process remembers no Reconcile of the key"}
 	}
-	last := &runs[len(runs)-1]
-	at, because := time.Unix(0, last.at), last.because(fmt.Sprint(key))
+	at, because := time.Unix(0, last.at), last.because(fmt.Sprint(of.key))
 	if because != "" {
 		because = ", because of " + because + ","
 	}
@@ -270,36 +304,27 @@ func (c *Controller[K]) done(key K) why.Answer {
 	}
 }
 
-// observedGeneration reads status.observedGeneration, or the oldest one of the conditions.
-func observedGeneration(o handler.Object) (oldest int64, ok bool) {
+// observedGeneration reads status.observedGeneration. Conditions may be older by design.
+func observedGeneration(o handler.Object) (observed int64, ok bool) {
 	var of struct {
-		Status struct {
-			ObservedGeneration *int64
-			Conditions         []struct{ ObservedGeneration *int64 }
-		}
+		Status struct{ ObservedGeneration *int64 }
 	}
+	text, err := encoded(o)
+	if err != nil || json.Unmarshal(text, &of) != nil || of.Status.ObservedGeneration == nil {
+		return 0, false
+	}
+	return *of.Status.ObservedGeneration, true
+}
+
+// encoded calls the object's code.
+func encoded(o handler.Object) (text []byte, err error) {
+	defer run.Recover(&err)
 	if r, packed := o.(interface {
 		Shared() (handler.Object, error)
 	}); packed {
-		var err error
 		if o, err = r.Shared(); err != nil {
-			return 0, false
+			return nil, err
 		}
 	}
-	text, err := json.Marshal(o)
-	if err != nil || json.Unmarshal(text, &of) != nil {
-		return 0, false
-	}
-	all := []*int64{of.Status.ObservedGeneration}
-	if all[0] == nil {
-		for _, c := range of.Status.Conditions {
-			all = append(all, c.ObservedGeneration)
-		}
-	}
-	for _, n := range all {
-		if n != nil && (!ok || *n < oldest) {
-			oldest, ok = *n, true
-		}
-	}
-	return oldest, ok
+	return json.Marshal(o)
 }

@@ -43,7 +43,7 @@ func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (
 		a = c.paused(of)
 	case k.State == workqueue.Parked:
 		a = parked(k, of)
-	case of.spin.known && of.spin.row >= spinFree && k.State == workqueue.Waiting:
+	case of.spin.known && of.spin.row >= spinFree && !of.spin.over(c.now()) && k.State == workqueue.Waiting:
 		a = why.Answer{
 			Reason: why.HotLoop, Remedy: "write only what has changed, or return a longer RequeueAfter",
 			Cause: fmt.Sprintf("the key made itself due %d times in a row, and is slowed down to one Reconcile in %s", of.spin.row, of.spin.pause()),
@@ -51,10 +51,10 @@ func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (
 		if of.spin.fields != "" {
 			a.Cause += "; each time it changes " + of.spin.fields
 		}
-	case of.fight.fights(c.now()) && (k.State == workqueue.Waiting || k.State == workqueue.Ready):
-		a = fought(of.fight)
 	case of.past != nil && of.past.failure != nil && k.State != workqueue.Held:
 		a = failing(of.past.failure, k)
+	case of.fight.fights(c.now()) && of.fight.paused && (k.State == workqueue.Waiting || k.State == workqueue.Ready):
+		a = fought(of.fight)
 	case k.State == workqueue.Ready:
 		a = c.ready(k)
 	case k.State == workqueue.Waiting:
@@ -83,7 +83,7 @@ func fought(f *fight) why.Answer {
 	}
 	return why.Answer{
 		Reason: why.Fight, Remedy: "let one of them own the field: leave it out of the other's writes",
-		Cause: fmt.Sprintf("the key and %s overwrite %s of %s in turn, %d times so far", by, strings.Join(pathsOf(f.fields), ", "), what, f.row),
+		Cause: fmt.Sprintf("the key and %s overwrite %s of %s in turn, %d times in a row", by, strings.Join(pathsOf(f.fields), ", "), what, f.rounds),
 	}
 }
 

@@ -62,6 +62,11 @@ func (c *Controller[K]) Divide(all term.Partition) { c.shards.divide(all) }
 
 func (o Options) Or(d Options) Options { return o.or(d) }
 
+// Fights returns the number of keys with a fight.
+func (c *Controller[K]) Fights() int {
+	return c.count(func(r record[K]) bool { return r.fight != nil })
+}
+
 // PastRuns lists the keys with the numbers of remembered Reconciles.
 func (c *Controller[K]) PastRuns() string {
 	c.past.mu.Lock()

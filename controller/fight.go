@@ -19,8 +19,9 @@ import (
 
 // See "Fights" in the package doc.
 const (
-	fightFree = 10
-	fightGap  = time.Minute
+	fightFree   = 10
+	fightRounds = 3
+	fightGap    = time.Minute
 
 	mostFights = 16 // that wait for their report
 )
@@ -29,28 +30,38 @@ const (
 // replaced, never changed.
 type fight struct {
 	writes []pendingWrite // of the last Reconcile that has written
+	wrote  time.Duration  // its start
 	object types.UID      // the one that is counted
 	row    int            // Reconciles that have written it again after a change by others
 	last   time.Duration  // start of the last of these
 	paused bool           // the key is put off
 	answer handler.Object // the key's last write of the object; nil before fightFree
-	fields *fieldpath.Set // what both change; nil until they are known
-	since  int            // the row then
+	fields *fieldpath.Set // what both have changed in the last round, or nil
+	rounds int            // rounds in a row with such fields
 	asked  bool           // who the others are
 	by     []string       // the field managers of the others, as far as they are known
 }
 
+// known reports whether it is a fight. One round may be a person who has changed a field once.
+func (f *fight) known() bool { return f != nil && f.rounds >= fightRounds }
+
 func (f *fight) pause() time.Duration {
-	if f == nil || f.fields == nil {
+	if !f.known() {
 		return 0
 	}
-	return min(spinMax, spinBase<<min(f.row-f.since, 10))
+	return min(spinMax, spinBase<<min(f.rounds-fightRounds, 10))
+}
+
+// suspicious reports whether the answers to the next Reconcile's writes are kept.
+func (f *fight) suspicious() bool { return f != nil && f.row >= fightFree-1 }
+
+// over reports whether the record can be forgotten.
+func (f *fight) over(now time.Duration) bool {
+	return now-max(f.last, f.wrote) > f.pause()+fightGap
 }
 
 // fights reports whether a fight is known and goes on.
-func (f *fight) fights(now time.Duration) bool {
-	return f != nil && f.fields != nil && now-f.last < f.pause()+fightGap
-}
+func (f *fight) fights(now time.Duration) bool { return f.known() && now-f.last < 3*spinMax }
 
 // round is a Reconcile after others have changed an object that the key has written.
 type round struct {
@@ -61,25 +72,36 @@ type round struct {
 }
 
 // chased returns the object whose events by others made the key due. alone is false if it is also
-// due for another reason.
+// due for another reason, such as a call of Requeue, or perhaps.
 func (c *Controller[K]) chased(item workqueue.Item[K], f *fight) (object types.UID, alone bool) {
 	if f == nil {
 		return "", false
 	}
+	// Most events are the key's own, or of other objects. Then nothing is copied.
+	newest, _ := item.NewestReason()
+	switch w := f.write(types.UID(newest.UID)); {
+	case newest.Source == sourceQueue && f.paused:
+	case w == nil || w.ResourceVersion == newest.ResourceVersion:
+		return "", false
+	}
 	made, events := madeBy(f.writes), 0
-	reasons, _ := item.Reasons()
-	alone = true
+	reasons, dropped := item.Reasons()
+	alone = dropped == 0
 	for i := range reasons {
-		if reasons[i].Source == sourceQueue {
+		r := &reasons[i]
+		if r.Source == sourceQueue {
+			alone = alone && r.Event != workqueue.EventAdded && r.Event != workqueue.EventRequeueNow
 			continue
 		}
 		events++
-		by, _ := c.authorOf(made, &reasons[i])
+		by, _ := c.authorOf(made, r)
 		switch {
+		case r.Event != string(handler.Update): // a replay, or the end of the object
+			alone = false
 		case by != someone:
-		case object == "" && f.write(types.UID(reasons[i].UID)) != nil:
-			object = types.UID(reasons[i].UID)
-		case string(object) != reasons[i].UID:
+		case object == "" && f.write(types.UID(r.UID)) != nil:
+			object = types.UID(r.UID)
+		case string(object) != r.UID:
 			alone = false
 		}
 	}
@@ -118,7 +140,7 @@ func (c *Controller[K]) contest(item workqueue.Item[K], f *fight) *round {
 // slowFight puts off a key if others have only changed what is fought for. The first time it waits
 // longer, so that the API server can be asked who they are.
 func (t *lead[K]) slowFight(item workqueue.Item[K], of *record[K], r *round) bool {
-	if r == nil || !r.alone || r.found == nil || of.fight.fields == nil || !r.found.Difference(of.fight.fields).Empty() {
+	if r == nil || !r.alone || r.found == nil || !of.fight.known() || !r.found.Difference(of.fight.fields).Empty() {
 		return false
 	}
 	c, next := t.controller, *of.fight
@@ -139,21 +161,21 @@ func (t *lead[K]) slowFight(item workqueue.Item[K], of *record[K], r *round) boo
 // nextFight returns what a Reconcile leaves behind that has written.
 func (c *Controller[K]) nextFight(of *running[K], own []pendingWrite) (next *fight) {
 	r, f := of.round, of.fight
-	next = &fight{writes: own}
-	if f == nil || of.since-f.last > f.pause()+fightGap {
+	next = &fight{writes: own, wrote: of.since}
+	if f == nil || f.over(of.since) {
 		f = &fight{}
 	}
 	if r == nil || next.write(r.object) == nil {
 		if f.row > 0 {
 			kept := *f
-			kept.writes = append(f.of(f.object), own...) // a copy
+			kept.writes, kept.wrote = append(f.of(f.object), own...), of.since // a copy
 			next = &kept
 		}
 		return next
 	}
 	next.object, next.row, next.last = r.object, 1, of.since
 	if f.object == r.object {
-		next.row, next.fields, next.since, next.asked, next.by = f.row+1, f.fields, f.since, f.asked, f.by
+		next.row, next.rounds, next.asked, next.by = f.row+1, f.rounds, f.asked, f.by
 	}
 	if next.row < fightFree {
 		return next
@@ -162,11 +184,10 @@ func (c *Controller[K]) nextFight(of *running[K], own []pendingWrite) (next *fig
 	if r.found == nil || next.answer == nil {
 		return next
 	}
-	if both := fieldsOf(r.theirs, next.answer).Intersection(r.found); !both.Empty() {
-		if next.fields == nil {
-			next.since = next.row
-		}
-		next.fields = both
+	if next.fields = fieldsOf(r.theirs, next.answer).Intersection(r.found); next.fields.Empty() {
+		next.fields, next.rounds = nil, 0
+	} else {
+		next.rounds++
 	}
 	return next
 }

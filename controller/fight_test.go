@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,6 +37,8 @@ type fighter struct {
 	maps   *cache.Handle[*corev1.ConfigMap]
 	write  func(ctx context.Context, f *fighter, key types.NamespacedName) error
 
+	control *controller.Controller[types.NamespacedName]
+
 	mu     sync.Mutex
 	starts []time.Duration
 	fights []hook.Fight
@@ -60,6 +63,7 @@ func newFighter(t *testing.T, api http.RoundTripper, manager string, scope cache
 		defer f.mu.Unlock()
 		f.fights = append(f.fights, *e)
 	})})
+	f.control = c
 	c.Watch(source.Kind(f.maps, handler.Self()))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 2)
@@ -199,6 +203,112 @@ func TestC14_NoFight(t *testing.T) {
 		}
 		if n := f.n(); n < 200 || len(f.fights) > 0 {
 			t.Errorf("%d Reconciles of 200 changes; fights: %+v", n, f.fights)
+		}
+	})
+}
+
+// TestC14_OnePersonIsNoFight: a key that answers to each change with a field of its own, and a
+// person who changes such a field once.
+func TestC14_OnePersonIsNoFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, fought())
+		f := newFighter(t, api, "one", cache.Scope{}, func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+			m, err := f.maps.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			_, err = client.For[*corev1.ConfigMap](f.client).Apply(ctx, corev1ac.ConfigMap(key.Name, key.Namespace).WithData(map[string]string{"seen": m.Data["other"], "mode": "auto"}))
+			return err
+		})
+		for i := range 60 {
+			now := api.Object(sim.ConfigMaps, "default", "a")
+			_ = unstructuredData(now.Object, "other", fmt.Sprint(i))
+			if i == 20 {
+				_ = unstructuredData(now.Object, "mode", "manual")
+			}
+			api.Put(sim.ConfigMaps, now)
+			time.Sleep(time.Second)
+		}
+		if len(f.fights) > 0 {
+			t.Errorf("reported %+v", f.fights)
+		}
+	})
+}
+
+// TestC14_RequeueIsNotDelayed: calls of Requeue and RequeueAll begin a Reconcile at once, and a
+// failing key keeps the number of its attempts.
+func TestC14_RequeueIsNotDelayed(t *testing.T) {
+	for name, call := range map[string]func(c *controller.Controller[types.NamespacedName]) error{
+		"Requeue": func(c *controller.Controller[types.NamespacedName]) error {
+			c.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
+			return nil
+		},
+		"RequeueAll": func(c *controller.Controller[types.NamespacedName]) error { return c.RequeueAll(context.Background()) },
+		"Add": func(c *controller.Controller[types.NamespacedName]) error {
+			c.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := sim.NewServer(sim.ConfigMaps)
+				api.Lag(time.Millisecond)
+				api.Put(sim.ConfigMaps, fought())
+				one := newFighter(t, api, "one", cache.Scope{}, applies("1"))
+				newFighter(t, api, "two", cache.Scope{}, applies("2"))
+				time.Sleep(time.Minute)
+				for range 20 {
+					before := one.n()
+					ok(t, call(one.control))
+					time.Sleep(2 * time.Millisecond)
+					synctest.Wait()
+					if one.n() == before {
+						t.Error("it waits")
+					}
+					time.Sleep(1337 * time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// TestC14_AttemptsCount: a key that fights and fails is given up after MaxAttempts.
+func TestC14_AttemptsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Lag(time.Millisecond)
+		api.Put(sim.ConfigMaps, fought())
+		one := newFighter(t, api, "one", cache.Scope{}, func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+			return errors.Join(applies("1")(ctx, f, key), errFlaky)
+		})
+		newFighter(t, api, "two", cache.Scope{}, applies("2"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		first := one.control.Failing()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		later := one.control.Failing()
+		if len(first) != 1 || len(later) != 1 || first[0].Attempts < 12 || later[0].Attempts <= first[0].Attempts {
+			t.Errorf("failing after a minute %+v, 10 minutes later %+v", first, later)
+		}
+	})
+}
+
+// TestC14_FightsAreForgotten: a key that has written keeps nothing after a few minutes.
+func TestC14_FightsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Lag(time.Millisecond)
+		api.Put(sim.ConfigMaps, fought())
+		one := newFighter(t, api, "one", cache.Scope{}, applies("1"))
+		time.Sleep(time.Second)
+		if n := one.control.Fights(); n != 1 {
+			t.Errorf("%d records after a write", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := one.control.Fights(); n != 0 {
+			t.Errorf("%d records five minutes later", n)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/setpoint-dev/setpoint/handler"
@@ -30,9 +31,16 @@ func (t *lead[K]) leaveFight(r *running[K], own []pendingWrite) {
 		return
 	}
 	next := t.controller.nextFight(r, own)
-	if next.fields != nil && !next.asked && next.row > next.since+fightFree {
+	if next.known() && !next.asked && next.rounds > fightRounds+fightFree {
 		next.asked = true // there is always another cause, too
 		t.report(r.item.Key(), next)
+	}
+	if r.fight.suspicious() && !r.spins && !next.known() { // next.answer is enough
+		for i := range own {
+			if w := &own[i]; !t.Decodes(schema.GroupResource{Group: w.Group, Resource: w.Resource}) {
+				w.Object = nil
+			}
+		}
 	}
 	t.controller.records.edit(r.item.Key(), func(of *record[K]) { of.fight = next })
 }

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +46,9 @@ type runCause struct{ source, event string }
 // mostCauses limits the known causes.
 const mostCauses = 256
 
+// mostEvent is how much of a reason's event is kept.
+const mostEvent = 64
+
 var outcomes = [...]hook.Outcome{hook.Succeeded, hook.RequeuedAfter, hook.Failed, hook.FailedTerminally, hook.Panicked, hook.Stale, hook.Interrupted}
 
 // keyRuns are the last Reconciles of a key, oldest first.
@@ -53,6 +57,7 @@ type keyRuns[K comparable] struct {
 	prev, next *keyRuns[K] // of its class, last used first
 	runs       []pastRun
 	class      int8
+	text       int32 // bytes of the key's strings, if it is a name
 }
 
 // pastRuns remembers the last Reconciles of a controller's keys, within the limit of a History.
@@ -70,6 +75,13 @@ type pastRuns[K comparable] struct {
 }
 
 func (p *pastRuns[K]) open(of *History) {
+	p.begin(of)
+	of.join(p) // without p.mu: see shrink
+}
+
+func (p *pastRuns[K]) begin(of *History) {
+	p.mu.Lock() // it may be asked already
+	defer p.mu.Unlock()
 	p.history, p.keys, p.causes = of, map[K]*keyRuns[K]{}, map[runCause]*runCause{}
 	if f, ok := any(func(key types.NamespacedName) types.NamespacedName { return key }).(func(K) types.NamespacedName); ok {
 		p.named = f
@@ -77,7 +89,6 @@ func (p *pastRuns[K]) open(of *History) {
 	for i := range p.roots {
 		p.roots[i].prev, p.roots[i].next = &p.roots[i], &p.roots[i]
 	}
-	of.join(p)
 }
 
 // close forgets everything.
@@ -123,6 +134,9 @@ func (p *pastRuns[K]) add(key K, run *pastRun, reason *workqueue.Reason) {
 	k, before := p.keys[key], int64(0)
 	if k == nil {
 		k = &keyRuns[K]{key: key}
+		if p.named != nil {
+			k.text = int32(len(p.named(key).Namespace) + len(p.named(key).Name))
+		}
 		p.keys[key] = k
 	} else {
 		before = k.bytes()
@@ -142,14 +156,14 @@ func (p *pastRuns[K]) add(key K, run *pastRun, reason *workqueue.Reason) {
 }
 
 func (p *pastRuns[K]) causeLocked(r *workqueue.Reason) *runCause {
-	c := runCause{r.Source, r.Event}
+	c := runCause{r.Source, r.Event[:min(len(r.Event), mostEvent)]}
 	known := p.causes[c]
 	if known == nil {
 		if len(p.causes) >= mostCauses {
 			clear(p.causes) // Reconciles may refer to other causes
 		}
-		known = new(c)
-		p.causes[c] = known
+		known = &runCause{c.source, strings.Clone(c.event)}
+		p.causes[*known] = known
 	}
 	return known
 }
@@ -186,7 +200,7 @@ const mapOverhead = 64
 
 // bytes estimates the size, with the map's part.
 func (k *keyRuns[K]) bytes() int64 {
-	n := int(unsafe.Sizeof(*k)+unsafe.Sizeof(k.key)) + mapOverhead + cap(k.runs)*int(unsafe.Sizeof(pastRun{}))
+	n := int(unsafe.Sizeof(*k)+unsafe.Sizeof(k.key)) + int(k.text) + mapOverhead + cap(k.runs)*int(unsafe.Sizeof(pastRun{}))
 	for i := range k.runs {
 		if o := k.runs[i].object; o != nil {
 			n += 16 + len(*o)
@@ -302,4 +316,9 @@ func (r *pastRun) because(key string) string {
 		text += fmt.Sprintf(" at version %d", r.version)
 	}
 	return text
+}
+
+// wroteVersion reports whether a write has made a version.
+func (r *pastRun) wroteVersion(version string) bool {
+	return r.wrote != nil && slices.ContainsFunc(*r.wrote, func(text string) bool { return strings.HasSuffix(text, " at version "+version+")") })
 }

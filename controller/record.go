@@ -179,6 +179,7 @@ type records[K comparable] struct {
 	keys    map[K]*record[K]
 	failing failureCounts // of the records with a failure
 	sweepAt int
+	fights  map[K]struct{} // the keys of the records with a fight
 }
 
 const firstSweep = 256
@@ -217,6 +218,14 @@ func (t *records[K]) storeLocked(key K, r *record[K]) {
 			t.keys, t.sweepAt = map[K]*record[K]{}, firstSweep
 		}
 		t.keys[key] = r
+	}
+	if r.fight == nil {
+		delete(t.fights, key)
+	} else if _, ok := t.fights[key]; !ok {
+		if t.fights == nil {
+			t.fights = map[K]struct{}{}
+		}
+		t.fights[key] = struct{}{}
 	}
 	t.n.Store(int64(len(t.keys)))
 }
@@ -319,4 +328,16 @@ func (t *records[K]) sweep(over func(key K, r *record[K])) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweepAt = max(firstSweep, 2*len(t.keys))
+}
+
+// forgetFights forgets the fights that are over. They may keep whole objects.
+func (t *records[K]) forgetFights(now time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key := range t.fights {
+		if r := t.keys[key]; r.fight.over(now) {
+			r.fight = nil
+			t.storeLocked(key, r)
+		}
+	}
 }

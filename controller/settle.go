@@ -183,8 +183,8 @@ func (t *lead[K]) leave(r *running[K], end ending) *lastRun {
 	}
 	p.backsOff = failed && !end.gaveUp && end.again.Exactly == 0 && end.again.NotBefore == 0
 	if !stale && !p.empty() {
-		c.records.put(r.item.Key(), p)
 		t.leaveFight(r, p.own())
+		c.records.put(r.item.Key(), p)
 		c.records.sweep(t.forget)
 	}
 	if c.consistency.missed(p) { // while the Reconcile ran
@@ -215,7 +215,7 @@ func (t *lead[K]) forget(key K, r *record[K]) {
 	if r.spin.known && r.spin.over(c.now()) {
 		r.spin = spin{}
 	}
-	if f := r.fight; f != nil && (f.row == 0 && r.past == nil || f.row > 0 && c.now()-f.last > f.pause()+fightGap) {
+	if f := r.fight; f != nil && (f.row == 0 && r.past == nil || f.over(c.now())) {
 		r.fight = nil
 	}
 }

@@ -74,8 +74,7 @@ func (c *Controller[K]) delay(item workqueue.Item[K], of *record[K], wait time.D
 	}
 	// A backoff, unlike an After, counts as busy for Quiet, because the key has events to see. It
 	// is no failure.
-	_, _ = item.RetryWith(nil, workqueue.RetryOptions{Exactly: wait, Event: workqueue.EventAfter})
-	c.queue.Forget(item.Key())
+	_, _ = item.RetryWith(nil, workqueue.RetryOptions{Exactly: wait, Event: workqueue.EventAfter, Uncounted: true})
 }
 
 func (c *Controller[K]) beginSpin(key K, log *slog.Logger, p *lastRun, by cause, why *ledger.Write) {

@@ -42,7 +42,8 @@ func (o *Options) limits() (report, end time.Duration) {
 }
 
 // watch reports slow Reconciles and ends contexts at their deadline. Its timer is set to the next
-// of these times. Once a minute it logs the counts of errors without a line.
+// of these times. Once a minute it
+// logs the counts of errors without a line, and forgets what is over.
 func (t *lead[K]) watch(ctx, work context.Context) {
 	timer := time.NewTimer(min(t.controller.o.limits()))
 	defer timer.Stop()
@@ -60,6 +61,7 @@ func (t *lead[K]) watch(ctx, work context.Context) {
 			t.reportStuck(context.Cause(work))
 		case <-minute.C:
 			t.logFurther()
+			t.controller.records.forgetFights(t.controller.now())
 		case <-ctx.Done():
 			t.logFurther()
 			return

@@ -6,6 +6,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -13,12 +14,17 @@ import (
 // Explain explains what the controllers do with an object: see package why. It calls the handlers
 // and the predicates of their sources. On a standby, it names the replica that leads.
 func (m *Manager) Explain(ctx context.Context, o why.Object) (all []why.Answer) {
-	for _, c := range m.registry.current() {
-		e, ok := c.Controller.(why.Explainer)
-		if !ok {
-			continue
+	controllers := m.registry.current()
+	answers := make([][]why.Answer, len(controllers))
+	var asking sync.WaitGroup
+	for i, c := range controllers {
+		if e, ok := c.Controller.(why.Explainer); ok {
+			asking.Go(func() { answers[i] = e.Explain(ctx, o) })
 		}
-		for _, a := range e.Explain(ctx, o) {
+	}
+	asking.Wait()
+	for i, c := range controllers {
+		for _, a := range answers[i] {
 			if a.Reason == why.NotLeading {
 				m.leases.explain(c.under, &a)
 			}

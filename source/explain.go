@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,19 +28,29 @@ type Explanation[K comparable] struct {
 	Keys []K
 	// Dropped is why the last event of the object did not add the keys, or nil.
 	Dropped *why.Answer
+	// Waiting is set if an event of the object may not have reached the handler.
+	Waiting *why.Answer
 	// Answers are what is wrong with the source, or why the object has no key.
 	Answers  []why.Answer
 	Evidence []string
 }
 
-// question is one call of the handler and the predicates for Explain.
+// question asks what the handler and the predicates make of an object, for Explain.
 type question[K comparable] struct {
-	event  handler.Event
+	name   types.NamespacedName
+	object handler.Object // nil: the cache does not have it
 	answer chan verdict[K]
 }
 
-// verdict is what became of an event that was only tried.
+// verdict is what would become of an object.
 type verdict[K comparable] struct {
+	created, updated outcome[K] // of a create, and of an update without a change
+	named            []K        // the key that names the object, of a handler.Identity
+	unmapped         string     // why the object has no key, if the handler knows
+}
+
+// outcome is what would become of an event.
+type outcome[K comparable] struct {
 	by   int // the predicate that dropped it, or keeps
 	keys []K
 	err  error
@@ -50,8 +61,14 @@ func (f *feed[K]) answer(ctx context.Context) {
 	for {
 		select {
 		case q := <-f.questioned:
-			v := verdict[K]{by: keeps}
-			v.by, v.keys, v.err = f.consider(ctx, q.event)
+			f.answering.Store(time.Now().UnixNano())
+			v := verdict[K]{named: f.identify(q.name)}
+			if q.object != nil {
+				v.created = f.consider(ctx, handler.Event{Op: handler.Create, New: q.object})
+				v.updated = f.consider(ctx, handler.Event{Op: handler.Update, Old: q.object, New: q.object})
+				v.unmapped = f.whyUnmapped(q.object)
+			}
+			f.answering.Store(0)
 			q.answer <- v
 		case <-ctx.Done():
 			return
@@ -59,40 +76,76 @@ func (f *feed[K]) answer(ctx context.Context) {
 	}
 }
 
-func (f *feed[K]) consider(ctx context.Context, e handler.Event) (by int, keys []K, err error) {
+func (f *feed[K]) consider(ctx context.Context, e handler.Event) (o outcome[K]) {
 	exited := true
-	defer f.caught(&exited, &err)
-	by, e = f.predicate(e)
-	if by == keeps {
+	defer f.caught(&exited, &o.err)
+	if o.by, e = f.predicate(e); o.by == keeps {
 		var readable bool
 		if e, readable = decoded(f.handler, e); readable {
-			keys, err = f.handler.Keys(ctx, e)
+			o.keys, o.err = f.handler.Keys(ctx, e)
 		} else {
-			err = errors.New("the object cannot be decoded")
+			o.err = errors.New("the object cannot be decoded")
 		}
 	}
 	exited = false
-	return by, keys, err
+	return o
 }
 
-// verdict asks what would become of an event. ok is false if there was no answer in time.
-func (f *feed[K]) verdict(ctx context.Context, e handler.Event) (v verdict[K], ok bool) {
-	q := question[K]{e, make(chan verdict[K], 1)}
+// identify returns the key that names an object, if the handler can tell.
+func (f *feed[K]) identify(name types.NamespacedName) (keys []K) {
+	named, ok := f.handler.(handler.Identity[K])
+	if !ok {
+		return nil
+	}
+	var err error // a panic: there is no key
+	exited := true
+	defer f.caught(&exited, &err)
+	if key, ok := named.Identity(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}); ok {
+		keys = append(keys, key)
+	}
+	exited = false
+	return keys
+}
+
+// explaining is an optional interface of a handler.
+type explaining interface {
+	// Unmapped returns why an object has no key.
+	Unmapped(o handler.Object) string
+}
+
+func (f *feed[K]) whyUnmapped(o handler.Object) (text string) {
+	h, ok := f.handler.(explaining)
+	if !ok {
+		return ""
+	}
+	var err error // a panic: there is no text
+	exited := true
+	defer f.caught(&exited, &err)
+	text = h.Unmapped(o)
+	exited = false
+	return text
+}
+
+// hangs is how long a question must have been in progress to count as blocked.
+const hangs = 700 * time.Millisecond
+
+// question asks one. ok is false if there was no answer in time; blocked is true if the reason is
+// that the handler or a predicate does not return.
+func (f *feed[K]) question(ctx context.Context, name types.NamespacedName, o handler.Object) (v verdict[K], ok, blocked bool) {
+	q := question[K]{name, o, make(chan verdict[K], 1)}
 	select {
 	case f.questioned <- q:
+		select {
+		case v = <-q.answer:
+			return v, true, false
+		case <-f.status.ended:
+		case <-ctx.Done():
+		}
 	case <-f.status.ended:
-		return v, false
 	case <-ctx.Done():
-		return v, false
 	}
-	select {
-	case v = <-q.answer:
-		return v, true
-	case <-f.status.ended:
-		return v, false
-	case <-ctx.Done():
-		return v, false
-	}
+	began := f.answering.Load()
+	return v, false, began != 0 && time.Since(time.Unix(0, began)) >= hangs
 }
 
 // Explain explains what the source makes of an object. watches is false if the source has another
@@ -102,23 +155,19 @@ func (k *kind[K]) Explain(ctx context.Context, o why.Object) (e Explanation[K], 
 		return e, false
 	}
 	e.Evidence = []string{"source: " + k.name}
-	stored, answers := k.objects.Explain(ctx, o.Key())
-	e.Object, e.Answers = k.object(stored), answers
-	if k.calls.blocked.Load() {
-		e.Answers = append(e.Answers, k.blocked())
+	stored, answers := k.objects.Explain(o.Key())
+	var comparing sync.WaitGroup
+	if len(answers) == 0 {
+		comparing.Go(func() { answers = k.objects.Compare(ctx, o.Key()) })
 	}
-	again, failure := k.retries.failing(o.Key())
-	switch {
-	case e.Object != nil:
-		k.explain(ctx, &e)
-	case len(e.Answers) > 0 || failure != nil:
-		e.Keys = k.identify(o)
+	k.explain(ctx, o, stored, &e)
+	comparing.Wait()
+	if stored == nil && len(answers) == 0 { // it has just come
+		e = Explanation[K]{Evidence: e.Evidence}
+		stored, answers = k.objects.Explain(o.Key())
+		k.explain(ctx, o, stored, &e)
 	}
-	if failure != nil {
-		a := k.failed(failure)
-		a.Cause = fmt.Sprintf("the handler or a predicate of %s failed for an event of the object, which is retried in %s: %s", k.name, until(again), firstLine(failure))
-		e.Answers = append([]why.Answer{a}, e.Answers...)
-	}
+	e.Answers = append(e.Answers, answers...)
 	return e, true
 }
 
@@ -138,50 +187,68 @@ func (k *kind[K]) Watches() string {
 	return strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
 }
 
-// identify returns the key that names an object which the cache does not have.
-func (k *kind[K]) identify(o why.Object) (keys []K) {
-	named, ok := k.handler.(handler.Identity[K])
-	if !ok {
-		return nil
+// explain fills in what predicates and handler make of the object, or would.
+func (k *kind[K]) explain(ctx context.Context, o why.Object, stored any, e *Explanation[K]) {
+	e.Object = k.object(stored)
+	if again, failure := k.retries.failing(o.Key()); failure != nil {
+		a := k.failed(failure)
+		a.Cause = fmt.Sprintf("the handler or a predicate of %s failed for an event of the object, which is retried in %s: %s", k.name, until(again), firstLine(failure))
+		e.Answers = append(e.Answers, a)
 	}
-	var err error
-	exited := true
-	defer k.caught(&exited, &err)
-	if key, ok := named.Identity(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}); ok {
-		keys = append(keys, key)
+	if k.calls.blocked.Load() {
+		e.Answers = append(e.Answers, k.blocked())
 	}
-	exited = false
-	return keys
-}
-
-// explain fills in what predicates and handler make of the object.
-func (k *kind[K]) explain(ctx context.Context, e *Explanation[K]) {
-	if !run.Closed(k.began) {
+	switch {
+	case run.Closed(k.status.ended):
+		e.Answers = append(e.Answers, why.Answer{Reason: why.NotStarted, Cause: k.name + " has stopped", Remedy: "look into the log for the cause"})
+		return
+	case !run.Closed(k.began):
 		e.Answers = append(e.Answers, why.Answer{Reason: why.NotStarted, Cause: k.name + " does not run yet", Remedy: "start the manager, or the controller with Run"})
 		return
 	}
-	created, ok := k.verdict(ctx, handler.Event{Op: handler.Create, New: e.Object})
-	updated, also := verdict[K]{by: keeps}, false
-	if ok {
-		updated, also = k.verdict(ctx, handler.Event{Op: handler.Update, Old: e.Object, New: e.Object})
-	}
-	if !ok || !also {
-		e.Answers = append(e.Answers, k.blocked())
-		return
-	}
-	err := created.err
-	if e.Keys = created.keys; created.by != keeps {
-		e.Keys, err = updated.keys, updated.err
-	}
+	v, ok, blocked := k.question(ctx, o.Key(), e.Object)
 	switch {
-	case err != nil:
-		e.Answers = append(e.Answers, k.failed(err))
-	case created.by != keeps && updated.by != keeps:
-		e.Answers = append(e.Answers, k.droppedBy(created.by))
+	case blocked:
+		e.Answers = append(e.Answers, k.blocked())
+	case !ok:
+		e.Evidence = append(e.Evidence, "the predicates and the handler were not asked: there was no time")
+		e.Keys = k.sameKey(o.Key())
+	case e.Object == nil:
+		e.Keys = v.named
+	default:
+		k.judge(v, e)
+	}
+}
+
+// sameKey returns the name as the key if that is what Self returns.
+func (k *kind[K]) sameKey(name types.NamespacedName) []K {
+	if key, ok := any(name).(K); ok && any(k.handler) == any(handler.Self()) {
+		return []K{key}
+	}
+	return nil
+}
+
+func (k *kind[K]) judge(v verdict[K], e *Explanation[K]) {
+	of := v.created
+	if of.by != keeps {
+		of = v.updated
+	}
+	e.Keys = of.keys
+	switch {
+	case of.err != nil:
+		e.Answers = append(e.Answers, k.failed(of.err))
+	case of.by != keeps:
+		e.Answers = append(e.Answers, k.droppedBy(v.created.by))
 	case len(e.Keys) == 0:
-		e.Answers = append(e.Answers, k.unmapped(e.Object))
+		e.Answers = append(e.Answers, k.unmapped(v.unmapped))
 	}
 	e.Dropped = k.lastDrop(e.Object)
+	if n := k.events.Waiting(); n > 0 {
+		e.Waiting = &why.Answer{
+			Reason: why.EventWaiting, Cause: fmt.Sprintf("%d events of %s wait until its handler returns; an event of the object may be one of them", n, k.name),
+			Remedy: "wait; if it lasts, make the handler and the predicates faster",
+		}
+	}
 }
 
 func (k *kind[K]) blocked() why.Answer {
@@ -205,19 +272,13 @@ func (k *kind[K]) droppedBy(predicate int) why.Answer {
 	}
 }
 
-// explaining is an optional interface of a handler.
-type explaining interface {
-	// Unmapped returns why an object has no key.
-	Unmapped(o handler.Object) string
-}
-
-func (k *kind[K]) unmapped(o handler.Object) why.Answer {
+func (k *kind[K]) unmapped(because string) why.Answer {
 	a := why.Answer{
 		Reason: why.Unmapped, Cause: "the handler of " + k.name + " maps the object to no key",
 		Remedy: "if the object should have a key, correct what the handler looks at",
 	}
-	if h, ok := k.handler.(explaining); ok {
-		a.Cause += ": " + h.Unmapped(o)
+	if because != "" {
+		a.Cause += ": " + because
 	}
 	return a
 }

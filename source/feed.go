@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -44,6 +45,7 @@ type feed[K comparable] struct {
 
 	asked      chan request     // of Replay
 	questioned chan question[K] // of Explain
+	answering  atomic.Int64     // since when, in Unix ns, or 0
 }
 
 // chooser is a handler.InClass or a handler.After.
@@ -333,7 +335,9 @@ func (f *feed[K]) ask(ctx context.Context, e handler.Event) ([]K, error) {
 	by, e := f.predicate(e)
 	if by != keeps {
 		f.drop(by)
-		f.dropped.add(e, by)
+		if e.Old != e.New { // no resync
+			f.dropped.add(e, by)
+		}
 		return nil, nil
 	}
 	e, readable := decoded(f.handler, e)

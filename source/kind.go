@@ -66,7 +66,8 @@ type objects interface {
 	State() hook.InformerState
 	Resync() time.Duration
 	GroupVersionKind() schema.GroupVersionKind
-	Explain(ctx context.Context, name types.NamespacedName) (stored any, answers []why.Answer)
+	Explain(name types.NamespacedName) (stored any, answers []why.Answer)
+	Compare(ctx context.Context, name types.NamespacedName) []why.Answer
 }
 
 func (k *kind[K]) Validate() error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -85,9 +86,10 @@ func (a Answer) String() string {
 	return b.String()
 }
 
-// oneLine keeps an error text from looking like further evidence, or from moving the cursor.
+// oneLine keeps an error text from looking like further evidence, and from changing what a terminal
+// shows.
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) || r == '\u2028' || r == '\u2029' }), " ")
 }
 
 // Answers are all answers about an object, the most important one first.

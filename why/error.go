@@ -34,7 +34,9 @@ func OfError(err error) Reason {
 	switch {
 	case meta.IsNoMatchError(err):
 		return KindMissing
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+	case strings.Contains(err.Error(), "client rate limiter Wait"):
+		return Throttled
+	case errors.Is(err, context.DeadlineExceeded):
 		return TimedOut
 	default:
 		return Error
@@ -42,6 +44,9 @@ func OfError(err error) Reason {
 }
 
 func ofStatus(s metav1.Status, err error) Reason {
+	if isDenial(&s) { // a webhook chooses its code
+		return Denied
+	}
 	switch s.Reason {
 	case metav1.StatusReasonConflict, metav1.StatusReasonAlreadyExists:
 		return Conflict
@@ -55,10 +60,8 @@ func ofStatus(s metav1.Status, err error) Reason {
 		return NamespaceTerminating
 	case strings.Contains(s.Message, "failed calling webhook"):
 		return Unavailable
-	case isDenial(&s):
-		return Denied
 	case s.Reason == metav1.StatusReasonUnauthorized || s.Reason == metav1.StatusReasonForbidden:
-		return Forbidden
+		return ofRefusal(&s)
 	case s.Reason == metav1.StatusReasonInvalid || s.Code == http.StatusBadRequest:
 		return Invalid
 	case s.Reason == metav1.StatusReasonNotFound && isNoKind(&s):
@@ -72,15 +75,22 @@ func ofStatus(s metav1.Status, err error) Reason {
 	}
 }
 
-// isDenial recognizes admission by its text: a webhook chooses its code, and a lack of rights has
-// the same code as an admission plugin.
+// isDenial recognizes an admission webhook or policy.
 func isDenial(s *metav1.Status) bool {
+	return strings.HasPrefix(s.Message, "admission webhook ") && strings.Contains(s.Message, "denied the request") ||
+		strings.Contains(s.Message, "ValidatingAdmissionPolicy '")
+}
+
+// ofRefusal distinguishes a lack of rights from an admission plugin, such as a quota or Pod
+// security. Both have the same code.
+func ofRefusal(s *metav1.Status) Reason {
 	switch {
-	case strings.HasPrefix(s.Message, "admission webhook ") && strings.Contains(s.Message, "denied the request"),
-		strings.Contains(s.Message, "ValidatingAdmissionPolicy '"):
-		return true
+	case s.Details == nil || s.Details.Name == "":
+		return Forbidden
+	case strings.Contains(s.Message, `" cannot `), strings.Contains(s.Message, "attempting to grant RBAC permissions"):
+		return Forbidden
 	default:
-		return s.Reason == metav1.StatusReasonForbidden && s.Details != nil && s.Details.Name != "" && !strings.Contains(s.Message, " cannot ")
+		return Denied
 	}
 }
 

@@ -28,6 +28,9 @@ const (
 	HandlerFailed Reason = "HandlerFailed"
 	// HandlerBlocked: the handler or a predicate has not returned for a second.
 	HandlerBlocked Reason = "HandlerBlocked"
+	// EventWaiting: nothing is due, but events of a source wait for its handler, perhaps one of the
+	// object.
+	EventWaiting Reason = "EventWaiting"
 	// Done: the last Reconcile of the key succeeded, as far as is known, and nothing is due.
 	Done Reason = "Done"
 	// Terminating: the last Reconcile succeeded, and the object's finalizers delay its deletion.

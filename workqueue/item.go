@@ -134,6 +134,8 @@ type RetryOptions struct {
 	// NotBefore, Options.Backoff and Options.Limiter. The failure still counts. Default 0:
 	// no effect.
 	Exactly time.Duration
+	// Uncounted keeps the number of failures as it is. Default: false, the failure counts.
+	Uncounted bool
 	// Event is the Event of the next delivery's reason; its Source is "queue". Default EventRetry.
 	Event string
 }
@@ -147,7 +149,7 @@ func (i Item[K]) RetryWith(err error, how RetryOptions) (time.Duration, error) {
 	if d <= 0 {
 		d = max(how.NotBefore, i.q.backoff(i.Attempt()))
 	}
-	v := verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event}
+	v := verdict{outcome: hook.QueueRetry, delay: int64(d), why: how.Event, keep: how.Uncounted}
 	wrong := i.settle(&v, err)
 	return time.Duration(v.delay), wrong
 }

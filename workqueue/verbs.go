@@ -220,7 +220,7 @@ type verdict struct {
 	delay   int64   // Park: the time limit, or zero
 	why     string  // Park: the reason; Retry: RetryOptions.Event
 	class   uint8   // lane for adds of the next delivery; noClass: as taken
-	keep    bool    // keep the failures, as client-go's Done does
+	keep    bool    // keep the number of failures, as client-go's Done does
 	soon    int64   // positive: the smallest time within which Own wants the key
 	because *Reason // of the add
 }
@@ -288,9 +288,10 @@ func (c *core[K]) count(i uint32, e *entry[K], v verdict, timed bool) {
 	x := c.ext(i, e)
 	c.notes.clear(&x.taken)
 	switch {
+	case v.keep:
 	case v.failed():
 		x.attempts = more(x.attempts)
-	case !v.keep:
+	default:
 		x.attempts = 0
 	}
 }

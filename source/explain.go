@@ -212,7 +212,12 @@ func (k *kind[K]) explain(ctx context.Context, o why.Object, stored any, e *Expl
 		e.Answers = append(e.Answers, k.blocked())
 	case !ok:
 		e.Evidence = append(e.Evidence, "the predicates and the handler were not asked: there was no time")
-		e.Keys = k.sameKey(o.Key())
+		if e.Keys = k.sameKey(o.Key()); e.Keys == nil {
+			e.Answers = append(e.Answers, why.Answer{
+				Reason: why.NoAnswer, Cause: "the predicates and the handler of " + k.name + " could not be asked in time",
+				Remedy: "ask again",
+			})
+		}
 	case e.Object == nil:
 		e.Keys = v.named
 	default:

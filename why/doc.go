@@ -21,7 +21,7 @@
 // looks for it in the caches, and calls the predicates and the handler of each source with it, as
 // if it had just been created, and as an update without a change. So they must have no side
 // effects. A source does this for one caller at a time, and For gives up after one second. A panic
-// becomes part of the answer.
+// becomes part of the answer. A call that does not return delays the stop of its source.
 //
 // Each source compares the version in its cache with the API server's: one list request for the
 // object's metadata, which the right to list allows. Answers have names, versions, paths of fields,

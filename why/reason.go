@@ -28,6 +28,8 @@ const (
 	HandlerFailed Reason = "HandlerFailed"
 	// HandlerBlocked: the handler or a predicate has not returned for a second.
 	HandlerBlocked Reason = "HandlerBlocked"
+	// NoAnswer: the predicates and the handler could not be asked in time, because others ask.
+	NoAnswer Reason = "NoAnswer"
 	// EventWaiting: nothing is due, but events of a source wait for its handler, perhaps one of the
 	// object.
 	EventWaiting Reason = "EventWaiting"

@@ -289,8 +289,8 @@ func TestC14_AttemptsCount(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		later := one.control.Failing()
-		if len(first) != 1 || len(later) != 1 || first[0].Attempts < 12 || later[0].Attempts <= first[0].Attempts {
-			t.Errorf("failing after a minute %+v, 10 minutes later %+v", first, later)
+		if len(first) != 1 || len(later) != 1 || first[0].Attempts < 12 || later[0].Attempts <= first[0].Attempts || later[0].Attempts > one.n() {
+			t.Errorf("failing after a minute %+v, 10 minutes later %+v, of %d Reconciles", first, later, one.n())
 		}
 	})
 }

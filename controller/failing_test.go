@@ -49,6 +49,54 @@ func failNamed(ctx context.Context, key string, runs int) error {
 	return controller.RetryAfter(err, 3*time.Hour)
 }
 
+// TestKeys_HaveStatesAndFailures: Keys lists the failing keys, and those that run or wait.
+func TestKeys_HaveStatesAndFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "slow":
+				<-ctx.Done()
+			case "later":
+				return controller.Result{RequeueAfter: time.Hour}, nil
+			}
+			return controller.Result{}, failNamed(ctx, key, 1)
+		}, controller.Options{Logger: silent, Workers: 4})
+		c.Watch(newSource("keys", "good", "terminal", "forbidden", "later", "slow"))
+		stop := start(t, c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := map[string]string{}
+		for k := range c.Keys() {
+			text := k.State
+			if k.Failure != nil {
+				text += fmt.Sprintf(" %s %d", k.Failure.Reason, k.Attempts)
+			}
+			if !k.Due.IsZero() {
+				text += " " + k.Due.Sub(began).Round(time.Hour).String()
+			}
+			got[k.Key] = text
+		}
+		want := map[string]string{"terminal": "idle Terminal 1", "forbidden": "waiting Forbidden 1 3h0m0s", "later": "waiting 1h0m0s", "slow": "held"}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		for range c.Keys() {
+			break
+		}
+		r := c.Report()
+		if !r.Leading || r.Workers != 4 || r.Queue.Held != 1 || r.Queue.Waiting != 2 || r.Reconciles != 4 || r.Failing["Forbidden"] != 1 {
+			t.Errorf("the report is %+v", r)
+		}
+		ok(t, stop())
+		for k := range c.Keys() {
+			if k.Failure != nil {
+				t.Errorf("after the term: %+v", k)
+			}
+		}
+	})
+}
+
 // TestFailing_Reasons: each failing key has a reason, its attempts and the time of the next one.
 func TestFailing_Reasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

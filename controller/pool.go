@@ -17,6 +17,7 @@ import (
 // pool has the workers of a controller.
 type pool[K comparable] struct {
 	completed atomic.Int64 // when the last Reconcile returned, as a time.Duration, or 0
+	returned  atomic.Uint64
 
 	mu   sync.Mutex        // guards what follows
 	hire func() *worker[K] // starts a worker; nil at the end of a term

@@ -15,9 +15,18 @@ import (
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// Report describes a controller for health checks, and for a stop that takes too long.
+// Report describes a controller for health checks, for the page of package debug, and for a stop
+// that takes too long.
 type Report struct {
 	Name string
+	// Leading reports whether Lead runs. Workers is their limit, on a standby too.
+	Leading bool
+	Workers int
+	Queue   workqueue.Len
+	// Reconciles counts the Reconciles that have returned.
+	Reconciles uint64
+	// Failing has the numbers of failing keys by reason, as hook.ControllerStats.
+	Failing map[string]int
 	// Unsynced describes each source and Readable that is not synced.
 	Unsynced []string
 	// RequireKinds is Options.RequireKinds. If true, a manager is neither ready nor a candidate for
@@ -30,9 +39,13 @@ type Report struct {
 
 // Report takes time proportional to the numbers of workers and sources.
 func (c *Controller[K]) Report() Report {
-	r := Report{Name: c.name, Unsynced: c.inputs.unsynced(), RequireKinds: c.o.RequireKinds, Progress: c.progress()}
+	pool, stats := c.pool.state(), c.stats()
+	r := Report{
+		Name: c.name, Unsynced: c.inputs.unsynced(), RequireKinds: c.o.RequireKinds, Progress: c.progress(),
+		Leading: pool.leading, Workers: pool.want, Queue: c.current.Load().Len(), Reconciles: c.pool.returned.Load(), Failing: stats.Failing,
+	}
 	now := c.now()
-	for _, running := range c.pool.state().running() {
+	for _, running := range pool.running() {
 		r.Running = append(r.Running, fmt.Sprintf("%v for %s", running.item.Key(), (now-running.since).Round(time.Millisecond)))
 	}
 	return r

@@ -136,6 +136,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		end.gaveUp = t.givesUp(r, &end)
 		r.end()
 		c.pool.completed.Store(int64(c.now()))
+		c.pool.returned.Add(1)
 		w.run.Store(nil)
 		c.endSpin(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		c.past.note(r, &end, c.now()-r.since)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"strings"
 
 	"github.com/setpoint-dev/setpoint/controller"
@@ -33,8 +34,9 @@ type Controller interface {
 	AwaitWrites(ctx context.Context) error
 	// Report is for Livez, Readyz, and the error of a stop that takes too long.
 	Report() controller.Report
-	// Failing is for package debug.
+	// Failing and Keys are for package debug.
 	Failing() []controller.FailedKey
+	Keys() iter.Seq[controller.KeySummary]
 	// Marshaler is for package debug: the whole state, without content of objects.
 	json.Marshaler
 }

@@ -6,6 +6,7 @@ package manager_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -171,6 +172,7 @@ func (f *fakeController) WaitIdle(context.Context) (i controller.Idle, err error
 func (f *fakeController) Default(controller.Options)                              {}
 func (f *fakeController) AwaitWrites(context.Context) error                       { return nil }
 func (f *fakeController) Failing() []controller.FailedKey                         { return nil }
+func (f *fakeController) Keys() iter.Seq[controller.KeySummary]                   { return nil }
 func (f *fakeController) MarshalJSON() ([]byte, error)                            { return []byte("{}"), nil }
 
 // configMaps adds a controller over all ConfigMaps.

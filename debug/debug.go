@@ -90,6 +90,11 @@ func Handler(m *manager.Manager) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/debug/why", Why(m))
 	mux.Handle("/debug/failing", failing(m.Controllers))
+	mux.Handle("/debug/keys", sameSite(keys(m.Controllers)))
+	mux.Handle("/debug/stream", sameSite(newStream((&summaries{manager: m}).get)))
+	mux.Handle("/debug/{$}", page("page.html", "text/html; charset=utf-8"))
+	mux.Handle("/debug/page.css", page("page.css", "text/css; charset=utf-8"))
+	mux.Handle("/debug/page.js", page("page.js", "text/javascript; charset=utf-8"))
 	for path, h := range map[string]http.Handler{
 		"/debug/controllers": controllers(m.Controllers), "/debug/informers": informers(m.Informers),
 		"/debug/shards": shards(m.Group()), "/debug/pprof": profiles(),
@@ -97,7 +102,7 @@ func Handler(m *manager.Manager) http.Handler {
 		mux.Handle(path+"/", http.StripPrefix(path, h))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, fmt.Sprintf("there is nothing at %q; see /debug/why, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/ and /debug/pprof/", r.URL.Path), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("there is nothing at %q; see /debug/, /debug/why, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/ and /debug/pprof/", r.URL.Path), http.StatusNotFound)
 	})
 	return mux
 }

@@ -8,8 +8,11 @@
 //
 // serves these paths, also for controllers that are added later:
 //
+//	/debug/                               a live page for a browser
 //	/debug/why?kind=K&namespace=N&name=X  why an object is reconciled or not: see package why
 //	/debug/failing                        the failing keys; see Failing
+//	/debug/keys                           the keys in the queues and the failing ones
+//	/debug/stream                         numbers for the page, as server-sent events
 //	/debug/controllers/                   the controllers' names, as a JSON list
 //	/debug/controllers/NAME               the state of one: see controller.Snapshot
 //	/debug/informers/                     the informers of all clusters: see hook.InformerState
@@ -20,11 +23,26 @@
 //	/debug/pprof/NAME?debug=N&gc=1        any other profile, such as heap or goroutine
 //	/debug/pprof/cmdline                  the command line
 //
-// The answers are JSON; profiles are for go tool pprof and go tool trace. The answers have object
-// names and error texts, but no content of objects. Profiles show the program's internals and cost
-// CPU time. So serve all this only to operators: on a loopback address with [Add], or with
+// The page has the controllers, their keys and the informers, and explains why an object is
+// reconciled or not. Its numbers change once a second, while its tab is visible. It needs no other
+// server. The first 16 pages get updates. A stop does not wait for open pages, and a page is
+// authorized again after 10 minutes at most.
+//
+// The paths below /debug/ that only the page uses may change: /debug/keys, /debug/stream, and the
+// page's script and style. /debug/keys returns at most 1000 keys. It takes these parameters:
+//
+//	controller=NAME  of one controller
+//	state=STATE      idle, waiting, ready, held, parked or paused
+//	reason=REASON    failing keys with one reason, or any
+//	q=TEXT           keys that contain a text, in any case
+//	sort=ORDER       age (the default), attempts, reason or key
+//
+// The other answers are JSON; profiles are for go tool pprof and go tool trace. The answers have
+// object names and error texts, but no content of objects. Profiles show the program's internals
+// and cost CPU time. So serve all this only to operators: on a loopback address with [Add], or with
 // [Handler] on a server that authorizes its users.
 //
+// /debug/keys walks over all keys, which takes about a second for a million keys.
 // /debug/informers/ counts all objects, and /debug/controllers/NAME copies a whole queue: do not
 // poll them.
 package debug

@@ -25,3 +25,11 @@ func Shards(group manager.Group) http.Handler { return shards(group) }
 
 // Profiles is what Handler has under /debug/pprof.
 func Profiles() http.Handler { return profiles() }
+
+// Keys is what Handler has under /debug/keys.
+func Keys(all ...manager.Controller) http.Handler {
+	return keys(func() []manager.Controller { return all })
+}
+
+// Stream is what Handler has under /debug/stream.
+func Stream(summary func() []byte) http.Handler { return newStream(summary) }

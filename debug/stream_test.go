@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package debug_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// follow requests the stream until ctx ends.
+func follow(ctx context.Context, h http.Handler) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/debug/stream", http.NoBody))
+	return w
+}
+
+func events(w *httptest.ResponseRecorder, name string) int {
+	return strings.Count(w.Body.String(), "event: "+name+"\n")
+}
+
+// TestStream_OneEventASecond: a page gets at most one change a second, and else a sign of life.
+func TestStream_OneEventASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		busy := debug.Stream(func() []byte { n++; return fmt.Appendf(nil, "%d", n) })
+		ctx, cancel := context.WithTimeout(t.Context(), 9500*time.Millisecond)
+		defer cancel()
+		w := follow(ctx, busy)
+		if got := events(w, "summary"); got != 10 || events(w, "alive") != 0 {
+			t.Errorf("%d events in 9.5 s:\n%s", got, w.Body)
+		}
+		if h := w.Header(); h.Get("Content-Type") != "text/event-stream" || h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" || !w.Flushed {
+			t.Errorf("the headers are %v", h)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 61*time.Second)
+		defer cancel()
+		w = follow(ctx, debug.Stream(func() []byte { return []byte("{}") }))
+		if events(w, "summary") != 1 || events(w, "alive") != 4 {
+			t.Errorf("a minute without a change has\n%s", w.Body)
+		}
+	})
+}
+
+// TestStream_EndsByItself: a page must be authorized again after 10 minutes.
+func TestStream_EndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		follow(t.Context(), debug.Stream(func() []byte { return []byte("{}") }))
+		if took := time.Since(began); took != 10*time.Minute {
+			t.Errorf("it ends after %s", took)
+		}
+	})
+}
+
+// TestStream_Limit: the 17th page gets a sentence, and a place when another page has left.
+func TestStream_Limit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := debug.Stream(func() []byte { return []byte("{}") })
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan int, 16)
+		for range 16 {
+			go func() { ended <- follow(ctx, h).Code }()
+		}
+		synctest.Wait()
+		if w := follow(t.Context(), h); w.Code != http.StatusServiceUnavailable || w.Body.String() != "16 pages are open, the limit; close one\n" || w.Header().Get("Retry-After") == "" {
+			t.Errorf("the 17th page gets %d %s", w.Code, w.Body)
+		}
+		leave()
+		for range 16 {
+			if code := <-ended; code != http.StatusOK {
+				t.Errorf("status %d", code)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if w := follow(ctx, h); w.Code != http.StatusOK {
+			t.Errorf("after the pages have left: %d", w.Code)
+		}
+	})
+}
+
+// open opens the stream of a server and reads the first event.
+func open(t *testing.T, url string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/debug/stream", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "event: summary\n" {
+		t.Errorf("it begins with %q, %v", line, err)
+	}
+	return resp
+}
+
+// TestStream_EndsWithItsClientAndItsServer: no stream outlives its page or a stop.
+func TestStream_EndsWithItsClientAndItsServer(t *testing.T) {
+	left := make(chan struct{}, 2)
+	h := debug.Handler(newManager(t, nil))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		left <- struct{}{}
+	}))
+	defer s.Close()
+	_ = open(t, s.URL).Body.Close()
+	<-left
+	resp := open(t, s.URL)
+	defer func() { _ = resp.Body.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Config.Shutdown(ctx); err != nil {
+		t.Errorf("a stop waits for a page: %v", err)
+	}
+	<-left
+}
+
+// TestStream_Summary: it has numbers for each controller, and no keys except the longest running.
+func TestStream_Summary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		defer api.Close()
+		for i := range 50 {
+			api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("shop-", i)}})
+		}
+		m := newManager(t, api)
+		failingMaps(m, "website")
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		watching, leave := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer leave()
+		text := follow(watching, debug.Handler(m)).Body.String()
+		if strings.Contains(text, "<b>") || strings.Contains(text, "shop-") {
+			t.Errorf("the stream has\n%s", text)
+		}
+		var got struct {
+			Name        string
+			Controllers []struct {
+				Name             string
+				Kinds            []string
+				Leading          bool
+				Waiting, Workers int
+				Rate             *float64
+				Reconciles       int
+				Failing          map[string]int
+			}
+		}
+		all := strings.Split(strings.TrimSpace(text), "data: ")
+		if err := json.Unmarshal([]byte(all[len(all)-1]), &got); err != nil || got.Name != "test" || len(got.Controllers) != 1 {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		c := got.Controllers[0]
+		if c.Name != "website" || !c.Leading || c.Waiting != 50 || c.Workers == 0 || c.Reconciles != 50 || c.Failing["Error"] != 50 || c.Rate == nil || *c.Rate != 0 || fmt.Sprint(c.Kinds) != "[ConfigMap.v1]" {
+			t.Errorf("the controller is %+v", c)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

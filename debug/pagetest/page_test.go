@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pagetest_test
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+//go:embed testdata/contrast.js
+var contrast string
+
+const (
+	wide   = 1400
+	narrow = 390
+)
+
+// views are the page's views, each with the text that it waits for.
+func views(keys int) map[string]string {
+	v := map[string]string{
+		"": "all 2 controllers", "keys": map[int]string{0: "No keys", 3: "3 keys", 10_000: "The first 1,000"}[keys], "why": "Enter the kind", "informers": "ConfigMap.v1",
+		"why?kind=ConfigMap&namespace=team-a&name=shop-00000": "Asked at",
+	}
+	if keys == 0 {
+		v["keys?q=zzz"] = "No keys"
+	} else {
+		v["keys?q=zzz"] = "No key matches"
+		v["why?kind=Website&name=%3Cb%3Ehtml"] = "no controller of this process watches"
+	}
+	return v
+}
+
+// TestPage_InAllForms: each view works with few and many keys, in wide and narrow windows, dark and
+// light, without an error, a request elsewhere, a horizontal scroll bar or faint text.
+func TestPage_InAllForms(t *testing.T) {
+	browser := newBrowser(t)
+	for _, keys := range []int{0, 3, 10_000} {
+		s := newSite(t, keys)
+		for _, width := range []int64{wide, narrow} {
+			for _, scheme := range []string{"light", "dark"} {
+				t.Run(fmt.Sprintf("%d keys, %d px, %s", keys, width, scheme), func(t *testing.T) {
+					p := browser.open(t, s.URL+"/debug/", width, scheme)
+					for view, text := range views(keys) {
+						p.visit(view, text)
+						p.check(view)
+					}
+					p.clean(s.URL)
+				})
+			}
+		}
+	}
+}
+
+func (p *tab) check(view string) {
+	p.t.Helper()
+	if over := eval[int](p, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+		p.t.Errorf("%q is %d px too wide", view, over)
+	}
+	faint := eval[[]string](p, contrast)
+	if len(faint) > 0 {
+		p.t.Errorf("%q has text with a contrast below 4.5:\n%s", view, strings.Join(faint, "\n"))
+	}
+}
+
+// TestPage_HTMLIsInert: a key and an error that are HTML are shown as text.
+func TestPage_HTMLIsInert(t *testing.T) {
+	s := newSite(t, 3)
+	p := newBrowser(t).open(t, s.URL+"/debug/", wide, "light")
+	p.visit("keys", hostile)
+	p.visit("keys", "cannot write <b>backup</b>")
+	p.visit("why?kind=ConfigMap&namespace=team-b&name=shop-00001", hostile)
+	p.visit("why?"+"kind=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E&name=%3Cscript%3E", "<img src=x onerror=alert(1)>")
+	if n := eval[int](p, `document.querySelectorAll("main img, main script, main b:not(.remedy b)").length`); n > 0 {
+		t.Errorf("the page has %d elements from names", n)
+	}
+	if title := eval[string](p, `document.title`); title == "owned" {
+		t.Error("a name ran as a script")
+	}
+	p.clean(s.URL)
+}
+
+// TestPage_TabOrder: all controls are reached in the order in which they are read.
+func TestPage_TabOrder(t *testing.T) {
+	s := newSite(t, 3)
+	p := newBrowser(t).open(t, s.URL+"/debug/", wide, "light")
+	const top = "Skip to the content, Overview, Keys, Why, Informers, "
+	for _, c := range []struct{ view, text, want string }{
+		{"", "all 2 controllers", top + "backup, 0 ready, 0 in progress, 1 waiting, 0 parked, 1 paused, 1 Error, website, 0 ready, "},
+		{"keys", "3 keys", top + "q, controller, state, reason, sort, rows, Profiles"},
+		{"why", "Enter the kind", top + "kind, namespace, object, Ask why, Profiles"},
+		{"informers", "ConfigMap.v1", top + "reload, Profiles"},
+	} {
+		p.visit(c.view, c.text)
+		p.run(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur(); getSelection().removeAllRanges(); document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute("tabindex")`))
+		var order []string
+		for range 30 {
+			p.run(chromedp.KeyEvent(kb.Tab))
+			at := eval[string](p, `(a => a === document.body ? "" : a.id || a.textContent.trim())(document.activeElement)`)
+			if at == "" || at == "Skip to the content" && len(order) > 0 {
+				break
+			}
+			order = append(order, at)
+			if ring := eval[string](p, `getComputedStyle(document.activeElement).outlineStyle`); ring != "solid" {
+				t.Errorf("%q: the focus of %s is invisible", c.view, at)
+			}
+		}
+		if got := strings.Join(order, ", ") + ", "; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q: the tab order is %s\nwant %s", c.view, got, c.want)
+		}
+	}
+	p.visit("", "all 2 controllers")
+	p.run(chromedp.KeyEvent("/"), chromedp.Sleep(100*time.Millisecond), chromedp.KeyEvent("nightly"))
+	p.wait(`1 key of`)
+	if id := eval[string](p, `document.activeElement.id + " " + location.hash`); id != "q #/keys?q=nightly" {
+		t.Errorf("after / and a text, the focus and the address are %s", id)
+	}
+	p.clean(s.URL)
+}
+
+// TestPage_ManyKeys: of 10,000 keys the list has the first 1,000, and few of them are in the page.
+func TestPage_ManyKeys(t *testing.T) {
+	p := newBrowser(t).open(t, newSite(t, 10_000).URL+"/debug/", wide, "light")
+	p.visit("keys", "The first 1,000 of")
+	p.run(chromedp.Focus("#rows"))
+	frames := eval[[]float64](p, `new Promise((done) => {
+		const box = document.getElementById("rows"), frames = [];
+		let last = performance.now();
+		const step = (at) => {
+			frames.push(at - last);
+			last = at;
+			box.scrollTop += 400;
+			frames.length < 80 ? requestAnimationFrame(step) : done(frames);
+		};
+		requestAnimationFrame(step);
+	})`)
+	slices.Sort(frames)
+	t.Logf("frames of a scroll: median %.1f ms, p95 %.1f ms, longest %.1f ms", frames[40], frames[76], frames[79])
+	p.run(chromedp.KeyEvent(kb.End), chromedp.Sleep(300*time.Millisecond))
+	if at := eval[string](p, `document.querySelector("[aria-selected=true]").id`); at != "row-999" {
+		t.Errorf("End selects %s", at)
+	}
+	if n := eval[int](p, `document.querySelectorAll("*").length`); n > 1000 {
+		t.Errorf("the page has %d elements", n)
+	}
+	took := eval[float64](p, `(async () => { const at = performance.now(); await (await fetch("keys?sort=reason")).json(); return performance.now() - at })()`)
+	t.Logf("the list takes %.0f ms", took)
+	p.run(chromedp.KeyEvent(kb.Enter))
+	p.wait("Asked at")
+}
+
+// TestPage_ShowsALostConnection: a banner has the time, and goes when the server is back.
+func TestPage_ShowsALostConnection(t *testing.T) {
+	s := newSite(t, 3)
+	p := newBrowser(t).open(t, s.URL+"/debug/", narrow, "dark")
+	p.visit("", "all 2 controllers")
+	s.down.Store(true)
+	s.CloseClientConnections()
+	p.wait("Connection lost since ")
+	p.check("the banner")
+	s.down.Store(false)
+	for begin := time.Now(); !eval[bool](p, `document.getElementById("lost").hidden`); pause(t) {
+		if time.Since(begin) > 40*time.Second {
+			t.Fatal("the banner stays")
+		}
+	}
+}
+
+// TestPage_Screenshots writes the pictures of the guide with SETPOINT_UPDATE=1. With
+// SETPOINT_SHOTS, it writes all views to that folder.
+func TestPage_Screenshots(t *testing.T) {
+	all := os.Getenv("SETPOINT_SHOTS")
+	if os.Getenv("SETPOINT_UPDATE") != "1" && all == "" {
+		t.Skip("set SETPOINT_UPDATE=1 to write the screenshots of docs/operations.md")
+	}
+	s, browser := newSite(t, 10_000), newBrowser(t)
+	shot := func(file, view, text string, width int64, scheme string) {
+		p := browser.open(t, s.URL+"/debug/", width, scheme)
+		p.visit(view, text)
+		if view == "" && width == wide {
+			command(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: 600, DeviceScaleFactor: 1})
+		}
+		if view == "" {
+			p.run(chromedp.Sleep(30 * time.Second)) // for a rate, and some of its past
+		}
+		png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(png) > 150_000 {
+			t.Errorf("%s has %d bytes", file, len(png))
+		}
+		p.close()
+		if err := os.WriteFile(file, png, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	if all == "" {
+		shot("../../docs/debug-page.png", "", "all 2 controllers", wide, "light")
+		shot("../../docs/debug-page-narrow.png", "keys?reason=any", "The first 1,000", narrow, "dark")
+		return
+	}
+	for i, view := range []string{"", "keys?reason=any", "why?kind=ConfigMap&namespace=team-a&name=shop-06188", "informers"} {
+		for _, width := range []int64{wide, narrow} {
+			text := []string{"all 2 controllers", "The first 1,000", "Asked at", "ConfigMap.v1"}[i]
+			shot(filepath.Join(all, fmt.Sprintf("%d-%d.png", i, width)), view, text, width, []string{"light", "dark"}[(i+int(width/1000))%2])
+		}
+	}
+}

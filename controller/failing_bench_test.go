@@ -47,6 +47,19 @@ func BenchmarkFailing(b *testing.B) {
 			c.Failing()
 		}
 	})
+	b.Run("report", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.Report()
+		}
+	})
+	b.Run("keys", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			for range c.Keys() {
+			}
+		}
+	})
 	stop()
 	if err := <-ended; err != nil {
 		b.Fatal(err)

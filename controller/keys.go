@@ -26,7 +26,8 @@ type KeySummary struct {
 
 // Keys returns the keys that are queued, in progress or failing, in no particular order. It copies
 // neither the queue nor the reasons, and does not lock the queue during the loop's body. A million
-// keys take about a second. A key that changes meanwhile is shown at some moment during the loop.
+// failing keys take about two seconds. A key that changes meanwhile is shown at some moment during
+// the loop.
 func (c *Controller[K]) Keys() iter.Seq[KeySummary] {
 	return func(yield func(KeySummary) bool) {
 		queue, pool := c.current.Load(), c.pool.state()

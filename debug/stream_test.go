@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // follow requests the stream until ctx ends.
@@ -131,6 +133,27 @@ func TestStream_EndsWithItsClientAndItsServer(t *testing.T) {
 		t.Errorf("a stop waits for a page: %v", err)
 	}
 	<-left
+}
+
+// TestStream_DoesNotDelayAStop: a manager's stop with an open page takes no grace time, also on a
+// server whose requests may continue during a stop.
+func TestStream_DoesNotDelayAStop(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newManager(t, nil)
+	server.Add(m, server.Options{Plain: true, Listener: l}).Handle("/debug/", debug.Handler(m))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	resp := open(t, "http://"+l.Addr().String())
+	defer func() { _ = resp.Body.Close() }()
+	began := time.Now()
+	stop()
+	if err := <-ended; err != nil || time.Since(began) > 10*time.Second {
+		t.Errorf("the stop took %s: %v", time.Since(began), err)
+	}
 }
 
 // TestStream_Summary: it has numbers for each controller, and no keys except the longest running.

@@ -223,7 +223,7 @@ async function loadKeys(signal) {
     : "No keys: no key is queued or in progress, and none fails.");
   $("keys").hidden = !found.keys.length;
   drawRows();
-  // A walk over a million keys takes a second: it must not be all that the server does.
+  // A walk over a million keys takes two seconds: it must not be all that the server does.
   list.timer = setTimeout(() => view === "keys" && !document.hidden && load(), Math.max(5000, 20 * (Date.now() - began)));
 }
 

@@ -73,10 +73,26 @@ func (p *tab) check(view string) {
 	}
 }
 
+// TestPage_ShowsAShardGroup: members, silent ones too, and unserved slots.
+func TestPage_ShowsAShardGroup(t *testing.T) {
+	browser, s := newBrowser(t), newSite(t, 3)
+	s.group.Store(new(`[{"Group": "default/web", "Member": "web-1@7", "Moving": 2, "Members": [
+		{"Name": "web-1", "Identity": "pod-a_<b>1</b>", "Slots": 128}, {"Name": "web-2", "Identity": "pod-b_2", "Slots": 128, "Silent": "2026-11-29T08:00:00Z"}],
+		"Unserved": [{"Slots": "128-255", "Since": "2026-11-29T08:00:10Z", "Reason": "its owner web-2@9 does not renew its Lease"}]}]`))
+	for _, width := range []int64{wide, narrow} {
+		p := browser.open(t, s.URL+"/debug/", width, "dark")
+		for _, text := range []string{"default/web", "web-1 (this process)", "pod-a_<b>1</b>", "silent for", "2 slots about to move", "slots 128-255 are unserved: its owner web-2@9"} {
+			p.visit("", text)
+		}
+		p.check("")
+		p.clean(s.URL)
+	}
+}
+
 // TestPage_HTMLIsInert: a key and an error that are HTML are shown as text.
 func TestPage_HTMLIsInert(t *testing.T) {
-	s := newSite(t, 3)
-	p := newBrowser(t).open(t, s.URL+"/debug/", wide, "light")
+	browser, s := newBrowser(t), newSite(t, 3)
+	p := browser.open(t, s.URL+"/debug/", wide, "light")
 	p.visit("keys", hostile)
 	p.visit("keys", "cannot write <b>backup</b>")
 	p.visit("why?kind=ConfigMap&namespace=team-b&name=shop-00001", hostile)
@@ -92,8 +108,8 @@ func TestPage_HTMLIsInert(t *testing.T) {
 
 // TestPage_TabOrder: all controls are reached in the order in which they are read.
 func TestPage_TabOrder(t *testing.T) {
-	s := newSite(t, 3)
-	p := newBrowser(t).open(t, s.URL+"/debug/", wide, "light")
+	browser, s := newBrowser(t), newSite(t, 3)
+	p := browser.open(t, s.URL+"/debug/", wide, "light")
 	const top = "Skip to the content, Overview, Keys, Why, Informers, "
 	for _, c := range []struct{ view, text, want string }{
 		{"", "all 2 controllers", top + "backup, 0 ready, 0 in progress, 1 waiting, 0 parked, 1 paused, 1 Error, website, 0 ready, "},
@@ -130,7 +146,8 @@ func TestPage_TabOrder(t *testing.T) {
 
 // TestPage_ManyKeys: of 10,000 keys the list has the first 1,000, and few of them are in the page.
 func TestPage_ManyKeys(t *testing.T) {
-	p := newBrowser(t).open(t, newSite(t, 10_000).URL+"/debug/", wide, "light")
+	browser, s := newBrowser(t), newSite(t, 10_000)
+	p := browser.open(t, s.URL+"/debug/", wide, "light")
 	p.visit("keys", "The first 1,000 of")
 	p.run(chromedp.Focus("#rows"))
 	frames := eval[[]float64](p, `new Promise((done) => {
@@ -157,12 +174,13 @@ func TestPage_ManyKeys(t *testing.T) {
 	t.Logf("the list takes %.0f ms", took)
 	p.run(chromedp.KeyEvent(kb.Enter))
 	p.wait("Asked at")
+	p.clean(s.URL)
 }
 
 // TestPage_ShowsALostConnection: a banner has the time, and goes when the server is back.
 func TestPage_ShowsALostConnection(t *testing.T) {
-	s := newSite(t, 3)
-	p := newBrowser(t).open(t, s.URL+"/debug/", narrow, "dark")
+	browser, s := newBrowser(t), newSite(t, 3)
+	p := browser.open(t, s.URL+"/debug/", narrow, "dark")
 	p.visit("", "all 2 controllers")
 	s.down.Store(true)
 	s.CloseClientConnections()
@@ -183,7 +201,7 @@ func TestPage_Screenshots(t *testing.T) {
 	if os.Getenv("SETPOINT_UPDATE") != "1" && all == "" {
 		t.Skip("set SETPOINT_UPDATE=1 to write the screenshots of docs/operations.md")
 	}
-	s, browser := newSite(t, 10_000), newBrowser(t)
+	browser, s := newBrowser(t), newSite(t, 10_000)
 	shot := func(file, view, text string, width int64, scheme string) {
 		p := browser.open(t, s.URL+"/debug/", width, scheme)
 		p.visit(view, text)

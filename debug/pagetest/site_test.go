@@ -39,7 +39,8 @@ type site struct {
 	*httptest.Server
 
 	first, second manager.Controller
-	down          atomic.Bool // it answers no request
+	down          atomic.Bool            // it answers no request
+	group         atomic.Pointer[string] // what /debug/shards/ answers instead
 }
 
 func newSite(t *testing.T, n int) *site {
@@ -66,6 +67,10 @@ func newSite(t *testing.T, n int) *site {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.down.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if g := s.group.Load(); g != nil && r.URL.Path == "/debug/shards/" {
+			_, _ = w.Write([]byte(*g))
+			return
 		}
 		h.ServeHTTP(w, r)
 	}))

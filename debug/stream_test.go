@@ -130,7 +130,7 @@ func TestStream_EndsWithItsClientAndItsServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := s.Config.Shutdown(ctx); err != nil {
-		t.Errorf("a stop waits for a page: %v", err)
+		t.Fatalf("a stop waits for a page: %v", err)
 	}
 	<-left
 }

@@ -5,6 +5,7 @@ package pagetest_test
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -24,6 +25,9 @@ type browser struct{ context.Context }
 
 func newBrowser(t *testing.T) browser {
 	t.Helper()
+	if os.Getenv("SETPOINT_FULL") == "" && os.Getenv("SETPOINT_UPDATE") == "" {
+		t.Skip("set SETPOINT_FULL=1 to test the page in Chromium, as make test-full does")
+	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		program, err := exec.LookPath(name)
 		if err != nil {

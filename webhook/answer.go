@@ -160,8 +160,13 @@ func (x *exchange) fail(ctx context.Context, err error) {
 	_ = http.NewResponseController(x.w).Flush()
 	var due bool
 	x.failures.Do(func() { due = true })
-	if due {
-		logging.Of(ctx).Error("a call of a webhook has failed", "webhook", x.name, "code", code, "err", err)
+	log := logging.Of(ctx)
+	switch {
+	case !due:
+	case errors.Is(ctx.Err(), context.Canceled): // also by a stop that closes its connection
+		log.Info("a call of a webhook was given up by its caller", "webhook", x.name, "err", err)
+	default:
+		log.Error("a call of a webhook has failed", "webhook", x.name, "code", code, "err", err)
 	}
 	x.done(hook.WebhookAnswer{Code: code, Panicked: errors.Is(err, errPanicked)})
 }

@@ -4,16 +4,20 @@
 package webhook_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/webhook"
@@ -161,4 +165,16 @@ func FuzzConversion(f *testing.F) {
 			t.Error("a failure without a message")
 		}
 	})
+}
+
+// TestConversion_ACallerThatHasGone is no error of the webhook.
+func TestConversion_ACallerThatHasGone(t *testing.T) {
+	h := converting().Handler(hook.New(func(hook.Event) {}))
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&log, nil))))
+	cancel()
+	postConversion(ctx, h, conversionOf("shops.example.com/v1", shop("v1alpha1", "good", "{}")))
+	if text := log.String(); !strings.Contains(text, `level=INFO msg="a call of a webhook was given up by its caller" webhook=convert`) || strings.Contains(text, "level=ERROR") {
+		t.Errorf("the log has %q", text)
+	}
 }

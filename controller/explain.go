@@ -64,7 +64,7 @@ func (c *Controller[K]) Explain(ctx context.Context, o why.Object) []why.Answer 
 	for _, key := range all.order {
 		answers = append(answers, c.explainKey(all.keys[key])...)
 	}
-	if all.more > 0 {
+	if all.more > 0 && len(answers) > 0 {
 		answers[0].Evidence = append(answers[0].Evidence, fmt.Sprintf("the object has %d more keys", all.more))
 	}
 	answers = append(answers, all.keyless...)

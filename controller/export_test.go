@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -77,4 +78,13 @@ func (c *Controller[K]) PastRuns() string {
 	}
 	sort.Strings(all)
 	return strings.ReplaceAll(strings.Join(all, ", "), "/", "")
+}
+
+// ContestOfDeleted reports whether a key that was put off contests an object that it has deleted.
+func ContestOfDeleted(c *Controller[string]) bool {
+	q := c.current.Load()
+	q.AddWith("a", workqueue.AddOptions{Reason: workqueue.Reason{Source: sourceQueue, Event: workqueue.EventAfter}})
+	item, _ := q.Get(context.Background())
+	gone := pendingWrite{Write: ledger.Write{UID: "u", Effect: ledger.Gone}}
+	return c.contest(item, &fight{object: "u", row: fightFree, paused: true, writes: []pendingWrite{gone}}) != nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -124,7 +125,7 @@ func (f *fight) write(object types.UID) (w *ledger.Write) {
 // contest returns the round that a Reconcile would be, or nil.
 func (c *Controller[K]) contest(item workqueue.Item[K], f *fight) *round {
 	object, alone := c.chased(item, f)
-	if object == "" {
+	if object == "" || f.write(object) == nil {
 		return nil
 	}
 	r := &round{object: object, alone: alone}
@@ -156,6 +157,17 @@ func (t *lead[K]) slowFight(item workqueue.Item[K], of *record[K], r *round) boo
 	c.records.edit(item.Key(), func(r *record[K]) { r.fight = &next })
 	c.delay(item, of, wait)
 	return true
+}
+
+// beginFight ends the pause of a key whose Reconcile begins.
+func (c *Controller[K]) beginFight(key K, f *fight) *fight {
+	if f == nil || !f.paused {
+		return f
+	}
+	begun := *f
+	begun.paused = false
+	c.records.edit(key, func(r *record[K]) { r.fight = &begun })
+	return &begun
 }
 
 // nextFight returns what a Reconcile leaves behind that has written.
@@ -192,10 +204,10 @@ func (c *Controller[K]) nextFight(of *running[K], own []pendingWrite) (next *fig
 	return next
 }
 
-// of returns the last write of an object, in a list.
+// of returns the last write of an object that it has not deleted, in a list.
 func (f *fight) of(object types.UID) []pendingWrite {
 	for i := range slices.Backward(f.writes) {
-		if f.writes[i].UID == object {
+		if f.writes[i].UID == object && f.writes[i].Effect == ledger.Stored {
 			return f.writes[i : i+1 : i+1]
 		}
 	}
@@ -217,7 +229,7 @@ func fieldsOf(a, b handler.Object) *fieldpath.Set {
 }
 
 func untyped(o handler.Object) *typed.TypedValue {
-	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o) // a copy
+	m, err := copied(o)
 	if err != nil {
 		return nil
 	}
@@ -233,4 +245,10 @@ func untyped(o handler.Object) *typed.TypedValue {
 		return nil
 	}
 	return v
+}
+
+// copied may call code of the object's type.
+func copied(o handler.Object) (m map[string]any, err error) {
+	defer run.Recover(&err)
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 }

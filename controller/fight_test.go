@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,4 +318,40 @@ func unstructuredData(object map[string]any, key, value string) error {
 	data, _ := object["data"].(map[string]any)
 	data[key] = value
 	return nil
+}
+
+// TestC14_APauseEnds: when a Reconcile has begun, timers of the key are not delayed any more.
+func TestC14_APauseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Lag(time.Millisecond)
+		api.Put(sim.ConfigMaps, fought())
+		var polls atomic.Bool
+		one := newFighter(t, api, "one", cache.Scope{}, func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+			if polls.Load() {
+				return controller.RetryAfter(errFlaky, 50*time.Millisecond)
+			}
+			return applies("1")(ctx, f, key)
+		})
+		newFighter(t, api, "two", cache.Scope{}, applies("2"))
+		time.Sleep(30*time.Second + 300*time.Millisecond)
+		polls.Store(true)
+		one.control.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
+		synctest.Wait()
+		before := one.n()
+		time.Sleep(510 * time.Millisecond)
+		synctest.Wait()
+		if n := one.n() - before; n < 10 {
+			t.Errorf("%d Reconciles in half a second, want one in 50 ms", n)
+		}
+	})
+}
+
+// TestC14_ADeletedObjectIsNotCompared: the last write of the object may have deleted it.
+func TestC14_ADeletedObjectIsNotCompared(t *testing.T) {
+	if controller.ContestOfDeleted(controller.New("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, nil
+	}), controller.Options{})) {
+		t.Error("a fight goes on without the object")
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,9 +69,11 @@ func (h *handle) outside(name types.NamespacedName) why.Answer {
 	case name.Namespace == "" && s.Namespaces != nil:
 		return nameless(h.gvk.Kind)
 	case s.Namespaces != nil:
+		all := s.Namespaces.Elements()
+		slices.Sort(all)
 		return why.Answer{
 			Reason: why.OutsideScope,
-			Cause:  fmt.Sprintf("the cache keeps %s only of the namespaces %s", h.gvk.Kind, strings.Join(s.Namespaces.Elements(), ", ")),
+			Cause:  fmt.Sprintf("the cache keeps %s only of the namespaces %s", h.gvk.Kind, strings.Join(all, ", ")),
 			Remedy: "add the namespace " + name.Namespace + " to Namespaces of cache.Options or cache.Scope",
 		}
 	default:

@@ -121,8 +121,8 @@ func (all *explanations[K]) add(e *source.Explanation[K]) {
 	}
 }
 
-// explainKey returns the state of a queued key, and what is wrong with its sources; of another key
-// the other way round.
+// explainKey returns the state of the key, and what is wrong with its sources. The state comes
+// first, unless nothing is due.
 func (c *Controller[K]) explainKey(of *explained[K]) (all []why.Answer) {
 	state, idle := c.stateOfKey(of)
 	switch {
@@ -298,9 +298,13 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 	if because != "" {
 		because = ", because of " + because + ","
 	}
+	result := "succeeded"
+	if last.failed() { // its failure was forgotten with a slot
+		result = "failed"
+	}
 	return why.Answer{
 		Reason: why.Done, Since: at,
-		Cause: fmt.Sprintf("the last Reconcile%s succeeded %s ago, %s and asked for no other; nothing is due until the next event", because, since(at), last.effect()),
+		Cause: fmt.Sprintf("the last Reconcile%s %s %s ago, %s and asked for no other; nothing is due until the next event", because, result, since(at), last.effect()),
 	}
 }
 

@@ -40,6 +40,15 @@ type pastRun struct {
 	wrote   *[]string // nil: nothing
 }
 
+func (r *pastRun) failed() bool {
+	switch outcomes[r.outcome] {
+	case hook.Failed, hook.FailedTerminally, hook.Panicked:
+		return true
+	default:
+		return false
+	}
+}
+
 // runCause is what few reasons differ in.
 type runCause struct{ source, event string }
 
@@ -143,13 +152,13 @@ func (p *pastRuns[K]) add(key K, run *pastRun, reason *workqueue.Reason) {
 		p.unlinkLocked(k)
 	}
 	k.add(run)
-	class := failingKeys
-	switch outcomes[run.outcome] {
-	case hook.Succeeded, hook.RequeuedAfter, hook.Interrupted, hook.Stale:
-		class = healthyKeys
-	}
-	if class == failingKeys && len(k.runs) == 1 {
+	class := healthyKeys
+	switch {
+	case !run.failed():
+	case len(k.runs) == 1:
 		class = shortenedKeys
+	default:
+		class = failingKeys
 	}
 	p.linkLocked(k, class)
 	p.history.used.Add(k.bytes() - before)

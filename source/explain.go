@@ -129,8 +129,9 @@ func (f *feed[K]) whyUnmapped(o handler.Object) (text string) {
 // hangs is how long a question must have been in progress to count as blocked.
 const hangs = 700 * time.Millisecond
 
-// question asks one. ok is false if there was no answer in time; blocked is true if the reason is
-// that the handler or a predicate does not return.
+// question sends a question to the goroutine of answer, and waits for the verdict. ok is false if
+// there was none in time. blocked reports whether a handler or predicate that does not return is
+// the reason.
 func (f *feed[K]) question(ctx context.Context, name types.NamespacedName, o handler.Object) (v verdict[K], ok, blocked bool) {
 	q := question[K]{name, o, make(chan verdict[K], 1)}
 	select {

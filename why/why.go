@@ -55,8 +55,9 @@ func notWatched(o Object, watched []string) Answer {
 	return a
 }
 
-// Trouble reports whether something is wrong. It is false for Done, for a key in progress, and for
-// an object that a controller ignores: Dropped, Unmapped and OutsideScope.
+// Trouble reports whether something is wrong. It is false for Done; for Running, Queued and
+// Scheduled; and for an object that a controller ignores: Dropped, Unmapped and OutsideScope.
+// AwaitsOwnWrites is trouble, because that wait usually takes milliseconds.
 func (r Reason) Trouble() bool { return rank(r) == 0 }
 
 // rank puts what is wrong before what is in progress, and this before objects without a key: one

@@ -15,7 +15,8 @@ import (
 	"github.com/setpoint-dev/setpoint/why"
 )
 
-// failing is the answer of /debug/failing.
+// failing is the answer of /debug/failing. The plugin has a form of its own, because it may be
+// older or newer than the operator.
 type failing struct {
 	Keys  []failingKey `json:"keys"`
 	Total int          `json:"total"`

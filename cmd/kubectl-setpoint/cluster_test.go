@@ -336,7 +336,8 @@ func (s *site) testRights(t *testing.T) {
 		_, err = roles.Update(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: fewer}, metav1.UpdateOptions{})
 		succeed(t, err)
 		var o output
-		eventually(t, want, func() bool { o = ask(); return o.code == 1 })
+		// The API server may apply the role a moment later.
+		eventually(t, want, func() bool { o = ask(); return o.code == 1 && strings.Contains(o.err, want) })
 		o.check(t, 1, "", want)
 		if n := strings.Count(o.err, "\n"); n != 1 {
 			t.Errorf("%d lines, want 1:\n%s", n, o.err)

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"why":                      {},
 	"workqueue":                {"hook"},
 	"handler":                  {"workqueue", "internal/argument", "internal/object"},
-	"cache":                    {"hook", "why", "internal/argument", "internal/builtin", "cache/internal/coalesce", "internal/consistency", "cache/internal/listwatch", "internal/object", "internal/packed", "internal/run", "internal/storage", "internal/wire"},
+	"cache":                    {"hook", "why", "internal/argument", "internal/builtin", "cache/internal/coalesce", "internal/consistency", "internal/contextkey", "cache/internal/listwatch", "internal/object", "internal/packed", "internal/run", "internal/storage", "internal/wire"},
 	"cache/internal/coalesce":  {},
 	"cache/internal/listwatch": {"hook", "internal/object", "internal/run", "internal/storage", "internal/wire"},
 	"cache/factory":            {"cache", "client", "internal/builtin"},

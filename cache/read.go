@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
+	"github.com/setpoint-dev/setpoint/internal/contextkey"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/storage"
 )
@@ -52,10 +53,18 @@ func (h *handle) get(ctx context.Context, name types.NamespacedName) (any, error
 	if err != nil {
 		return nil, fmt.Errorf("get %s %s: %w", h.what(), object.Name(name), err)
 	}
+	h.note(ctx, name, obj)
 	if obj == nil {
 		return nil, h.notFound(name)
 	}
 	return obj, nil
+}
+
+// note tells the Reconcile of a context, if any, about a read.
+func (h *handle) note(ctx context.Context, name types.NamespacedName, stored any) {
+	if r, ok := ctx.Value(contextkey.Reads{}).(contextkey.Reader); ok {
+		r.Read(h.gvk, name, stored)
+	}
 }
 
 func (h *handle) what() string {
@@ -292,6 +301,7 @@ func (h *handle) find(ctx context.Context, o ListOptions, s selection) (found, e
 		}
 		all = append(all, part{objects, misfits})
 	}
+	h.note(ctx, types.NamespacedName{}, nil)
 	return all, nil
 }
 

@@ -43,6 +43,7 @@ type running[K comparable] struct {
 	lines  logging.Lazy // the handler of log
 	ledger atomic.Pointer[journal.Journal]
 	doubts doubts
+	reads  reads
 
 	spins bool   // soon, or already: the answers to its writes are compared
 	fight *fight // or nil
@@ -53,6 +54,8 @@ func (r *running[K]) Value(key any) any {
 	switch key {
 	case contextkey.Ledger{}:
 		return r.requests()
+	case contextkey.Reads{}:
+		return &r.reads
 	case doubtsKey{}:
 		if r.past == nil {
 			return nil

@@ -147,8 +147,14 @@ func (c *Controller[K]) explainKey(of *explained[K]) (all []why.Answer) {
 // describePast has a line for each Reconcile of a key that is remembered, newest first.
 func (c *Controller[K]) describePast(key K) (lines []string) {
 	runs, name := c.past.of(key), fmt.Sprint(key)
-	for _, r := range slices.Backward(runs) {
+	for i, r := range slices.Backward(runs) {
 		lines = append(lines, r.describe(name))
+		if i < len(runs)-1 {
+			continue
+		}
+		for _, w := range c.past.history.chain(name, r) {
+			lines = append(lines, "caused by a write of the "+w.String())
+		}
 	}
 	if lines == nil {
 		what := "no Reconcile of the key since the start of this process at "
@@ -288,7 +294,7 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 		last = &runs[len(runs)-1]
 	}
 	// Its own write needs no further Reconcile.
-	if of.dropped != nil && (last == nil || !last.wroteVersion(of.object.GetResourceVersion())) {
+	if of.dropped != nil && (last == nil || !last.wrote(nameOf(of.object), of.object.GetResourceVersion())) {
 		return *of.dropped
 	}
 	if last == nil {
@@ -306,6 +312,10 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 		Reason: why.Done, Since: at,
 		Cause: fmt.Sprintf("the last Reconcile%s %s %s ago, %s and asked for no other; nothing is due until the next event", because, result, since(at), last.effect()),
 	}
+}
+
+func nameOf(o handler.Object) string {
+	return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }
 
 // observedGeneration reads status.observedGeneration. Conditions may be older by design.

@@ -4,9 +4,13 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // DefaultHistory is the limit of a History in bytes, unless NewHistory gets another one.
@@ -37,6 +41,47 @@ type forgetful interface {
 	count(class int) int
 	// forget forgets up to n keys of a class, or parts of them.
 	forget(class, n int)
+	// writer returns the Reconcile that has made a version of an object.
+	writer(object, version string) (w writer, ok bool)
+}
+
+// writer is a Reconcile that has written something.
+type writer struct {
+	controller, key string
+	run             pastRun
+}
+
+func (w *writer) String() string {
+	return strings.TrimSuffix(fmt.Sprintf("Reconcile of %s %s until %s, because of %s", w.controller, w.key, time.Unix(0, w.run.at).Format(time.RFC3339), w.run.because(w.key)), ", because of ")
+}
+
+// writer asks the controllers one after another.
+func (h *History) writer(object, version string) (w writer, ok bool) {
+	h.mu.Lock()
+	all := slices.Clone(h.all)
+	h.mu.Unlock()
+	for _, part := range all {
+		if w, ok = part.writer(object, version); ok {
+			break
+		}
+	}
+	return w, ok
+}
+
+// mostChained is how many writes are followed back.
+const mostChained = 5
+
+// chain returns which Reconciles have caused one, each by its write: the last one first.
+func (h *History) chain(key string, r pastRun) (all []writer) {
+	for len(all) < mostChained && r.version != 0 && r.object(key) != "" {
+		w, ok := h.writer(r.object(key), strconv.FormatUint(r.version, 10))
+		if !ok {
+			break
+		}
+		all = append(all, w)
+		key, r = w.key, w.run
+	}
+	return all
 }
 
 // Classes of keys, in the order in which they are forgotten.

@@ -5,8 +5,6 @@ package controller
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,38 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-// How many Reconciles of a key are remembered, and how many writes of one.
+// How many Reconciles of a key are remembered.
 const (
 	mostRuns    = 8
 	mostHealthy = 2
-	mostWrote   = 4
 )
-
-// pastRun is a Reconcile that has returned. It has 64 bytes.
-type pastRun struct {
-	at      int64 // its end, in Unix ns
-	took    time.Duration
-	after   time.Duration // RequeueAfter
-	outcome uint8         // an index of outcomes
-	named   bool          // the reason is about the object that the key names
-	cause   *runCause
-	version uint64 // of the reason's object, 0 if it is unknown
-	object  *string
-	wrote   *[]string // nil: nothing
-}
-
-func (r *pastRun) failed() bool {
-	switch outcomes[r.outcome] {
-	case hook.Failed, hook.FailedTerminally, hook.Panicked:
-		return true
-	default:
-		return false
-	}
-}
 
 // runCause is what few reasons differ in.
 type runCause struct{ source, event string }
@@ -57,8 +31,6 @@ const mostCauses = 256
 
 // mostEvent is how much of a reason's event is kept.
 const mostEvent = 64
-
-var outcomes = [...]hook.Outcome{hook.Succeeded, hook.RequeuedAfter, hook.Failed, hook.FailedTerminally, hook.Panicked, hook.Stale, hook.Interrupted}
 
 // keyRuns are the last Reconciles of a key, oldest first.
 type keyRuns[K comparable] struct {
@@ -71,6 +43,7 @@ type keyRuns[K comparable] struct {
 
 // pastRuns remembers the last Reconciles of a controller's keys, within the limit of a History.
 type pastRuns[K comparable] struct {
+	name    string // of the controller
 	history *History
 	named   func(K) types.NamespacedName // or nil
 	forgot  atomic.Bool                  // some key was forgotten
@@ -83,15 +56,15 @@ type pastRuns[K comparable] struct {
 	ended  bool
 }
 
-func (p *pastRuns[K]) open(of *History) {
-	p.begin(of)
+func (p *pastRuns[K]) open(name string, of *History) {
+	p.begin(name, of)
 	of.join(p) // without p.mu: see shrink
 }
 
-func (p *pastRuns[K]) begin(of *History) {
+func (p *pastRuns[K]) begin(name string, of *History) {
 	p.mu.Lock() // it may be asked already
 	defer p.mu.Unlock()
-	p.history, p.keys, p.causes = of, map[K]*keyRuns[K]{}, map[runCause]*runCause{}
+	p.name, p.history, p.keys, p.causes = name, of, map[K]*keyRuns[K]{}, map[runCause]*runCause{}
 	if f, ok := any(func(key types.NamespacedName) types.NamespacedName { return key }).(func(K) types.NamespacedName); ok {
 		p.named = f
 	}
@@ -116,20 +89,9 @@ func (p *pastRuns[K]) note(r *running[K], end *ending, took time.Duration) {
 	if p.history.limit <= 0 {
 		return
 	}
-	run := pastRun{at: time.Now().UnixNano(), took: took, after: end.result.RequeueAfter, outcome: indexOf(end.outcome)}
-	if wrote := r.wrote(); wrote != nil {
-		run.wrote = textOf(wrote.Writes())
-	}
 	reason, _ := r.item.NewestReason()
-	if reason.ResourceVersion != "" { // ParseUint allocates its error
-		run.version, _ = strconv.ParseUint(reason.ResourceVersion, 10, 64)
-	}
-	key := r.item.Key()
-	run.named = p.named != nil && isNamed(reason.Object, p.named(key))
-	if !run.named && reason.Object != "" {
-		run.object = new(strings.Clone(reason.Object))
-	}
-	p.add(key, &run, &reason)
+	run := r.ended(end, took, &reason, p.named)
+	p.add(r.item.Key(), &run, &reason)
 	p.history.shrink()
 }
 
@@ -211,14 +173,7 @@ const mapOverhead = 64
 func (k *keyRuns[K]) bytes() int64 {
 	n := int(unsafe.Sizeof(*k)+unsafe.Sizeof(k.key)) + int(k.text) + mapOverhead + cap(k.runs)*int(unsafe.Sizeof(pastRun{}))
 	for i := range k.runs {
-		if o := k.runs[i].object; o != nil {
-			n += 16 + len(*o)
-		}
-		if w := k.runs[i].wrote; w != nil {
-			for _, text := range *w {
-				n += 16 + len(text)
-			}
-		}
+		n += k.runs[i].more.bytes()
 	}
 	return int64(n)
 }
@@ -250,6 +205,34 @@ func (p *pastRuns[K]) forget(class, n int) {
 	}
 }
 
+// mostSearched is how many keys of a class writer looks at, last used first.
+const mostSearched = 100_000
+
+// writer implements forgetful.
+func (p *pastRuns[K]) writer(object, version string) (w writer, ok bool) {
+	key, run, ok := p.search(func(r *pastRun) bool { return r.wrote(object, version) })
+	if ok {
+		w = writer{p.name, fmt.Sprint(key), run}
+	}
+	return w, ok
+}
+
+func (p *pastRuns[K]) search(is func(*pastRun) bool) (key K, found pastRun, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for class := range p.roots {
+		root := &p.roots[class]
+		for k, n := root.next, 0; k != root && k != nil && n < mostSearched; k, n = k.next, n+1 {
+			for i := range k.runs {
+				if is(&k.runs[i]) {
+					return k.key, k.runs[i], true
+				}
+			}
+		}
+	}
+	return key, found, false
+}
+
 // of returns the remembered Reconciles of a key, oldest first.
 func (p *pastRuns[K]) of(key K) []pastRun {
 	p.mu.Lock()
@@ -267,67 +250,4 @@ func isNamed(text string, name types.NamespacedName) bool {
 	}
 	n := len(name.Namespace)
 	return len(text) == n+1+len(name.Name) && text[:n] == name.Namespace && text[n] == '/' && text[n+1:] == name.Name
-}
-
-func indexOf(o hook.Outcome) uint8 {
-	for i, other := range outcomes {
-		if o == other {
-			return uint8(i)
-		}
-	}
-	return 0
-}
-
-func textOf(writes []ledger.Write) *[]string {
-	var all []string
-	for i := range writes {
-		if i == mostWrote {
-			all = append(all, fmt.Sprintf("and %d more", len(writes)-i))
-			break
-		}
-		w := &writes[i]
-		text := fmt.Sprintf("%s (%s at version %s)", &w.Request, w.Effect, w.ResourceVersion)
-		all = append(all, strings.Replace(text, " at version )", ")", 1))
-	}
-	return &all
-}
-
-// describe describes a Reconcile in one line.
-func (r *pastRun) describe(key string) string {
-	line := fmt.Sprintf("Reconcile until %s, for %s: %s, %s", time.Unix(0, r.at).Format(time.RFC3339), rounded(r.took), outcomes[r.outcome], r.effect())
-	if because := r.because(key); because != "" {
-		line += "; because of " + because + ", by " + r.cause.source
-	}
-	return line
-}
-
-// effect describes the writes.
-func (r *pastRun) effect() string {
-	switch {
-	case r.wrote == nil:
-		return "wrote nothing"
-	case len(*r.wrote) == 0:
-		return "wrote nothing because its writes were refused"
-	}
-	return "wrote " + strings.Join(*r.wrote, ", ")
-}
-
-// because describes the newest reason, or is empty.
-func (r *pastRun) because(key string) string {
-	text := r.cause.event
-	switch {
-	case r.named:
-		text += " of " + key
-	case r.object != nil:
-		text += " of " + *r.object
-	}
-	if r.version != 0 {
-		text += fmt.Sprintf(" at version %d", r.version)
-	}
-	return text
-}
-
-// wroteVersion reports whether a write has made a version.
-func (r *pastRun) wroteVersion(version string) bool {
-	return r.wrote != nil && slices.ContainsFunc(*r.wrote, func(text string) bool { return strings.HasSuffix(text, " at version "+version+")") })
 }

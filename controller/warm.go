@@ -90,7 +90,7 @@ func (c *Controller[K]) claim() error {
 	if c.warmed.Swap(true) {
 		return errors.New("it has run before; make a new one")
 	}
-	c.past.open(cmp.Or(c.o.History, NewHistory(DefaultHistory)))
+	c.past.open(c.name, cmp.Or(c.o.History, NewHistory(DefaultHistory)))
 	return c.build()
 }
 

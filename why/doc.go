@@ -12,7 +12,7 @@
 //	  remedy: give the ServiceAccount the right that the error names
 //	  reason: Forbidden, since 2026-11-29T08:00:12Z
 //	  source: Kind(Website.v1.example.com)
-//	  Reconcile until 2026-11-29T08:00:12Z, for 3ms: error, wrote nothing because its writes were refused; because of Retry, by queue
+//	  Reconcile until 2026-11-29T08:00:12Z, for 3ms: error, read caches 1 time, sent 1 request, wrote nothing because its writes were refused; because of Retry, by queue
 //
 // The first line has the cause, the second what helps. The same answer as JSON has a [Reason], a
 // code that does not change between versions: use it in alerts and scripts.

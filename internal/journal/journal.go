@@ -105,6 +105,13 @@ func (j *Journal) Requests() []ledger.Request {
 	return all
 }
 
+// Len returns the number of requests so far, as if a deletecollection were one for each object.
+func (j *Journal) Len() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return int(j.reads + j.lostReads + j.writes + j.lostWrites)
+}
+
 // LeftOut returns the numbers of reads and possible writes beyond the limits. A deletecollection
 // counts each object.
 func (j *Journal) LeftOut() (reads, writes int) {

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package why_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/why"
+)
+
+// TestHistory_Chain: an answer names the writes that led to the last Reconcile, across controllers,
+// and what that one has read.
+func TestHistory_Chain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if key.Name != "web" {
+				return controller.Result{}, nil
+			}
+			child := corev1ac.Secret("child", "default").WithData(map[string][]byte{"a": []byte("b")})
+			_, err := client.For[*corev1.Secret](w.mgr.Client()).Apply(ctx, child)
+			return controller.Result{}, err
+		}
+		w.start()
+		secrets := cache.For[*corev1.Secret](w.mgr.Cache())
+		c := controller.New("second", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+			if _, err := secrets.Get(ctx, key); err != nil {
+				return controller.Result{}, err
+			}
+			if _, err := w.maps.Get(ctx, types.NamespacedName{Namespace: "default", Name: "absent"}); !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+			return controller.Result{}, nil
+		}), controller.Options{})
+		c.Watch(source.Kind(secrets, handler.Self()))
+		c.Reads(w.maps)
+		w.mgr.Add(c)
+		w.put(site())
+		text := why.For(t.Context(), child, w.mgr).String()
+		first, _, _ := strings.Cut(text[strings.Index(text, "second"):], "\n")
+		for _, part := range []string{"because of create of default/child at version ", "read caches 2 times and did not find ConfigMap default/absent, wrote nothing"} {
+			if !strings.Contains(first, part) {
+				t.Errorf("the first line lacks %q: %s", part, first)
+			}
+		}
+		if line := "caused by a write of the Reconcile of site default/web until "; !strings.Contains(text, line) || !strings.Contains(text, ", because of create of default/web at version ") {
+			t.Errorf("there is no line that begins with %q:\n%s", line, text)
+		}
+		if web := why.For(t.Context(), web, w.mgr).String(); !strings.Contains(web, "sent 1 request, wrote patch secrets default/child (stored at version ") || strings.Contains(web, "caused by") {
+			t.Errorf("of the first object: %s", web)
+		}
+	})
+}

@@ -44,6 +44,7 @@ type running[K comparable] struct {
 	ledger atomic.Pointer[journal.Journal]
 	doubts doubts
 	reads  reads
+	traces []*trace
 
 	spins bool   // soon, or already: the answers to its writes are compared
 	fight *fight // or nil
@@ -76,6 +77,9 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 	now := &running[K]{of: t, item: item, past: r.past, by: c.authorOfAll(item, r.past), since: since}
 	now.lines = logging.Lazy{Base: base, Of: now}
 	now.log = slog.New(&now.lines)
+	if now.traces = c.traces.of(item.Key()); now.traces != nil {
+		now.reads.traced = &keptReads{}
+	}
 	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))
 	return now
 }
@@ -106,7 +110,7 @@ func (r *running[K]) requests() *journal.Journal {
 func (r *running[K]) newLedger() *journal.Journal {
 	o := r.of.origin
 	o.Key, o.Delivery = r.item.Key(), r.item.Delivery()
-	if r.spins || r.fight.suspicious() {
+	if r.spins || r.fight.suspicious() || r.traces != nil {
 		o.Owner = suspicious{o.Owner}
 	}
 	return journal.New(o)

@@ -46,6 +46,7 @@ type Controller[K comparable] struct {
 	pausedAll   atomic.Bool  // see Controller.Pause
 	shards      shards[K]
 	past        pastRuns[K]
+	traces      traces[K]
 }
 
 // New returns a controller of the reconciler's keys: namespaced names, or any comparable type. It

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/source"
@@ -41,6 +43,23 @@ func (c *Controller[K]) Watches() (kinds []string) {
 // Explain explains what the controller does with an object: see package why. It calls the handlers
 // and the predicates of its sources.
 func (c *Controller[K]) Explain(ctx context.Context, o why.Object) []why.Answer {
+	all := c.explanations(ctx, o)
+	var answers []why.Answer
+	for _, key := range all.order {
+		answers = append(answers, c.explainKey(all.keys[key])...)
+	}
+	if all.more > 0 && len(answers) > 0 {
+		answers[0].Evidence = append(answers[0].Evidence, fmt.Sprintf("the object has %d more keys", all.more))
+	}
+	answers = append(answers, all.keyless...)
+	for i := range answers {
+		answers[i].Controller = c.name
+	}
+	return answers
+}
+
+// explanations asks the sources that watch the object's kind.
+func (c *Controller[K]) explanations(ctx context.Context, o why.Object) *explanations[K] {
 	inputs := c.inputs.all()
 	found := make([]*source.Explanation[K], len(inputs))
 	var asking sync.WaitGroup
@@ -54,24 +73,13 @@ func (c *Controller[K]) Explain(ctx context.Context, o why.Object) []why.Answer 
 		}
 	}
 	asking.Wait()
-	all := explanations[K]{keys: map[K]*explained[K]{}}
+	all := &explanations[K]{keys: map[K]*explained[K]{}}
 	for _, e := range found {
 		if e != nil {
 			all.add(e)
 		}
 	}
-	var answers []why.Answer
-	for _, key := range all.order {
-		answers = append(answers, c.explainKey(all.keys[key])...)
-	}
-	if all.more > 0 && len(answers) > 0 {
-		answers[0].Evidence = append(answers[0].Evidence, fmt.Sprintf("the object has %d more keys", all.more))
-	}
-	answers = append(answers, all.keyless...)
-	for i := range answers {
-		answers[i].Controller = c.name
-	}
-	return answers
+	return all
 }
 
 // mostKeys is how many keys of an object are explained.
@@ -315,7 +323,7 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 }
 
 func nameOf(o handler.Object) string {
-	return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
+	return textOf(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
 }
 
 // observedGeneration reads status.observedGeneration. Conditions may be older by design.

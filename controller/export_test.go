@@ -88,3 +88,6 @@ func ContestOfDeleted(c *Controller[string]) bool {
 	gone := pendingWrite{Write: ledger.Write{UID: "u", Effect: ledger.Gone}}
 	return c.contest(item, &fight{object: "u", row: fightFree, paused: true, writes: []pendingWrite{gone}}) != nil
 }
+
+// ValueOf is for tests.
+var ValueOf = valueOf

@@ -92,6 +92,18 @@ func (r *running[K]) ended(end *ending, took time.Duration, reason *workqueue.Re
 	return past
 }
 
+// remember notes a Reconcile that has returned, and whose key is not settled yet.
+func (r *running[K]) remember(end *ending, took time.Duration) {
+	r.of.controller.past.note(r, end, took)
+	if len(r.traces) == 0 {
+		return
+	}
+	traced := r.traced(end, took)
+	for _, t := range r.traces {
+		t.send(traced)
+	}
+}
+
 func (r *pastRun) failed() bool {
 	switch outcomes[r.outcome] {
 	case hook.Failed, hook.FailedTerminally, hook.Panicked:

@@ -139,7 +139,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		c.pool.returned.Add(1)
 		w.run.Store(nil)
 		c.endSpin(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
-		c.past.note(r, &end, c.now()-r.since)
+		r.remember(&end, c.now()-r.since)
 		t.callReconciled(ctx, w, r, &end)
 		t.settle(r, end) //nolint:contextcheck // r is the context
 		r.cancel(nil)

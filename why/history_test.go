@@ -44,7 +44,8 @@ func TestHistory_Chain(t *testing.T) {
 			if _, err := w.maps.Get(ctx, types.NamespacedName{Namespace: "default", Name: "absent"}); !apierrors.IsNotFound(err) {
 				t.Error(err)
 			}
-			return controller.Result{}, nil
+			_, err := client.For[*corev1.ConfigMap](w.mgr.Client()).Apply(ctx, corev1ac.ConfigMap("third", "default"))
+			return controller.Result{}, err
 		}), controller.Options{})
 		c.Watch(source.Kind(secrets, handler.Self()))
 		c.Reads(w.maps)
@@ -52,13 +53,23 @@ func TestHistory_Chain(t *testing.T) {
 		w.put(site())
 		text := why.For(t.Context(), child, w.mgr).String()
 		first, _, _ := strings.Cut(text[strings.Index(text, "second"):], "\n")
-		for _, part := range []string{"because of create of default/child at version ", "read caches 2 times and did not find ConfigMap default/absent, wrote nothing"} {
+		for _, part := range []string{"because of create of default/child at version ", "read caches 2 times and did not find ConfigMap default/absent, sent 1 request, wrote patch configmaps default/third"} {
 			if !strings.Contains(first, part) {
 				t.Errorf("the first line lacks %q: %s", part, first)
 			}
 		}
-		if line := "caused by a write of the Reconcile of site default/web until "; !strings.Contains(text, line) || !strings.Contains(text, ", because of create of default/web at version ") {
-			t.Errorf("there is no line that begins with %q:\n%s", line, text)
+		third := why.For(t.Context(), why.Object{Kind: "configmap", Namespace: "default", Name: "third"}, w.mgr).String()
+		var chain []string
+		for line := range strings.Lines(third) {
+			if cause, is := strings.CutPrefix(line, "  caused by a write of the Reconcile of "); is {
+				by, _, _ := strings.Cut(cause, " until ")
+				_, because, _ := strings.Cut(cause, ", because of ")
+				because, _, _ = strings.Cut(because, " at version ")
+				chain = append(chain, by+" < "+because)
+			}
+		}
+		if got := strings.Join(chain, "; "); got != "second default/child < create of default/child; site default/web < create of default/web" {
+			t.Errorf("the chain is %q:\n%s", got, third)
 		}
 		if web := why.For(t.Context(), web, w.mgr).String(); !strings.Contains(web, "sent 1 request, wrote patch secrets default/child (stored at version ") || strings.Contains(web, "caused by") {
 			t.Errorf("of the first object: %s", web)

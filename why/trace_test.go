@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package why_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/why"
+)
+
+// traces runs Trace until the returned function is called, which returns what was traced.
+func (w *world) traces(o why.Object) (end func() ([]controller.Traced, error)) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var all []controller.Traced
+	done := make(chan error)
+	go func() {
+		done <- w.mgr.Trace(ctx, o, func(r controller.Traced) { all = append(all, r) })
+	}()
+	synctest.Wait()
+	return func() ([]controller.Traced, error) {
+		synctest.Wait()
+		cancel()
+		err := <-done
+		return all, err
+	}
+}
+
+// TestTrace: a trace has what the Reconciles of a key read and wrote, with values, except those of
+// Secrets, and ends without a trace.
+func TestTrace(t *testing.T) {
+	for _, storage := range []cache.Storage{cache.Decoded, cache.Packed} {
+		t.Run(fmt.Sprint(storage), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testTrace(t, storage) })
+		})
+	}
+}
+
+func testTrace(t *testing.T, storage cache.Storage) {
+	w := newWorld(t)
+	w.manager.Cache.Storage = storage
+	var secrets *cache.Handle[*corev1.Secret]
+	w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+		m, err := w.maps.Get(ctx, key)
+		if err != nil || key.Name != "web" {
+			return controller.Result{}, err
+		}
+		if _, err := secrets.Get(ctx, types.NamespacedName{Namespace: "default", Name: "hidden"}); err != nil {
+			return controller.Result{}, err
+		}
+		to := client.For[*corev1.ConfigMap](w.mgr.Client())
+		_, err = to.Apply(ctx, corev1ac.ConfigMap("child", "default").WithData(map[string]string{"copy": m.Data["value"]}))
+		if err != nil {
+			return controller.Result{}, err
+		}
+		_, err = client.For[*corev1.Secret](w.mgr.Client()).Apply(ctx, corev1ac.Secret("out", "default").WithStringData(map[string]string{"password": "hunter2"}))
+		return controller.Result{}, err
+	}
+	w.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hidden"}, Data: map[string][]byte{"password": []byte("hunter2")}})
+	w.start()
+	secrets = cache.For[*corev1.Secret](w.mgr.Cache())
+	m := site()
+	w.put(m)
+	end := w.traces(web)
+	m.Data["value"] = "changed"
+	w.put(m)
+	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}})
+	all, err := end()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d Reconciles are traced, want 1 (err %v): %v", len(all), err, all)
+	}
+	text, err := json.Marshal(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`"outcome":"success"`, `update of default/web at version`, `{"kind":"ConfigMap","object":"default/web","value":{"json":{`, `"value":"changed"`,
+		`{"kind":"Secret","object":"default/hidden","value":{"hidden":"the content`, `"request":"patch configmaps default/child","status":20`, `"copy":"changed"`,
+		`"request":"patch secrets default/out"`, `"effect":"stored"`,
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("the trace lacks %s: %s", part, text)
+		}
+	}
+	for _, secret := range []string{"hunter2", "aHVudGVyMg"} {
+		if strings.Contains(string(text), secret) {
+			t.Errorf("the trace has content of a Secret: %s", text)
+		}
+	}
+	m.Data["value"] = "later"
+	w.put(m)
+	if len(all) != 1 {
+		t.Error("the trace did not end")
+	}
+}
+
+// TestTrace_Refused: a kind that no controller watches, an object without a key, and a fifth trace
+// are errors.
+func TestTrace_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.handler = handler.Map(func(context.Context, *corev1.ConfigMap) ([]types.NamespacedName, error) { return nil, nil })
+		w.start()
+		w.put(site())
+		for o, want := range map[why.Object]string{
+			{Kind: "Pod", Namespace: "default", Name: "web"}: `no controller of this process watches the kind "Pod"`,
+			web: "maps the object to no key",
+		} {
+			if _, err := w.traces(o)(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error is %v, want one with %q", o, err, want)
+			}
+		}
+	})
+}
+
+// TestTrace_Limit: a controller has at most four traces, and a receiver that does not return keeps
+// no Reconcile waiting.
+func TestTrace_Limit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		m := site()
+		w.put(m)
+		var ends []func() ([]controller.Traced, error)
+		for range 3 {
+			ends = append(ends, w.traces(web))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		blocked, done := make(chan struct{}), make(chan error, 1)
+		var late []controller.Traced
+		go func() {
+			_, err := w.controller.Trace(ctx, web, func(r controller.Traced) {
+				<-blocked
+				late = append(late, r)
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		if _, err := w.traces(web)(); err == nil || !strings.Contains(err.Error(), "4 traces run already; end one") {
+			t.Errorf("the error of the fifth trace is %v", err)
+		}
+		before := w.calls.Load()
+		for n := range 40 {
+			m.Data["value"] = fmt.Sprint(n)
+			w.put(m)
+		}
+		if n := w.calls.Load() - before; n != 40 {
+			t.Errorf("%d Reconciles while a receiver is blocked, want 40", n)
+		}
+		close(blocked)
+		synctest.Wait()
+		m.Data["value"] = "last"
+		w.put(m)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if len(late) != 18 || late[17].Lost != 23 { // one is received, 16 wait
+			t.Errorf("%d were received, and the last one has lost %d; want 18 and 23", len(late), late[len(late)-1].Lost)
+		}
+		for _, end := range ends {
+			if all, err := end(); err != nil || len(all) != 41 {
+				t.Errorf("%d were traced, want 41 (err %v)", len(all), err)
+			}
+		}
+		if _, err := w.traces(web)(); err != nil {
+			t.Errorf("after the end of the others: %v", err)
+		}
+	})
+}

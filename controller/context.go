@@ -137,6 +137,14 @@ func (r *running[K]) wrote() *journal.Journal {
 	return nil
 }
 
+// begun returns how many requests the Reconcile has made.
+func (r *running[K]) begun() int {
+	if l := r.ledger.Load(); l != nil {
+		return l.Begun()
+	}
+	return 0
+}
+
 // String names the Reconcile in the text of derived contexts.
 func (r *running[K]) String() string { return fmt.Sprintf("Reconcile of %v", r.item.Key()) }
 

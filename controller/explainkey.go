@@ -91,7 +91,7 @@ func (c *Controller[K]) paused(of *record[K]) why.Answer {
 	a := why.Answer{Reason: why.Paused}
 	switch by := textsOf(of.pausedBy); {
 	case len(by) > 0:
-		a.Cause, a.Remedy = "the key is paused by "+strings.Join(by, ", "), "remove the annotation "+PausedAnnotation+", or call ResumeKey"
+		a.Cause, a.Remedy = "the key is paused by "+strings.Join(by, ", "), resumption(of.pausedBy)
 	default:
 		a.Cause, a.Remedy = "the controller is paused", "call Resume"
 	}

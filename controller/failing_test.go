@@ -85,7 +85,7 @@ func TestKeys_HaveStatesAndFailures(t *testing.T) {
 			break
 		}
 		r := c.Report()
-		if !r.Leading || r.Workers != 4 || r.Queue.Held != 1 || r.Queue.Waiting != 2 || r.Reconciles != 4 || r.Failing["Forbidden"] != 1 {
+		if !r.Leading || r.Workers != 4 || r.Queue.Held != 1 || r.Queue.Waiting != 2 || r.Took.Count() != 4 || r.Failing["Forbidden"] != 1 {
 			t.Errorf("the report is %+v", r)
 		}
 		ok(t, stop())

@@ -20,6 +20,9 @@ type KeySummary struct {
 	// Reconcile is due; zero: not known, or never.
 	Since, Due time.Time
 	Attempts   int // the number of failures in a row
+	// Took is how long its last Reconcile took, or the one in progress so far. It is zero if the
+	// History does not remember one.
+	Took time.Duration
 	// Failure is the failure of its last Reconcile, or nil.
 	Failure *Failure
 }
@@ -47,7 +50,7 @@ func (c *Controller[K]) Keys() iter.Seq[KeySummary] {
 			if _, queued := queue.Lookup(f.key); queued {
 				continue
 			}
-			if !yield(KeySummary{Key: fmt.Sprint(f.key), State: workqueue.Idle.String(), Attempts: 1, Failure: f.failure}) {
+			if !yield(KeySummary{Key: fmt.Sprint(f.key), State: workqueue.Idle.String(), Attempts: 1, Took: c.past.took(f.key), Failure: f.failure}) {
 				return
 			}
 		}
@@ -60,10 +63,22 @@ func (c *Controller[K]) summaryOf(now *workqueue.KeyState[K], by *running[K], le
 	s := KeySummary{Key: fmt.Sprint(now.Key), State: now.State.String(), Since: now.Since, Due: now.Due, Attempts: now.Attempts}
 	past := c.records.look(now.Key).past
 	if by != nil { // it took the record
-		s.Since, past = c.began.Add(by.since), by.past
+		s.Since, s.Took, past = c.began.Add(by.since), c.now()-by.since, by.past
+	} else {
+		s.Took = c.past.took(now.Key)
 	}
 	if leading && past != nil && past.failure != nil {
 		s.Failure, s.Attempts = past.failure, max(s.Attempts, 1)
 	}
 	return s
+}
+
+// took returns how long the last Reconcile of a key took, or 0.
+func (p *pastRuns[K]) took(key K) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := p.keys[key]; k != nil && len(k.runs) > 0 {
+		return k.runs[len(k.runs)-1].took
+	}
+	return 0
 }

@@ -63,6 +63,7 @@ func (o *observer[K]) Observe(key K, e handler.Event) (after func()) {
 		if deleted {
 			if resumed {
 				o.controller.setPause(key, program, false)
+				o.controller.endPauseOverHTTP(key)
 			}
 			o.controller.expireLevel(key)
 		}

@@ -74,7 +74,7 @@ func (r *running[K]) ended(end *ending, took time.Duration, reason *workqueue.Re
 		more.missing = *missing
 	}
 	if all := r.ledger.Load(); all != nil && all != r.of.over {
-		past.requests, past.mutated = uint16(min(all.Len(), math.MaxUint16)), all.Wrote() //nolint:gosec // as above
+		past.requests, past.mutated = uint16(min(all.Begun(), math.MaxUint16)), all.Wrote() //nolint:gosec // as above
 	}
 	if past.mutated {
 		more.wrote = textsOfWrites(r.ledger.Load().Writes())

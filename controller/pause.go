@@ -32,7 +32,7 @@ func (c *Controller[K]) setPause(key K, by pauser, paused bool) {
 	var before, after bool
 	c.records.edit(key, func(r *record[K]) {
 		before = len(r.pausedBy) > 0
-		r.pausedBy = slices.DeleteFunc(slices.Clone(r.pausedBy), func(other pauser) bool { return other == by })
+		r.pausedBy = slices.DeleteFunc(slices.Clone(r.pausedBy), by.is)
 		if paused {
 			r.pausedBy = append(r.pausedBy, by)
 		}

@@ -17,7 +17,8 @@ import (
 // pool has the workers of a controller.
 type pool[K comparable] struct {
 	completed atomic.Int64 // when the last Reconcile returned, as a time.Duration, or 0
-	returned  atomic.Uint64
+	took      durations
+	requests  atomic.Uint64 // of the Reconciles that have returned
 
 	mu   sync.Mutex        // guards what follows
 	hire func() *worker[K] // starts a worker; nil at the end of a term
@@ -48,6 +49,12 @@ func (w *worker[K]) Working() context.Context {
 		return r
 	}
 	return nil
+}
+
+func (p *pool[K]) countRequests(n int) {
+	if n > 0 {
+		p.requests.Add(uint64(n))
+	}
 }
 
 func (p *pool[K]) state() poolState[K] {

@@ -117,9 +117,12 @@ func (s *spin) pause() time.Duration {
 }
 
 type pauser struct {
-	by   any    // an observer, or nil for PauseKey
+	by   any    // an observer, overHTTP, or nil for PauseKey
 	text string // for the Snapshot
 }
+
+// is ignores when and by whom a key was paused over HTTP.
+func (p pauser) is(other pauser) bool { return p == other || p.by == other.by && p.by == overHTTP{} }
 
 func textsOf(pausers []pauser) (texts []string) {
 	for _, p := range pausers {

@@ -23,8 +23,12 @@ type Report struct {
 	Leading bool
 	Workers int
 	Queue   workqueue.Len
-	// Reconciles counts the Reconciles that have returned.
-	Reconciles uint64
+	// ReadyByClass counts the ready keys of each class.
+	ReadyByClass map[workqueue.Class]int
+	// Took counts the Reconciles that have returned.
+	Took Durations
+	// Requests counts the requests to API servers of these Reconciles.
+	Requests uint64
 	// Failing has the numbers of failing keys by reason, as hook.ControllerStats.
 	Failing map[string]int
 	// Unsynced describes each source and Readable that is not synced.
@@ -42,7 +46,8 @@ func (c *Controller[K]) Report() Report {
 	pool, stats := c.pool.state(), c.stats()
 	r := Report{
 		Name: c.name, Unsynced: c.inputs.unsynced(), RequireKinds: c.o.RequireKinds, Progress: c.progress(),
-		Leading: pool.leading, Workers: pool.want, Queue: c.current.Load().Len(), Reconciles: c.pool.returned.Load(), Failing: stats.Failing,
+		Leading: pool.leading, Workers: pool.want, Queue: c.current.Load().Len(), Failing: stats.Failing,
+		ReadyByClass: c.current.Load().ReadyByClass(), Took: c.pool.took.load(), Requests: c.pool.requests.Load(),
 	}
 	now := c.now()
 	for _, running := range pool.running() {

@@ -62,6 +62,7 @@ func (t *lead[K]) runWorkers(take, work context.Context) error {
 	stop()
 	watching.Wait()
 	c.pool.close()
+	c.endPausesOverHTTP()
 	if d := c.shards.of.Load(); d != nil {
 		d.keep(nil) // no key is served
 	}
@@ -135,11 +136,13 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		}
 		end.gaveUp = t.givesUp(r, &end)
 		r.end()
-		c.pool.completed.Store(int64(c.now()))
-		c.pool.returned.Add(1)
+		now := c.now()
+		c.pool.completed.Store(int64(now))
+		c.pool.took.add(now - r.since)
+		c.pool.countRequests(r.begun())
 		w.run.Store(nil)
 		c.endSpin(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
-		r.remember(&end, c.now()-r.since)
+		r.remember(&end, now-r.since)
 		t.callReconciled(ctx, w, r, &end)
 		t.settle(r, end) //nolint:contextcheck // r is the context
 		r.cancel(nil)

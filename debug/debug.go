@@ -20,6 +20,9 @@ import (
 type Options struct {
 	// Address is a loopback address, such as localhost:6060. Default: empty, Add does nothing.
 	Address string
+	// Actions allows to requeue, pause and resume keys with POST requests, and shows buttons for
+	// them on the page. Default: false, the server only reads.
+	Actions bool
 }
 
 // Add adds a server to a manager. It serves [Handler] over plain HTTP, without authorization, on a
@@ -34,7 +37,7 @@ func Add(m *manager.Manager, o Options) {
 	}
 	s, _ := server.New(server.Options{Name: "debug server", Plain: true, Address: o.Address})
 	// Validate has the error of New.
-	s.Handle("/debug/", onlyLocal(Handler(m)))
+	s.Handle("/debug/", onlyLocal(Handler(m, o)))
 	m.AddServer(local{s, o.validate()})
 }
 
@@ -83,15 +86,19 @@ func (l local) Serve(take, _ context.Context) error { return l.Server.Serve(take
 // concurrent use. It is for a server that authorizes its users:
 //
 //	s := server.Add(mgr, server.Options{})
-//	s.Handle("/debug/", s.Authorize(debug.Handler(mgr)))
+//	s.Handle("/debug/", s.Authorize(debug.Handler(mgr, debug.Options{})))
 //
-// They need the verb get on these paths as nonResourceURLs, such as /debug/failing or /debug/*.
-func Handler(m *manager.Manager) http.Handler {
+// They need the verb get on these paths as nonResourceURLs, such as /debug/failing or /debug/*, and
+// for actions the verb post. Handler ignores Options.Address.
+func Handler(m *manager.Manager, o Options) http.Handler {
 	mux := http.NewServeMux()
+	for _, action := range actions() {
+		mux.Handle("/debug/"+action, sameSite(act(m.Controllers, action, o.Actions)))
+	}
 	mux.Handle("/debug/why", Why(m))
 	mux.Handle("/debug/failing", failing(m.Controllers))
 	mux.Handle("/debug/keys", sameSite(keys(m.Controllers)))
-	mux.Handle("/debug/stream", sameSite(newStream((&summaries{manager: m}).get)))
+	mux.Handle("/debug/stream", sameSite(newStream((&summaries{manager: m, actions: o.Actions}).get)))
 	mux.Handle("/debug/{$}", page("page.html", "text/html; charset=utf-8"))
 	mux.Handle("/debug/page.css", page("page.css", "text/css; charset=utf-8"))
 	mux.Handle("/debug/page.js", page("page.js", "text/javascript; charset=utf-8"))

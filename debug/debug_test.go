@@ -60,7 +60,7 @@ func TestHandler_SeesControllersAddedLater(t *testing.T) {
 		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}, Data: map[string]string{"password": "hunter2"}})
 		m := newManager(t, api)
 		failingMaps(m, "early")
-		h := debug.Handler(m)
+		h := debug.Handler(m, debug.Options{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- m.Run(ctx) }()

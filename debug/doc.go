@@ -35,7 +35,7 @@
 //	state=STATE      idle, waiting, ready, held, parked or paused
 //	reason=REASON    failing keys with one reason, or any
 //	q=TEXT           keys that contain a text, in any case
-//	sort=ORDER       age (the default), attempts, reason or key
+//	sort=ORDER       age (the default), attempts, duration, reason or key
 //
 // The other answers are JSON; profiles are for go tool pprof and go tool trace. The answers have
 // object names and error texts, but no content of objects. Profiles show the program's internals

@@ -25,7 +25,7 @@ func ExampleHandler() {
 		})
 	mgr := manager.New(&rest.Config{}, manager.Options{Name: "website-operator"})
 	mgr.Add(controller.New("website", reconcile, controller.Options{}))
-	h := debug.Handler(mgr)
+	h := debug.Handler(mgr, debug.Options{})
 
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/debug/controllers/", http.NoBody))

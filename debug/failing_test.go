@@ -104,7 +104,7 @@ func TestFailing_Selects(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	m := newManager(t, nil)
 	m.Add(controller.New[string]("website", nil, controller.Options{}))
-	h := debug.Handler(m)
+	h := debug.Handler(m, debug.Options{})
 	for path, want := range map[string]struct {
 		status int
 		text   string

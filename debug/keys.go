@@ -37,6 +37,7 @@ type foundKey struct {
 	Since      time.Time  `json:"since,omitzero"`
 	Due        time.Time  `json:"due,omitzero"`
 	Attempts   int        `json:"attempts"`
+	Took       float64    `json:"took,omitempty"` // seconds
 	Reason     why.Reason `json:"reason,omitempty"`
 	Error      string     `json:"error,omitempty"`
 	At         time.Time  `json:"at,omitzero"`
@@ -50,9 +51,9 @@ func keys(all func() []manager.Controller) http.Handler {
 		if !ok {
 			return
 		}
-		order := map[string]func(a, b *foundKey) int{"": byAge, "age": byAge, "attempts": byAttempts, "reason": byReason, "key": byKey}[q.Get("sort")]
+		order := map[string]func(a, b *foundKey) int{"": byAge, "age": byAge, "attempts": byAttempts, "duration": byDuration, "reason": byReason, "key": byKey}[q.Get("sort")]
 		if order == nil {
-			http.Error(w, fmt.Sprintf("sort=%s is invalid; use age, attempts, reason or key", q.Get("sort")), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("sort=%s is invalid; use age, attempts, duration, reason or key", q.Get("sort")), http.StatusBadRequest)
 			return
 		}
 		selected := all()
@@ -116,7 +117,7 @@ func selects(k *controller.KeySummary, q url.Values, text string) bool {
 }
 
 func foundKeyOf(of string, k *controller.KeySummary) foundKey {
-	f := foundKey{Controller: of, Key: k.Key, State: k.State, Since: k.Since, Due: k.Due, Attempts: k.Attempts}
+	f := foundKey{Controller: of, Key: k.Key, State: k.State, Since: k.Since, Due: k.Due, Attempts: k.Attempts, Took: k.Took.Seconds()}
 	if k.Failure != nil {
 		f.Reason, f.Error, f.At = k.Failure.Reason, k.Failure.Err, k.Failure.At
 		if len(f.Error) > maxText {
@@ -140,6 +141,7 @@ func (k *foundKey) age() time.Time {
 
 func byAge(a, b *foundKey) int      { return a.age().Compare(b.age()) }
 func byAttempts(a, b *foundKey) int { return cmp.Compare(b.Attempts, a.Attempts) }
+func byDuration(a, b *foundKey) int { return cmp.Compare(b.Took, a.Took) }
 func byKey(a, b *foundKey) int      { return cmp.Compare(a.Key, b.Key) }
 
 // byReason puts the keys that do not fail last.

@@ -74,7 +74,7 @@ func TestKeys_Selects(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"?sort=size": "sort=size is invalid; use age, attempts, reason or key", "?controller=web": `no controller is named "web"; there are ["backup" "website"]`,
+		"?sort=size": "sort=size is invalid; use age, attempts, duration, reason or key", "?controller=web": `no controller is named "web"; there are ["backup" "website"]`,
 		"?limit=1": `the parameter "limit" is unknown; use controller, state, reason, q, sort`,
 	} {
 		if w := get(t, h, "GET", "/"+query); w.Code < 400 || w.Body.String() != want+"\n" {

@@ -15,7 +15,7 @@ import (
 
 // TestPage_IsSmallAndSelfContained: three files without a link to another server, under 200 KB.
 func TestPage_IsSmallAndSelfContained(t *testing.T) {
-	h, size := debug.Handler(newManager(t, nil)), 0
+	h, size := debug.Handler(newManager(t, nil), debug.Options{}), 0
 	for path, contentType := range map[string]string{
 		"/debug/": "text/html; charset=utf-8", "/debug/page.css": "text/css; charset=utf-8", "/debug/page.js": "text/javascript; charset=utf-8",
 	} {
@@ -47,7 +47,7 @@ func TestPage_IsSmallAndSelfContained(t *testing.T) {
 
 // TestPage_Headers: a browser runs only the page's own script, and shows the page in no frame.
 func TestPage_Headers(t *testing.T) {
-	h := debug.Handler(newManager(t, nil))
+	h := debug.Handler(newManager(t, nil), debug.Options{})
 	for _, path := range []string{"/debug/", "/debug/page.css", "/debug/page.js"} {
 		header := get(t, h, "GET", path).Header()
 		for name, want := range map[string]string{
@@ -71,7 +71,7 @@ func TestPage_Headers(t *testing.T) {
 
 // TestPage_RefusesOtherSites: another page in the browser cannot keep the server busy.
 func TestPage_RefusesOtherSites(t *testing.T) {
-	h := debug.Handler(newManager(t, nil))
+	h := debug.Handler(newManager(t, nil), debug.Options{})
 	for site, want := range map[string]int{"": http.StatusOK, "same-origin": http.StatusOK, "none": http.StatusOK, "same-site": http.StatusForbidden, "cross-site": http.StatusForbidden} {
 		for _, path := range []string{"/debug/keys", "/debug/stream"} {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, path, http.NoBody)

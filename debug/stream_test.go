@@ -117,7 +117,7 @@ func open(t *testing.T, url string) *http.Response {
 // TestStream_EndsWithItsClientAndItsServer: no stream outlives its page or a stop.
 func TestStream_EndsWithItsClientAndItsServer(t *testing.T) {
 	left := make(chan struct{}, 2)
-	h := debug.Handler(newManager(t, nil))
+	h := debug.Handler(newManager(t, nil), debug.Options{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		left <- struct{}{}
@@ -143,7 +143,7 @@ func TestStream_DoesNotDelayAStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newManager(t, nil)
-	server.Add(m, server.Options{Plain: true, Listener: l}).Handle("/debug/", debug.Handler(m))
+	server.Add(m, server.Options{Plain: true, Listener: l}).Handle("/debug/", debug.Handler(m, debug.Options{}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -172,7 +172,7 @@ func TestStream_Summary(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		watching, leave := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer leave()
-		text := follow(watching, debug.Handler(m)).Body.String()
+		text := follow(watching, debug.Handler(m, debug.Options{})).Body.String()
 		if strings.Contains(text, "<b>") || strings.Contains(text, "shop-") {
 			t.Errorf("the stream has\n%s", text)
 		}

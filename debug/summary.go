@@ -6,6 +6,7 @@ package debug
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/why"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 const (
@@ -27,24 +29,40 @@ const (
 type summary struct {
 	Name        string     `json:"name"`
 	Identity    string     `json:"identity"`
+	Actions     bool       `json:"actions"` // see Options.Actions
+	Leases      []lease    `json:"leases,omitempty"`
 	Controllers []shownOne `json:"controllers"`
 	More        int        `json:"more,omitempty"` // controllers that are not shown
 }
 
+type lease struct {
+	Name    string `json:"name"`
+	Leader  string `json:"leader,omitempty"`
+	Mine    bool   `json:"mine"` // this process leads
+	Trouble string `json:"trouble,omitempty"`
+}
+
 type shownOne struct {
-	Name       string         `json:"name"`
-	Kinds      []string       `json:"kinds,omitempty"`
-	Leading    bool           `json:"leading"`
-	Paused     bool           `json:"paused"`
-	Workers    int            `json:"workers"`
-	Running    int            `json:"running"`
-	Ready      int            `json:"ready"`
-	Waiting    int            `json:"waiting"`
-	Held       int            `json:"held"`
-	Parked     int            `json:"parked"`
-	PausedKeys int            `json:"pausedKeys"`
-	Reconciles uint64         `json:"reconciles"`
-	Rate       *float64       `json:"rate,omitempty"` // Reconciles per second
+	Name       string   `json:"name"`
+	Kinds      []string `json:"kinds,omitempty"`
+	Leading    bool     `json:"leading"`
+	Paused     bool     `json:"paused"`
+	Workers    int      `json:"workers"`
+	Running    int      `json:"running"`
+	Ready      int      `json:"ready"`
+	Waiting    int      `json:"waiting"`
+	Held       int      `json:"held"`
+	Parked     int      `json:"parked"`
+	PausedKeys int      `json:"pausedKeys"`
+	Reconciles uint64   `json:"reconciles"`
+	Requests   uint64   `json:"requests"` // to API servers
+	// Classes has the numbers of ready keys by class, if the queue has several classes.
+	Classes map[workqueue.Class]int `json:"classes,omitempty"`
+	// Rate and Asks are Reconciles and requests per second, P50 and P99 durations in milliseconds.
+	Rate       *float64       `json:"rate,omitempty"`
+	Asks       *float64       `json:"asks,omitempty"`
+	P50        *float64       `json:"p50,omitempty"`
+	P99        *float64       `json:"p99,omitempty"`
 	Failing    map[string]int `json:"failing,omitempty"`
 	Unsynced   []string       `json:"unsynced,omitempty"`
 	Stalled    time.Time      `json:"stalled,omitzero"` // since when
@@ -55,6 +73,7 @@ type shownOne struct {
 // summaries makes one summary a second for all pages.
 type summaries struct {
 	manager *manager.Manager
+	actions bool
 
 	mu      sync.Mutex // guards what follows
 	at      time.Time
@@ -62,10 +81,11 @@ type summaries struct {
 	samples []sample // oldest first, for about rateOver
 }
 
-// sample has the numbers of Reconciles of the controllers at a moment.
+// sample has the Reconciles and requests of the controllers at a moment.
 type sample struct {
-	at    time.Time
-	count map[string]uint64
+	at   time.Time
+	took map[string]controller.Durations
+	asks map[string]uint64
 }
 
 // get returns a summary as JSON. Do not change it.
@@ -78,15 +98,17 @@ func (s *summaries) get() []byte {
 	}
 	all := s.manager.Controllers()
 	slices.SortFunc(all, func(a, b manager.Controller) int { return cmp.Compare(a.Name(), b.Name()) })
-	shown := summary{Name: s.manager.Name(), Identity: s.manager.Identity(), Controllers: []shownOne{}, More: max(0, len(all)-maxShown)}
-	latest := sample{now, map[string]uint64{}}
+	shown := summary{Name: s.manager.Name(), Identity: s.manager.Identity(), Actions: s.actions, Controllers: []shownOne{}, More: max(0, len(all)-maxShown)}
+	for _, l := range s.manager.Leases() {
+		shown.Leases = append(shown.Leases, lease{l.Lease, l.Leader, l.Leader == l.Identity, l.Trouble})
+	}
+	latest := sample{now, map[string]controller.Durations{}, map[string]uint64{}}
 	before := s.sinceLocked(now)
 	for _, c := range all[:min(len(all), maxShown)] {
-		one := show(c, now)
-		latest.count[one.Name] = one.Reconciles
-		if n, known := before.count[one.Name]; known && one.Reconciles >= n {
-			one.Rate = new(float64(int(float64(one.Reconciles-n)/now.Sub(before.at).Seconds()*10+0.5)) / 10)
-		}
+		r := c.Report()
+		one := show(c, &r, now)
+		latest.took[one.Name], latest.asks[one.Name] = r.Took, r.Requests
+		one.measure(&before, now, &r)
 		shown.Controllers = append(shown.Controllers, one)
 	}
 	s.samples = append(s.samples, latest)
@@ -109,15 +131,32 @@ func (s *summaries) sinceLocked(now time.Time) sample {
 	return s.samples[0]
 }
 
-func show(c manager.Controller, now time.Time) shownOne {
-	r := c.Report()
+// measure sets the averages and quantiles since a sample.
+func (one *shownOne) measure(before *sample, now time.Time, r *controller.Report) {
+	took, known := before.took[one.Name]
+	if asks := before.asks[one.Name]; known && r.Took.Count() >= took.Count() && r.Requests >= asks {
+		seconds := now.Sub(before.at).Seconds()
+		lately := r.Took.Since(took)
+		one.Rate, one.Asks = rounded(float64(lately.Count())/seconds, 10), rounded(float64(r.Requests-asks)/seconds, 10)
+		if lately.Count() > 0 {
+			one.P50, one.P99 = rounded(1000*lately.Quantile(0.5).Seconds(), 1000), rounded(1000*lately.Quantile(0.99).Seconds(), 1000)
+		}
+	}
+}
+
+func rounded(v, parts float64) *float64 { return new(math.Round(v*parts) / parts) }
+
+func show(c manager.Controller, r *controller.Report, now time.Time) shownOne {
 	one := shownOne{
 		Name: c.Name(), Leading: r.Leading, Paused: r.Queue.AllPaused, Workers: r.Workers, Running: r.Progress.Running,
 		Ready: r.Queue.Ready, Waiting: r.Queue.Waiting, Held: r.Queue.Held, Parked: r.Queue.Parked, PausedKeys: r.Queue.Paused,
-		Reconciles: r.Reconciles, Unsynced: r.Unsynced[:min(len(r.Unsynced), maxUnsynced)], LongestKey: r.Progress.LongestKey,
+		Reconciles: r.Took.Count(), Requests: r.Requests, Unsynced: r.Unsynced[:min(len(r.Unsynced), maxUnsynced)], LongestKey: r.Progress.LongestKey,
 	}
 	if w, ok := c.(why.Explainer); ok {
 		one.Kinds = w.Watches()
+	}
+	if len(r.ReadyByClass) > 1 {
+		one.Classes = r.ReadyByClass
 	}
 	one.Stalled, one.Longest = startOf(now, &r.Progress)
 	for reason, n := range r.Failing {

@@ -90,10 +90,15 @@ func (e *elected) log() *hook.Hook {
 		}),
 		hook.On(func(*hook.LeaseAcquired) {
 			e.found(nil)
+			e.leader.Store(new(e.Identity()))
 			e.logger().Info(e.text.leading)
 		}),
-		hook.On(func(*hook.LeaseLost) { e.logger().Error(e.text.lost) }),
+		hook.On(func(*hook.LeaseLost) {
+			e.leaves()
+			e.logger().Error(e.text.lost)
+		}),
 		hook.On(func(event *hook.LeaseReleased) {
+			e.leaves()
 			if event.Err != nil {
 				e.logger().Warn(e.text.stuck, "err", event.Err)
 				return
@@ -107,6 +112,13 @@ func (e *elected) log() *hook.Hook {
 		}),
 		hook.On(func(event *hook.LeaseTrouble) { e.found(event.Err) }),
 	)
+}
+
+// leaves keeps another leader that was already seen.
+func (e *elected) leaves() {
+	if l := e.leader.Load(); l != nil && *l == e.Identity() {
+		e.leader.CompareAndSwap(l, nil)
+	}
 }
 
 func (e *elected) found(trouble error) {

@@ -87,7 +87,7 @@ func (s *Server) Authorize(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := a.judge(r)
 		if v.status == http.StatusOK {
-			h.ServeHTTP(w, r)
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, v.user)))
 			return
 		}
 		if v.status == http.StatusTooManyRequests {
@@ -119,6 +119,16 @@ type authorizer struct {
 type verdict struct {
 	status int
 	why    string
+	user   string // with status 200
+}
+
+type userKey struct{}
+
+// UserFromContext returns the name of the user that [Server.Authorize] has let pass, from the
+// context of the request. It is empty for other requests.
+func UserFromContext(ctx context.Context) string {
+	user, _ := ctx.Value(userKey{}).(string)
+	return user
 }
 
 func verbOf(r *http.Request) string { return strings.ToLower(r.Method) }
@@ -164,11 +174,11 @@ func (a *authorizer) judge(r *http.Request) verdict {
 	token := tokenOf(r)
 	switch why := ambiguous(r); {
 	case why != "":
-		return verdict{http.StatusBadRequest, why}
+		return verdict{status: http.StatusBadRequest, why: why}
 	case token == "":
-		return verdict{http.StatusUnauthorized, "send the token of a ServiceAccount: Authorization: Bearer TOKEN"}
+		return verdict{status: http.StatusUnauthorized, why: "send the token of a ServiceAccount: Authorization: Bearer TOKEN"}
 	case len(token) > maxToken:
-		return verdict{http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the token has %d bytes, at most %d are reviewed", len(token), maxToken)}
+		return verdict{status: http.StatusRequestHeaderFieldsTooLarge, why: fmt.Sprintf("the token has %d bytes, at most %d are reviewed", len(token), maxToken)}
 	}
 	q := hashOf(token + "\x00" + verbOf(r) + "\x00" + r.URL.Path) // token and method have no NUL
 	for r.Context().Err() == nil {
@@ -224,9 +234,9 @@ func (a *authorizer) ask(r *http.Request, q hash, asked *review) {
 		if due(&a.flooded) {
 			logging.Of(ctx).Warn("requests are refused with 429: too many new tokens wait for a review; find their senders")
 		}
-		v = verdict{http.StatusTooManyRequests, err.Error()}
+		v = verdict{status: http.StatusTooManyRequests, why: err.Error()}
 	case err != nil:
-		v = verdict{http.StatusServiceUnavailable, "the API server cannot authorize requests now; see the log"}
+		v = verdict{status: http.StatusServiceUnavailable, why: "the API server cannot authorize requests now; see the log"}
 	case v.status == http.StatusOK:
 		a.allowed.Add(q, v, allowedFor)
 	case v.status == http.StatusUnauthorized:
@@ -249,7 +259,7 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 	}
 	meant := len(a.audiences) == 0 || slices.ContainsFunc(who.Status.Audiences, func(s string) bool { return slices.Contains(a.audiences, s) })
 	if !who.Status.Authenticated || !meant {
-		return verdict{http.StatusUnauthorized, "the token is not valid here"}, nil
+		return verdict{status: http.StatusUnauthorized, why: "the token is not valid here"}, nil
 	}
 	a.valid.Add(hashOf(tokenOf(r)), struct{}{}, provenFor)
 	user := who.Status.User
@@ -266,9 +276,9 @@ func (a *authorizer) review(ctx context.Context, r *http.Request) (verdict, erro
 		return verdict{}, fmt.Errorf("SubjectAccessReview: %w", err)
 	case !may.Status.Allowed || may.Status.Denied:
 		why := fmt.Sprintf("%s may not %s %s: bind a ClusterRole with that verb on this nonResourceURL", user.Username, verbOf(r), r.URL.Path)
-		return verdict{http.StatusForbidden, why}, nil
+		return verdict{status: http.StatusForbidden, why: why}, nil
 	default:
-		return verdict{status: http.StatusOK}, nil
+		return verdict{status: http.StatusOK, user: user.Username}, nil
 	}
 }
 

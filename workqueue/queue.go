@@ -179,6 +179,29 @@ func (c *core[K]) len() Len {
 	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: c.pausedAll}
 }
 
+// ReadyByClass returns the number of ready keys of each class. It is cheap.
+func (q *Queue[K]) ReadyByClass() map[Class]int {
+	q.lock()
+	defer q.unlock()
+	q.core.promote()
+	ready := map[Class]int{}
+	for class, n := range q.readyByClassLocked() {
+		ready[Class(class)] = n //nolint:gosec // it was a Class
+	}
+	return ready
+}
+
+func (q *Queue[K]) readyByClassLocked() map[int]int {
+	ready := make(map[int]int, len(q.core.fair.classes))
+	for _, c := range q.core.fair.classes {
+		ready[int(c.class)] += c.ready
+	}
+	if q.core.plain {
+		ready[int(q.o.Classes[0].Class)] = q.core.counts[Ready]
+	}
+	return ready
+}
+
 func (q *Queue[K]) stats() hook.QueueStats {
 	q.lock()
 	defer q.unlock()
@@ -186,17 +209,11 @@ func (q *Queue[K]) stats() hook.QueueStats {
 	l := q.core.len()
 	s := hook.QueueStats{
 		Ready: l.Ready, Waiting: l.Waiting, Held: l.Held, Parked: l.Parked, Paused: l.Paused,
-		ReadyByClass: make(map[int]int, len(q.core.fair.classes)),
+		ReadyByClass: q.readyByClassLocked(),
 		Unfinished:   time.Duration(int64(l.Held)*now - q.core.heldSince),
-	}
-	for _, c := range q.core.fair.classes {
-		s.ReadyByClass[int(c.class)] += c.ready
 	}
 	if q.o.Tenant != nil {
 		s.ReadyByTenant = q.core.fair.readyByTenant()
-	}
-	if q.core.plain {
-		s.ReadyByClass[int(q.o.Classes[0].Class)] = l.Ready
 	}
 	if i := q.core.held.head; i != 0 {
 		s.Longest = time.Duration(now - q.core.entries.at(i).since)

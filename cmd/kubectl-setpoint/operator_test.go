@@ -53,7 +53,7 @@ func operate(t *testing.T, cfg *rest.Config, e manager.Coordinator) http.Handler
 			t.Errorf("the operator: %v", err)
 		}
 	})
-	return debug.Handler(mgr)
+	return debug.Handler(mgr, debug.Options{})
 }
 
 // leader and member are the two ways to run replicas, as the Pod would.

@@ -63,7 +63,7 @@ func newSite(t *testing.T, n int) *site {
 	s := &site{first: websites(m, over), second: backups(m, name)}
 	m.Add(s.first)
 	m.Add(s.second)
-	h := debug.Handler(m)
+	h := debug.Handler(m, debug.Options{})
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.down.Load() {
 			panic(http.ErrAbortHandler)
@@ -87,7 +87,7 @@ func newSite(t *testing.T, n int) *site {
 		}
 	})
 	for begin := time.Now(); ; pause(t) {
-		if r := s.first.Report(); r.Queue.Ready == 0 && int(r.Reconciles)+r.Progress.Running >= n && s.second.Report().Leading {
+		if r := s.first.Report(); r.Queue.Ready == 0 && int(r.Took.Count())+r.Progress.Running >= n && s.second.Report().Leading {
 			return s
 		}
 		if time.Since(begin) > time.Minute {

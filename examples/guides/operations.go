@@ -35,7 +35,7 @@ func operations(cfg *rest.Config, r controller.Reconciler[types.NamespacedName],
 	server.AddMetrics(mgr, server.Options{}) // TLS on :8443, for users who may get /metrics
 	debug.Add(mgr, debug.Options{Address: "localhost:6060"})
 	s := server.Add(mgr, server.Options{Address: ":9443", CertDir: "/etc/website-operator/tls"})
-	s.Handle("/debug/", s.Authorize(debug.Handler(mgr)))
+	s.Handle("/debug/", s.Authorize(debug.Handler(mgr, debug.Options{})))
 	mgr.AddReadyzCheck("license", func(context.Context) error {
 		if !license() {
 			return errors.New("the license has expired")

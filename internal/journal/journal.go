@@ -67,6 +67,8 @@ type Journal struct {
 
 	lostReads, lostWrites int32
 
+	begun int
+
 	closed bool // no write may begin
 }
 
@@ -105,19 +107,19 @@ func (j *Journal) Requests() []ledger.Request {
 	return all
 }
 
-// Len returns the number of requests so far, as if a deletecollection were one for each object.
-func (j *Journal) Len() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return int(j.reads + j.lostReads + j.writes + j.lostWrites)
-}
-
 // LeftOut returns the numbers of reads and possible writes beyond the limits. A deletecollection
 // counts each object.
 func (j *Journal) LeftOut() (reads, writes int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return int(j.lostReads), int(j.lostWrites)
+}
+
+// Begun returns the number of requests so far, with those beyond the limits.
+func (j *Journal) Begun() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.begun
 }
 
 // Close makes later writes fail with a *[ledger.LateWriteError]. Reads, dry runs, access reviews
@@ -173,6 +175,7 @@ func (j *Journal) enter(e *Entry) (admitted bool) {
 	if j.closed && e.write.Stores() {
 		return false
 	}
+	j.begun++
 	mutates := e.write.Mutates()
 	if mutates && !e.write.DryRun {
 		e.write.Effect, e.write.Unknown = ledger.Pending, "there is no answer yet"

@@ -46,7 +46,7 @@ func (c *Controller[K]) Explain(ctx context.Context, o why.Object) []why.Answer 
 	all := c.explanations(ctx, o)
 	var answers []why.Answer
 	for _, key := range all.order {
-		answers = append(answers, c.explainKey(all.keys[key])...)
+		answers = append(answers, c.explainKey(all.keys[key], o.Values)...)
 	}
 	if all.more > 0 && len(answers) > 0 {
 		answers[0].Evidence = append(answers[0].Evidence, fmt.Sprintf("the object has %d more keys", all.more))
@@ -131,7 +131,7 @@ func (all *explanations[K]) add(e *source.Explanation[K]) {
 
 // explainKey returns the state of the key, and what is wrong with its sources. The state comes
 // first, unless nothing is due.
-func (c *Controller[K]) explainKey(of *explained[K]) (all []why.Answer) {
+func (c *Controller[K]) explainKey(of *explained[K], values bool) (all []why.Answer) {
 	state, idle := c.stateOfKey(of)
 	switch {
 	case of.object == nil && idle:
@@ -146,9 +146,13 @@ func (c *Controller[K]) explainKey(of *explained[K]) (all []why.Answer) {
 		all[i].Key = key
 		all[i].Evidence = append(all[i].Evidence, of.evidence...)
 	}
-	if len(all) > 0 {
-		all[0].Evidence = append(all[0].Evidence, past...)
+	if len(all) == 0 {
+		return nil
 	}
+	if values {
+		all[0].Evidence = append(all[0].Evidence, c.describeValues(of.key, all[0].Reason)...)
+	}
+	all[0].Evidence = append(all[0].Evidence, past...)
 	return all
 }
 
@@ -161,7 +165,7 @@ func (c *Controller[K]) describePast(key K) (lines []string) {
 			continue
 		}
 		for _, w := range c.past.history.chain(name, r) {
-			lines = append(lines, "caused by a write of the "+w.String())
+			lines = append(lines, w.String())
 		}
 	}
 	if lines == nil {
@@ -301,8 +305,11 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 	if len(runs) > 0 {
 		last = &runs[len(runs)-1]
 	}
-	// Its own write needs no further Reconcile.
-	if of.dropped != nil && (last == nil || !last.wrote(nameOf(of.object), of.object.GetResourceVersion())) {
+	own := false // its own write needs no further Reconcile
+	if last != nil {
+		own, _ = last.wrote(nameOf(of.object), of.object.GetResourceVersion())
+	}
+	if of.dropped != nil && !own {
 		return *of.dropped
 	}
 	if last == nil {

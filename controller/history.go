@@ -6,8 +6,6 @@ package controller
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,31 +39,43 @@ type forgetful interface {
 	count(class int) int
 	// forget forgets up to n keys of a class, or parts of them.
 	forget(class, n int)
-	// writer returns the Reconcile that has made a version of an object.
-	writer(object, version string) (w writer, ok bool)
+	// writer returns the Reconcile that has made a version of an object. If surely is false, its
+	// write may have been a no-op.
+	writer(object string, version uint64, surely bool) (w writer, ok bool)
 }
 
 // writer is a Reconcile that has written something.
 type writer struct {
 	controller, key string
+	surely          bool
 	run             pastRun
 }
 
 func (w *writer) String() string {
-	return strings.TrimSuffix(fmt.Sprintf("Reconcile of %s %s until %s, because of %s", w.controller, w.key, time.Unix(0, w.run.at).Format(time.RFC3339), w.run.because(w.key)), ", because of ")
+	text := "perhaps caused by"
+	if w.surely {
+		text = "caused by"
+	}
+	text += fmt.Sprintf(" a write of the Reconcile of %s %s until %s", w.controller, w.key, time.Unix(0, w.run.at).Format(time.RFC3339))
+	if because := w.run.because(w.key); because != "" {
+		text += ", because of " + because
+	}
+	return text
 }
 
 // writer asks the controllers one after another.
-func (h *History) writer(object, version string) (w writer, ok bool) {
+func (h *History) writer(object string, version uint64) (w writer, ok bool) {
 	h.mu.Lock()
 	all := slices.Clone(h.all)
 	h.mu.Unlock()
-	for _, part := range all {
-		if w, ok = part.writer(object, version); ok {
-			break
+	for _, surely := range []bool{true, false} {
+		for _, part := range all {
+			if w, ok = part.writer(object, version, surely); ok {
+				return w, true
+			}
 		}
 	}
-	return w, ok
+	return w, false
 }
 
 // mostChained is how many writes are followed back.
@@ -74,7 +84,7 @@ const mostChained = 5
 // chain returns which Reconciles have caused one, each by its write: the last one first.
 func (h *History) chain(key string, r pastRun) (all []writer) {
 	for len(all) < mostChained && r.version != 0 && r.object(key) != "" {
-		w, ok := h.writer(r.object(key), strconv.FormatUint(r.version, 10))
+		w, ok := h.writer(r.object(key), r.version)
 		if !ok {
 			break
 		}

@@ -41,6 +41,7 @@ type runMore struct {
 	object  string // of the reason, unless the key names it
 	missing string // the last object that a cache did not have
 	wrote   []string
+	unsure  uint8 // a bit for each write that may have been a no-op
 }
 
 func (m *runMore) bytes() (n int) {
@@ -77,7 +78,7 @@ func (r *running[K]) ended(end *ending, took time.Duration, reason *workqueue.Re
 		past.requests, past.mutated = uint16(min(all.Begun(), math.MaxUint16)), all.Wrote() //nolint:gosec // as above
 	}
 	if past.mutated {
-		more.wrote = textsOfWrites(r.ledger.Load().Writes())
+		more.wrote, more.unsure = textsOfWrites(r.ledger.Load().Writes())
 	}
 	if reason.ResourceVersion != "" { // ParseUint allocates its error
 		past.version, _ = strconv.ParseUint(reason.ResourceVersion, 10, 64)
@@ -113,16 +114,19 @@ func (r *pastRun) failed() bool {
 	}
 }
 
-func textsOfWrites(writes []ledger.Write) (all []string) {
+func textsOfWrites(writes []ledger.Write) (all []string, unsure uint8) {
 	for i := range writes {
 		if i == mostWrote {
-			return append(all, fmt.Sprintf("and %d more", len(writes)-i))
+			return append(all, fmt.Sprintf("and %d more", len(writes)-i)), unsure
 		}
 		w := &writes[i]
+		if !w.Made {
+			unsure |= 1 << i
+		}
 		text := fmt.Sprintf("%s (%s at version %s)", &w.Request, w.Effect, w.ResourceVersion)
 		all = append(all, strings.Replace(text, " at version )", ")", 1))
 	}
-	return all
+	return all, unsure
 }
 
 // describe describes a Reconcile in one line.
@@ -193,9 +197,14 @@ func (r *pastRun) object(key string) string {
 	return ""
 }
 
-// wrote reports whether a write has made a version of an object.
-func (r *pastRun) wrote(object, version string) bool {
-	return r.more != nil && slices.ContainsFunc(r.more.wrote, func(text string) bool {
+// wrote reports whether the answer to a write had a version of an object, and whether the write
+// has surely made it.
+func (r *pastRun) wrote(object, version string) (wrote, surely bool) {
+	if r.more == nil {
+		return false, false
+	}
+	i := slices.IndexFunc(r.more.wrote, func(text string) bool {
 		return strings.HasSuffix(text, " at version "+version+")") && strings.Contains(text, " "+object+" (")
 	})
+	return i >= 0, i >= 0 && r.more.unsure&(1<<i) == 0
 }

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -208,11 +209,16 @@ func (p *pastRuns[K]) forget(class, n int) {
 // mostSearched is how many keys of a class writer looks at, last used first.
 const mostSearched = 100_000
 
-// writer implements forgetful.
-func (p *pastRuns[K]) writer(object, version string) (w writer, ok bool) {
-	key, run, ok := p.search(func(r *pastRun) bool { return r.wrote(object, version) })
+// writer implements forgetful. A Reconcile that was caused by the version, or a later one, has not
+// made it.
+func (p *pastRuns[K]) writer(object string, version uint64, surely bool) (w writer, ok bool) {
+	text := strconv.FormatUint(version, 10)
+	key, run, ok := p.search(func(r *pastRun) bool {
+		wrote, sure := r.wrote(object, text)
+		return wrote && (sure || !surely) && r.version < version
+	})
 	if ok {
-		w = writer{p.name, fmt.Sprint(key), run}
+		w = writer{p.name, fmt.Sprint(key), surely, run}
 	}
 	return w, ok
 }

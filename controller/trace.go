@@ -217,8 +217,8 @@ func tracedRequest(q *ledger.Request, writes []ledger.Write) TracedRequest {
 
 // valueOf calls the object's code. what is a kind or a resource.
 func valueOf(group, what string, o handler.Object) TracedValue {
-	if _, is := o.(*corev1.Secret); is || group == "" && (what == "Secret" || what == "secrets") || group == "authentication.k8s.io" {
-		return TracedValue{Hidden: "the content of Secrets and tokens is never shown"}
+	if hides(group, what, o) {
+		return TracedValue{Hidden: hidden}
 	}
 	text, err := encoded(o)
 	switch {
@@ -228,6 +228,14 @@ func valueOf(group, what string, o handler.Object) TracedValue {
 		return TracedValue{Hidden: fmt.Sprintf("it has %d bytes; at most %d are shown", len(text), mostValue)}
 	}
 	return TracedValue{JSON: text}
+}
+
+const hidden = "the content of Secrets and tokens is never shown"
+
+// hides reports whether an object's content is never shown. what is a kind or a resource.
+func hides(group, what string, o handler.Object) bool {
+	_, secret := o.(*corev1.Secret)
+	return secret || group == "" && (what == "Secret" || what == "secrets") || group == "authentication.k8s.io"
 }
 
 // keptReads are the reads of a traced Reconcile.

@@ -23,6 +23,10 @@ type Options struct {
 	// Actions allows to requeue, pause and resume keys with POST requests, and shows buttons for
 	// them on the page. Default: false, the server only reads.
 	Actions bool
+	// Values allows answers to have values of objects, except of Secrets: /debug/trace, and in
+	// /debug/why the values of fields in hot loops and fights, and metadata of objects whose kind
+	// no controller watches. Default: false.
+	Values bool
 }
 
 // Add adds a server to a manager. It serves [Handler] over plain HTTP, without authorization, on a
@@ -95,7 +99,8 @@ func Handler(m *manager.Manager, o Options) http.Handler {
 	for _, action := range actions() {
 		mux.Handle("/debug/"+action, sameSite(act(m.Controllers, action, o.Actions)))
 	}
-	mux.Handle("/debug/why", Why(m))
+	mux.Handle("/debug/why", explain(o.Values, m))
+	mux.Handle("/debug/trace", sameSite(&tracer{manager: m, values: o.Values}))
 	mux.Handle("/debug/failing", failing(m.Controllers))
 	mux.Handle("/debug/keys", sameSite(keys(m.Controllers)))
 	mux.Handle("/debug/stream", sameSite(newStream((&summaries{manager: m, actions: o.Actions}).get)))
@@ -109,7 +114,7 @@ func Handler(m *manager.Manager, o Options) http.Handler {
 		mux.Handle(path+"/", http.StripPrefix(path, h))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, fmt.Sprintf("there is nothing at %q; see /debug/, /debug/why, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/ and /debug/pprof/", r.URL.Path), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("there is nothing at %q; see /debug/, /debug/why, /debug/trace, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/ and /debug/pprof/", r.URL.Path), http.StatusNotFound)
 	})
 	return mux
 }

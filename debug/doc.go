@@ -10,6 +10,9 @@
 //
 //	/debug/                               a live page for a browser
 //	/debug/why?kind=K&namespace=N&name=X  why an object is reconciled or not: see package why
+//	/debug/trace?kind=K&namespace=N&name=X
+//	                                      the Reconciles of an object's keys, as they end, with
+//	                                      values: see Manager.Trace. It needs Options.Values
 //	/debug/failing                        the failing keys; see Failing
 //	/debug/keys                           the keys in the queues and the failing ones
 //	/debug/stream                         numbers for the page, as server-sent events
@@ -37,8 +40,12 @@
 //	q=TEXT           keys that contain a text, in any case
 //	sort=ORDER       age (the default), attempts, duration, reason or key
 //
+// /debug/trace has a line of JSON for each Reconcile (controller.Traced). It ends after 10 minutes,
+// or after the parameter seconds=N. At most 4 traces of a controller run at once.
+//
 // The other answers are JSON; profiles are for go tool pprof and go tool trace. The answers have
-// object names and error texts, but no content of objects. Profiles show the program's internals
+// object names and error texts, but no content of objects, unless Options.Values is set: then they
+// may have the content of all objects that a controller reads or writes, except Secrets. Profiles show the program's internals
 // and cost CPU time. So serve all this only to operators: on a loopback address with [Add], or with
 // [Handler] on a server that authorizes its users.
 //

@@ -13,7 +13,15 @@ import (
 
 // Explain explains what the controllers do with an object: see package why. It calls the handlers
 // and the predicates of their sources. On a standby, it names the replica that leads.
-func (m *Manager) Explain(ctx context.Context, o why.Object) (all []why.Answer) {
+func (m *Manager) Explain(ctx context.Context, o why.Object) []why.Answer {
+	all := m.explainWatched(ctx, o)
+	if len(all) == 0 && o.Values {
+		all = m.explainUnwatched(ctx, o)
+	}
+	return all
+}
+
+func (m *Manager) explainWatched(ctx context.Context, o why.Object) (all []why.Answer) {
 	controllers := m.registry.current()
 	answers := make([][]why.Answer, len(controllers))
 	var asking sync.WaitGroup

@@ -22,6 +22,9 @@ type Object struct {
 	// Namespace is empty for cluster-scoped kinds.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+	// Values allows the answers to have values of fields, except of Secrets, and to look for an
+	// object whose kind no controller watches at the API server.
+	Values bool `json:"-"`
 }
 
 // Key returns the namespace and the name.

@@ -76,3 +76,30 @@ func TestHistory_Chain(t *testing.T) {
 		}
 	})
 }
+
+// TestHistory_Noop: a write that changed nothing has not caused the event before it.
+func TestHistory_Noop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.reconcile = func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			_, err := client.For[*corev1.ConfigMap](w.mgr.Client()).Update(ctx, site())
+			return controller.Result{}, err
+		}
+		w.start()
+		w.put(site())
+		text := why.For(t.Context(), web, w.mgr).String()
+		if !strings.Contains(text, "wrote update configmaps default/web (stored at version 2); because of create of default/web at version 2") || strings.Contains(text, "caused by") {
+			t.Errorf("of a no-op:\n%s", text)
+		}
+		w.reconcile = func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, w.apply(ctx, "test", "mine")
+		}
+		m := site()
+		m.Data["value"] = "other"
+		w.put(m)
+		text = why.For(t.Context(), web, w.mgr).String()
+		if n := strings.Count(text, "perhaps caused by a write of the Reconcile of site default/web until"); n != 1 {
+			t.Errorf("%d lines about the apply, want 1, because only the second one was a no-op:\n%s", n, text)
+		}
+	})
+}

@@ -4,12 +4,14 @@
 package why_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -52,7 +54,9 @@ type world struct {
 	handler    handler.Handler[types.NamespacedName]
 	reconcile  reconcile
 
+	stop       func() // idempotent; nil before start
 	mgr        *manager.Manager
+	add        func() // adds more to mgr, or nil
 	controller *controller.Controller[types.NamespacedName]
 	maps       *cache.Handle[*corev1.ConfigMap]
 	calls      atomic.Int64
@@ -78,15 +82,23 @@ func (w *world) start() {
 	w.controller.Watch(source.Kind(w.maps, w.handler, w.predicates...))
 	w.controller.Watch(source.Kind(cache.For[*corev1.Secret](w.mgr.Cache()), handler.Owner(w.maps)))
 	w.mgr.Add(w.controller)
-	ctx, stop := context.WithCancel(w.t.Context())
+	if w.add != nil {
+		w.add()
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.mgr.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
+	if w.stop == nil { // else it is started again
+		w.t.Cleanup(func() {
+			w.stop()
+			w.api.Close()
+		})
+	}
+	w.stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-done; err != nil {
 			w.t.Error(err)
 		}
-		w.api.Close()
 	})
 	synctest.Wait()
 }
@@ -358,15 +370,16 @@ func situations() []situation {
 		{"21 forgot to requeue", web, start(nil), why.Done, "asked for no other; nothing is due until the next event"},
 		{"28 status older than the spec", why.Object{Kind: "deployments", Namespace: "default", Name: "web"}, func(w *world) {
 			w.api.Serve(sim.Deployments)
-			w.start()
 			d := &appsv1.Deployment{ObjectMeta: site().ObjectMeta, Status: appsv1.DeploymentStatus{ObservedGeneration: 1}}
 			w.api.Put(sim.Deployments, d)
 			d.Spec.Replicas = new(int32(2))
 			w.api.Put(sim.Deployments, d)
-			c := controller.New("deploy", w.reconcile, controller.Options{})
-			c.Watch(source.Kind(cache.For[*appsv1.Deployment](w.mgr.Cache()), handler.Self()))
-			w.mgr.Add(c)
-			time.Sleep(time.Second)
+			w.add = func() {
+				c := controller.New("deploy", w.reconcile, controller.Options{})
+				c.Watch(source.Kind(cache.For[*appsv1.Deployment](w.mgr.Cache()), handler.Self()))
+				w.mgr.Add(c)
+			}
+			w.start()
 		}, why.StatusOld, "the status is of generation 1, the spec of 2; the last Reconcile"},
 	}
 }
@@ -393,6 +406,68 @@ func TestSituations(t *testing.T) {
 				}
 				if strings.Contains(text, "confidential") {
 					t.Error("the answer has a value of the object")
+				}
+			})
+		})
+	}
+}
+
+// TestSituations_Values: with values, hot loops and fights are shown with them.
+func TestSituations_Values(t *testing.T) {
+	want := map[string]string{
+		"22 hot loop by its own write": `its last write changed .data.n: "1`,
+		"23 fight over a field":        `the key's last write, and the cache: .data.value: "mine", "theirs"`,
+	}
+	for _, s := range situations() {
+		if want[s.number] == "" {
+			continue
+		}
+		t.Run(s.number, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				s.happen(w)
+				o := s.object
+				o.Values = true
+				if text := why.For(t.Context(), o, w.mgr).String(); !strings.Contains(text, want[s.number]) {
+					t.Errorf("the answer lacks %s:\n%s", want[s.number], text)
+				}
+			})
+		})
+	}
+}
+
+// restarted has the reasons right after a restart, where they differ: what caused the situation is
+// gone, or has lasted for too short a time.
+var restarted = map[string]why.Reason{
+	"3 predicate dropped the last change": why.Done, // it is reconciled after every start
+	"3 predicate fails for a delete":      why.Done,
+	"9 watch open but mute":               why.Done, // there is a new list
+	"10 waits for its own write":          why.Scheduled,
+	"14 all workers busy":                 why.Running,
+	"15 hangs in a call":                  why.Running,
+	"16 paused as a whole":                why.Done,
+	"19 given up":                         why.Error,
+	"23 fight over a field":               why.Done,
+}
+
+// TestSituations_Restart: right after a restart the answer is true for the new process, and names
+// what it does not know any more.
+func TestSituations_Restart(t *testing.T) {
+	for _, s := range situations() {
+		t.Run(s.number, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				s.happen(w)
+				w.stop()
+				w.start()
+				got := why.For(t.Context(), s.object, w.mgr)
+				text := got.String()
+				t.Log("\n" + text)
+				if want := cmp.Or(restarted[s.number], s.reason); got.Answers[0].Reason != want {
+					t.Errorf("got the reason %s, want %s", got.Answers[0].Reason, want)
+				}
+				if first := got.Answers[0]; first.Key != "" && !strings.Contains(text, "Reconcile until") && !strings.Contains(text, "no Reconcile of the key since the start of this process at ") {
+					t.Errorf("the answer does not name what is not known any more")
 				}
 			})
 		})

@@ -37,9 +37,28 @@ type replica struct {
 func (r *replica) get(ctx context.Context, path string, query url.Values) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
+	response, err := r.open(ctx, path, query)
+	if err != nil {
+		return nil, r.explain(ctx, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
+	switch {
+	case err != nil:
+		return nil, r.explain(ctx, err)
+	case len(body) > mostAnswer:
+		return nil, fmt.Errorf("its answer to %s has more than %d MiB", path, mostAnswer>>20)
+	case !json.Valid(body):
+		return nil, fmt.Errorf("its answer to %s is not JSON; does another server listen there?", path)
+	}
+	return body, nil
+}
+
+// open returns an answer with the status 200, until ctx ends.
+func (r *replica) open(ctx context.Context, path string, query url.Values) (*http.Response, error) {
 	if r.tunnel != nil {
 		if err := r.tunnel.connect(ctx); err != nil {
-			return nil, r.explain(ctx, err)
+			return nil, err
 		}
 	}
 	address := r.base + path
@@ -52,22 +71,13 @@ func (r *replica) get(ctx context.Context, path string, query url.Values) (json.
 	}
 	response, err := r.http.Do(request)
 	if err != nil {
-		return nil, r.explain(ctx, err)
+		return nil, err
 	}
-	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
 		return nil, refusal(path, response)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
-	switch {
-	case err != nil:
-		return nil, r.explain(ctx, err)
-	case len(body) > mostAnswer:
-		return nil, fmt.Errorf("its answer to %s has more than %d MiB", path, mostAnswer>>20)
-	case !json.Valid(body):
-		return nil, fmt.Errorf("its answer to %s is not JSON; does another server listen there?", path)
-	}
-	return body, nil
+	return response, nil
 }
 
 // explain names the timeout, and leaves out the URL, which the name of the replica makes redundant.
@@ -91,7 +101,7 @@ func refusal(path string, response *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, mostError)) // the status is enough
 	said := strings.TrimSpace(string(text))
 	switch response.StatusCode {
-	case http.StatusBadRequest:
+	case http.StatusBadRequest, http.StatusConflict:
 		return errors.New(said)
 	case http.StatusNotFound:
 		if strings.HasPrefix(said, "no ") { // the sentence of package debug about a name

@@ -108,7 +108,7 @@ func (p *plugin) root() *cobra.Command {
 		flag.Hidden = !slices.Contains([]string{"namespace", "context", "kubeconfig"}, flag.Name)
 		f.AddFlag(flag)
 	})
-	root.AddCommand(p.whyCommand(), p.failingCommand(), p.controllersCommand(), p.topCommand(), p.informersCommand(), p.shardsCommand())
+	root.AddCommand(p.whyCommand(), p.traceCommand(), p.failingCommand(), p.controllersCommand(), p.topCommand(), p.informersCommand(), p.shardsCommand())
 	return root
 }
 

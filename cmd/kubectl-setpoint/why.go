@@ -42,16 +42,9 @@ controller. Dropped, Unmapped and OutsideScope are no trouble: the operator igno
 }
 
 func (p *plugin) why(ctx context.Context, args []string) error {
-	o, err := p.object(args)
+	o, replicas, err := p.objectAndReplicas(ctx, args)
 	if err != nil {
 		return err
-	}
-	replicas, err := p.find(ctx)
-	if err != nil {
-		return err
-	}
-	if len(p.urls) == 0 {
-		p.resolve(&o, !strings.Contains(args[len(args)-1], "/") || len(args) == 1)
 	}
 	query := url.Values{"kind": {o.Kind}, "namespace": {o.Namespace}, "name": {o.Name}}
 	all, err := ask[why.Answers](ctx, p, replicas, path("/debug/why", query))
@@ -64,6 +57,20 @@ func (p *plugin) why(ctx context.Context, args []string) error {
 		merged.print(p.out)
 	}
 	return nil
+}
+
+// objectAndReplicas returns the object of the arguments, with its kind, and whom to ask.
+func (p *plugin) objectAndReplicas(ctx context.Context, args []string) (o why.Object, replicas []*replica, err error) {
+	if o, err = p.object(args); err != nil {
+		return o, nil, err
+	}
+	if replicas, err = p.find(ctx); err != nil {
+		return o, nil, err
+	}
+	if len(p.urls) == 0 {
+		p.resolve(&o, !strings.Contains(args[len(args)-1], "/") || len(args) == 1)
+	}
+	return o, replicas, nil
 }
 
 // object reads KIND NAME, KIND NAMESPACE/NAME or KIND/NAME.

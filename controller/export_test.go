@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -91,3 +92,12 @@ func ContestOfDeleted(c *Controller[string]) bool {
 
 // ValueOf is for tests.
 var ValueOf = valueOf
+
+// DurationsOf counts durations as a controller does.
+func DurationsOf(took ...time.Duration) Durations {
+	var d durations
+	for _, t := range took {
+		d.add(t)
+	}
+	return d.load()
+}

@@ -177,6 +177,7 @@ func (f *slotLoop[K]) replayLate(ctx context.Context, i *input[K]) {
 // of them.
 func (f *slotLoop[K]) purge() {
 	c := f.controller
+	c.endPausesOverHTTP(func(key K) bool { return c.shards.servedOf(key) == nil })
 	drop := func(key K) {
 		if c.shards.servedOf(key) == nil {
 			c.queue.RequeueNow(key, workqueue.Reason{Source: sourceOfShards, Event: eventStopped})

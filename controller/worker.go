@@ -62,7 +62,7 @@ func (t *lead[K]) runWorkers(take, work context.Context) error {
 	stop()
 	watching.Wait()
 	c.pool.close()
-	c.endPausesOverHTTP()
+	c.endPausesOverHTTP(func(K) bool { return true })
 	if d := c.shards.of.Load(); d != nil {
 		d.keep(nil) // no key is served
 	}

@@ -18,7 +18,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/server"
@@ -166,6 +169,18 @@ func TestStream_Summary(t *testing.T) {
 		}
 		m := newManager(t, api)
 		failingMaps(m, "website")
+		maps := client.For[*corev1.ConfigMap](m.Client())
+		busy := controller.New("busy", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
+			time.Sleep(100 * time.Millisecond)
+			for range 3 {
+				if _, err := maps.GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "shop-1"}); err != nil {
+					return controller.Result{}, err
+				}
+			}
+			return controller.Result{RequeueAfter: 400 * time.Millisecond}, nil
+		}), controller.Options{})
+		m.Add(busy)
+		busy.Queue().Add("always")
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- m.Run(ctx) }()
@@ -183,17 +198,22 @@ func TestStream_Summary(t *testing.T) {
 				Kinds            []string
 				Leading          bool
 				Waiting, Workers int
-				Rate             *float64
+				Rate, Asks, P50  *float64
 				Reconciles       int
+				Requests         int
+				Classes          map[string]int
 				Failing          map[string]int
 			}
 		}
 		all := strings.Split(strings.TrimSpace(text), "data: ")
-		if err := json.Unmarshal([]byte(all[len(all)-1]), &got); err != nil || got.Name != "test" || len(got.Controllers) != 1 {
+		if err := json.Unmarshal([]byte(all[len(all)-1]), &got); err != nil || got.Name != "test" || len(got.Controllers) != 2 {
 			t.Fatalf("%v in\n%s", err, text)
 		}
-		c := got.Controllers[0]
-		if c.Name != "website" || !c.Leading || c.Waiting != 50 || c.Workers == 0 || c.Reconciles != 50 || c.Failing["Error"] != 50 || c.Rate == nil || *c.Rate != 0 || fmt.Sprint(c.Kinds) != "[ConfigMap.v1]" {
+		if c := got.Controllers[0]; c.Rate == nil || *c.Rate < 1.5 || *c.Rate > 2.5 || *c.Asks < 3*1.5 || *c.Asks > 3*2.5 || *c.P50 < 75 || *c.P50 > 130 || c.Requests != 3*c.Reconciles {
+			t.Errorf("two Reconciles a second, of 100ms and 3 requests each: %s", text)
+		}
+		c := got.Controllers[1]
+		if c.Name != "website" || !c.Leading || c.Waiting != 50 || c.Workers == 0 || c.Reconciles != 50 || c.Failing["Error"] != 50 || c.Rate == nil || *c.Rate != 0 || c.P50 != nil || c.Requests != 0 || len(c.Classes) != 0 || fmt.Sprint(c.Kinds) != "[ConfigMap.v1]" {
 			t.Errorf("the controller is %+v", c)
 		}
 		stop()

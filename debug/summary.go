@@ -6,6 +6,7 @@ package debug
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -56,7 +57,7 @@ type shownOne struct {
 	PausedKeys int      `json:"pausedKeys"`
 	Reconciles uint64   `json:"reconciles"`
 	Requests   uint64   `json:"requests"` // to API servers
-	// Classes has the numbers of ready keys by class, if the queue has several classes.
+	// Classes has the numbers of ready keys by class, without 0, if the queue has several classes.
 	Classes map[workqueue.Class]int `json:"classes,omitempty"`
 	// Rate and Asks are Reconciles and requests per second, P50 and P99 durations in milliseconds.
 	Rate       *float64       `json:"rate,omitempty"`
@@ -157,6 +158,7 @@ func show(c manager.Controller, r *controller.Report, now time.Time) shownOne {
 	}
 	if len(r.ReadyByClass) > 1 {
 		one.Classes = r.ReadyByClass
+		maps.DeleteFunc(one.Classes, func(_ workqueue.Class, n int) bool { return n == 0 })
 	}
 	one.Stalled, one.Longest = startOf(now, &r.Progress)
 	for reason, n := range r.Failing {

@@ -29,6 +29,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/server"
 )
 
 // reviewer is an API server that only reviews.
@@ -134,7 +135,10 @@ func guarded(v *reviewer, audiences ...string) http.Handler {
 		elected(o)
 		o.RequireTerm = true // reviews have no term
 	})
-	return addServer(m, serverOptions{Audiences: audiences}).Authorize(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "let through") }))
+	return addServer(m, serverOptions{Audiences: audiences}).Authorize(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("User", server.UserFromContext(r.Context()))
+		fmt.Fprint(w, "let through")
+	}))
 }
 
 // logged is a handler whose requests have a logger, as in a server.
@@ -191,6 +195,9 @@ func TestAuthorize(t *testing.T) {
 			}
 			if got := w.Header().Get("WWW-Authenticate"); (got == `Bearer realm="kubernetes"`) != (test.status == 401) {
 				t.Errorf("WWW-Authenticate: %q", got)
+			}
+			if user := w.Header().Get("User"); (user == "prometheus") != (test.status == 200) {
+				t.Errorf("the handler sees the user %q", user)
 			}
 			if tokens, access := v.count(); tokens+access != test.reviews {
 				t.Errorf("%d and %d reviews, want %d", tokens, access, test.reviews)

@@ -59,6 +59,9 @@ func TestHooks(t *testing.T) {
 		if s.Ready != 2 || s.Held != 2 || !maps.Equal(s.ReadyByClass, map[int]int{1: 0, 0: 1, -1: 1}) || s.Longest != time.Second || s.Unfinished != time.Second {
 			t.Errorf("stats are %+v", s)
 		}
+		if ready := q.ReadyByClass(); !maps.Equal(ready, map[Class]int{Interactive: 0, Normal: 1, Background: 1}) {
+			t.Errorf("ready by class: %v", ready)
+		}
 		time.Sleep(time.Second)
 		if s := stats(); s.Longest != 2*time.Second || s.Unfinished != 3*time.Second {
 			t.Errorf("stats are %+v", s)

@@ -9,7 +9,7 @@ const STATES = ["ready", "held", "waiting", "parked", "paused"];
 const SHOWN = { ready: "ready", held: "in progress", waiting: "waiting", parked: "parked", paused: "paused", idle: "idle" };
 const SAMPLES = 120; // of each sparkline
 
-const seen = { summary: null, skew: 0, at: 0, rates: new Map() };
+const seen = { summary: null, skew: 0, at: 0, past: new Map() };
 const count = (n) => n.toLocaleString("en");
 const plural = (n, one, many = one + "s") => `${count(n)} ${n === 1 ? one : many}`;
 const now = () => Date.now() + seen.skew; // the server's clock
@@ -79,6 +79,14 @@ function tick(node) {
   put(node, left < -500 ? `in ${duration(-left)}` : duration(left) + node.dataset.suffix);
 }
 
+// spent is a duration in milliseconds with two digits.
+function spent(ms) {
+  if (ms === undefined) return "–";
+  if (ms >= 60e3) return duration(ms);
+  const [n, unit] = ms >= 1000 ? [ms / 1000, "s"] : ms >= 1 ? [ms, "ms"] : [1000 * ms, "µs"];
+  return `${n < 10 ? n.toFixed(1) : Math.round(n)} ${unit}`;
+}
+
 // Overview
 
 function drawOverview() {
@@ -101,6 +109,10 @@ function drawOverview() {
     : leading ? `This process leads ${leading} of ${all.length} controllers.`
       : "This process leads no controller. It is a standby, or has not started yet. Open the page of the leader to see its failing keys.");
   if (s.more) put($("leads"), `${$("leads").textContent} ${plural(s.more, "more controller")} not shown.`);
+  put($("mode"), s.actions ? "Requeue, pause and resume are on." : "Read-only.");
+  const leases = (s.leases ?? []).map((l) => ({ kind: l.trouble ? "bad" : l.mine ? "good" : "",
+    text: `Lease ${l.name}: ${l.mine ? "this process leads" : l.leader ? `${l.leader} leads` : "no leader is known"}${l.trouble ? `; ${l.trouble}` : ""}` }));
+  sync($("leases"), leases, (n) => n.text, makeNote);
   empty("no-controllers", all.length ? "" : "This manager has no controllers. Add one with Manager.Add.");
   sync($("controllers"), all, (c) => c.name, makeController);
 }
@@ -113,18 +125,14 @@ function makeController(c) {
   const name = h("a", { href: keysOf({ controller: c.name }), text: c.name }), badges = h("span"), kinds = h("span", { class: "kinds mono" });
   const bar = h("div", { class: "bar", "aria-hidden": "true" }, ...STATES.map((s) => h("i", { "data-s": s })));
   const legend = h("ul", { class: "legend" }, ...STATES.map((s) => h("li", {}, h("a", { href: keysOf({ controller: c.name, state: s }), "data-s": s }))));
-  const busy = h("span", { class: "big" }), speed = h("span", { class: "big" }), notes = h("ul", { class: "notes" });
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "path"), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("class", "spark");
-  svg.setAttribute("viewBox", "0 0 120 26");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  svg.append(line);
+  const classes = h("p", { class: "small muted" }), busy = h("span", { class: "big" }), notes = h("ul", { class: "notes" });
+  const speed = measured("Reconciles per second", ["rate"], rate), took = measured("Took: p50, p99", ["p50", "p99"], spent), asks = measured("API requests per second", ["asks"], rate);
+  const asked = h("span", { class: "small muted" });
+  asks.append(asked);
   const node = h("article", { class: "card controller", "aria-label": `Controller ${c.name}` },
     h("div", { class: "who-is" }, h("h4", {}, name, badges), kinds),
-    h("div", { class: "queue" }, h("span", { class: "label", text: "Queue" }), bar, legend),
-    h("div", {}, h("span", { class: "label", text: "Workers busy" }), busy),
-    h("div", {}, h("span", { class: "label", text: "Reconciles per second" }), h("div", { class: "speed" }, speed, svg)), notes);
+    h("div", { class: "queue" }, h("span", { class: "label", text: "Queue" }), bar, legend, classes),
+    h("div", {}, h("span", { class: "label", text: "Workers busy" }), busy), speed, took, asks, notes);
   node.update = (c) => {
     const [text, kind] = c.paused ? ["paused", "warn"] : c.leading ? ["leads", "good"] : ["standby", ""];
     badges.className = `chip ${kind}`;
@@ -138,16 +146,32 @@ function makeController(c) {
       a.className = of[s] ? "" : "zero";
     });
     put(busy, `${count(c.running)} of ${count(c.workers)}`);
-    put(speed, c.rate === undefined ? "–" : rate(c.rate));
-    line.setAttribute("d", sparkline(seen.rates.get(c.name) ?? []));
+    const ready = Object.entries(c.classes ?? {}).map(([name, n]) => `${count(n)} ${name}`);
+    put(classes, ready.length ? `ready by class: ${ready.join(", ")}` : "");
+    put(asked, `${count(c.requests)} since the start`);
+    for (const m of [speed, took, asks]) m.update(c);
     sync(notes, notesOf(c), (n) => n.text + n.at, makeNote);
   };
   return node;
 }
 
-function sparkline(rates) {
-  const top = Math.max(1, ...rates);
-  return rates.map((r, i) => `${i ? "L" : "M"}${(120 - (rates.length - 1 - i) * 120 / (SAMPLES - 1)).toFixed(1)} ${(24.5 - 22 * r / top).toFixed(1)}`).join("");
+// measured shows fields of a controller, and how they were in the last two minutes.
+function measured(label, fields, text) {
+  const svgs = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag), value = h("span", { class: "big" }), svg = svgs("svg");
+  for (const [name, of] of Object.entries({ class: "spark", viewBox: "0 0 120 26", preserveAspectRatio: "none", "aria-hidden": "true" })) svg.setAttribute(name, of);
+  svg.append(...fields.map(() => svgs("path")));
+  const node = h("div", {}, h("span", { class: "label", text: label }), h("div", { class: "speed" }, value, svg));
+  node.update = (c) => {
+    const past = seen.past.get(c.name) ?? [], top = Math.max(fields.length > 1 ? 0.001 : 1, ...past.flatMap((p) => fields.map((f) => p[f] ?? 0)));
+    put(value, c[fields[0]] === undefined ? "–" : fields.map((f) => text(c[f])).join(", "));
+    fields.forEach((f, i) => svg.children[i].setAttribute("d", sparkline(past.map((p) => p[f]), top)));
+  };
+  return node;
+}
+
+// sparkline has a gap where a value is missing.
+function sparkline(values, top) {
+  return values.map((v, i) => v === undefined ? "" : `${values[i - 1] === undefined ? "M" : "L"}${(120 - (values.length - 1 - i) * 120 / (SAMPLES - 1)).toFixed(1)} ${(24.5 - 22 * v / top).toFixed(1)}`).join("");
 }
 
 function notesOf(c) {
@@ -198,7 +222,7 @@ function drawFilters(query) {
   options("controller", [["", "all"], ...all.map((c) => [c.name, c.name])], query.get("controller") ?? "");
   options("state", [["", "all"], ...Object.entries(SHOWN)], query.get("state") ?? "");
   options("reason", [["", "all keys"], ["any", "any failure"], ...[...reasons].sort().map((r) => [r, r])], query.get("reason") ?? "");
-  options("sort", [["age", "age, oldest first"], ["attempts", "failures in a row"], ["reason", "failure"], ["key", "key"]], query.get("sort") || "age");
+  options("sort", [["age", "age, oldest first"], ["attempts", "failures in a row"], ["duration", "duration"], ["reason", "failure"], ["key", "key"]], query.get("sort") || "age");
 }
 
 function filters() {
@@ -237,6 +261,7 @@ function drawRows() {
     const since = k.at ?? k.since, node = h("a", { class: "row", role: "option", tabindex: -1, href: whyOf(k), title: failed || undefined },
       h("span", { class: "mono", text: k.key }), h("span", { class: "muted", text: k.controller }),
       h("span", { class: "state", "data-s": k.state, text: SHOWN[k.state] ?? k.state }), h("span", { class: "num", text: k.attempts || "" }),
+      h("span", { class: "num muted", text: k.took ? spent(1000 * k.took) : "" }),
       failed ? h("span", {}, chip(k.reason, "bad"), " ", k.error) : k.due ? h("span", { class: "muted" }, "next ", ago(k.due, " overdue")) : h("span"),
       h("span", { class: "num muted" }, since ? ago(since, "") : ""));
     node.update = ({ i }) => {
@@ -254,7 +279,7 @@ function drawRows() {
 // whyOf assumes that the key is a name of the first kind that the controller watches.
 function whyOf(k) {
   const kinds = seen.summary?.controllers.find((c) => c.name === k.controller)?.kinds ?? [], slash = k.key.indexOf("/");
-  return "#/why?" + new URLSearchParams({ kind: kinds[0] ?? "", namespace: k.key.slice(0, Math.max(0, slash)), name: k.key.slice(slash + 1) });
+  return "#/why?" + new URLSearchParams({ kind: kinds[0] ?? "", namespace: k.key.slice(0, Math.max(0, slash)), name: k.key.slice(slash + 1), controller: k.controller, key: k.key });
 }
 
 function move(event) {
@@ -280,14 +305,50 @@ async function loadWhy(signal, query) {
   for (const [id, name] of [["kind", "kind"], ["namespace", "namespace"], ["object", "name"]]) $(id).value = query.get(name) ?? "";
   $("answers").replaceChildren();
   put($("asked"), "");
-  if (!query.get("kind") || !query.get("name")) {
+  const of = { controller: query.get("controller"), key: query.get("key") }, asks = query.get("kind") && query.get("name");
+  if (!asks && !of.key) {
     return void empty("no-answer", query.get("name") ? "The controller's kinds are not known. Enter the kind of the object."
       : "Enter the kind, namespace and name of an object to learn why it is reconciled or not.");
   }
   empty("no-answer", "");
-  const found = await ask("why?" + new URLSearchParams({ kind: query.get("kind"), namespace: query.get("namespace") ?? "", name: query.get("name") }), signal);
+  const found = asks ? await ask("why?" + new URLSearchParams({ kind: query.get("kind"), namespace: query.get("namespace") ?? "", name: query.get("name") }), signal) : { answers: [] };
   $("asked").replaceChildren("Asked at ", clock(now()), ". Ask again for a newer answer.");
-  $("answers").replaceChildren(...found.answers.map(answer));
+  if (of.key && !found.answers.some((a) => a.controller === of.controller && a.key === of.key)) found.answers = [of];
+  $("answers").replaceChildren(...found.answers.map((a) => a.reason ? answer(a) : unexplained(a)));
+}
+
+// unexplained is a key without an answer, for example because it names no object.
+function unexplained(of) {
+  const k = list.keys.find((k) => k.controller === of.controller && k.key === of.key) ?? {};
+  return h("article", { class: "card answer" }, h("h4", {}, k.state ? chip(SHOWN[k.state] ?? k.state) : null, h("span", { class: "mono", text: `${of.controller} ${of.key}` }), actions(of, k.state === "paused")),
+    k.reason ? h("p", { class: "cause", text: `${k.reason}: ${k.error}` }) : null,
+    h("p", { class: "cause muted", text: "The key names no object of this kind. If it names another one, enter its kind." }));
+}
+
+// actions are the buttons for a key, if the server allows them.
+function actions(of, paused) {
+  if (!seen.summary?.actions || !of.controller || !of.key) return null;
+  return h("div", { class: "actions" }, ...["requeue", paused ? "resume" : "pause"].map((action) => {
+    const button = h("button", { type: "button", "aria-label": `${action} ${of.key}`, text: action[0].toUpperCase() + action.slice(1) });
+    button.addEventListener("click", () => act(action, of, [...document.querySelectorAll("#answers button")].indexOf(button)));
+    return button;
+  }));
+}
+
+// act asks for an action and shows the result. The focus returns to the button's place.
+async function act(action, { controller, key }, place) {
+  const acted = $("acted"), at = location.hash;
+  try {
+    const { result } = await ask(action, undefined, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ controller, key }) });
+    acted.className = "acted";
+    put(acted, result);
+  } catch (err) {
+    acted.className = "acted bad";
+    put(acted, err instanceof TypeError ? "The server does not answer." : err.message);
+  }
+  if (location.hash !== at) return;
+  await load();
+  document.querySelectorAll("#answers button")[place]?.focus();
 }
 
 const CALM = { Done: "good", Running: "good", Queued: "", Scheduled: "", Dropped: "", Unmapped: "", OutsideScope: "" };
@@ -303,7 +364,7 @@ function answer(a) {
   runs.sort((a, b) => Date.parse(b[1]) - Date.parse(a[1])); // newest first
   return h("article", { class: "card answer" },
     h("h4", {}, chip(a.reason, CALM[a.reason] ?? "bad"), h("span", { class: "mono", text: [a.controller, a.key].filter(Boolean).join(" ") }),
-      a.since ? h("span", { class: "muted" }, "for ", ago(a.since, "")) : null),
+      a.since ? h("span", { class: "muted" }, "for ", ago(a.since, "")) : null, actions(a, a.reason === "Paused")),
     h("p", { class: "cause", text: a.cause }),
     a.remedy ? h("p", { class: "remedy" }, h("b", { text: "Remedy" }), a.remedy) : null,
     runs.length ? h("h5", { text: runs.length === 1 ? "Last Reconcile" : `Last ${runs.length} Reconciles, newest first` }) : null,
@@ -345,8 +406,8 @@ const views = {
   why: { draw: drawKinds, load: loadWhy }, informers: { load: loadInformers },
 };
 
-async function ask(path, signal) {
-  const answer = await fetch(path, { signal, credentials: "same-origin" });
+async function ask(path, signal, how) {
+  const answer = await fetch(path, { signal, credentials: "same-origin", ...how });
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();
 }
@@ -385,6 +446,7 @@ function show() {
     $("q").value = query.get("q") ?? "";
     drawFilters(query);
   }
+  put($("acted"), "");
   title();
   views[name].draw?.();
   load();
@@ -414,16 +476,16 @@ function take(text) {
   put($("identity"), seen.summary.identity);
   title();
   views[view].draw?.();
-  if (first && view === "keys") load(); // the links need the kinds
+  if (first && (view === "keys" || view === "why" && seen.summary.actions)) load(); // links need the kinds, and buttons the permission
 }
 
-// sample keeps a rate each second, also while nothing changes.
+// sample keeps the numbers of each second, also while nothing changes.
 function sample() {
   const kept = new Map();
   for (const c of seen.summary?.controllers ?? []) {
-    kept.set(c.name, [...(seen.rates.get(c.name) ?? []), ...(c.rate === undefined ? [] : [c.rate])].slice(-SAMPLES));
+    kept.set(c.name, [...(seen.past.get(c.name) ?? []), c].slice(-SAMPLES));
   }
-  seen.rates = kept;
+  seen.past = kept;
 }
 
 async function listen(signal) {

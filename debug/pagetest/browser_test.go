@@ -131,6 +131,20 @@ func (p *tab) wait(text string) {
 	p.t.Fatalf("the page does not show %q, but:\n%s", text, shown)
 }
 
+// until waits until a script returns a text.
+func (p *tab) until(script, want string) {
+	p.t.Helper()
+	for begin := time.Now(); ; pause(p.t) {
+		got := eval[string](p, script)
+		if got == want {
+			return
+		}
+		if time.Since(begin) > 30*time.Second {
+			p.t.Fatalf("%s is %q, want %q", script, got, want)
+		}
+	}
+}
+
 // clean fails for errors in the console and requests to other servers.
 func (p *tab) clean(server string) {
 	p.t.Helper()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/setpoint-dev/setpoint/debug"
 )
 
 //go:embed testdata/contrast.js
@@ -46,7 +49,7 @@ func views(keys int) map[string]string {
 func TestPage_InAllForms(t *testing.T) {
 	browser := newBrowser(t)
 	for _, keys := range []int{0, 3, 10_000} {
-		s := newSite(t, keys)
+		s := newSite(t, keys, debug.Options{})
 		for _, width := range []int64{wide, narrow} {
 			for _, scheme := range []string{"light", "dark"} {
 				t.Run(fmt.Sprintf("%d keys, %d px, %s", keys, width, scheme), func(t *testing.T) {
@@ -75,7 +78,7 @@ func (p *tab) check(view string) {
 
 // TestPage_ShowsAShardGroup: members, silent ones too, and unserved slots.
 func TestPage_ShowsAShardGroup(t *testing.T) {
-	browser, s := newBrowser(t), newSite(t, 3)
+	browser, s := newBrowser(t), newSite(t, 3, debug.Options{})
 	s.group.Store(new(`[{"Group": "default/web", "Member": "web-1@7", "Moving": 2, "Members": [
 		{"Name": "web-1", "Identity": "pod-a_<b>1</b>", "Slots": 128}, {"Name": "web-2", "Identity": "pod-b_2", "Slots": 128, "Silent": "2026-11-29T08:00:00Z"}],
 		"Unserved": [{"Slots": "128-255", "Since": "2026-11-29T08:00:10Z", "Reason": "its owner web-2@9 does not renew its Lease"}]}]`))
@@ -91,7 +94,7 @@ func TestPage_ShowsAShardGroup(t *testing.T) {
 
 // TestPage_HTMLIsInert: a key and an error that are HTML are shown as text.
 func TestPage_HTMLIsInert(t *testing.T) {
-	browser, s := newBrowser(t), newSite(t, 3)
+	browser, s := newBrowser(t), newSite(t, 3, debug.Options{})
 	p := browser.open(t, s.URL+"/debug/", wide, "light")
 	p.visit("keys", hostile)
 	p.visit("keys", "cannot write <b>backup</b>")
@@ -106,15 +109,71 @@ func TestPage_HTMLIsInert(t *testing.T) {
 	p.clean(s.URL)
 }
 
+// TestPage_Acts: the buttons of a key work with the keyboard, and the result is read out. A key
+// that names no object has them, too.
+func TestPage_Acts(t *testing.T) {
+	browser, s := newBrowser(t), newSite(t, 3, debug.Options{Actions: true})
+	for _, width := range []int64{wide, narrow} {
+		p := browser.open(t, s.URL+"/debug/", width, "dark")
+		p.visit("why?kind=ConfigMap&namespace=team-a&name=shop-00000", "Asked at")
+		p.until(`document.querySelector("#answers button")?.textContent ?? ""`, "Requeue")
+		focused := `document.activeElement.getAttribute("aria-label") ?? ""`
+		p.run(chromedp.Evaluate[chromedp.Void](`document.querySelector("#answers button").focus()`), chromedp.KeyEvent(kb.Enter))
+		p.wait("team-a/shop-00000 is due now")
+		p.until(focused, "requeue team-a/shop-00000")
+		p.run(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+		p.wait("team-a/shop-00000 is paused until it is resumed here")
+		p.wait("paused by debug page (over HTTP since ")
+		p.until(focused, "resume team-a/shop-00000")
+		p.check("a paused key")
+		p.run(chromedp.KeyEvent(" "))
+		p.wait("team-a/shop-00000 is resumed")
+		p.until(focused, "pause team-a/shop-00000")
+		if live := eval[string](p, `document.getElementById("acted").getAttribute("role")`); live != "status" {
+			t.Errorf("the result is in a region with the role %q", live)
+		}
+		p.visit("", "Requeue, pause and resume are on.")
+		p.visit("keys?controller=backup&q=img", hostile)
+		p.run(chromedp.Focus("#rows"), chromedp.KeyEvent(kb.Enter))
+		p.wait("The key names no object of this kind")
+		p.run(chromedp.Evaluate[chromedp.Void](`document.querySelector("#answers button").click()`))
+		p.wait(hostile + " is due now")
+		p.check("a key without an object")
+		p.clean(s.URL)
+		p.close()
+	}
+	off := newSite(t, 3, debug.Options{})
+	p := browser.open(t, off.URL+"/debug/", wide, "light")
+	p.visit("why?kind=ConfigMap&namespace=team-a&name=shop-00000", "Asked at")
+	if n := eval[int](p, `document.querySelectorAll("#answers button").length`); n != 0 {
+		t.Errorf("a page that only reads has %d buttons", n)
+	}
+}
+
+// TestPage_Measures: after some Reconciles, the overview has rates and durations with a line each.
+func TestPage_Measures(t *testing.T) {
+	browser, s := newBrowser(t), newSite(t, 10_000, debug.Options{})
+	p := browser.open(t, s.URL+"/debug/", narrow, "dark")
+	p.visit("", "all 2 controllers")
+	const website = `document.querySelector('[aria-label="Controller website"]')`
+	p.until(`[...`+website+`.querySelectorAll(".spark path")].filter((l) => /^M.*L/.test(l.getAttribute("d"))).length > 3 ? "lines" : ""`, "lines")
+	if text := eval[string](p, website+`.innerText`); !regexp.MustCompile(`Took: p50, p99\s+[\d.]+ (µs|ms), [\d.]+ (µs|ms|s)\s+API requests per second\s+[\d.]+`).MatchString(text) {
+		t.Errorf("the controller has\n%s", text)
+	}
+	p.check("")
+	p.clean(s.URL)
+}
+
 // TestPage_TabOrder: all controls are reached in the order in which they are read.
 func TestPage_TabOrder(t *testing.T) {
-	browser, s := newBrowser(t), newSite(t, 3)
+	browser, s := newBrowser(t), newSite(t, 3, debug.Options{Actions: true})
 	p := browser.open(t, s.URL+"/debug/", wide, "light")
 	const top = "Skip to the content, Overview, Keys, Why, Informers, "
 	for _, c := range []struct{ view, text, want string }{
 		{"", "all 2 controllers", top + "backup, 0 ready, 0 in progress, 1 waiting, 0 parked, 1 paused, 1 Error, website, 0 ready, "},
 		{"keys", "3 keys", top + "q, controller, state, reason, sort, rows, Profiles"},
 		{"why", "Enter the kind", top + "kind, namespace, object, Ask why, Profiles"},
+		{"why?kind=ConfigMap&namespace=team-a&name=shop-00000", "Asked at", top + "kind, namespace, object, Ask why, Requeue, Pause, Profiles"},
 		{"informers", "ConfigMap.v1", top + "reload, Profiles"},
 	} {
 		p.visit(c.view, c.text)
@@ -146,7 +205,7 @@ func TestPage_TabOrder(t *testing.T) {
 
 // TestPage_ManyKeys: of 10,000 keys the list has the first 1,000, and few of them are in the page.
 func TestPage_ManyKeys(t *testing.T) {
-	browser, s := newBrowser(t), newSite(t, 10_000)
+	browser, s := newBrowser(t), newSite(t, 10_000, debug.Options{})
 	p := browser.open(t, s.URL+"/debug/", wide, "light")
 	p.visit("keys", "The first 1,000 of")
 	p.run(chromedp.Focus("#rows"))
@@ -179,7 +238,7 @@ func TestPage_ManyKeys(t *testing.T) {
 
 // TestPage_ShowsALostConnection: a banner has the time, and goes when the server is back.
 func TestPage_ShowsALostConnection(t *testing.T) {
-	browser, s := newBrowser(t), newSite(t, 3)
+	browser, s := newBrowser(t), newSite(t, 3, debug.Options{})
 	p := browser.open(t, s.URL+"/debug/", narrow, "dark")
 	p.visit("", "all 2 controllers")
 	s.down.Store(true)
@@ -201,7 +260,7 @@ func TestPage_Screenshots(t *testing.T) {
 	if os.Getenv("SETPOINT_UPDATE") != "1" && all == "" {
 		t.Skip("set SETPOINT_UPDATE=1 to write the screenshots of docs/operations.md")
 	}
-	browser, s := newBrowser(t), newSite(t, 10_000)
+	browser, s := newBrowser(t), newSite(t, 10_000, debug.Options{Actions: true})
 	shot := func(file, view, text string, width int64, scheme string) {
 		p := browser.open(t, s.URL+"/debug/", width, scheme)
 		p.visit(view, text)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -43,7 +44,7 @@ type site struct {
 	group         atomic.Pointer[string] // what /debug/shards/ answers instead
 }
 
-func newSite(t *testing.T, n int) *site {
+func newSite(t *testing.T, n int, o debug.Options) *site {
 	t.Helper()
 	api := sim.NewServer(sim.ConfigMaps)
 	t.Cleanup(api.Close)
@@ -63,7 +64,7 @@ func newSite(t *testing.T, n int) *site {
 	s := &site{first: websites(m, over), second: backups(m, name)}
 	m.Add(s.first)
 	m.Add(s.second)
-	h := debug.Handler(m, debug.Options{})
+	h := debug.Handler(m, o)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.down.Load() {
 			panic(http.ErrAbortHandler)
@@ -98,6 +99,7 @@ func newSite(t *testing.T, n int) *site {
 
 // websites fails for some keys, each time for the same reason. One key takes long.
 func websites(m *manager.Manager, over <-chan struct{}) manager.Controller {
+	maps := client.For[*corev1.ConfigMap](m.Client())
 	c := controller.New("website", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		h := fnv.New32()
 		_, _ = h.Write([]byte(key.String()))
@@ -114,6 +116,9 @@ func websites(m *manager.Manager, over <-chan struct{}) manager.Controller {
 		case 5, 6, 7, 8, 9, 10, 11, 12:
 			return controller.Result{RequeueAfter: time.Hour}, nil
 		case 13:
+			if _, err := maps.GetLive(ctx, key); err != nil {
+				return controller.Result{}, err
+			}
 			return controller.Result{RequeueAfter: 2 * time.Second}, nil
 		}
 		if key.Name == "shop-00042" {

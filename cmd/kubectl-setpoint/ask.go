@@ -35,39 +35,52 @@ type replica struct {
 
 // get returns the JSON at a path.
 func (r *replica) get(ctx context.Context, path string, query url.Values) (json.RawMessage, error) {
+	return r.send(ctx, http.MethodGet, asked(path, query), nil)
+}
+
+// asked returns a path with a query.
+func asked(path string, query url.Values) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+// send sends a request, with JSON or without a body, and returns the JSON of the answer.
+func (r *replica) send(ctx context.Context, method, path string, body io.Reader) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	response, err := r.open(ctx, path, query)
+	response, err := r.open(ctx, method, path, body)
 	if err != nil {
 		return nil, r.explain(ctx, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
+	path, _, _ = strings.Cut(path, "?")
 	switch {
 	case err != nil:
 		return nil, r.explain(ctx, err)
-	case len(body) > mostAnswer:
+	case len(text) > mostAnswer:
 		return nil, fmt.Errorf("its answer to %s has more than %d MiB", path, mostAnswer>>20)
-	case !json.Valid(body):
+	case !json.Valid(text):
 		return nil, fmt.Errorf("its answer to %s is not JSON; does another server listen there?", path)
 	}
-	return body, nil
+	return text, nil
 }
 
 // open returns an answer with the status 200, until ctx ends.
-func (r *replica) open(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+func (r *replica) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	if r.tunnel != nil {
 		if err := r.tunnel.connect(ctx); err != nil {
 			return nil, err
 		}
 	}
-	address := r.base + path
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, body)
 	if err != nil {
 		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := r.http.Do(request)
 	if err != nil {
@@ -75,6 +88,7 @@ func (r *replica) open(ctx context.Context, path string, query url.Values) (*htt
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
+		path, _, _ = strings.Cut(path, "?")
 		return nil, refusal(path, response)
 	}
 	return response, nil

@@ -53,6 +53,7 @@ func TestCluster(t *testing.T) {
 	t.Run("PodsThatDoNotAnswer", s.testSilent)
 	t.Run("FallbackToSPDY", s.testSPDY)
 	t.Run("RightsAreNamed", s.testRights)
+	t.Run("Actions", s.testActions)
 	t.Run("GuideShowsTheOutput", s.testGuide)
 }
 

@@ -6,7 +6,8 @@
 //
 //	kubectl setpoint why website shop/web --lease website-operator
 //
-// It reads only. See docs/kubectl-setpoint.md for the commands and exit codes.
+// The commands requeue, pause and resume change an annotation of the object; the others only read.
+// See docs/kubectl-setpoint.md for the commands and exit codes.
 package main
 
 import (

@@ -109,6 +109,7 @@ func (p *plugin) root() *cobra.Command {
 		f.AddFlag(flag)
 	})
 	root.AddCommand(p.whyCommand(), p.traceCommand(), p.failingCommand(), p.controllersCommand(), p.topCommand(), p.informersCommand(), p.shardsCommand())
+	root.AddCommand(p.actionCommands()...)
 	return root
 }
 

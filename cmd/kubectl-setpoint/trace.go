@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -129,7 +130,7 @@ func (p *plugin) trace(ctx context.Context, args []string, limit time.Duration) 
 
 // follow passes the lines of an answer, as they come.
 func (r *replica) follow(ctx context.Context, path string, query url.Values, do func(json.RawMessage)) error {
-	response, err := r.open(ctx, path, query)
+	response, err := r.open(ctx, http.MethodGet, asked(path, query), nil)
 	if err != nil {
 		return r.explain(ctx, err)
 	}

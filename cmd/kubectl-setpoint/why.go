@@ -105,30 +105,36 @@ func (p *plugin) object(args []string) (why.Object, error) {
 // resolve replaces a short name, such as deploy, by the kind. If the namespace was implied, a
 // cluster-scoped object loses it. Without an answer of the API server, the object stays as it is.
 func (p *plugin) resolve(o *why.Object, implied bool) {
-	mapper, err := p.kube.ToRESTMapper()
+	mapping, err := p.mapping(o.Kind)
 	if err != nil {
 		return
 	}
-	full, resource := schema.ParseResourceArg(strings.ToLower(o.Kind))
-	kind := schema.GroupVersionKind{}
-	if full != nil {
-		kind, _ = mapper.KindFor(*full) // the zero kind if there is none
-	}
-	if kind.Empty() {
-		if kind, err = mapper.KindFor(resource.WithVersion("")); err != nil {
-			return
-		}
-	}
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return
-	}
+	kind := mapping.GroupVersionKind
 	if implied && mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		o.Namespace = ""
 	}
 	if !o.Is(kind) {
 		o.Kind = strings.TrimSuffix(kind.Kind+"."+kind.Group, ".")
 	}
+}
+
+// mapping asks the API server about a kind or resource.
+func (p *plugin) mapping(text string) (*meta.RESTMapping, error) {
+	mapper, err := p.kube.ToRESTMapper()
+	if err != nil {
+		return nil, err
+	}
+	full, resource := schema.ParseResourceArg(strings.ToLower(text))
+	kind := schema.GroupVersionKind{}
+	if full != nil {
+		kind, _ = mapper.KindFor(*full) // the zero kind if there is none
+	}
+	if kind.Empty() {
+		if kind, err = mapper.KindFor(resource.WithVersion("")); err != nil {
+			return nil, err
+		}
+	}
+	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }
 
 // merged are the answers of all replicas.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/why"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -103,6 +104,23 @@ func resumption(by []pauser) string {
 		return here + ", and " + other
 	}
 	return here
+}
+
+// ExplainKey explains why a known key is reconciled or not, for package debug. The key is given by
+// its text and may name no object. Explain knows more about an object.
+func (c *Controller[K]) ExplainKey(text string) (a why.Answer, known bool) {
+	key, known := c.keyOf(text)
+	if !known {
+		return why.Answer{}, false
+	}
+	of := &explained[K]{key: key}
+	a, idle := c.stateOfKey(of)
+	if idle {
+		a = c.done(of)
+	}
+	a.Controller, a.Key = c.name, text
+	a.Evidence = append(a.Evidence, c.describePast(key)...)
+	return a, true
 }
 
 // keyOf returns the known key with a text. No lock is held while user code makes texts.

@@ -66,6 +66,16 @@ func TestAct(t *testing.T) {
 			seen.keys = nil
 		}
 		want("fails idle")
+		for text, want := range map[string]string{"fails": "Error the last Reconcile failed, 1m0s ago; the next attempt is in 59m0s: ", "idle": "Done the last Reconcile succeeded 1m0s ago", "new": " "} {
+			a, known := c.ExplainKey(text)
+			if known != (text != "new") {
+				t.Errorf("%s is known: %t", text, known)
+			}
+			begins(t, string(a.Reason)+" "+a.Cause, want)
+			if known && (a.Controller != "test" || a.Key != text || !strings.Contains(strings.Join(a.Evidence, "\n"), "Reconcile until 2000-01-01T00:00:00Z, for <1ms: ")) {
+				t.Errorf("%s: %+v", text, a)
+			}
+		}
 		begins(t, act(t, c, "requeue", "fails"), "fails is due now")
 		begins(t, act(t, c, "requeue", "idle"), "idle is due now") // it is only remembered
 		want("fails idle")
@@ -133,7 +143,9 @@ func TestAct_APauseEndsWithTheTerm(t *testing.T) {
 // TestAct_APauseEndsWithTheObject: until then, why names who has paused the key, and what ends it.
 func TestAct_APauseEndsWithTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMarks(t, func(c *cache.Cache) source.Source[types.NamespacedName] { return source.Kind(cache.For[*corev1.ConfigMap](c), handler.Self()) })
+		m := newMarks(t, func(c *cache.Cache) source.Source[types.NamespacedName] {
+			return source.Kind(cache.For[*corev1.ConfigMap](c), handler.Self())
+		})
 		m.start(t)
 		m.put(t, marked("a", "1"), "a create")
 		act(t, m.Controller, "pause", "default/a")

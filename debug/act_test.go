@@ -70,6 +70,18 @@ func TestActions(t *testing.T) {
 				t.Errorf("%s %s: %d %s\nwant %d %s\nand %d Reconciles, want %d", step.action, step.body, w.Code, w.Body, step.code, step.want, got, step.reconciles)
 			}
 		}
+		w := get(t, h, "GET", "/debug/why?controller=website&key=%3Cscript%3Eshop")
+		if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, `"key": "\u003cscript\u003eshop"`) || !strings.Contains(body, "because of requeue") || strings.Contains(body, "<") {
+			t.Errorf("why: %d %s", w.Code, body)
+		}
+		for query, want := range map[string]string{
+			"controller=website&key=x": `no key "x" is queued, in progress, failing or remembered; use the text of a key of /debug/keys`, "key=x": `no controller is named ""; there are ["website"]`,
+			"controller=website&key=x&kind=y": `the parameter "kind" is unknown; use controller, key`,
+		} {
+			if w := get(t, h, "GET", "/debug/why?"+query); w.Code < 400 || w.Body.String() != want+"\n" {
+				t.Errorf("%s: %d %s", query, w.Code, w.Body)
+			}
+		}
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@
 //
 //	/debug/                               a live page for a browser
 //	/debug/why?kind=K&namespace=N&name=X  why an object is reconciled or not: see package why
+//	/debug/why?controller=C&key=TEXT      the same about a key, which may name no object
 //	/debug/trace?kind=K&namespace=N&name=X
 //	                                      the Reconciles of an object's keys, as they end, with
 //	                                      values: see Manager.Trace. It needs Options.Values

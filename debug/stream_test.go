@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/server"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // follow requests the stream until ctx ends.
@@ -181,6 +182,11 @@ func TestStream_Summary(t *testing.T) {
 		}), controller.Options{})
 		m.Add(busy)
 		busy.Queue().Add("always")
+		idle := controller.New("paused", controller.Func[string](func(context.Context, string) (r controller.Result, err error) { return r, nil }), controller.Options{})
+		idle.Pause()
+		idle.Queue().AddWith("a", workqueue.AddOptions{Class: workqueue.Interactive})
+		idle.Queue().AddWith("b", workqueue.AddOptions{Class: workqueue.Background})
+		m.Add(idle)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- m.Run(ctx) }()
@@ -206,13 +212,16 @@ func TestStream_Summary(t *testing.T) {
 			}
 		}
 		all := strings.Split(strings.TrimSpace(text), "data: ")
-		if err := json.Unmarshal([]byte(all[len(all)-1]), &got); err != nil || got.Name != "test" || len(got.Controllers) != 2 {
+		if err := json.Unmarshal([]byte(all[len(all)-1]), &got); err != nil || got.Name != "test" || len(got.Controllers) != 3 {
 			t.Fatalf("%v in\n%s", err, text)
 		}
 		if c := got.Controllers[0]; c.Rate == nil || *c.Rate < 1.5 || *c.Rate > 2.5 || *c.Asks < 3*1.5 || *c.Asks > 3*2.5 || *c.P50 < 75 || *c.P50 > 130 || c.Requests != 3*c.Reconciles {
 			t.Errorf("two Reconciles a second, of 100ms and 3 requests each: %s", text)
 		}
-		c := got.Controllers[1]
+		if c := got.Controllers[1]; fmt.Sprint(c.Classes) != "map[background:1 interactive:1]" {
+			t.Errorf("ready by class: %v", c.Classes)
+		}
+		c := got.Controllers[2]
 		if c.Name != "website" || !c.Leading || c.Waiting != 50 || c.Workers == 0 || c.Reconciles != 50 || c.Failing["Error"] != 50 || c.Rate == nil || *c.Rate != 0 || c.P50 != nil || c.Requests != 0 || len(c.Classes) != 0 || fmt.Sprint(c.Kinds) != "[ConfigMap.v1]" {
 			t.Errorf("the controller is %+v", c)
 		}

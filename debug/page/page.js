@@ -276,7 +276,8 @@ function drawRows() {
   box.setAttribute("aria-activedescendant", `row-${list.active}`);
 }
 
-// whyOf assumes that the key is a name of the first kind that the controller watches.
+// whyOf guesses that the key is a name of the first kind that the controller watches. Else the key
+// itself is explained.
 function whyOf(k) {
   const kinds = seen.summary?.controllers.find((c) => c.name === k.controller)?.kinds ?? [], slash = k.key.indexOf("/");
   return "#/why?" + new URLSearchParams({ kind: kinds[0] ?? "", namespace: k.key.slice(0, Math.max(0, slash)), name: k.key.slice(slash + 1), controller: k.controller, key: k.key });
@@ -307,22 +308,13 @@ async function loadWhy(signal, query) {
   put($("asked"), "");
   const of = { controller: query.get("controller"), key: query.get("key") }, asks = query.get("kind") && query.get("name");
   if (!asks && !of.key) {
-    return void empty("no-answer", query.get("name") ? "The controller's kinds are not known. Enter the kind of the object."
-      : "Enter the kind, namespace and name of an object to learn why it is reconciled or not.");
+    return void empty("no-answer", query.get("name") ? "Enter the kind of the object." : "Enter the kind, namespace and name of an object to learn why it is reconciled or not.");
   }
   empty("no-answer", "");
-  const found = asks ? await ask("why?" + new URLSearchParams({ kind: query.get("kind"), namespace: query.get("namespace") ?? "", name: query.get("name") }), signal) : { answers: [] };
+  let found = asks ? await ask("why?" + new URLSearchParams({ kind: query.get("kind"), namespace: query.get("namespace") ?? "", name: query.get("name") }), signal) : { answers: [] };
+  if (of.key && !found.answers.some((a) => a.controller === of.controller && a.key === of.key)) found = await ask("why?" + new URLSearchParams(of), signal);
   $("asked").replaceChildren("Asked at ", clock(now()), ". Ask again for a newer answer.");
-  if (of.key && !found.answers.some((a) => a.controller === of.controller && a.key === of.key)) found.answers = [of];
-  $("answers").replaceChildren(...found.answers.map((a) => a.reason ? answer(a) : unexplained(a)));
-}
-
-// unexplained is a key without an answer, for example because it names no object.
-function unexplained(of) {
-  const k = list.keys.find((k) => k.controller === of.controller && k.key === of.key) ?? {};
-  return h("article", { class: "card answer" }, h("h4", {}, k.state ? chip(SHOWN[k.state] ?? k.state) : null, h("span", { class: "mono", text: `${of.controller} ${of.key}` }), actions(of, k.state === "paused")),
-    k.reason ? h("p", { class: "cause", text: `${k.reason}: ${k.error}` }) : null,
-    h("p", { class: "cause muted", text: "The key names no object of this kind. If it names another one, enter its kind." }));
+  $("answers").replaceChildren(...found.answers.map(answer));
 }
 
 // actions are the buttons for a key, if the server allows them.

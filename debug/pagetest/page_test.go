@@ -33,7 +33,7 @@ const (
 func views(keys int) map[string]string {
 	v := map[string]string{
 		"": "all 2 controllers", "keys": map[int]string{0: "No keys", 3: "3 keys", 10_000: "The first 1,000"}[keys], "why": "Enter the kind", "informers": "ConfigMap.v1",
-		"why?kind=ConfigMap&namespace=team-a&name=shop-00000": "Asked at",
+		"why?kind=ConfigMap&namespace=team-a&name=shop-00000": "Asked at", "keys?sort=duration": map[int]string{0: "No keys", 3: "3 keys", 10_000: "The first 1,000"}[keys],
 	}
 	if keys == 0 {
 		v["keys?q=zzz"] = "No keys"
@@ -135,7 +135,8 @@ func TestPage_Acts(t *testing.T) {
 		p.visit("", "Requeue, pause and resume are on.")
 		p.visit("keys?controller=backup&q=img", hostile)
 		p.run(chromedp.Focus("#rows"), chromedp.KeyEvent(kb.Enter))
-		p.wait("The key names no object of this kind")
+		p.wait(": cannot write <b>backup</b>")
+		p.wait("wrote nothing")
 		p.run(chromedp.Evaluate[chromedp.Void](`document.querySelector("#answers button").click()`))
 		p.wait(hostile + " is due now")
 		p.check("a key without an object")
@@ -160,6 +161,8 @@ func TestPage_Measures(t *testing.T) {
 	if text := eval[string](p, website+`.innerText`); !regexp.MustCompile(`Took: p50, p99\s+[\d.]+ (µs|ms), [\d.]+ (µs|ms|s)\s+API requests per second\s+[\d.]+`).MatchString(text) {
 		t.Errorf("the controller has\n%s", text)
 	}
+	s.first.(interface{ Pause() }).Pause() //nolint:forcetypeassert // a *controller.Controller
+	p.wait("ready by class: ")
 	p.check("")
 	p.clean(s.URL)
 }

@@ -36,6 +36,8 @@ type Report struct {
 	// RequireKinds is Options.RequireKinds. If true, a manager is neither ready nor a candidate for
 	// the Lease before Synced.
 	RequireKinds bool
+	// Deadline is Options.Deadline.
+	Deadline time.Duration
 	// Running describes each key in progress and its duration, longest first.
 	Running  []string
 	Progress Progress
@@ -45,7 +47,7 @@ type Report struct {
 func (c *Controller[K]) Report() Report {
 	pool, stats := c.pool.state(), c.stats()
 	r := Report{
-		Name: c.name, Unsynced: c.inputs.unsynced(), RequireKinds: c.o.RequireKinds, Progress: c.progress(),
+		Name: c.name, Unsynced: c.inputs.unsynced(), RequireKinds: c.o.RequireKinds, Deadline: c.o.Deadline, Progress: c.progress(),
 		Leading: pool.leading, Workers: pool.want, Queue: c.current.Load().Len(), Failing: stats.Failing,
 		ReadyByClass: c.current.Load().ReadyByClass(), Took: c.pool.took.load(), Requests: c.pool.requests.Load(),
 	}

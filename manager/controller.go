@@ -4,11 +4,13 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -39,6 +41,16 @@ type Controller interface {
 	Keys() iter.Seq[controller.KeySummary]
 	// Marshaler is for package debug: the whole state, without content of objects.
 	json.Marshaler
+}
+
+// stalledAfter is the default of Options.StalledAfter: most Reconciles take seconds, and a restart
+// that is not needed makes a slow one begin again.
+const stalledAfter = 30 * time.Minute
+
+// progress fails when no Reconcile of a controller has begun or returned for limit. Its Deadline,
+// if any, ends each Reconcile, which may need as long again to return.
+func progress(r controller.Report, limit time.Duration) error {
+	return r.CheckProgress(cmp.Or(limit, max(stalledAfter, 2*r.Deadline)))
 }
 
 // unready fails until the controller can lead or, without RequireKinds, the manager is ready.

@@ -5,6 +5,7 @@ package manager_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,7 +268,7 @@ func TestAStandbyIsReady(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
-		want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "[+]leader-election-operator ok", "[+]leader-election-other ok", "livez check passed")
+		want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "[+]leader-election-operator ok", "[+]leader-election-other ok", "[+]controller-website ok", "livez check passed")
 		stop()
 		ok(t, result())
 		stopLeader()
@@ -304,31 +305,44 @@ func TestStuckWorkOfALostTermFailsLivez(t *testing.T) {
 	})
 }
 
-func TestAStalledControllerFailsLivezWhereThatIsAskedFor(t *testing.T) {
-	for _, after := range []time.Duration{0, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			api := newAPI()
-			for _, name := range []string{"a", "b", "c"} {
-				put(api, name)
-			}
-			m, c := healthy(t, api, func(o *manager.Options) { o.StalledAfter = after })
-			free := make(chan struct{})
-			configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
-				stubborn(free)
-				return controller.Result{}, nil
+func TestStalledAfter_EndsTheLifeOfAStalledProcess(t *testing.T) {
+	for name, test := range map[string]struct {
+		set, deadline, last time.Duration // last is when livez is still good; 0: always
+	}{
+		"by default":           {0, 0, 30*time.Minute - time.Second},
+		"with a long Deadline": {0, 20 * time.Minute, 40*time.Minute - time.Second},
+		"as set":               {time.Minute, time.Hour, 59 * time.Second},
+		"never":                {-1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newAPI()
+				for _, name := range []string{"a", "b", "c"} {
+					put(api, name)
+				}
+				m, c := healthy(t, api, func(o *manager.Options) {
+					o.StalledAfter, o.ControllerDefaults.Deadline = test.set, test.deadline
+				})
+				free := make(chan struct{})
+				configMaps(m, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
+					stubborn(free)
+					return controller.Result{}, nil
+				})
+				stop, result := start(t, m)
+				pass(cmp.Or(test.last, 24*time.Hour))
+				if test.last == 0 {
+					want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "livez check passed")
+				} else {
+					want(t, c, "http://x/livez", 200, "ok")
+					pass(2 * time.Second)
+					if status, body := get(t, c, "http://x/livez/controller-website"); status != 500 || !strings.Contains(body, " has run since 2000-01-01T00:00:00Z") {
+						t.Errorf("%d %s", status, body)
+					}
+				}
+				close(free)
+				stop()
+				ok(t, result())
 			})
-			stop, result := start(t, m)
-			pass(59 * time.Second)
-			want(t, c, "http://x/livez", 200, "ok")
-			pass(time.Hour)
-			if after == 0 {
-				want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "livez check passed")
-			} else if status, body := get(t, c, "http://x/livez/controller-website"); status != 500 || !strings.Contains(body, " has run since 2000-01-01T00:00:00Z") {
-				t.Errorf("%d %s", status, body)
-			}
-			close(free)
-			stop()
-			ok(t, result())
 		})
 	}
 }
@@ -372,8 +386,6 @@ func TestHealthWiringMistakes(t *testing.T) {
 		}, want: `AddReadyzCheck: two checks are named "a"; give each check, or each server, a name of its own`},
 		"two places": {wire: func(m *manager.Manager) { addHealth(m, serverOptions{Address: ":0", Listener: newWire()}) },
 			want: "the health server: server.Options: both Address and Listener are set; set one"},
-		"negative": {options: func(o *manager.Options) { o.StalledAfter = -1 },
-			want: "manager.Options.StalledAfter: -1ns, must not be negative"},
 		"no address": {wire: func(m *manager.Manager) { addHealth(m, serverOptions{Address: "nowhere"}) },
 			want: "the health server: cannot listen on nowhere: listen tcp: address nowhere: missing port in address; give a host and a port, such as localhost:8081"},
 	} {

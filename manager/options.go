@@ -64,7 +64,8 @@ type Options struct {
 	ControllerDefaults controller.Options
 	// StalledAfter is how long a controller may have ready keys without any Reconcile that begins
 	// or returns, before its check in Livez fails. Set it longer than any Reconcile takes, or slow
-	// Reconciles restart the process. Default: 0, never.
+	// Reconciles restart the process. Negative: never, without a check. Default: 30 minutes, or
+	// twice the controller's Deadline if that is longer.
 	StalledAfter time.Duration
 	// Metrics counts the events that Hook gets: see metrics.New. server.AddMetrics serves the
 	// counts. Default: nil.
@@ -109,8 +110,7 @@ func (o Options) Validate() error {
 	if strings.ContainsFunc(o.Name, unicode.IsControl) {
 		wrong = append(wrong, fmt.Errorf("manager.Options.Name: %q has a line break or another control character; use printable text, which fits into a header", o.Name))
 	}
-	wrong = append(wrong,
-		argument.NotNegative("manager.Options.Grace", o.Grace), argument.NotNegative("manager.Options.StalledAfter", o.StalledAfter))
+	wrong = append(wrong, argument.NotNegative("manager.Options.Grace", o.Grace))
 	if o.RequireTerm && o.LeaderElection == nil {
 		wrong = append(wrong, errors.New("manager.Options.RequireTerm: without LeaderElection there are no terms, and every write would be refused"))
 	}

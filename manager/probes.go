@@ -68,7 +68,7 @@ func newProbes(r *registry, l *leases, states func() []hook.InformerState) *prob
 //	ping                  never fails
 //	leader-election-NAME  for each Lease: fails when work continues after its term was lost, or no
 //	                      request for the Lease returns although its time is over
-//	controller-NAME       for each controller, if Options.StalledAfter is set
+//	controller-NAME       for each controller: fails after Options.StalledAfter
 //
 // and the checks of AddLivezCheck. server.AddHealth serves them at /livez. They come and go with
 // controllers and Leases.

@@ -150,8 +150,8 @@ func (r *registry) claim(c Controller, under *group) (added *removable, running 
 			return c.Lead(take, work)
 		}),
 	}
-	if limit := r.o.StalledAfter; limit > 0 {
-		added.alive = newCheck("controller-"+name, func(context.Context) error { return c.Report().CheckProgress(limit) })
+	if r.o.StalledAfter >= 0 {
+		added.alive = newCheck("controller-"+name, func(context.Context) error { return progress(c.Report(), r.o.StalledAfter) })
 	}
 	added.synced = newCheck("controller-"+name, func(context.Context) error { return unready(c, r.ready) })
 	r.had, r.used = true, true

@@ -23,6 +23,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/transport"
+	"github.com/setpoint-dev/setpoint/rbac"
 )
 
 // Options configures New. The zero value works.
@@ -170,6 +171,10 @@ func (c *Client) HTTPClient() *http.Client { return c.http }
 
 // Scheme returns the scheme of Options. Do not change it.
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
+
+// Rights returns the rights that the requests of the client, and of clients made from its Config,
+// have used, and those of requests that were refused: see package rbac.
+func (c *Client) Rights() (used, refused []rbac.Rule) { return transport.Rights(c.http.Transport) }
 
 // Close closes idle connections. Requests in flight go on. The first call reports
 // hook.ClientClosed.

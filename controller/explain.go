@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/why"
@@ -38,6 +39,16 @@ func (c *Controller[K]) Watches() (kinds []string) {
 		}
 	}
 	return kinds
+}
+
+// Needs returns the rights that the handlers of the sources need beside those of the informers.
+func (c *Controller[K]) Needs() (all []rbac.Need) {
+	for _, i := range c.inputs.all() {
+		if n, ok := i.source.(rbac.Needer); ok {
+			all = append(all, n.Needs()...)
+		}
+	}
+	return all
 }
 
 // Explain explains what the controller does with an object: see package why. It calls the handlers

@@ -102,6 +102,7 @@ func Handler(m *manager.Manager, o Options) http.Handler {
 	mux.Handle("/debug/why", whyKey(m.Controllers, explain(o.Values, m)))
 	mux.Handle("/debug/trace", sameSite(&tracer{manager: m, values: o.Values}))
 	mux.Handle("/debug/failing", failing(m.Controllers))
+	mux.Handle("GET /debug/rbac", rights(m))
 	mux.Handle("/debug/keys", sameSite(keys(m.Controllers)))
 	mux.Handle("/debug/stream", sameSite(newStream((&summaries{manager: m, actions: o.Actions}).get)))
 	mux.Handle("/debug/{$}", page("page.html", "text/html; charset=utf-8"))
@@ -114,7 +115,7 @@ func Handler(m *manager.Manager, o Options) http.Handler {
 		mux.Handle(path+"/", http.StripPrefix(path, h))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, fmt.Sprintf("there is nothing at %q; see /debug/, /debug/why, /debug/trace, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/ and /debug/pprof/", r.URL.Path), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("there is nothing at %q; see /debug/, /debug/why, /debug/trace, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/, /debug/rbac and /debug/pprof/", r.URL.Path), http.StatusNotFound)
 	})
 	return mux
 }

@@ -21,6 +21,7 @@
 //	/debug/controllers/NAME               the state of one: see controller.Snapshot
 //	/debug/informers/                     the informers of all clusters: see hook.InformerState
 //	/debug/shards/                        the shard group, if any: see shard.Status
+//	/debug/rbac                           the rights that are needed, used and missing: see rbac.Report
 //	/debug/pprof/                         the names of the profiles
 //	/debug/pprof/profile?seconds=N        a CPU profile; default: 30 s
 //	/debug/pprof/trace?seconds=N          an execution trace; default: 1 s

@@ -62,6 +62,7 @@ type Options struct {
 type Recorder struct {
 	name, instance string
 	namespace      string // of events about cluster-scoped objects
+	hosted         bool   // by For: its client is the manager's
 	scheme         *runtime.Scheme
 	rest           rest.Interface
 	err            error // a wiring mistake, which Run returns
@@ -120,6 +121,7 @@ func For(m Manager, o Options) *Recorder {
 	o.Name, o.Instance = cmp.Or(o.Name, m.Name()), cmp.Or(o.Instance, m.Identity())
 	o.Hook = hook.Join(o.Hook, m.Hook())
 	r := New(m.Client(), o)
+	r.hosted = true
 	m.AddRecorder(r)
 	return r
 }

@@ -8,9 +8,23 @@ import (
 	"fmt"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
+
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/term"
 )
+
+// Needs returns the right to write events, of a recorder of For. The client of another one may be
+// of another cluster.
+func (r *Recorder) Needs() []rbac.Need {
+	if !r.hosted {
+		return nil
+	}
+	return []rbac.Need{{Rule: rbac.Rule{
+		Group: eventsv1.GroupName, Resource: "events", Verbs: []string{"create", "patch"}, Why: "the recorder of events",
+	}}}
+}
 
 // Validate returns the error of invalid options or of an invalid configuration of the client.
 func (r *Recorder) Validate() error { return r.err }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/rbac"
 )
 
 // ClusterKey names an object of one of several clusters, which share a queue:
@@ -66,6 +67,14 @@ func (in inCluster) Keys(ctx context.Context, e Event) ([]ClusterKey, error) {
 }
 
 func (in inCluster) MetadataOnly() bool { return metadataOnly(in.handler) }
+
+// Needs implements rbac.Needer.
+func (in inCluster) Needs() []rbac.Need {
+	if n, ok := in.handler.(rbac.Needer); ok && !argument.IsNil(in.handler) {
+		return n.Needs()
+	}
+	return nil
+}
 
 func (in inCluster) CheckType(example Object) error {
 	if argument.IsNil(in.handler) {

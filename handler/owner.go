@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/setpoint-dev/setpoint/internal/argument"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/rbac"
 )
 
 // Kind is an API kind, such as a *cache.Handle.
@@ -66,6 +68,17 @@ func (o owner) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) 
 		}
 	}
 	return keys, nil
+}
+
+// Needs is the right to make the references, if they set blockOwnerDeletion and the cluster enforces
+// OwnerReferencesPermissionEnforcement. References of AnyOwner usually do not set it.
+func (o owner) Needs() []rbac.Need {
+	if o.any || argument.IsNil(o.kind) {
+		return nil
+	}
+	return []rbac.Need{{Kind: o.kind.GroupVersionKind(), Rule: rbac.Rule{
+		Resource: "finalizers", Verbs: []string{"update"}, Why: "owner references with blockOwnerDeletion, where the cluster enforces it",
+	}}}
 }
 
 // Unmapped is for package why.

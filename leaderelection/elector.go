@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -19,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/lease"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/term"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -123,6 +125,16 @@ func (e *Elector) Run(ctx context.Context, lead term.Lead) (err error) {
 func (e *Elector) candidate(ctx context.Context) *candidate {
 	log := logging.Of(ctx)
 	return &candidate{campaigner: &e.campaigner, log: log.With("lease", e.String()), rival: lease.Rival{Least: e.o.LeaseDuration}, authors: authors{identity: e.o.Identity}}
+}
+
+// Needs returns the rights of the elector's requests for its Lease.
+func (e *Elector) Needs() []rbac.Need {
+	right := func(names []string, verbs ...string) rbac.Need {
+		return rbac.Need{Rule: rbac.Rule{
+			Namespace: e.o.Namespace, Group: coordinationv1.GroupName, Resource: resource, Names: names, Verbs: verbs, Why: "the Lease " + e.String(),
+		}}
+	}
+	return []rbac.Need{right(nil, "create"), right([]string{e.o.Lease}, "get", "update", "watch")}
 }
 
 // Identity returns the holderIdentity of this process.

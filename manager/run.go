@@ -59,6 +59,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 		everywhere.run(f.name, nil, func(ctx context.Context) error { return f.run(ctx, context.WithoutCancel(ctx)) })
 	})
 	everywhere.run("the version of the API server", nil, m.logStarted)
+	everywhere.run("the review of rights", nil, m.preflight)
 	everywhere.run("readiness", nil, m.becomeReady)
 	m.leases.open(func(l *Lease) { leader.run(l.leads, nil, l.campaign) })
 

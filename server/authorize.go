@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -84,6 +85,7 @@ func (s *Server) Authorize(h http.Handler) http.Handler {
 		s.failed(fmt.Errorf("Authorize: %w", err))
 		return http.NotFoundHandler()
 	}
+	s.authorizes.Store(true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := a.judge(r)
 		if v.status == http.StatusOK {
@@ -98,6 +100,17 @@ func (s *Server) Authorize(h http.Handler) http.Handler {
 		}
 		http.Error(w, v.why, v.status)
 	})
+}
+
+// Needs returns the right to review tokens and access, if Authorize was called.
+func (s *Server) Needs() []rbac.Need {
+	if !s.authorizes.Load() {
+		return nil
+	}
+	right := func(group, resource string) rbac.Need {
+		return rbac.Need{Rule: rbac.Rule{Group: group, Resource: resource, Verbs: []string{"create"}, Why: "Authorize of the " + s.o.Name}}
+	}
+	return []rbac.Need{right(authenticationv1.GroupName, "tokenreviews"), right(authorizationv1.GroupName, "subjectaccessreviews")}
 }
 
 type authorizer struct {

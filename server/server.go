@@ -39,6 +39,8 @@ type Server struct {
 	o   Options
 	mux http.ServeMux
 
+	authorizes atomic.Bool // Authorize was called
+
 	calls    sync.WaitGroup // of health checks and reads of the certificate
 	mistakes mistakes
 

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -24,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -120,6 +123,20 @@ func (g *Group) Slot(name types.NamespacedName) (uint8, error) {
 // Owned implements [term.Partition].
 func (g *Group) Owned() (all []term.OwnedSlot, changed <-chan struct{}) {
 	return g.process.owned.Owned()
+}
+
+// Needs returns the rights of the group's requests: for the Leases of the members, whose names are
+// random, and for events about the group's Lease.
+func (g *Group) Needs() []rbac.Need {
+	right := func(group, resource string, verbs ...string) rbac.Need {
+		return rbac.Need{Rule: rbac.Rule{
+			Namespace: g.process.requests.namespace, Group: group, Resource: resource, Verbs: verbs, Why: "the group " + g.String(),
+		}}
+	}
+	return []rbac.Need{
+		right(coordinationv1.GroupName, "leases", "create", "delete", "get", "list", "update", "watch"),
+		right(eventsv1.GroupName, "events", "create", "patch"),
+	}
 }
 
 // Identity returns the holderIdentity of this process in its Lease.

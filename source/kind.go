@@ -17,7 +17,9 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -68,6 +70,7 @@ type objects interface {
 	GroupVersionKind() schema.GroupVersionKind
 	Explain(name types.NamespacedName) (stored any, answers []why.Answer)
 	Compare(ctx context.Context, name types.NamespacedName) []why.Answer
+	Needs() []rbac.Need
 }
 
 func (k *kind[K]) Validate() error {
@@ -75,6 +78,21 @@ func (k *kind[K]) Validate() error {
 		return errors.New("source.Kind: give a handle and a handler")
 	}
 	return errors.Join(k.objects.Validate(), k.validate())
+}
+
+// Needs returns the rights of the handler, where the handle's informers read.
+func (k *kind[K]) Needs() (all []rbac.Need) {
+	of, ok := k.handler.(rbac.Needer)
+	if !ok || k.objects == nil || argument.IsNil(k.handler) {
+		return nil
+	}
+	for _, at := range k.objects.Needs() {
+		for _, n := range of.Needs() {
+			n.Cluster, n.Namespace = at.Cluster, at.Namespace
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 func (k *kind[K]) Handle() cache.Declared { return k.handle }

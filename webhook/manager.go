@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook/internal/certs"
 )
@@ -75,6 +76,9 @@ type validated struct {
 
 // Validate implements manager.Server.
 func (v validated) Validate() error { return errors.Join(v.Server.Validate(), v.webhooks.Validate()) }
+
+// Needs implements rbac.Needer.
+func (v validated) Needs() []rbac.Need { return append(v.Server.Needs(), v.webhooks.Needs()...) }
 
 // Server returns the options of the server, for a program without a manager.
 func (w *Webhooks) Server() server.Options {
@@ -162,9 +166,8 @@ func (w *Webhooks) newCertificates() *certs.Certs {
 func (w *Webhooks) targets() (all []certs.Target) {
 	objects, _ := w.Manifests()
 	for _, obj := range objects {
-		switch kind := certs.Kind(obj.GetKind()); kind {
-		case certs.Validating, certs.Mutating, certs.CustomResourceDefinition:
-			all = append(all, certs.Target{Kind: kind, Name: obj.GetName()})
+		if hasBundle(obj) {
+			all = append(all, certs.Target{Kind: certs.Kind(obj.GetKind()), Name: obj.GetName()})
 		}
 	}
 	return all

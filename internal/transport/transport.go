@@ -43,6 +43,7 @@ type roundTripper struct {
 	traced      bool            // base reports connections
 	userAgent   string          // as configured
 	connections *connection.Set // of all clients of one configuration
+	rights      rights
 }
 
 // Wrap installs the transport in cfg, below all other wrappers, so that nothing waits between it
@@ -126,6 +127,9 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 			t.Hook.Send(&hook.Unattributed{APIRequest: event})
 		}
 		resp, _, err := t.send(req, &request, "")
+		if err == nil {
+			t.rights.used(&request, resp.StatusCode)
+		}
 		return resp, err
 	}
 	e := &exchange{Options: &t.Options, buffers: &t.server.buffers, ledger: l, term: fence.FromContext(ctx), precondition: precondition}
@@ -141,6 +145,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		e.failed(req, err, unsent || ended)
 		return resp, err
 	}
+	t.rights.used(e.entry.Request(), resp.StatusCode)
 	e.answered(req, resp)
 	return resp, nil
 }

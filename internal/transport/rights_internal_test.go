@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/setpoint-dev/setpoint/ledger"
+	"github.com/setpoint-dev/setpoint/rbac"
+)
+
+// texts returns the rights in words.
+func texts(rules []rbac.Rule) (all []string) {
+	for _, r := range rules {
+		all = append(all, r.String())
+	}
+	return all
+}
+
+// asked is a transport that answers with a status.
+type asked struct{ status int }
+
+func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+func newTransport(status int) (*roundTripper, *asked) {
+	base := &asked{status}
+	return &roundTripper{base: base, server: serverAt(&url.URL{Scheme: "https", Host: "x.test"})}, base
+}
+
+func (t *roundTripper) do(tb testing.TB, method, path string) {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, "https://x.test"+path, http.NoBody)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
+func TestRights_OfRequests(t *testing.T) {
+	const leases, maps = "/apis/coordination.k8s.io/v1/namespaces/system/leases", "/api/v1/namespaces/%s/configmaps"
+	for name, test := range map[string]struct {
+		do            []string // STATUS METHOD PATH
+		used, refused []string
+	}{
+		"verbs of a resource": {
+			do:   []string{"200 GET /api/v1/pods", "200 GET /api/v1/pods?watch=true", "200 GET /api/v1/pods", "200 GET /api/v1/nodes"},
+			used: []string{"list nodes", "list, watch pods"},
+		},
+		"one namespace and its names": {
+			do: []string{
+				"200 GET " + leases + "/a", "200 PUT " + leases + "/a", "200 GET " + leases + "/b",
+				"200 GET " + leases + "?watch=true&fieldSelector=metadata.name%3Da", "201 POST " + leases,
+			},
+			used: []string{
+				"create leases.coordination.k8s.io in system", "update, watch leases.coordination.k8s.io a in system",
+				"get leases.coordination.k8s.io a, b in system",
+			},
+		},
+		"many names": {
+			do:   []string{"200 GET " + leases + "/a", "200 GET " + leases + "/b", "200 GET " + leases + "/c", "200 GET " + leases + "/d"},
+			used: []string{"get leases.coordination.k8s.io in system"},
+		},
+		"several namespaces": {
+			do:   []string{"200 DELETE " + fmt.Sprintf(maps, "a") + "/x", "200 DELETE " + fmt.Sprintf(maps, "b") + "/x"},
+			used: []string{"delete configmaps"},
+		},
+		"subresources": {
+			do:   []string{"200 PUT " + fmt.Sprintf(maps, "a") + "/x/status"},
+			used: []string{"update configmaps/status x in a"},
+		},
+		"a patch that creates": {
+			do:   []string{"201 PATCH " + fmt.Sprintf(maps, "a") + "/x", "200 PATCH " + fmt.Sprintf(maps, "a") + "/y"},
+			used: []string{"create configmaps x in a", "patch configmaps x, y in a"},
+		},
+		"a patch that creates nothing": {
+			do:   []string{"200 PATCH " + fmt.Sprintf(maps, "a") + "/x", "200 PATCH " + fmt.Sprintf(maps, "a") + "/x/status"},
+			used: []string{"patch configmaps x in a", "patch configmaps/status x in a"},
+		},
+		"refused": {
+			do:      []string{"403 GET /api/v1/pods", "403 PATCH " + fmt.Sprintf(maps, "a") + "/x", "403 DELETE " + fmt.Sprintf(maps, "a") + "/x"},
+			used:    []string{"list pods", "create, delete, patch configmaps x in a"},
+			refused: []string{"list pods (a request was refused)", "create, delete, patch configmaps x in a (a request was refused)"},
+		},
+		"granted later": {
+			do:      []string{"403 DELETE " + fmt.Sprintf(maps, "a") + "/x", "200 DELETE " + fmt.Sprintf(maps, "b") + "/x", "403 GET /api/v1/pods", "200 GET /api/v1/pods"},
+			used:    []string{"delete configmaps", "list pods"},
+			refused: []string{"delete configmaps x in a (a request was refused)"},
+		},
+		"what every user may": {
+			do: []string{"200 GET /version", "200 GET /apis/apps/v1", "201 POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt, base := newTransport(200)
+			for _, do := range test.do {
+				parts := strings.SplitN(do, " ", 3)
+				fmt.Sscan(parts[0], &base.status)
+				rt.do(t, parts[1], parts[2])
+			}
+			used, refused := Rights(rt)
+			got := [2][]string{texts(used), texts(refused)}
+			for i, want := range [2][]string{test.used, test.refused} {
+				slices.Sort(want)
+				slices.Sort(got[i])
+				if !slices.Equal(got[i], want) {
+					t.Errorf("got  %q\nwant %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestRights_AreLimited(t *testing.T) {
+	rt, _ := newTransport(200)
+	for i := range 2 * mostRights {
+		rt.do(t, "GET", fmt.Sprintf("/apis/g/v1/r%d", i))
+	}
+	if used, _ := Rights(rt); len(used) != mostRights {
+		t.Errorf("%d rights are kept, want %d", len(used), mostRights)
+	}
+}
+
+func TestRights_OfConcurrentRequests(t *testing.T) {
+	rt, _ := newTransport(200)
+	var running sync.WaitGroup
+	for i := range 8 {
+		running.Go(func() {
+			for n := range 100 {
+				rt.do(t, "GET", fmt.Sprintf("/api/v1/namespaces/a/r%d/name%d", n, i%2))
+			}
+		})
+	}
+	running.Wait()
+	used, _ := Rights(rt)
+	for _, r := range used {
+		if len(used) != 100 || !slices.Equal(r.Names, []string{"name0", "name1"}) || r.Namespace != "a" {
+			t.Fatalf("%d rights, one is %s", len(used), r.String())
+		}
+	}
+}
+
+// BenchmarkRights prints what a request costs with and without the record of its right, in the same
+// run, if the program has used 60 rights.
+func BenchmarkRights(b *testing.B) {
+	rt, base := newTransport(200)
+	for i := range 60 {
+		rt.do(b, "GET", fmt.Sprintf("/apis/g%d/v1/r", i))
+	}
+	path := "https://x.test/apis/apps/v1/namespaces/shop/deployments/web"
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, path, http.NoBody)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, namespace := range []string{"one", "two"} {
+		rt.do(b, http.MethodGet, strings.Replace(path[len("https://x.test"):], "shop", namespace, 1))
+	}
+	var with, without time.Duration
+	n := 0
+	once := func() {
+		began := time.Now()
+		request, _ := rt.server.read(req)
+		resp, _, err := rt.send(req, &request, "")
+		middle := time.Now()
+		rt.rights.used(&request, resp.StatusCode)
+		without += middle.Sub(began)
+		with += time.Since(began)
+		if n++; err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		once()
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(with)/float64(n), "with-ns/op")
+	b.ReportMetric(float64(without)/float64(n), "without-ns/op")
+	request, _ := rt.server.read(req)
+	b.ReportMetric(testing.AllocsPerRun(1000, func() { rt.rights.used(&request, base.status) }), "added-allocs/op")
+}
+
+func TestRights_TakeNoAllocation(t *testing.T) {
+	rt, _ := newTransport(200)
+	rt.do(t, "GET", "/api/v1/namespaces/a/pods/x")
+	request := &ledger.Request{Verb: "get", Resource: "pods", Namespace: "a", Name: "x"}
+	if n := testing.AllocsPerRun(100, func() { rt.rights.used(request, 200) }); n > 0 {
+		t.Errorf("a request takes %v allocations for its right", n)
+	}
+}

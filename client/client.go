@@ -173,7 +173,8 @@ func (c *Client) HTTPClient() *http.Client { return c.http }
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
 // Rights returns the rights that the requests of the client, and of clients made from its Config,
-// have used, and those of requests that were refused: see package rbac.
+// have used. Refused requests count as used, and the last of each kind is in refused, until one
+// like it succeeds. See package rbac.
 func (c *Client) Rights() (used, refused []rbac.Rule) { return transport.Rights(c.http.Transport) }
 
 // Close closes idle connections. Requests in flight go on. The first call reports

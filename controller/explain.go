@@ -41,7 +41,8 @@ func (c *Controller[K]) Watches() (kinds []string) {
 	return kinds
 }
 
-// Needs returns the rights that the handlers of the sources need beside those of the informers.
+// Needs returns the rights that the handlers of the sources need. The cache knows the rights of the
+// informers.
 func (c *Controller[K]) Needs() (all []rbac.Need) {
 	for _, i := range c.inputs.all() {
 		if n, ok := i.source.(rbac.Needer); ok {

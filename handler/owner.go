@@ -70,8 +70,8 @@ func (o owner) Keys(_ context.Context, e Event) ([]types.NamespacedName, error) 
 	return keys, nil
 }
 
-// Needs is the right to make the references, if they set blockOwnerDeletion and the cluster enforces
-// OwnerReferencesPermissionEnforcement. References of AnyOwner usually do not set it.
+// Needs is the right to make the references, if they set blockOwnerDeletion and the cluster
+// enforces OwnerReferencesPermissionEnforcement. References of AnyOwner usually do not set it.
 func (o owner) Needs() []rbac.Need {
 	if o.any || argument.IsNil(o.kind) {
 		return nil

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ const (
 )
 
 // preflight logs the rights that the program lacks, once, on every replica. It delays nothing:
-// informers and requests try again anyway, and somebody may grant the rights later.
+// informers and requests try again anyway, and the rights may be granted later.
 func (m *Manager) preflight(ctx context.Context) error {
 	calls := run.Calls{Of: "the reviews of rights"}
 	r, err := run.Call(ctx, &calls, reviewWait, func(ctx context.Context) (rbac.Report, error) { return m.Rights(ctx), nil })
@@ -141,11 +142,14 @@ func (m *Manager) Rights(ctx context.Context) rbac.Report {
 				rules[i].Cluster = c.name
 			}
 		}
-		missing, err := c.review(ctx, rbac.Merge(slices.Concat(needed, refused)))
+		missing, err := c.review(ctx, slices.Concat(rbac.Merge(needed), refused))
 		if err = errors.Join(unknown, err); err != nil {
 			wrong, missing = append(wrong, err), append(missing, refused...)
 		}
 		r.Add(&rbac.Report{Needed: needed, Used: used, Missing: missing})
+	}
+	for i := range r.Missing {
+		r.Missing[i].Why = cmp.Or(r.Missing[i].Why, "a request was refused") // no part declares it
 	}
 	if err := errors.Join(wrong...); err != nil {
 		r.Error = strings.ReplaceAll(err.Error(), "\n", "; ")

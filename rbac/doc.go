@@ -19,20 +19,20 @@
 //     owner references with blockOwnerDeletion, if it enforces
 //     OwnerReferencesPermissionEnforcement
 //
-// Writes of a Reconcile are declared nowhere, nor are adopted informers and recorders of events.New.
+// Writes of a Reconcile are not declared, nor are adopted informers and recorders of events.New.
 //
 // # What is used
 //
-// Each client.Client remembers the verbs and resources of its requests, with one namespace and up to
-// three names. The first 1000 verbs count. This takes a request about 0.1 µs and no allocation (go
-// test -bench Rights ./internal/transport). Refused requests count, too. Requests of other clients
-// count only if their configuration is from Client.Config. Discovery and reviews of the own rights
-// do not count: every user has these rights.
+// Each client.Client remembers the verbs and resources of its requests, with one namespace and up
+// to three names, at most 1000. This takes a request about 0.1 µs and no allocation (go test
+// -bench Rights ./internal/transport). Refused requests count, too. Requests of other clients count
+// only if their configuration is from Client.Config. Discovery and reviews of the own rights do not
+// count: every user has these rights.
 //
 // A request that creates an object by apply or update counts as create, too.
 //
 // # Limits
 //
-// Used rights are those of one process since its start. What it does rarely, it may not have done
-// yet. So compare before you replace a Role.
+// Used rights are from one process, since its start. What it does rarely, it may not have done yet.
+// So compare before you replace a Role.
 package rbac

@@ -17,10 +17,11 @@ type Report struct {
 	Needed []Rule `json:"needed"`
 	// Used are the rights of its requests since the start, refused ones included.
 	Used []Rule `json:"used"`
-	// Missing are the needed rights, and those of refused requests, that the user of the process
-	// does not have now.
+	// Missing are the needed rights, and the rights of refused requests, that the user of the
+	// process does not have now.
 	Missing []Rule `json:"missing"`
-	// Error is why some rights could not be reviewed. Missing then has those of refused requests.
+	// Error is why some rights could not be reviewed. Missing then has the rights of all refused
+	// requests.
 	Error string `json:"error,omitempty"`
 }
 

@@ -45,8 +45,7 @@ func Roles(rules []Rule) []Role {
 	return roles
 }
 
-// Merge returns the same rights in fewer rules, sorted, with one rule for a resource and its names,
-// and one Why of those that differ.
+// Merge returns the same rights in fewer rules, sorted, with one rule for a resource and its names.
 func Merge(rules []Rule) []Rule {
 	merged := map[string]*Rule{}
 	for _, r := range rules {
@@ -55,7 +54,10 @@ func Merge(rules []Rule) []Rule {
 			r.Verbs = slices.Clone(r.Verbs)
 			merged[r.key()] = &r
 		} else {
-			m.Verbs, m.Why = append(m.Verbs, r.Verbs...), cmp.Or(m.Why, r.Why)
+			m.Verbs = append(m.Verbs, r.Verbs...)
+			if !strings.Contains(m.Why, r.Why) {
+				m.Why = strings.TrimPrefix(m.Why+"; "+r.Why, "; ")
+			}
 		}
 	}
 	all := slices.SortedFunc(maps.Values(merged), compare)

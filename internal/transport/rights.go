@@ -32,7 +32,7 @@ type right struct{ verb, group, resource, subresource string }
 // use is where a right was used.
 type use struct {
 	where   atomic.Pointer[where]
-	refused atomic.Pointer[where] // of the last refused request; nil after a later one there succeeded
+	refused atomic.Pointer[where] // of the last refused request, until one there succeeds
 }
 
 // where is never changed.
@@ -133,8 +133,8 @@ func (w *where) rule(of right) rbac.Rule {
 	return r
 }
 
-// Rights returns the rights that requests through rt have used, and those of the last request of
-// each kind that was refused.
+// Rights returns the rights that requests through rt have used, and the ones of the last refused
+// request of each kind.
 func Rights(rt http.RoundTripper) (used, refused []rbac.Rule) {
 	own := connection.Below[*roundTripper](rt)
 	if own == nil || own.rights.all.Load() == nil {
@@ -145,9 +145,7 @@ func Rights(rt http.RoundTripper) (used, refused []rbac.Rule) {
 			used = append(used, w.rule(of))
 		}
 		if w := u.refused.Load(); w != nil {
-			r := w.rule(of)
-			r.Why = "a request was refused"
-			refused = append(refused, r)
+			refused = append(refused, w.rule(of))
 		}
 	}
 	return rbac.Merge(used), rbac.Merge(refused)

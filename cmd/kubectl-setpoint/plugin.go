@@ -39,7 +39,7 @@ Without any, the plugin uses the only shard group of the namespace, or lists the
 Exit codes:
   0  replicas answered, and nothing is wrong
   1  the input is wrong, or no replica answered
-  2  replicas answered, and something is wrong (why and failing only)
+  2  replicas answered, and something is wrong (why, failing and rbac only)
 
 All flags of kubectl that choose the cluster and the user work, such as --context, --as and --token.
 
@@ -108,7 +108,7 @@ func (p *plugin) root() *cobra.Command {
 		flag.Hidden = !slices.Contains([]string{"namespace", "context", "kubeconfig"}, flag.Name)
 		f.AddFlag(flag)
 	})
-	root.AddCommand(p.whyCommand(), p.traceCommand(), p.failingCommand(), p.controllersCommand(), p.topCommand(), p.informersCommand(), p.shardsCommand())
+	root.AddCommand(p.whyCommand(), p.traceCommand(), p.failingCommand(), p.controllersCommand(), p.topCommand(), p.informersCommand(), p.shardsCommand(), p.rbacCommand())
 	root.AddCommand(p.actionCommands()...)
 	return root
 }

@@ -70,6 +70,9 @@ func TestOperator(t *testing.T) {
 	if err := mgr.FlushEvents(ctx); err != nil {
 		t.Fatal(err)
 	}
+	if rights := mgr.Rights(ctx); len(rights.Missing) > 0 || rights.Error != "" {
+		t.Errorf("config/rbac lacks %v, error %q", rights.Missing, rights.Error)
+	}
 	for event, err := range client.For[*eventsv1.Event](admin).ListLive(ctx, client.ListOptions{Namespace: key.Namespace}) {
 		if err != nil {
 			t.Fatal(err)

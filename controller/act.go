@@ -82,8 +82,8 @@ func (c *Controller[K]) resumeOverHTTP(key K, text string, before []pauser) (res
 // endPauseOverHTTP ends the pause of a key by Act, if any.
 func (c *Controller[K]) endPauseOverHTTP(key K) { c.setPause(key, pauser{by: overHTTP{}}, false) }
 
-// endPausesOverHTTP ends the pauses by Act of the keys that this replica lost. The next one does not
-// know them.
+// endPausesOverHTTP ends the pauses by Act of the keys that this replica lost. The next one does
+// not know them.
 func (c *Controller[K]) endPausesOverHTTP(lost func(K) bool) {
 	for key, r := range c.records.all() {
 		if len(r.pausedBy) > 0 && lost(key) {

@@ -121,7 +121,7 @@ type pauser struct {
 	text string // for the Snapshot
 }
 
-// is ignores when and by whom a key was paused over HTTP.
+// is ignores the time and the user of a pause over HTTP.
 func (p pauser) is(other pauser) bool { return p == other || p.by == other.by && p.by == overHTTP{} }
 
 func textsOf(pausers []pauser) (texts []string) {

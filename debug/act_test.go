@@ -89,8 +89,8 @@ func TestActions(t *testing.T) {
 	})
 }
 
-// TestActions_RefusesOtherRequests: by default all, else those of another site and those that a
-// form of another site could send.
+// TestActions_RefusesOtherRequests: by default all, else requests of another site, and requests
+// that a form of another site could send.
 func TestActions_RefusesOtherRequests(t *testing.T) {
 	m := newManager(t, nil)
 	failingMaps(m, "website")

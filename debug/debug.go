@@ -102,7 +102,7 @@ func Handler(m *manager.Manager, o Options) http.Handler {
 	mux.Handle("/debug/why", whyKey(m.Controllers, explain(o.Values, m)))
 	mux.Handle("/debug/trace", sameSite(&tracer{manager: m, values: o.Values}))
 	mux.Handle("/debug/failing", failing(m.Controllers))
-	mux.Handle("GET /debug/rbac", rights(m))
+	mux.Handle("/debug/rbac", sameSite(rights(m))) // it sends requests
 	mux.Handle("/debug/keys", sameSite(keys(m.Controllers)))
 	mux.Handle("/debug/stream", sameSite(newStream((&summaries{manager: m, actions: o.Actions}).get)))
 	mux.Handle("/debug/{$}", page("page.html", "text/html; charset=utf-8"))

@@ -17,6 +17,9 @@ const reviewLimit = 2 * time.Second
 // rights serves an rbac.Report.
 func rights(m *manager.Manager) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := query(w, r); !ok {
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), reviewLimit)
 		defer cancel()
 		write(w, m.Rights(ctx))

@@ -6,7 +6,6 @@ package debug
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/why"
-	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 const (
@@ -58,7 +56,7 @@ type shownOne struct {
 	Reconciles uint64   `json:"reconciles"`
 	Requests   uint64   `json:"requests"` // to API servers
 	// Classes has the numbers of ready keys by class, without 0, if the queue has several classes.
-	Classes map[workqueue.Class]int `json:"classes,omitempty"`
+	Classes map[string]int `json:"classes,omitempty"`
 	// Rate and Asks are Reconciles and requests per second, P50 and P99 durations in milliseconds.
 	Rate       *float64       `json:"rate,omitempty"`
 	Asks       *float64       `json:"asks,omitempty"`
@@ -156,9 +154,13 @@ func show(c manager.Controller, r *controller.Report, now time.Time) shownOne {
 	if w, ok := c.(why.Explainer); ok {
 		one.Kinds = w.Watches()
 	}
-	if len(r.ReadyByClass) > 1 {
-		one.Classes = r.ReadyByClass
-		maps.DeleteFunc(one.Classes, func(_ workqueue.Class, n int) bool { return n == 0 })
+	for class, n := range r.ReadyByClass {
+		if n > 0 && len(r.ReadyByClass) > 1 {
+			if one.Classes == nil {
+				one.Classes = map[string]int{}
+			}
+			one.Classes[class.String()] = n
+		}
 	}
 	one.Stalled, one.Longest = startOf(now, &r.Progress)
 	for reason, n := range r.Failing {

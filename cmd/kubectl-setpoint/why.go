@@ -59,7 +59,7 @@ func (p *plugin) why(ctx context.Context, args []string) error {
 	return nil
 }
 
-// objectAndReplicas returns the object of the arguments, with its kind, and whom to ask.
+// objectAndReplicas returns the object of the arguments, with its kind, and the replicas.
 func (p *plugin) objectAndReplicas(ctx context.Context, args []string) (o why.Object, replicas []*replica, err error) {
 	if o, err = p.object(args); err != nil {
 		return o, nil, err

@@ -17,7 +17,9 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
 )
 
@@ -267,17 +269,17 @@ func TestPage_Screenshots(t *testing.T) {
 	shot := func(file, view, text string, width int64, scheme string) {
 		p := browser.open(t, s.URL+"/debug/", width, scheme)
 		p.visit(view, text)
-		if view == "" && width == wide {
-			command(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: 600, DeviceScaleFactor: 1})
+		if width == wide && (view == "" || all == "") {
+			command(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: 620, DeviceScaleFactor: 1})
 		}
 		if view == "" {
-			p.run(chromedp.Sleep(30 * time.Second)) // for a rate, and some of its past
+			p.run(chromedp.Sleep(40 * time.Second)) // for a rate, and some of its past
 		}
 		png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(png) > 150_000 {
+		if len(png) > 180_000 {
 			t.Errorf("%s has %d bytes", file, len(png))
 		}
 		p.close()
@@ -288,6 +290,11 @@ func TestPage_Screenshots(t *testing.T) {
 	if all == "" {
 		shot("../../docs/debug-page.png", "", "all 2 controllers", wide, "light")
 		shot("../../docs/debug-page-narrow.png", "keys?reason=any", "The first 1,000", narrow, "dark")
+		key := types.NamespacedName{Namespace: "team-a", Name: "shop-06188"}
+		if _, err := s.first.(*controller.Controller[types.NamespacedName]).Act(t.Context(), "pause", key.String(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+		shot("../../docs/debug-page-key.png", "why?kind=ConfigMap&namespace=team-a&name=shop-06188", "is paused by alice", wide, "light")
 		return
 	}
 	for i, view := range []string{"", "keys?reason=any", "why?kind=ConfigMap&namespace=team-a&name=shop-06188", "informers"} {

@@ -304,6 +304,8 @@ var joins = map[string]string{
 	"sweep.run.do":                     "receives from result, or says that the step has not returned",
 	"sweep.run.idle":                   "receives from results",
 	"sweep.run.live":                   "receives from returned, or names what still runs",
+	"debug.tracer.send":                "receives from ended until it is closed",
+	"manager.Manager.Trace":            "receives from all until over is closed",
 	"manager.stage.stop":               "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 

@@ -63,7 +63,7 @@ type TracedRequest struct {
 	Status  int           `json:"status,omitempty"` // 0 without an answer
 	Took    time.Duration `json:"took"`             // in ns
 	Error   string        `json:"error,omitempty"`
-	// Effect and Version are those of a write. Value is the object in its answer.
+	// Effect, Version and Value are only set for a write. Value is the object in the answer.
 	Effect  ledger.Effect `json:"effect,omitempty"`
 	Version string        `json:"version,omitempty"`
 	Value   TracedValue   `json:"value"`

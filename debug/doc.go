@@ -48,29 +48,19 @@
 //
 // The other answers are JSON; profiles are for go tool pprof and go tool trace. The answers have
 // object names and error texts, but no content of objects, unless Options.Values is set: then they
-// may have the content of all objects that a controller reads or writes, except Secrets. Profiles show the program's internals
-// and cost CPU time. So serve all this only to operators: on a loopback address with [Add], or with
-// [Handler] on a server that authorizes its users.
-//
-// # Actions
-//
+// may have the content of all objects that a controller reads or writes, except Secrets. Profiles
+// show the program's internals and cost CPU time. So serve all this only to operators: on a
+// loopback address with [Add], or with [Handler] on a server that authorizes its users. # Actions
 // With Options.Actions, POST requests act on one key, and the page has buttons for them:
-//
-//	/debug/requeue  makes the key due now: see controller.Controller.Requeue
-//	/debug/pause    stops its Reconciles
-//	/debug/resume   ends such a pause
-//
-//	curl --json '{"controller": "website", "key": "default/shop"}' localhost:6060/debug/requeue
-//
-// The key is the text of /debug/keys or /debug/failing. The answer is {"result": "a sentence"}, or
-// status 409 with a sentence: for a key that is unknown, and on a replica that does not reconcile
-// it. Such a pause ends with the term of leadership, so also when the process stops. The annotation
-// setpoint.dev/paused of the object lasts longer, and needs no option.
-//
-// Each action is a log line of level info, with the key and the user of server.Authorize, or else
-// "debug page". A web page of another site cannot act: its requests are refused.
-//
-// # Costs
+// /debug/requeue  makes the key due now: see controller.Controller.Requeue /debug/pause    stops
+// its Reconciles /debug/resume   ends such a pause curl --json '{"controller": "website", "key":
+// "default/shop"}' localhost:6060/debug/requeue The key is the text of /debug/keys or
+// /debug/failing. The answer is {"result": "a sentence"}, or status 409 with a sentence: for a key
+// that is unknown, and on a replica that does not reconcile it. Such a pause ends with the term of
+// leadership, so also when the process stops. The annotation setpoint.dev/paused of the object
+// lasts longer, and needs no option. Each action is a log line of level info, with the key and the
+// user of server.Authorize, or else "debug page". A web page of another site cannot act: its
+// requests are refused. # Costs
 //
 // /debug/keys walks over all keys, which takes about two seconds for a million failing keys.
 // /debug/informers/ counts all objects, and /debug/controllers/NAME copies a whole queue: do not

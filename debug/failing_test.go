@@ -121,8 +121,8 @@ func TestBadRequests(t *testing.T) {
 		"/debug/why?kind=Website":            {http.StatusBadRequest, "the parameter name is missing; use for example ?kind=Website&namespace=default&name=shop"},
 		"/debug/why?kind=&name=shop":         {http.StatusBadRequest, "the parameter kind is missing; use for example ?kind=Website&namespace=default&name=shop"},
 		"/debug/why?kind=Website&ns=default": {http.StatusBadRequest, `the parameter "ns" is unknown; use kind, namespace, name`},
-		"/debug/nothing":                     {http.StatusNotFound, `there is nothing at "/debug/nothing"; see /debug/, /debug/why, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/, /debug/rbac and /debug/pprof/`},
-		"/debug/page/page.js":                {http.StatusNotFound, `there is nothing at "/debug/page/page.js"; see /debug/, /debug/why, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/, /debug/rbac and /debug/pprof/`},
+		"/debug/nothing":                     {http.StatusNotFound, `there is nothing at "/debug/nothing"; see /debug/, /debug/why, /debug/trace, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/, /debug/rbac and /debug/pprof/`},
+		"/debug/page/page.js":                {http.StatusNotFound, `there is nothing at "/debug/page/page.js"; see /debug/, /debug/why, /debug/trace, /debug/failing, /debug/controllers/, /debug/informers/, /debug/shards/, /debug/rbac and /debug/pprof/`},
 	} {
 		if w := get(t, h, "GET", path); w.Code != want.status || w.Body.String() != want.text+"\n" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)

@@ -41,7 +41,7 @@ func (w *world) traces(o why.Object) (end func() ([]controller.Traced, error)) {
 	}
 }
 
-// TestTrace: a trace has what the Reconciles of a key read and wrote, with values, except those of
+// TestTrace: a trace has what the Reconciles of a key read and wrote, with values, except of
 // Secrets, and ends without a trace.
 func TestTrace(t *testing.T) {
 	for _, storage := range []cache.Storage{cache.Decoded, cache.Packed} {

@@ -30,6 +30,9 @@ type Info struct {
 	// counts those in between. After the Reconcile has returned, Reasons is empty.
 	Reasons        []workqueue.Reason
 	ReasonsDropped int
+	// Fight describes the fight of the key with another writer, if it goes on: see "Fights" in the
+	// package doc.
+	Fight string
 }
 
 // InfoFromContext describes the Reconcile whose context ctx is or derives from. ok is false for
@@ -48,8 +51,12 @@ type infoKey struct{}
 func (r *running[K]) info() Info {
 	c := r.of.controller
 	reasons, dropped := r.item.Reasons()
+	fight := ""
+	if f := r.fight; f.fights(r.since) && f.rounds > fightRounds { // f.by is known
+		fight = fought(f).Cause
+	}
 	return Info{
-		Controller: c.name, Key: r.item.Key(), ReconcileID: r.id(), Attempt: r.item.Attempt(),
+		Fight: fight, Controller: c.name, Key: r.item.Key(), ReconcileID: r.id(), Attempt: r.item.Attempt(),
 		Class: r.item.Class(), Tenant: r.item.Tenant(), Queued: r.item.Queued(), Reasons: reasons, ReasonsDropped: dropped,
 	}
 }

@@ -6,6 +6,7 @@ package events
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,8 +18,11 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
-// ReasonFailing is the reason of the event of [Failing].
-const ReasonFailing = "ReconcileFailing"
+// Reasons of the events of [Failing].
+const (
+	ReasonFailing  = "ReconcileFailing"
+	ReasonFighting = "ReconcileFighting"
+)
 
 // Failing returns a Reconciler that calls r. It records one event for an object whose Reconciles
 // have failed for a time, such as 10 minutes:
@@ -34,6 +38,9 @@ const ReasonFailing = "ReconcileFailing"
 // Conflicts and exceeded deadlines count as failures, interrupted Reconciles do not. A key that is
 // not retried, because of a terminal error or MaxAttempts, counts from the start at its next
 // Reconcile.
+//
+// An object whose key fights with another writer gets a Warning with [ReasonFighting], once for each
+// fight: see "Fights" in the package doc of controller. The note names the fields and the writer.
 //
 // The handle of has the objects that the keys name. The controller must watch it or declare it with
 // Reads. An object that is gone gets no event. If after is not positive, Failing returns r. Pass
@@ -61,7 +68,8 @@ type failing struct {
 	to    *Recorder
 	wrong error
 
-	rows sync.Map // *row by types.NamespacedName; one Reconcile at a time uses the row of its key
+	rows   sync.Map // *row by types.NamespacedName; one Reconcile at a time uses the row of its key
+	fights sync.Map // the keys whose fight is recorded
 }
 
 type row struct {
@@ -94,22 +102,38 @@ func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error
 	if err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return // interrupted
 	}
-	failures := f.count(ctx, key, err)
-	if failures == 0 {
-		return
+	info, _ := controller.InfoFromContext(ctx)
+	if f.begins(key, info.Fight) {
+		f.record(ctx, key, ReasonFighting, info.Fight)
 	}
+	if failures := f.count(&info, key, err); failures > 0 {
+		f.record(ctx, key, ReasonFailing, fmt.Sprintf("%d Reconciles in a row have failed, for %s; the last error: %v", failures, f.after, err))
+	}
+}
+
+// begins reports whether a fight is a new one.
+func (f *failing) begins(key types.NamespacedName, fight string) bool {
+	if fight == "" {
+		f.fights.Delete(key)
+		return false
+	}
+	_, known := f.fights.LoadOrStore(key, true)
+	return !known
+}
+
+func (f *failing) record(ctx context.Context, key types.NamespacedName, reason, note string) {
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	obj, readErr := f.read(reading, key)
 	switch {
 	case readErr == nil:
-		f.to.Eventf(ctx, obj, Warning, ReasonFailing, "Reconcile", "%d Reconciles in a row have failed, for %s; the last error: %v", failures, f.after, err)
+		f.to.Eventf(ctx, obj, Warning, reason, "Reconcile", "%s", note)
 	case !apierrors.IsNotFound(readErr):
-		controller.Logger(ctx).Warn("no event about the failing object, because it cannot be read", "err", readErr)
+		controller.Logger(ctx).Warn("no event about the object, because it cannot be read", "err", readErr)
 	}
 }
 
-func (f *failing) count(ctx context.Context, key types.NamespacedName, err error) (failures int) {
+func (f *failing) count(info *controller.Info, key types.NamespacedName, err error) (failures int) {
 	if err == nil {
 		f.rows.Delete(key)
 		return 0
@@ -117,7 +141,7 @@ func (f *failing) count(ctx context.Context, key types.NamespacedName, err error
 	found, _ := f.rows.Load(key)
 	r, _ := found.(*row)
 	// The key may have been given up before.
-	if info, ok := controller.InfoFromContext(ctx); r == nil || ok && info.Attempt == 1 {
+	if r == nil || info.Attempt == 1 {
 		r = &row{since: time.Now()}
 		f.rows.Store(key, r)
 	}

@@ -41,6 +41,9 @@ import (
 	"github.com/setpoint-dev/setpoint/source"
 )
 
+// zones are cluster-scoped, which a program does not know.
+var zones = sim.Resource{Group: "example.com", Version: "v1", Kind: "Zone", Name: "zones"}
+
 // policed is an API server with authorization by roles.
 type policed struct {
 	*sim.Server
@@ -60,7 +63,7 @@ type role struct {
 }
 
 func newPoliced(rules ...rbacv1.PolicyRule) *policed {
-	api := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases, eventsResource)
+	api := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases, eventsResource, zones)
 	return &policed{Server: api, granted: []role{{Kind: "ClusterRole", Rules: rules}}}
 }
 
@@ -194,6 +197,7 @@ func TestPreflight_PrintsARoleThatMakesItWork(t *testing.T) {
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
 			logTo(&out)(o)
+			o.RequireTerm = true // reviews have no term
 		})
 		copyMaps(m, &d)
 		stop, result := start(t, m)
@@ -362,6 +366,32 @@ func TestRights_OfDeclarations(t *testing.T) {
 		"metadata": {nil, func(m *manager.Manager) {
 			cache.ForScope[*metav1.PartialObjectMetadata](m.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
 		}, []string{"list, watch secrets"}},
+		"a cluster-scoped kind": {
+			func(o *manager.Options) { o.Cache.Namespaces = cache.NewSet("shop", "bank") },
+			func(m *manager.Manager) {
+				cache.ForScope[*unstructured.Unstructured](m.Cache(), cache.Scope{Kind: schema.GroupVersionKind{Group: zones.Group, Version: "v1", Kind: zones.Kind}})
+			},
+			[]string{"list, watch zones.example.com"},
+		},
+		"owners of a cluster": {nil, func(m *manager.Manager) {
+			maps, secrets := cache.For[*corev1.ConfigMap](m.Cache()), cache.ForScope[*corev1.Secret](m.Cache(), cache.Scope{Namespaces: cache.NewSet("shop")})
+			c := controller.New("c", controller.Func[handler.ClusterKey](nil), controller.Options{})
+			c.Watch(source.Kind(secrets, handler.InCluster("", handler.Owner(maps))))
+			m.Add(c)
+		}, []string{"list, watch configmaps", "update configmaps/finalizers in shop", "list, watch secrets in shop"}},
+		"owners that do not control": {nil, func(m *manager.Manager) {
+			maps := cache.For[*corev1.ConfigMap](m.Cache())
+			c := controller.New("c", controller.Func[types.NamespacedName](nil), controller.Options{})
+			c.Watch(source.Kind(maps, handler.AnyOwner(maps)))
+			m.Add(c)
+		}, []string{"list, watch configmaps"}},
+		"a recorder of another client": {nil, func(m *manager.Manager) { m.AddRecorder(events.New(m.Client(), events.Options{Name: "x"})) }, nil},
+		"a Lease elsewhere": {func(o *manager.Options) {
+			o.LeaderElection = &leaderelection.Options{Lease: "operator", Namespace: "default", Config: at("http://leases.test", newPoliced())}
+		}, nil, []string{
+			"create leases.coordination.k8s.io in default of the cluster http://leases.test",
+			"get, update, watch leases.coordination.k8s.io operator in default of the cluster http://leases.test",
+		}},
 		"a kind that is not served": {nil, func(m *manager.Manager) {
 			cache.ForScope[*unstructured.Unstructured](m.Cache(), cache.Scope{Kind: absent})
 		}, nil},

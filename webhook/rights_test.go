@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -88,6 +90,29 @@ func documentedRights(t *testing.T, register bool) (all []right) {
 		all = append(all, r)
 	}
 	return all
+}
+
+// TestNeeds_AreTheDocumentedRights: package rbac reviews what the package doc asks for.
+func TestNeeds_AreTheDocumentedRights(t *testing.T) {
+	for _, register := range []bool{false, true} {
+		var want, got []rbac.Rule
+		for _, r := range documentedRights(t, register) {
+			for _, resource := range r.Resources {
+				want = append(want, rbac.Rule{Namespace: r.namespace, Group: r.APIGroups[0], Resource: resource, Names: r.ResourceNames, Verbs: r.Verbs})
+			}
+		}
+		for _, n := range everything(websites(register, "default.websites")).Needs() {
+			r := n.Rule
+			if r.Why = ""; n.Kind.Kind != "" {
+				plural, _ := meta.UnsafeGuessKindToResource(n.Kind)
+				r.Group, r.Resource = n.Kind.Group, plural.Resource
+			}
+			got = append(got, r)
+		}
+		if got, want := fmt.Sprint(rbac.Merge(got)), fmt.Sprint(rbac.Merge(want)); got != want {
+			t.Errorf("register %v: got\n%s\nwant\n%s", register, got, want)
+		}
+	}
 }
 
 // without returns rights without a verb of a resource.

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package debug_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/rbac"
+)
+
+// TestRBAC_HasStableFields: scripts read them.
+func TestRBAC_HasStableFields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manager.New(&rest.Config{Host: sim.Host, Transport: sim.New(t, scheme.Scheme)}, manager.Options{Name: "test"})
+		cache.For[*corev1.ConfigMap](m.Cache())
+		w := get(t, debug.Handler(m), "GET", "/debug/rbac")
+		want := `{"name":"test","needed":[{"group":"","resource":"configmaps","verbs":["list","watch"],"why":"the informer of ConfigMap.v1"}],"used":[],"missing":[]}`
+		var r rbac.Report
+		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := json.Marshal(r); string(got) != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// TestRBAC_OfASilentAPIServer: the answer comes before the plugin gives up.
+func TestRBAC_OfASilentAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Intercept((*sim.Request).Hang)
+		m := manager.New(&rest.Config{Host: sim.Host, Transport: api}, manager.Options{Name: "test"})
+		cache.For[*corev1.ConfigMap](m.Cache())
+		began := time.Now()
+		w := get(t, debug.Handler(m), "GET", "/debug/rbac")
+		var r rbac.Report
+		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 2*time.Second || !strings.Contains(r.Error, "deadline") {
+			t.Errorf("after %s the error is %q", took, r.Error)
+		}
+	})
+}

@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/rbac"
-	"github.com/setpoint-dev/setpoint/term"
 )
 
 const (
@@ -131,7 +130,6 @@ func (m *Manager) inNamespaces(needs []rbac.Need) (all []rbac.Need) {
 // Rights returns what the program needs, what it has used since its start, and what it lacks now:
 // see package rbac. It sends a SelfSubjectAccessReview for each verb, at most 2000.
 func (m *Manager) Rights(ctx context.Context) rbac.Report {
-	ctx = term.Without(ctx) // on every replica
 	r := rbac.Report{Name: m.o.Name, Needed: []rbac.Rule{}, Used: []rbac.Rule{}, Missing: []rbac.Rule{}}
 	var wrong []error
 	for _, c := range m.reviewed() {

@@ -322,6 +322,44 @@ func TestPreflight_DelaysNothing(t *testing.T) {
 	}
 }
 
+// TestPreflight_OfARequestThatHangs: the error of Run names it.
+func TestPreflight_OfARequestThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, hangs := newPoliced(all()), make(chan struct{})
+		api.silent = func(*http.Request) (*http.Response, error) {
+			<-hangs
+			return nil, errors.New("hung")
+		}
+		m := newManager(api, nil)
+		copyMaps(m, &diary{})
+		stop, result := start(t, m)
+		pass(time.Minute)
+		stop()
+		if err := result(); err == nil || !strings.Contains(err.Error(), "a request for the reviews of rights has not returned") {
+			t.Errorf("Run returned %v", err)
+		}
+		close(hangs)
+	})
+}
+
+// TestRights_WithoutReviews: refused requests tell what is missing.
+func TestRights_WithoutReviews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newPoliced()
+		api.silent = func(*http.Request) (*http.Response, error) { return nil, errors.New("connection reset") }
+		m := newManager(api, nil)
+		cache.For[*corev1.Secret](m.Cache())
+		stop, result := start(t, m)
+		pass(time.Minute)
+		report := m.Rights(t.Context())
+		if len(report.Missing) != 1 || report.Missing[0].String() != "watch secrets (a request was refused)" || !strings.Contains(report.Error, "connection reset") {
+			t.Errorf("missing is %v, error %q", report.Missing, report.Error)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
 // TestPreflight_EndsWithTheManager: a stop does not wait for a review.
 func TestPreflight_EndsWithTheManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -433,14 +471,17 @@ func TestRights_OfClusters(t *testing.T) {
 		api, west := newPoliced(all()), newPoliced()
 		var out lines
 		m := newManager(api, logTo(&out))
-		both(m, m.AddCluster("west", at("http://west.test", west)), &diary{}, controller.Options{})
+		cluster := m.AddCluster("west", at("http://west.test", west))
+		c := both(m, cluster, &diary{}, controller.Options{})
+		c.Watch(source.Kind(cache.For[*corev1.Secret](cluster.Cache()), handler.InCluster("west", handler.Owner(cache.For[*corev1.ConfigMap](cluster.Cache())))))
 		stop, result := start(t, m)
 		pass(time.Minute)
 		logged := rightsLogged(t, &out)
-		if len(logged) != 1 || logged[0].Cluster != "west" || len(logged[0].Missing) != 2 || !strings.HasPrefix(logged[0].Missing[0], "list, watch configmaps of the cluster west") {
+		if len(logged) != 1 || logged[0].Cluster != "west" || len(logged[0].Missing) != 3 || !strings.HasPrefix(logged[0].Missing[1], "update configmaps/finalizers of the cluster west") ||
+			!strings.HasPrefix(logged[0].Missing[0], "list, watch configmaps of the cluster west") {
 			t.Errorf("the log has %v", logged)
 		}
-		if report := m.Rights(t.Context()); len(report.Needed) != 4 || len(report.Missing) != 2 {
+		if report := m.Rights(t.Context()); len(report.Needed) != 5 || len(report.Missing) != 3 {
 			t.Errorf("needed is %v, missing %v", report.Needed, report.Missing)
 		}
 		stop()

@@ -23,7 +23,7 @@ const (
 
 // rights are the rights that answered requests have used.
 type rights struct {
-	mu  sync.Mutex // guards writes of all
+	mu  sync.Mutex // guards writes of all, and of where of each use
 	all atomic.Pointer[map[right]*use]
 }
 
@@ -59,14 +59,10 @@ func (u *rights) record(r *ledger.Request, verb string, status int) {
 	if of == nil {
 		return
 	}
-	for {
-		last := of.where.Load()
-		if last.has(r) {
-			break
-		}
-		if of.where.CompareAndSwap(last, last.with(r)) {
-			break
-		}
+	if !of.where.Load().has(r) {
+		u.mu.Lock()
+		of.where.Store(of.where.Load().with(r))
+		u.mu.Unlock()
 	}
 	switch refused := of.refused.Load(); {
 	case status == http.StatusForbidden:

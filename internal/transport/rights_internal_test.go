@@ -96,6 +96,11 @@ func TestRights_OfRequests(t *testing.T) {
 			used:    []string{"list pods", "create, delete, patch configmaps x in a"},
 			refused: []string{"list pods", "create, delete, patch configmaps x in a"},
 		},
+		"a refused patch of a subresource creates nothing": {
+			do:      []string{"403 PATCH " + fmt.Sprintf(maps, "a") + "/x/status"},
+			used:    []string{"patch configmaps/status x in a"},
+			refused: []string{"patch configmaps/status x in a"},
+		},
 		"granted later": {
 			do:      []string{"403 DELETE " + fmt.Sprintf(maps, "a") + "/x", "200 DELETE " + fmt.Sprintf(maps, "b") + "/x", "403 GET /api/v1/pods", "200 GET /api/v1/pods"},
 			used:    []string{"delete configmaps", "list pods"},

@@ -4,6 +4,7 @@
 package client_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -34,6 +35,7 @@ type applying struct {
 	api         *sim.Server
 	deployments *client.Handle[*appsv1.Deployment]
 	skipped     []hook.SkippedApply
+	name        string // of the object; default: web
 }
 
 func newApplying(t *testing.T) *applying {
@@ -69,7 +71,7 @@ func web() *appsv1.Deployment {
 // live is the object as a cache would show it: without managedFields, and with no kind.
 func (a *applying) live() *appsv1.Deployment {
 	a.t.Helper()
-	d, err := a.deployments.GetLive(a.t.Context(), name("default", "web"))
+	d, err := a.deployments.GetLive(a.t.Context(), name("default", cmp.Or(a.name, "web")))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -341,7 +343,8 @@ func BenchmarkUnlessAlready(b *testing.B) {
 		b.Fatal(err)
 	}
 	deployments, desired := client.For[*appsv1.Deployment](c), replicas(1)
-	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID("u")}}
+	live := web()
+	live.UID = types.UID("u")
 	live.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a", Image: "b", Env: []corev1.EnvVar{{Name: "x", Value: "y"}}}}
 	api.Put(sim.Deployments, live)
 	for range 2 {

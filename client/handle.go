@@ -131,8 +131,13 @@ func (h *Handle[T]) write(ctx context.Context, v verb, subresource string, obj T
 	if t.form == inMetadata {
 		return *new(T), fmt.Errorf("%s: a handle of metadata has no whole object to send; use Patch or Apply, or a handle of the whole kind", t.doing(v, key))
 	}
+	body := withKind(obj, t.gvk)
+	if c.trace != "" {
+		body = body.DeepCopyObject().(Object) //nolint:forcetypeassert // a copy of an Object
+		setTrace(body, c.trace)
+	}
 	o := c.write // a copy, so that c stays off the heap
-	return send[T](ctx, t, v, key, &o, withKind(obj, t.gvk))
+	return send[T](ctx, t, v, key, &o, body)
 }
 
 // withKind returns a shallow copy of an object, with its kind. The encoder writes the kind into

@@ -45,8 +45,17 @@ const (
 // cache's Transform removed. [CreateOrPatch] writes the status and keeps these fields.
 func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
 	m := &mutation[T]{name: "client.CreateOrUpdate", writer: w, mutate: mutate}
+	trace, others, err := takeTrace(options)
+	if err != nil {
+		return *new(T), Unchanged, fmt.Errorf("%s: %w", m.name, err)
+	}
 	m.create = func(obj T) (T, error) { return w.Create(ctx, obj, options...) }
-	m.change = func(_, after T) (T, error) { return w.Update(ctx, after, options...) }
+	m.change = func(_, after T) (T, error) {
+		if trace != "" {
+			setTrace(after, trace)
+		}
+		return w.Update(ctx, after, others...)
+	}
 	return m.run(ctx, obj)
 }
 
@@ -81,6 +90,7 @@ func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options
 	if err != nil {
 		return *new(T), err
 	}
+	_, options, _ = takeTrace(options) // Create has checked it
 	return patchStatus(ctx, w, ObjectKeyFromObject(stored), d.patchType, data, options)
 }
 
@@ -172,8 +182,8 @@ func (m *mutation[T]) step(from T) (T, Result, error) {
 	return stored, resultOf(from, stored), nil
 }
 
-// keepIdentity restores what the API server sets: mutate may have assigned a whole object, and a
-// write without a resourceVersion would overwrite others' changes.
+// keepIdentity restores what the API server sets, and the trace: mutate may have assigned a whole
+// object, and a write without a resourceVersion would overwrite others' changes.
 func keepIdentity(from, after Object) {
 	after.SetUID(from.GetUID())
 	after.SetResourceVersion(from.GetResourceVersion())
@@ -182,6 +192,9 @@ func keepIdentity(from, after Object) {
 	after.SetDeletionTimestamp(from.GetDeletionTimestamp())
 	if managed := from.GetManagedFields(); len(after.GetManagedFields()) == 0 && len(managed) > 0 {
 		after.SetManagedFields(managed)
+	}
+	if trace, lost := lostTrace(from, after); lost {
+		setTrace(after, trace)
 	}
 }
 

@@ -43,6 +43,8 @@ type call struct {
 	delete  metav1.DeleteOptions
 	already Object // of UnlessAlready, or nil
 	compare bool   // UnlessAlready was given
+	trace   string // of TraceParent
+	traced  bool   // TraceParent was given
 }
 
 // DryRun makes the API server process any write, including admission, without storing the result.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -50,6 +51,9 @@ func (c *Controller[K]) Hired() int {
 func (c *Controller[K]) Counted() int {
 	return c.count(func(r record[K]) bool { return r.interrupted > 0 })
 }
+
+// FieldsOf is fieldsOf, as paths.
+func FieldsOf(a, b handler.Object) []string { return pathsOf(fieldsOf(a, b)) }
 
 // CutStack is cutStack.
 func CutStack(stacks, head string) string { return cutStack(stacks, head) }

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/traceparent"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -229,16 +231,20 @@ func fieldsOf(a, b handler.Object) *fieldpath.Set {
 }
 
 func untyped(o handler.Object) *typed.TypedValue {
-	m, err := copied(o)
+	m, err := contentOf(o)
 	if err != nil {
 		return nil
 	}
+	m = maps.Clone(m) // it is the object's own if that is unstructured
 	delete(m, "kind")
 	delete(m, "apiVersion")
 	if of, ok := m["metadata"].(map[string]any); ok {
+		of = maps.Clone(of)
+		m["metadata"] = of
 		for _, field := range []string{"resourceVersion", "generation", "managedFields", "creationTimestamp"} {
 			delete(of, field)
 		}
+		traceparent.Remove(of)
 	}
 	v, err := typed.DeducedParseableType.FromUnstructured(m)
 	if err != nil {
@@ -247,8 +253,8 @@ func untyped(o handler.Object) *typed.TypedValue {
 	return v
 }
 
-// copied may call code of the object's type.
-func copied(o handler.Object) (m map[string]any, err error) {
+// contentOf may call code of the object's type.
+func contentOf(o handler.Object) (m map[string]any, err error) {
 	defer run.Recover(&err)
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
@@ -206,6 +208,55 @@ func TestC14_NoFight(t *testing.T) {
 			t.Errorf("%d Reconciles of 200 changes; fights: %+v", n, f.fights)
 		}
 	})
+}
+
+// TestC14_TracesAreNoFight: others and the key change fields of their own, and each sets the
+// annotation of its trace.
+func TestC14_TracesAreNoFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, fought())
+		trace := func(by string, n string) map[string]string {
+			return map[string]string{"tracing.k8s.io/traceparent": by + n}
+		}
+		f := newFighter(t, api, "one", cache.Scope{}, func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+			m, err := f.maps.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			desired := corev1ac.ConfigMap(key.Name, key.Namespace).WithData(map[string]string{"seen": m.Data["other"]})
+			_, err = client.For[*corev1.ConfigMap](f.client).Apply(ctx, desired.WithAnnotations(trace("one", m.Data["other"])))
+			return err
+		})
+		for i := range 100 {
+			now := api.Object(sim.ConfigMaps, "default", "a")
+			_ = unstructuredData(now.Object, "other", fmt.Sprint(i))
+			now.SetAnnotations(trace("two", fmt.Sprint(i)))
+			api.Put(sim.ConfigMaps, now)
+			time.Sleep(20 * time.Millisecond)
+			synctest.Wait()
+		}
+		if n := f.n(); n < 100 || len(f.fights) > 0 {
+			t.Errorf("%d Reconciles of 100 changes; fights: %+v", n, f.fights)
+		}
+	})
+}
+
+// TestFieldsOf_LeavesTheObjects: they may be a cache's.
+func TestFieldsOf_LeavesTheObjects(t *testing.T) {
+	object := func(value string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"a": value},
+			"metadata": map[string]any{"name": "a", "resourceVersion": value, "annotations": map[string]any{"tracing.k8s.io/traceparent": value}},
+		}}
+	}
+	one, other := object("1"), object("2")
+	if fields := controller.FieldsOf(one, other); !slices.Equal(fields, []string{".data.a"}) {
+		t.Errorf("the fields %v differ, want .data.a", fields)
+	}
+	if !reflect.DeepEqual(one, object("1")) || !reflect.DeepEqual(other, object("2")) {
+		t.Errorf("the comparison changed the objects to %v and %v", one, other)
+	}
 }
 
 // TestC14_OnePersonIsNoFight: a key that answers to each change with a field of its own, and a

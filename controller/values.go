@@ -61,8 +61,8 @@ func changes(w *ledger.Write, what string, a, b handler.Object, fields *fieldpat
 	if hides(w.Group, w.Resource, a) {
 		return []string{hidden}
 	}
-	x, errX := copied(a)
-	y, errY := copied(b)
+	x, errX := contentOf(a)
+	y, errY := contentOf(b)
 	if errX != nil || errY != nil || fields == nil {
 		return nil
 	}

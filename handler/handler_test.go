@@ -85,6 +85,7 @@ func TestChange(t *testing.T) {
 		{"labels: annotation", handler.LabelsChanged, update(pod(), pod(annotations(x))), false},
 		{"annotations: the same", handler.AnnotationsChanged, update(pod(annotations(x)), pod(annotations(x), labels(x))), false},
 		{"annotations: one more", handler.AnnotationsChanged, update(pod(), pod(annotations(x))), true},
+		{"annotations: a trace", handler.AnnotationsChanged, update(pod(), pod(annotations(map[string]string{"tracing.k8s.io/traceparent": "1"}))), false},
 		{"version: a resync", handler.ResourceVersionChanged, update(pod(), pod()), false},
 		{"version: a change", handler.ResourceVersionChanged, update(pod(), pod(version("2"))), true},
 	} {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/traceparent"
 )
 
 // Predicate keeps or drops events. It must be safe for concurrent use. A dropped event does not
@@ -34,7 +35,8 @@ const (
 	GenerationChanged change = "generation changed"
 	// LabelsChanged drops updates with equal labels.
 	LabelsChanged change = "labels changed"
-	// AnnotationsChanged drops updates with equal annotations.
+	// AnnotationsChanged drops updates with equal annotations. tracing.k8s.io/traceparent does not
+	// count.
 	AnnotationsChanged change = "annotations changed"
 	// ResourceVersionChanged drops resyncs, which deliver every object again unchanged.
 	ResourceVersionChanged change = "resource version changed"
@@ -52,7 +54,7 @@ func (c change) Keep(e Event) bool {
 	case LabelsChanged:
 		return !maps.Equal(e.Old.GetLabels(), e.New.GetLabels())
 	case AnnotationsChanged:
-		return !maps.Equal(e.Old.GetAnnotations(), e.New.GetAnnotations())
+		return !traceparent.SameAnnotations(e.Old.GetAnnotations(), e.New.GetAnnotations())
 	default:
 		return e.Old.GetResourceVersion() != e.New.GetResourceVersion()
 	}

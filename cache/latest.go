@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/storage"
@@ -33,6 +34,18 @@ func (d *declarations) Latest(w consistency.Write) (stored, answered Object) {
 		}
 	}
 	return stored, nil
+}
+
+func (d *declarations) Stored(handle any, at types.NamespacedName) Object {
+	g := scopeOf(handle)
+	if g == nil {
+		return nil
+	}
+	i, err := g.member(at)
+	if err != nil {
+		return nil
+	}
+	return i.view.Stored(&consistency.Write{Namespace: at.Namespace, Name: at.Name})
 }
 
 // asStored returns a copy of the object in an answer as the informer would keep it, or nil.

@@ -31,9 +31,14 @@ import (
 // clusterAt is cluster for a further cluster, at a host of its own.
 func clusterAt(t *testing.T, name string, api *sim.Server) *cache.Cache {
 	t.Helper()
-	cl, err := client.New(&rest.Config{Host: "http://" + name + ".test", Transport: api}, client.Options{})
+	return cacheAt(t, name, api, cache.Options{Cluster: name})
+}
+
+func cacheAt(t *testing.T, host string, api *sim.Server, o cache.Options) *cache.Cache {
+	t.Helper()
+	cl, err := client.New(&rest.Config{Host: "http://" + host + ".test", Transport: api}, client.Options{})
 	ok(t, err)
-	c := cache.New(cl, cache.Options{Cluster: name})
+	c := cache.New(cl, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

@@ -319,7 +319,7 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 	}
 	own := false // its own write needs no further Reconcile
 	if last != nil {
-		own, _ = last.wrote(nameOf(of.object), of.object.GetResourceVersion())
+		own, _ = last.wrote(nameText(of.object), of.object.GetResourceVersion())
 	}
 	if of.dropped != nil && !own {
 		return *of.dropped
@@ -341,7 +341,7 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 	}
 }
 
-func nameOf(o handler.Object) string {
+func nameText(o handler.Object) string {
 	return textOf(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
 }
 

@@ -33,6 +33,25 @@ type Info struct {
 	// Fight describes the fight of the key with another writer, if it goes on: see "Fights" in the
 	// package doc.
 	Fight string
+
+	of tracer
+}
+
+// tracer is a controller of any key type.
+type tracer interface {
+	traceParents(key any, reasons []workqueue.Reason) []string
+}
+
+// TraceParents returns the W3C trace contexts of the objects that a Reconcile is about, to link its
+// span to: at most 4 different values of the annotation tracing.k8s.io/traceparent (KEP-5915). The
+// object that the key names comes first, for sources with a handler.Identity, then the objects of
+// Reasons. Each call reads the newest state from the caches of the sources, without decoding whole
+// objects. It leaves out deleted objects and values of another format.
+func (i Info) TraceParents() []string {
+	if i.of == nil {
+		return nil
+	}
+	return i.of.traceParents(i.Key, i.Reasons)
 }
 
 // InfoFromContext describes the Reconcile whose context ctx is or derives from. ok is false for
@@ -58,5 +77,6 @@ func (r *running[K]) info() Info {
 	return Info{
 		Fight: fight, Controller: c.name, Key: r.item.Key(), ReconcileID: r.id(), Attempt: r.item.Attempt(),
 		Class: r.item.Class(), Tenant: r.item.Tenant(), Queued: r.item.Queued(), Reasons: reasons, ReasonsDropped: dropped,
+		of: c,
 	}
 }

@@ -107,6 +107,24 @@ func (f *feed[K]) identify(name types.NamespacedName) (keys []K) {
 	return keys
 }
 
+// Names reports whether a key names an object, which may be stored as bytes, if the handler is an
+// Identity. A controller calls it.
+func (k *kind[K]) Names(key K, o handler.Object) (names bool) {
+	identity, ok := k.handler.(handler.Identity[K])
+	if !ok {
+		return false
+	}
+	var err error // a panic: it names none
+	exited := true
+	defer k.caught(&exited, &err)
+	if e, readable := decoded(k.handler, handler.Event{Op: handler.Create, New: o}); readable {
+		is, ok := identity.Identity(e.New)
+		names = ok && is == key
+	}
+	exited = false
+	return names
+}
+
 // explaining is an optional interface of a handler.
 type explaining interface {
 	// Unmapped returns why an object has no key.

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -71,6 +72,9 @@ type Declarations interface {
 	// answer as the informer would have it. Either is nil if it is unknown, the latter also if it
 	// has another type. Do not change them.
 	Latest(w Write) (stored, answered object.Object)
+	// Stored returns an object as the informer of a declared handle stores it, perhaps as bytes:
+	// read only its metadata. It returns nil if there is none.
+	Stored(handle any, at types.NamespacedName) object.Object
 	// Managers asks the API server for the managed fields of a written object. It returns nil if
 	// that fails.
 	Managers(ctx context.Context, w Write) []metav1.ManagedFieldsEntry

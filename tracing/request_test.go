@@ -96,9 +96,10 @@ func TestRequests_WithoutAnAnswer(t *testing.T) {
 // TestRequests_PropagateAsConfigured: the API server gets the header of the request's span only if
 // the program has a propagator.
 func TestRequests_PropagateAsConfigured(t *testing.T) {
-	before := otel.GetTextMapPropagator()
-	t.Cleanup(func() { otel.SetTextMapPropagator(before) })
+	none := propagation.NewCompositeTextMapPropagator() // as the default
+	t.Cleanup(func() { otel.SetTextMapPropagator(none) })
 	for _, on := range []bool{false, true} {
+		otel.SetTextMapPropagator(none)
 		if on {
 			otel.SetTextMapPropagator(propagation.TraceContext{})
 		}

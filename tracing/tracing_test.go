@@ -245,6 +245,7 @@ func TestTraces_AreHandedAlong(t *testing.T) {
 		o := newOperator(t)
 		maps, secrets := cache.For[*corev1.ConfigMap](o.cache), cache.For[*corev1.Secret](o.cache)
 		write := client.For[*corev1.Secret](o.client)
+		waits := 0
 		one := o.controller("one", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 			m, err := maps.Get(ctx, key)
 			if err != nil {
@@ -256,8 +257,16 @@ func TestTraces_AreHandedAlong(t *testing.T) {
 			}
 			desired := corev1ac.Secret(key.Name, key.Namespace).WithStringData(map[string]string{"a": m.Data["a"]})
 			_, err = write.Apply(ctx, desired, client.UnlessAlready(live), client.TraceParent(tracing.TraceParent(ctx)))
+			if live == nil { // it is due before the cache shows the write
+				return controller.Result{RequeueAfter: time.Millisecond}, err
+			}
 			return controller.Result{}, err
-		}, controller.Options{})
+		}, controller.Options{}, hook.On(func(a *hook.Awaited) {
+			waits++
+			if a.Expired || a.Doubts != nil {
+				t.Errorf("the cache did not show a write with the annotation: %+v", *a)
+			}
+		}))
 		one.Watch(source.Kind(maps, handler.Self()))
 		one.Watch(source.Kind(secrets, handler.Self()))
 		two := o.controller("two", func(context.Context, types.NamespacedName) (controller.Result, error) {
@@ -266,15 +275,14 @@ func TestTraces_AreHandedAlong(t *testing.T) {
 		two.Watch(source.Kind(secrets, handler.Self()))
 		o.run(one.Run)
 		o.run(two.Run)
-		change := func(value, label string) (trace string) {
-			t.Helper()
+		change := func(value, label string) {
 			m := configMap("")
 			m.Data, m.Labels = map[string]string{"a": value}, map[string]string{"x": label}
 			o.api.Put(sim.ConfigMaps, m)
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			return o.api.Object(sim.Secrets, "default", "a").GetAnnotations()[annotation]
 		}
+		o.api.Lag(10 * time.Millisecond)
 		var versions []string
 		for _, step := range [][2]string{{"1", "1"}, {"1", "2"}, {"2", "2"}} {
 			change(step[0], step[1])
@@ -285,6 +293,9 @@ func TestTraces_AreHandedAlong(t *testing.T) {
 		}
 		trace := o.api.Object(sim.Secrets, "default", "a").GetAnnotations()[annotation]
 		all := o.ended()
+		if waits == 0 {
+			t.Error("no Reconcile waited for a write")
+		}
 		writer := slices.IndexFunc(all["Reconcile one"], func(s sdk.ReadOnlySpan) bool { return trace[36:52] == s.SpanContext().SpanID().String() })
 		if writer < 0 {
 			t.Fatalf("no Reconcile of one has the span of %s", trace)

@@ -194,14 +194,15 @@ func TestReconcile_SpanEndsInEveryCase(t *testing.T) {
 		status    string // or "" if it is no failure
 		more      map[string]any
 	}{
-		"error":    {func(context.Context) error { return flaky }, controller.Options{}, hook.Failed, "flaky", nil},
-		"gave up":  {func(context.Context) error { return flaky }, controller.Options{MaxAttempts: 1}, hook.Failed, "flaky", map[string]any{"setpoint.gave_up": true}},
-		"terminal": {func(context.Context) error { return controller.Terminal(flaky) }, controller.Options{}, hook.FailedTerminally, "flaky", map[string]any{"error.type": string(why.Error)}},
-		"long":     {func(context.Context) error { return errors.New(strings.Repeat("x", 2000)) }, controller.Options{}, hook.Failed, strings.Repeat("x", 1024) + "…", nil},
-		"panic":    {func(context.Context) error { panic("oh") }, controller.Options{}, hook.Panicked, "oh", map[string]any{"error.type": string(why.Panicked)}},
-		"exited":   {func(context.Context) error { runtime.Goexit(); return nil }, controller.Options{}, hook.Panicked, "ended its goroutine", nil},
-		"deadline": {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, controller.Options{Deadline: time.Second}, hook.Failed, "deadline", map[string]any{"setpoint.timed_out": true, "error.type": string(why.TimedOut)}},
-		"stopped":  {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, controller.Options{}, hook.Interrupted, "", nil},
+		"error":      {func(context.Context) error { return flaky }, controller.Options{}, hook.Failed, "flaky", nil},
+		"gave up":    {func(context.Context) error { return flaky }, controller.Options{MaxAttempts: 1}, hook.Failed, "flaky", map[string]any{"setpoint.gave_up": true}},
+		"terminal":   {func(context.Context) error { return controller.Terminal(flaky) }, controller.Options{}, hook.FailedTerminally, "flaky", map[string]any{"error.type": string(why.Error)}},
+		"long":       {func(context.Context) error { return errors.New(strings.Repeat("x", 2000)) }, controller.Options{}, hook.Failed, strings.Repeat("x", 1024) + "…", nil},
+		"panic":      {func(context.Context) error { panic("oh") }, controller.Options{}, hook.Panicked, "oh", map[string]any{"error.type": string(why.Panicked)}},
+		"exited":     {func(context.Context) error { runtime.Goexit(); return nil }, controller.Options{}, hook.Panicked, "ended its goroutine", nil},
+		"deadline":   {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, controller.Options{Deadline: time.Second}, hook.Failed, "deadline", map[string]any{"setpoint.timed_out": true, "error.type": string(why.TimedOut)}},
+		"stopped":    {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, controller.Options{}, hook.Interrupted, "", nil},
+		"lost Lease": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, controller.Options{}, hook.Interrupted, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -215,8 +216,13 @@ func TestReconcile_SpanEndsInEveryCase(t *testing.T) {
 					return controller.Result{}, c.reconcile(ctx)
 				}, c.options)
 				r.Queue().Add(types.NamespacedName{Name: "a"})
-				stop := o.run(r.Run)
-				if name != "stopped" {
+				run := r.Run
+				if name == "lost Lease" {
+					o.run(r.Warm)
+					run = func(term context.Context) error { return r.Lead(term, term) }
+				}
+				stop := o.run(run)
+				if c.outcome != hook.Interrupted {
 					time.Sleep(time.Minute)
 				}
 				synctest.Wait()

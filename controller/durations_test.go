@@ -48,8 +48,10 @@ func TestReport_Took(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		}, controller.Options{})
-		c.Watch(newSource("keys", "a", "b", "slow"))
+		c.Watch(newSource("keys", "a", "b"))
 		stop := start(t, c)
+		time.Sleep(time.Hour)
+		c.Queue().Add("slow")
 		time.Sleep(30 * time.Second)
 		for k := range c.Keys() {
 			if k.Key != "slow" || k.Took != 30*time.Second {

@@ -94,6 +94,23 @@ func TestPage_ShowsAShardGroup(t *testing.T) {
 	}
 }
 
+// TestPage_ShowsLeases: who leads, as text.
+func TestPage_ShowsLeases(t *testing.T) {
+	browser, s := newBrowser(t), newSite(t, 3, debug.Options{})
+	p := browser.open(t, s.URL+"/debug/", narrow, "light")
+	p.visit("", "all 2 controllers")
+	text := eval[string](p, `seen.summary.leases = [{ name: "ops/web", leader: "pod-a", mine: true }, { name: "ops/db", leader: "pod-<b>b</b>" }, { name: "ops/x", trouble: "forbidden" }];
+		drawOverview();
+		document.getElementById("leases").innerText`)
+	for _, want := range []string{"Lease ops/web: this process leads", "Lease ops/db: pod-<b>b</b> leads", "Lease ops/x: no leader is known; forbidden"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q lacks %s", text, want)
+		}
+	}
+	p.check("")
+	p.clean(s.URL)
+}
+
 // TestPage_HTMLIsInert: a key and an error that are HTML are shown as text.
 func TestPage_HTMLIsInert(t *testing.T) {
 	browser, s := newBrowser(t), newSite(t, 3, debug.Options{})

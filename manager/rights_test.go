@@ -342,7 +342,7 @@ func TestPreflight_OfARequestThatHangs(t *testing.T) {
 	})
 }
 
-// TestRights_WithoutReviews: refused requests tell what is missing.
+// TestRights_WithoutReviews: refused requests count as missing.
 func TestRights_WithoutReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newPoliced()

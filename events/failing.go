@@ -39,8 +39,9 @@ const (
 // not retried, because of a terminal error or MaxAttempts, counts from the start at its next
 // Reconcile.
 //
-// An object whose key fights with another writer gets a Warning with [ReasonFighting], once for each
-// fight: see "Fights" in the package doc of controller. The note names the fields and the writer.
+// An object whose key fights with another writer gets a Warning with [ReasonFighting], once for
+// each fight: see "Fights" in the package doc of controller. The note names the fields and the
+// writer.
 //
 // The handle of has the objects that the keys name. The controller must watch it or declare it with
 // Reads. An object that is gone gets no event. If after is not positive, Failing returns r. Pass

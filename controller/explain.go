@@ -318,7 +318,7 @@ func (c *Controller[K]) done(of *explained[K]) why.Answer {
 		last = &runs[len(runs)-1]
 	}
 	own := false // its own write needs no further Reconcile
-	if last != nil {
+	if last != nil && of.object != nil {
 		own, _ = last.wrote(nameText(of.object), of.object.GetResourceVersion())
 	}
 	if of.dropped != nil && !own {

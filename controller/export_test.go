@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
@@ -104,4 +106,19 @@ func DurationsOf(took ...time.Duration) Durations {
 		d.add(t)
 	}
 	return d.load()
+}
+
+// OwnOf returns ownOf's result, sorted.
+func OwnOf(w *ledger.Write, fields ...string) string {
+	all := fieldpath.NewSet()
+	for _, f := range fields {
+		var path fieldpath.Path
+		for name := range strings.SplitSeq(f, ".") {
+			path = append(path, fieldpath.PathElement{FieldName: &name})
+		}
+		all.Insert(path)
+	}
+	own := pathsOf(ownOf(all, w))
+	sort.Strings(own)
+	return strings.Join(own, " ")
 }

@@ -6,8 +6,10 @@ package controller
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -115,10 +117,12 @@ func (c *Controller[K]) chased(item workqueue.Item[K], f *fight) (object types.U
 }
 
 // write returns the key's last write of an object, or nil.
-func (f *fight) write(object types.UID) (w *ledger.Write) {
-	for i := range f.writes {
-		if f.writes[i].UID == object && object != "" && f.writes[i].Effect == ledger.Stored {
-			w = &f.writes[i].Write
+func (f *fight) write(object types.UID) *ledger.Write { return lastWrite(f.writes, object) }
+
+func lastWrite(writes []pendingWrite, object types.UID) (w *ledger.Write) {
+	for i := range writes {
+		if writes[i].UID == object && object != "" && writes[i].Effect == ledger.Stored {
+			w = &writes[i].Write
 		}
 	}
 	return w
@@ -175,30 +179,31 @@ func (c *Controller[K]) beginFight(key K, f *fight) *fight {
 // nextFight returns what a Reconcile leaves behind that has written.
 func (c *Controller[K]) nextFight(of *running[K], own []pendingWrite) (next *fight) {
 	r, f := of.round, of.fight
-	next = &fight{writes: own, wrote: of.since}
 	if f == nil || f.over(of.since) {
 		f = &fight{}
 	}
-	if r == nil || next.write(r.object) == nil {
-		if f.row > 0 {
-			kept := *f
-			kept.writes, kept.wrote = append(f.of(f.object), own...), of.since // a copy
-			next = &kept
+	kept := *f
+	kept.writes, kept.wrote = merged(f.writes, own), of.since
+	next = &kept
+	if r == nil || lastWrite(own, r.object) == nil {
+		if next.row == 0 && !slices.ContainsFunc(next.writes, rewrites) {
+			return nil
 		}
 		return next
 	}
-	next.object, next.row, next.last = r.object, 1, of.since
-	if f.object == r.object {
-		next.row, next.rounds, next.asked, next.by = f.row+1, f.rounds, f.asked, f.by
+	if f.object != r.object {
+		next.row, next.rounds, next.asked, next.by = 0, 0, false, nil
 	}
-	if next.row < fightFree {
+	next.object, next.last, next.answer, next.fields = r.object, of.since, nil, nil
+	if next.row++; next.row < fightFree {
 		return next
 	}
-	_, next.answer = c.inputs.informers.Latest(written(next.write(r.object)))
+	w := next.write(r.object)
+	_, next.answer = c.inputs.informers.Latest(written(w))
 	if r.found == nil || next.answer == nil {
 		return next
 	}
-	if next.fields = fieldsOf(r.theirs, next.answer).Intersection(r.found); next.fields.Empty() {
+	if next.fields = ownOf(fieldsOf(r.theirs, next.answer).Intersection(r.found), w); next.fields.Empty() {
 		next.fields, next.rounds = nil, 0
 	} else {
 		next.rounds++
@@ -206,14 +211,48 @@ func (c *Controller[K]) nextFight(of *running[K], own []pendingWrite) (next *fig
 	return next
 }
 
-// of returns the last write of an object that it has not deleted, in a list.
-func (f *fight) of(object types.UID) []pendingWrite {
-	for i := range slices.Backward(f.writes) {
-		if f.writes[i].UID == object && f.writes[i].Effect == ledger.Stored {
-			return f.writes[i : i+1 : i+1]
+// rewrites reports whether a write has changed an object that was there before.
+func rewrites(w pendingWrite) bool { return w.Effect == ledger.Stored && w.Verb != "create" }
+
+// mostContested is how many objects of a key are watched for changes by others.
+const mostContested = 8
+
+// merged returns a key's writes, and its last write of each other object before.
+func merged(before, own []pendingWrite) []pendingWrite {
+	all := slices.Clone(own)
+	for i := range slices.Backward(before) {
+		w := &before[i]
+		if len(all) < mostContested && w.Effect == ledger.Stored && !slices.ContainsFunc(all, func(o pendingWrite) bool { return o.UID == w.UID }) {
+			all = append(all, *w)
 		}
 	}
-	return nil
+	return all
+}
+
+// ownOf returns the fields that a write has set or removed. Others may have changed the rest
+// between the state that the key has seen, and the write.
+func ownOf(fields *fieldpath.Set, w *ledger.Write) *fieldpath.Set {
+	own := fieldpath.NewSet()
+	var managers []metav1.ManagedFieldsEntry
+	if answer, ok := w.Object.(handler.Object); ok { // a cache may leave them out
+		managers = answer.GetManagedFields()
+	}
+	fields.Iterate(func(p fieldpath.Path) {
+		if w.Subresource == "status" && !strings.HasPrefix(p.String(), ".status") {
+			return
+		}
+		owned, mine := false, false
+		for i := range managers {
+			if m := &managers[i]; has(m, p) {
+				owned = true
+				mine = mine || m.Subresource == w.Subresource && (w.FieldManager == "" || w.FieldManager == m.Manager)
+			}
+		}
+		if mine || !owned {
+			own.Insert(p)
+		}
+	})
+	return own
 }
 
 // fieldsOf returns the paths of the fields that differ, but for those that each write changes. A

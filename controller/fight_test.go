@@ -19,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -30,6 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -404,5 +406,93 @@ func TestC14_ADeletedObjectIsNotCompared(t *testing.T) {
 		return controller.Result{}, nil
 	}), controller.Options{})) {
 		t.Error("a fight goes on without the object")
+	}
+}
+
+// TestC14_SlowOpponent: a fight is found if the other writes only after the key has seen its own
+// write, also if the key writes another object in between.
+func TestC14_SlowOpponent(t *testing.T) {
+	for name, also := range map[string]bool{"alone": false, "another object": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testSlowOpponent(t, also) }) })
+	}
+}
+
+func testSlowOpponent(t *testing.T, also bool) {
+	api := sim.NewServer(sim.ConfigMaps)
+	api.Lag(time.Millisecond)
+	api.Put(sim.ConfigMaps, fought())
+	seen := 0
+	one := newFighter(t, api, "one", cache.Scope{}, func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+		if key.Name != "a" {
+			return nil
+		}
+		if m, err := f.maps.Get(ctx, key); err != nil || m.Data["value"] != "1" || !also {
+			return applies("1")(ctx, f, key)
+		}
+		seen++
+		_, err := client.For[*corev1.ConfigMap](f.client).Apply(ctx, corev1ac.ConfigMap("b", key.Namespace).WithData(map[string]string{"seen": fmt.Sprint(seen)}))
+		return err
+	})
+	two := func(times int) {
+		for range times {
+			time.Sleep(150 * time.Millisecond)
+			_, err := client.For[*corev1.ConfigMap](one.client).Apply(t.Context(), corev1ac.ConfigMap("a", "default").WithData(map[string]string{"value": "2"}), client.FieldOwner("two"))
+			ok(t, err)
+		}
+	}
+	two(200)
+	before := one.n()
+	two(20)
+	if len(one.fights) != 1 || !slices.Equal(one.fights[0].Fields, []string{".data.value"}) || strings.Join(one.fights[0].By, ",") != "two" {
+		t.Errorf("reported %+v, want .data.value by two, once", one.fights)
+	}
+	if n := one.n() - before; n > 12 {
+		t.Errorf("%d Reconciles in 3 s", n)
+	}
+}
+
+// TestC14_NotByOthersFights: a key that writes fields of its own into an object that two others
+// fight for is not slowed down, although their writes come between what it has seen and its own.
+func TestC14_NotByOthersFights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Lag(5 * time.Millisecond)
+		api.Put(sim.ConfigMaps, fought())
+		third := newFighter(t, api, "third", cache.Scope{}, func(ctx context.Context, f *fighter, key types.NamespacedName) error {
+			m, err := f.maps.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			_, err = client.For[*corev1.ConfigMap](f.client).Apply(ctx, corev1ac.ConfigMap(key.Name, key.Namespace).WithLabels(map[string]string{"seen": m.Data["value"]}))
+			return err
+		})
+		for i := range 2000 {
+			_, err := client.For[*corev1.ConfigMap](third.client).Apply(t.Context(), corev1ac.ConfigMap("a", "default").WithData(map[string]string{"value": fmt.Sprint(i % 3)}), client.FieldOwner(fmt.Sprint("other", i%2)))
+			ok(t, err)
+			time.Sleep(2 * time.Millisecond)
+		}
+		if len(third.fights) > 0 {
+			t.Errorf("reported %+v", third.fights)
+		}
+	})
+}
+
+// TestOwnOf: what a write has set or removed, by the managed fields in its answer.
+func TestOwnOf(t *testing.T) {
+	answer := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: "one", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:mine":{}}}`)},
+		{Manager: "two", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:theirs":{}}}`)},
+		{Manager: "one", Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:mine":{}}}`)},
+	}}}
+	fields := []string{"spec.mine", "spec.theirs", "spec.removed", "status.mine", "status.removed"}
+	for w, want := range map[ledger.Request]string{
+		{FieldManager: "one"}: ".spec.mine .spec.removed .status.removed",
+		{FieldManager: "two"}: ".spec.removed .spec.theirs .status.removed",
+		{}:                    ".spec.mine .spec.removed .spec.theirs .status.removed",
+		{FieldManager: "one", Subresource: "status"}: ".status.mine .status.removed",
+	} {
+		if got := controller.OwnOf(&ledger.Write{Request: w, Object: answer}, fields...); got != want {
+			t.Errorf("%+v: %s, want %s", w, got, want)
+		}
 	}
 }

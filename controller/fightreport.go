@@ -99,24 +99,25 @@ func (t *lead[K]) opponents(ctx context.Context, f *contested[K]) (by []string) 
 }
 
 func managersOf(all []metav1.ManagedFieldsEntry, fields *fieldpath.Set) (managers []string) {
-	for _, m := range all {
-		var owned fieldpath.Set
-		if m.FieldsV1 == nil || owned.FromJSON(m.FieldsV1.GetRawReader()) != nil {
-			continue
-		}
-		if overlap(&owned, fields) && !slices.Contains(managers, m.Manager) {
+	for i := range all {
+		m := &all[i]
+		contests := false
+		fields.Iterate(func(p fieldpath.Path) { contests = contests || has(m, p) })
+		if contests && !slices.Contains(managers, m.Manager) {
 			managers = append(managers, m.Manager)
 		}
 	}
 	return managers
 }
 
-// overlap reports whether a set has one of the fields, or a part of one, such as an element of a
-// list. It may have a field's parent without the field.
-func overlap(owned, fields *fieldpath.Set) (has bool) {
-	owned.Leaves().Iterate(func(x fieldpath.Path) {
-		fields.Iterate(func(y fieldpath.Path) { has = has || len(x) >= len(y) && x[:len(y)].Equals(y) })
-	})
+// has reports whether a manager owns a field, or a part of it, such as an element of a list. It may
+// own a field's parent without the field.
+func has(m *metav1.ManagedFieldsEntry, field fieldpath.Path) (has bool) {
+	var owned fieldpath.Set
+	if m.FieldsV1 == nil || owned.FromJSON(m.FieldsV1.GetRawReader()) != nil {
+		return false
+	}
+	owned.Leaves().Iterate(func(x fieldpath.Path) { has = has || len(x) >= len(field) && x[:len(field)].Equals(field) })
 	return has
 }
 

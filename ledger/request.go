@@ -27,6 +27,8 @@ type Request struct {
 	// Host is scheme://host of the API server, with the path of a proxy before /api or /apis. Path
 	// is the whole path.
 	Host, Path string
+	// FieldManager is the parameter of a write, or empty.
+	FieldManager string
 	// DryRun reports whether the API server was asked to store nothing.
 	DryRun bool
 	// Took is the time from Started until the answer began or an error came; 0 before.

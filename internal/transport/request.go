@@ -52,6 +52,7 @@ func (s *server) read(req *http.Request) (ledger.Request, types.UID) {
 	if !r.Mutates() {
 		return r, ""
 	}
+	r.FieldManager = parameter(req.URL.RawQuery, "fieldManager=")
 	r.DryRun = strings.Contains(req.URL.RawQuery, "dryRun") && req.URL.Query().Get("dryRun") != ""
 	if !strings.HasPrefix(r.Verb, "delete") && r.Subresource != "eviction" {
 		return r, ""
@@ -63,6 +64,17 @@ func (s *server) read(req *http.Request) (ledger.Request, types.UID) {
 		uid = types.UID(o.Precondition)
 	})
 	return r, uid
+}
+
+// parameter returns the first value of a query's parameter, without parsing the others.
+func parameter(query, name string) string {
+	for part := range strings.SplitSeq(query, "&") {
+		if value, ok := strings.CutPrefix(part, name); ok {
+			value, _ = url.QueryUnescape(value) // an error is the API server's to report
+			return value
+		}
+	}
+	return ""
 }
 
 func eventOf(r *ledger.Request, controller, unknown string) hook.APIRequest {

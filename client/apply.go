@@ -86,8 +86,7 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 	if err := checkLive[T](t, c, key); err != nil {
 		return *new(T), err
 	}
-	same, last := t.applied(c, body)
-	if same {
+	if t.applied(c, body) {
 		m, err := t.mapping(ctx, applying, key.Namespace)
 		if err != nil {
 			return *new(T), err
@@ -95,10 +94,11 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 		t.skipped(ctx, m.Resource)
 		return c.already.DeepCopyObject().(T), nil //nolint:forcetypeassert // checkLive has seen it
 	}
-	trace := c.traceAfter(last, body)
-	sent, err := c.withUIDAndTrace(body, trace)
-	if err != nil {
-		return *new(T), fmt.Errorf("%s: %w", t.doing(applying, key), err)
+	sent := body
+	if c.already != nil && c.already.GetUID() != "" {
+		if sent, err = withUID(body, c.already.GetUID()); err != nil {
+			return *new(T), fmt.Errorf("%s: %w", t.doing(applying, key), err)
+		}
 	}
 	obj, err := sendPatch[T](ctx, t, applying, key, types.ApplyYAMLPatchType, sent, c)
 	if err != nil {
@@ -107,7 +107,7 @@ func (h *Handle[T]) apply(ctx context.Context, desired ApplyConfiguration, subre
 		}
 		return *new(T), err
 	}
-	t.remember(c, body, trace, obj)
+	t.remember(c, body, obj)
 	return obj, nil
 }
 
@@ -134,10 +134,7 @@ func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersi
 	return key, body, nil
 }
 
-const (
-	appliedFor = time.Hour
-	tracedFor  = 10 * 365 * 24 * time.Hour // as long as there is room
-)
+const appliedFor = time.Hour
 
 // UnlessAlready makes Apply and ApplyStatus skip a request that would change nothing. live is the
 // object as last seen, usually in a cache, or nil. A skipped call returns a copy of live.
@@ -146,9 +143,9 @@ const (
 // it, the error is a conflict, and no object with only these fields comes into being.
 //
 // The client compares with its last call; it does not predict what the API server would do. After
-// each apply with this option it keeps hashes of the bytes sent and of the object returned, for
-// each kind, UID, field owner and subresource. A later call with the same hashes is skipped. They
-// ignore resourceVersion, managedFields, apiVersion, kind, the annotations
+// each apply with this option it keeps a hash of the bytes sent and of the object returned. It
+// keeps one hash for each kind, UID, field owner and subresource. A later call with the same hash
+// is skipped. The hash ignores resourceVersion, managedFields, apiVersion, kind, the annotations
 // kubectl.kubernetes.io/last-applied-configuration and tracing.k8s.io/traceparent, and except in
 // ApplyStatus the status.
 //
@@ -191,96 +188,38 @@ func checkLive[T Object](t target, c call, key types.NamespacedName) error {
 	return nil
 }
 
-// lastApply is what a call with UnlessAlready leaves behind. It never changes.
-type lastApply struct {
-	body, object [sha256.Size]byte // hashes
-	generation   int64
-	trace        string    // the annotation that was sent, or ""
-	until        time.Time // from then on, nothing is skipped
-}
-
 // applied reports whether the last call sent the same and live is its result. If not, it forgets
-// that result: the next call may fail and still change the object. last is nil if unknown.
-func (t target) applied(c call, body []byte) (same bool, last *lastApply) {
+// that call: the next one may fail and still change the object.
+func (t target) applied(c call, body []byte) bool {
 	if !c.compare || c.already == nil || len(c.write.DryRun) > 0 {
-		return false, nil
+		return false
 	}
 	key := t.appliedKey(c, c.already)
-	known, ok := t.client.applied.Get(key)
+	last, ok := t.client.applied.Get(key)
 	if !ok {
-		return false, nil
+		return false
 	}
-	last = known.(*lastApply) //nolint:forcetypeassert // the only type
-	if last.body == sha256.Sum256(body) && time.Now().Before(last.until) && last.made(c.already) {
-		if sum, ok := t.sum(c.already); ok && sum == last.object {
-			return true, last
-		}
+	if sum, ok := t.sum(body, c.already); ok && sum == last {
+		return true
 	}
-	if t.client.applied.Remove(key); c.traced {
-		t.client.applied.Add(key, &lastApply{body: last.body, trace: last.trace}, tracedFor)
-	}
-	return false, last
+	t.client.applied.Remove(key)
+	return false
 }
 
-// made reports whether live has the result's generation. The annotation of a trace increments the
-// generation of a Deployment.
-func (last *lastApply) made(live Object) bool {
-	return live.GetGeneration() == last.generation || traceOf(live) != last.trace
-}
-
-func (t target) remember(c call, body []byte, trace string, answer Object) {
+func (t target) remember(c call, body []byte, answer Object) {
 	if !c.compare || len(c.write.DryRun) > 0 || answer.GetUID() == "" {
 		return
 	}
-	sum, ok := t.sum(answer)
-	if !ok {
-		return
+	if sum, ok := t.sum(body, answer); ok {
+		t.client.applied.Add(t.appliedKey(c, answer), sum, appliedFor)
 	}
-	last, ttl := &lastApply{sha256.Sum256(body), sum, answer.GetGeneration(), trace, time.Now().Add(appliedFor)}, appliedFor
-	if c.traced { // to see that the configuration has changed, after a long time, too
-		ttl = tracedFor
-	}
-	t.client.applied.Add(t.appliedKey(c, answer), last, ttl)
-}
-
-// withUIDAndTrace returns the body of an apply with the UID of live, and with a trace unless empty.
-func (c *call) withUIDAndTrace(body []byte, trace string) ([]byte, error) {
-	var uid types.UID
-	if c.already != nil {
-		uid = c.already.GetUID()
-	}
-	if uid == "" && trace == "" {
-		return body, nil
-	}
-	var object, metadata map[string]json.RawMessage
-	if err := json.Unmarshal(body, &object); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(object["metadata"], &metadata); err != nil {
-		return nil, err
-	}
-	var wrong, failed error
-	if uid != "" {
-		metadata["uid"], wrong = json.Marshal(uid)
-	}
-	if trace != "" {
-		metadata["annotations"], failed = withTrace(metadata["annotations"], trace)
-	}
-	if err := errors.Join(wrong, failed); err != nil {
-		return nil, err
-	}
-	var err error
-	if object["metadata"], err = json.Marshal(metadata); err != nil {
-		return nil, err
-	}
-	return json.Marshal(object)
 }
 
 func (t target) appliedKey(c call, obj Object) appliedKey {
 	return appliedKey{t.gvk, obj.GetUID(), c.write.FieldManager, t.subresource}
 }
 
-func (t target) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
+func (t target) sum(body []byte, obj Object) (sum [sha256.Size]byte, ok bool) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return sum, false
@@ -295,7 +234,6 @@ func (t target) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
 		m = maps.Clone(m)
 		delete(m, "resourceVersion")
 		delete(m, "managedFields")
-		delete(m, "generation") // see made
 		traceparent.Remove(m)
 		if all, ok := m["annotations"].(map[string]any); ok {
 			all = maps.Clone(all)
@@ -311,7 +249,11 @@ func (t target) sum(obj Object) (sum [sha256.Size]byte, ok bool) {
 	if err != nil {
 		return sum, false
 	}
-	return sha256.Sum256(data), true
+	hash := sha256.New()
+	_, _ = fmt.Fprintf(hash, "%d\n", len(body))
+	_, _ = hash.Write(body)
+	_, _ = hash.Write(data)
+	return [sha256.Size]byte(hash.Sum(nil)), true
 }
 
 func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
@@ -323,4 +265,23 @@ func (t target) skipped(ctx context.Context, r schema.GroupVersionResource) {
 		s.Controller = l.Origin().Controller
 	}
 	t.client.hook.Send(s)
+}
+
+// withUID sets the UID in the metadata of a JSON object that has metadata.
+func withUID(body []byte, uid types.UID) ([]byte, error) {
+	var object, metadata map[string]json.RawMessage
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(object["metadata"], &metadata); err != nil {
+		return nil, err
+	}
+	var err error
+	if metadata["uid"], err = json.Marshal(uid); err != nil {
+		return nil, err
+	}
+	if object["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	return json.Marshal(object)
 }

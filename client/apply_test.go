@@ -4,7 +4,6 @@
 package client_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -35,7 +34,6 @@ type applying struct {
 	api         *sim.Server
 	deployments *client.Handle[*appsv1.Deployment]
 	skipped     []hook.SkippedApply
-	name        string // of the object; default: web
 }
 
 func newApplying(t *testing.T) *applying {
@@ -71,7 +69,7 @@ func web() *appsv1.Deployment {
 // live is the object as a cache would show it: without managedFields, and with no kind.
 func (a *applying) live() *appsv1.Deployment {
 	a.t.Helper()
-	d, err := a.deployments.GetLive(a.t.Context(), name("default", cmp.Or(a.name, "web")))
+	d, err := a.deployments.GetLive(a.t.Context(), name("default", "web"))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -343,8 +341,7 @@ func BenchmarkUnlessAlready(b *testing.B) {
 		b.Fatal(err)
 	}
 	deployments, desired := client.For[*appsv1.Deployment](c), replicas(1)
-	live := web()
-	live.UID = types.UID("u")
+	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID("u")}}
 	live.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a", Image: "b", Env: []corev1.EnvVar{{Name: "x", Value: "y"}}}}
 	api.Put(sim.Deployments, live)
 	for range 2 {

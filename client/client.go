@@ -61,7 +61,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// maxApplied is the number of applies that a client remembers, in about 350 bytes each.
+// maxApplied is the number of hashes that a client keeps, of about 300 bytes each.
 const maxApplied = 100_000
 
 // Client sends requests to one API server, with one http.Client.

@@ -48,10 +48,7 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 	if locked && before.GetResourceVersion() == "" {
 		return *new(T), fmt.Errorf("client.PatchFrom %s: client.OptimisticLock needs a resourceVersion; give an object that was read", describe(before))
 	}
-	trace, options, err := takeTrace(slices.DeleteFunc(slices.Clone(options), isOptimisticLock))
-	if err != nil {
-		return *new(T), fmt.Errorf("client.PatchFrom %s: %w", describe(before), err)
-	}
+	options = slices.DeleteFunc(slices.Clone(options), isOptimisticLock)
 	if was, lost := lostTrace(before, after); lost {
 		after, _ = after.DeepCopyObject().(T)
 		setTrace(after, was)
@@ -75,9 +72,6 @@ func PatchFrom[T Object](ctx context.Context, w Writer[T], before, after T, opti
 		return ""
 	}
 	if len(d.main) > 0 {
-		if trace != "" {
-			patchTrace(d.main, trace)
-		}
 		data, err := d.data(d.main, before, version())
 		if err != nil {
 			return *new(T), err

@@ -45,17 +45,8 @@ const (
 // cache's Transform removed. [CreateOrPatch] writes the status and keeps these fields.
 func CreateOrUpdate[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate func(T) error, options ...Option) (T, Result, error) {
 	m := &mutation[T]{name: "client.CreateOrUpdate", writer: w, mutate: mutate}
-	trace, others, err := takeTrace(options)
-	if err != nil {
-		return *new(T), Unchanged, fmt.Errorf("%s: %w", m.name, err)
-	}
 	m.create = func(obj T) (T, error) { return w.Create(ctx, obj, options...) }
-	m.change = func(_, after T) (T, error) {
-		if trace != "" {
-			setTrace(after, trace)
-		}
-		return w.Update(ctx, after, others...)
-	}
+	m.change = func(_, after T) (T, error) { return w.Update(ctx, after, withoutTrace(options)...) }
 	return m.run(ctx, obj)
 }
 
@@ -69,7 +60,7 @@ func CreateOrPatch[T Object](ctx context.Context, w ReadWriter[T], obj T, mutate
 	m.create = func(obj T) (T, error) {
 		return createWithStatus(ctx, w, obj, slices.DeleteFunc(slices.Clone(options), isOptimisticLock))
 	}
-	m.change = func(before, after T) (T, error) { return PatchFrom(ctx, w, before, after, options...) }
+	m.change = func(before, after T) (T, error) { return PatchFrom(ctx, w, before, after, withoutTrace(options)...) }
 	return m.run(ctx, obj)
 }
 
@@ -90,8 +81,7 @@ func createWithStatus[T Object](ctx context.Context, w Writer[T], obj T, options
 	if err != nil {
 		return *new(T), err
 	}
-	_, options, _ = takeTrace(options) // Create has checked it
-	return patchStatus(ctx, w, ObjectKeyFromObject(stored), d.patchType, data, options)
+	return patchStatus(ctx, w, ObjectKeyFromObject(stored), d.patchType, data, withoutTrace(options))
 }
 
 const conflictTries = 5

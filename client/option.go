@@ -44,7 +44,6 @@ type call struct {
 	already Object // of UnlessAlready, or nil
 	compare bool   // UnlessAlready was given
 	trace   string // of TraceParent
-	traced  bool   // TraceParent was given
 }
 
 // DryRun makes the API server process any write, including admission, without storing the result.

@@ -57,9 +57,6 @@ func (t target) call(v verb, options []Option) (call, error) {
 			return call{}, fmt.Errorf("%s: client.%s: %w", t.doing(v, types.NamespacedName{}), o.name, err)
 		}
 	}
-	if err := c.checkTrace(v, t.subresource); err != nil {
-		return call{}, fmt.Errorf("%s: %w", t.doing(v, types.NamespacedName{}), err)
-	}
 	return c, nil
 }
 

@@ -4,19 +4,16 @@
 package client_test
 
 import (
-	"net/http"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -38,117 +35,36 @@ func traceOf(o metav1.Object) string {
 	return value[3:4]
 }
 
-// TestTraceParent_ApplyTracesOnlyChanges: the annotation of a new trace comes with an apply of
-// another configuration, and with no other.
-func TestTraceParent_ApplyTracesOnlyChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newApplying(t)
-		var live *appsv1.Deployment
-		apply := func(n int32, digit, want string, versions bool) {
-			t.Helper()
-			before := ""
-			if live != nil {
-				before = live.ResourceVersion
-			}
-			if _, err := a.deployments.Apply(t.Context(), replicas(n), client.UnlessAlready(live), client.TraceParent(trace(digit))); err != nil {
-				t.Fatal(err)
-			}
-			live = a.live()
-			if traceOf(live) != want {
-				t.Errorf("the Deployment has the trace %q, want %q", traceOf(live), want)
-			}
-			if changed := live.ResourceVersion != before; changed != versions {
-				t.Errorf("trace %s: a new version: %t", digit, changed)
-			}
-		}
-		apply(1, "1", "1", true) // a create
-		apply(1, "2", "1", false)
-		if len(a.skipped) != 1 {
-			t.Errorf("%d applies were skipped, want 1", len(a.skipped))
-		}
-		apply(2, "3", "3", true)
-
-		time.Sleep(2 * time.Hour) // it is sent, but changes nothing
-		sent := a.api.Count("apply", sim.Deployments)
-		apply(2, "4", "3", false)
-		if n := a.api.Count("apply", sim.Deployments) - sent; n != 1 {
-			t.Errorf("%d applies were sent, want 1", n)
-		}
-		time.Sleep(100 * time.Hour)
-		apply(3, "5", "5", true)
-
-		// Another client's change causes an apply, which changes nothing.
-		other := func(patch string) {
-			t.Helper()
-			if _, err := a.deployments.Patch(t.Context(), name("default", "web"), types.MergePatchType, []byte(patch), client.FieldOwner("other")); err != nil {
-				t.Fatal(err)
-			}
-			live = a.live()
-		}
-		other(`{"metadata":{"labels":{"other":"1"}}}`)
-		apply(3, "6", "5", false)
-
-		// A new process knows of no change.
-		hooks := hook.On(func(s *hook.SkippedApply) { a.skipped = append(a.skipped, *s) })
-		a.deployments = client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{Hook: hooks}))
-		apply(3, "7", "5", false)
-
-		// The annotation alone, which increments the generation of a Deployment, causes none.
-		other(`{"metadata":{"annotations":{"` + traceKey + `":"` + trace("7") + `"}}}`)
-		sent = a.api.Count("apply", sim.Deployments)
-		apply(3, "8", "7", false)
-		if n := a.api.Count("apply", sim.Deployments) - sent; n != 0 {
-			t.Errorf("%d applies were sent because of the annotation", n)
-		}
-		other(`{"metadata":{"labels":{"other":"2"}}}`) // and a later one takes no part in it
-		apply(3, "9", "7", false)
-	})
-}
-
-// TestTraceParent_AFailedApplyIsStillAChange: its retry has the trace.
-func TestTraceParent_AFailedApplyIsStillAChange(t *testing.T) {
-	a := newApplying(t)
-	if _, err := a.deployments.Apply(t.Context(), replicas(1), client.UnlessAlready(nil), client.TraceParent(trace("1"))); err != nil {
-		t.Fatal(err)
-	}
-	fails := true
-	a.api.Intercept(func(r *sim.Request) (*http.Response, error) {
-		if fails && r.Verb == "apply" {
-			fails = false
-			return r.FailWith(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError})
-		}
-		return nil, nil
-	})
-	for n := range 2 {
-		_, err := a.deployments.Apply(t.Context(), replicas(2), client.UnlessAlready(a.live()), client.TraceParent(trace("2")))
-		if failed := err != nil; failed != (n == 0) {
-			t.Fatal(n, err)
-		}
-	}
-	if got := traceOf(a.live()); got != "2" {
-		t.Errorf("the Deployment has the trace %q, want 2", got)
-	}
-}
-
-// TestTraceParent_WithoutASpan: the option changes nothing, not even an annotation that an earlier
-// call has set.
-func TestTraceParent_WithoutASpan(t *testing.T) {
-	a := newApplying(t)
-	for n, digit := range []string{"1", ""} {
-		value := ""
-		if digit != "" {
-			value = trace(digit)
-		}
-		var live *appsv1.Deployment
-		if n > 0 {
-			live = a.live()
-		}
-		if _, err := a.deployments.Apply(t.Context(), replicas(int32(n)), client.UnlessAlready(live), client.TraceParent(value)); err != nil {
+// TestTraceParent_ApplyIgnoresIt: UnlessAlready sends nothing because of another client's
+// annotation, and an apply that is sent leaves it.
+func TestTraceParent_ApplyIgnoresIt(t *testing.T) {
+	api := sim.NewServer(sim.ConfigMaps)
+	var skipped int
+	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{Hook: hook.On(func(*hook.SkippedApply) { skipped++ })}))
+	var live *corev1.ConfigMap
+	apply := func(value string) {
+		t.Helper()
+		var err error
+		if _, err = maps.Apply(t.Context(), corev1ac.ConfigMap("a", "default").WithData(map[string]string{"a": value}), client.UnlessAlready(live)); err != nil {
 			t.Fatal(err)
 		}
-		if got := traceOf(a.live()); got != "1" {
-			t.Errorf("the Deployment has the trace %q, want 1", got)
+		if live, err = maps.GetLive(t.Context(), name("default", "a")); err != nil {
+			t.Fatal(err)
 		}
+	}
+	apply("1")
+	patch := `{"metadata":{"annotations":{"` + traceKey + `":"` + trace("7") + `"}}}`
+	live, err := maps.Patch(t.Context(), name("default", "a"), types.MergePatchType, []byte(patch), client.FieldOwner("other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply("1")
+	if skipped != 1 || traceOf(live) != "7" {
+		t.Errorf("%d applies were skipped, want 1; the trace is %q", skipped, traceOf(live))
+	}
+	apply("2")
+	if skipped != 1 || traceOf(live) != "7" || live.Data["a"] != "2" {
+		t.Errorf("%d applies were skipped, want 1; the trace is %q, the data %v", skipped, traceOf(live), live.Data)
 	}
 }
 
@@ -157,73 +73,41 @@ func traceConfigMaps(t *testing.T) (*sim.Server, *client.Handle[*corev1.ConfigMa
 	return api, client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 }
 
-// TestTraceParent_OnlyWithAChange: the functions that compare add the annotation to what they send,
-// and send nothing because of it.
-func TestTraceParent_OnlyWithAChange(t *testing.T) {
-	type write = func(h *client.Handle[*corev1.ConfigMap], from *corev1.ConfigMap, mutate func(*corev1.ConfigMap) error, digit string) error
-	for function, write := range map[string]write{
-		"CreateOrUpdate": func(h *client.Handle[*corev1.ConfigMap], from *corev1.ConfigMap, mutate func(*corev1.ConfigMap) error, digit string) error {
-			_, _, err := client.CreateOrUpdate(t.Context(), h, from, mutate, client.TraceParent(trace(digit)))
-			return err
+// TestTraceParent_OnlyOfNewObjects: the functions that compare give it to an object that they
+// create, and neither change nor remove it afterwards, also if the API server drops their change.
+func TestTraceParent_OnlyOfNewObjects(t *testing.T) {
+	type run = func(h *client.Handle[*corev1.Secret], from *corev1.Secret, mutate func(*corev1.Secret) error, o client.Option) (*corev1.Secret, client.Result, error)
+	for function, run := range map[string]run{
+		"CreateOrUpdate": func(h *client.Handle[*corev1.Secret], from *corev1.Secret, mutate func(*corev1.Secret) error, o client.Option) (*corev1.Secret, client.Result, error) {
+			return client.CreateOrUpdate(t.Context(), h, from, mutate, o)
 		},
-		"CreateOrPatch": func(h *client.Handle[*corev1.ConfigMap], from *corev1.ConfigMap, mutate func(*corev1.ConfigMap) error, digit string) error {
-			_, _, err := client.CreateOrPatch(t.Context(), h, from, mutate, client.TraceParent(trace(digit)))
-			return err
-		},
-		"PatchFrom": func(h *client.Handle[*corev1.ConfigMap], from *corev1.ConfigMap, mutate func(*corev1.ConfigMap) error, digit string) error {
-			if from.ResourceVersion == "" {
-				_ = mutate(from)
-				_, err := h.Create(t.Context(), from, client.TraceParent(trace(digit)))
-				return err
-			}
-			after := from.DeepCopy()
-			_ = mutate(after)
-			_, err := client.PatchFrom(t.Context(), h, from, after, client.TraceParent(trace(digit)), client.OptimisticLock())
-			return err
+		"CreateOrPatch": func(h *client.Handle[*corev1.Secret], from *corev1.Secret, mutate func(*corev1.Secret) error, o client.Option) (*corev1.Secret, client.Result, error) {
+			return client.CreateOrPatch(t.Context(), h, from, mutate, o)
 		},
 	} {
 		t.Run(function, func(t *testing.T) {
-			api, maps := traceConfigMaps(t)
-			steps := []struct {
-				digit, want string
-				mutate      func(*corev1.ConfigMap) error
-				verbs       []string
-			}{
-				{"1", "1", fill, []string{"create"}},
-				{"2", "1", fill, nil},
-				{"3", "3", func(m *corev1.ConfigMap) error { m.Data = map[string]string{"a": "c"}; return nil }, []string{"write"}},
-				{"4", "4", func(m *corev1.ConfigMap) error { m.Annotations = map[string]string{"x": "y"}; return nil }, []string{"write"}},
-				{"5", "4", func(m *corev1.ConfigMap) error { m.Annotations = map[string]string{"x": "y"}; return nil }, nil},
-				{"6", "6", func(m *corev1.ConfigMap) error { m.Annotations = nil; return nil }, []string{"write"}},
-				{"7", "6", func(m *corev1.ConfigMap) error { m.Annotations = nil; return nil }, nil},
-			}
-			from := configMap("a")
-			for _, s := range steps {
-				before := len(verbs(api))
-				if err := write(maps, from, s.mutate, s.digit); err != nil {
-					t.Fatal(s.digit, err)
-				}
-				var sent []string
-				for _, v := range verbs(api)[before:] {
-					switch v {
-					case "update", "patch":
-						v = "write"
-					case "get":
-						continue
-					}
-					sent = append(sent, v)
-				}
-				if !slices.Equal(sent, s.verbs) {
-					t.Errorf("%s: sent %v, want %v", s.digit, sent, s.verbs)
-				}
-				now, err := maps.GetLive(t.Context(), name("default", "a"))
+			secrets := client.For[*corev1.Secret](newClient(t, sim.NewServer(sim.Secrets), client.Options{}))
+			from := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
+			for n, value := range []string{"a", "a", "a", "b", "b"} {
+				stored, result, err := run(secrets, from, func(s *corev1.Secret) error {
+					s.StringData = map[string]string{"key": value} // the stored object has none
+					s.Annotations = map[string]string{"x": value}
+					return nil
+				}, client.TraceParent(trace(fmt.Sprint(n+1))))
 				if err != nil {
+					t.Fatal(n, err)
+				}
+				if want := []client.Result{client.Created, client.Unchanged, client.Unchanged, client.Updated, client.Unchanged}[n]; result != want || traceOf(stored) != "1" {
+					t.Errorf("call %d: %s, want %s; the trace is %q, want 1", n, result, want, traceOf(stored))
+				}
+				if from, err = secrets.GetLive(t.Context(), name("default", "a")); err != nil {
 					t.Fatal(err)
 				}
-				if traceOf(now) != s.want {
-					t.Errorf("%s: the trace is %q, want %q", s.digit, traceOf(now), s.want)
-				}
-				from = now
+			}
+			after := from.DeepCopy()
+			after.Annotations = nil
+			if stored, err := client.PatchFrom(t.Context(), secrets, from, after); err != nil || traceOf(stored) != "1" || len(stored.Annotations) != 1 {
+				t.Errorf("PatchFrom leaves %v (%v)", stored.Annotations, err)
 			}
 		})
 	}
@@ -248,73 +132,37 @@ func TestTraceParent_NotInTheCallersObject(t *testing.T) {
 	}
 }
 
-// TestTraceParent_IsNotForStatus: of two requests only the one for more than the status has it.
-func TestTraceParent_IsNotForStatus(t *testing.T) {
-	a := newApplying(t)
-	_, _, err := client.CreateOrPatch(t.Context(), a.deployments, web(), func(d *appsv1.Deployment) error {
-		d.Status.ObservedGeneration = 1
-		return nil
-	}, client.TraceParent(trace("1")))
-	if now := a.live(); err != nil || traceOf(now) != "1" || now.Status.ObservedGeneration != 1 {
-		t.Errorf("created %+v: %v", now, err)
-	}
-	fresh := web()
-	fresh.Name = "fresh"
-	a.api.Put(sim.Deployments, fresh)
-	a.name = "fresh"
-	for _, spec := range []bool{false, true} {
-		before := a.live()
-		after := before.DeepCopy()
-		after.Status.ObservedGeneration++
-		if spec {
-			after.Spec.Paused = true
-		}
-		if _, err := client.PatchFrom(t.Context(), a.deployments, before, after, client.TraceParent(trace("1"))); err != nil {
-			t.Fatal(err)
-		}
-		now := a.live()
-		if traced := traceOf(now) != ""; traced != spec || now.Status.ObservedGeneration != after.Status.ObservedGeneration {
-			t.Errorf("with a change of the spec %t: traced %t, status %+v", spec, traced, now.Status)
-		}
-	}
-}
-
-// TestTraceParent_IsRefused: calls that cannot tell a change from a no-op send nothing.
+// TestTraceParent_IsRefused: calls that may change nothing send nothing with it.
 func TestTraceParent_IsRefused(t *testing.T) {
 	api, maps := traceConfigMaps(t)
 	m, ctx := configMap("a"), t.Context()
-	a := newApplying(t)
 	for what, c := range map[string]struct {
 		call func(client.Option) error
 		with string
 		want string
 	}{
-		"update": {func(o client.Option) error { _, err := maps.Update(ctx, m, o); return err }, "", "does not take client.TraceParent"},
+		"update": {func(o client.Option) error { _, err := maps.Update(ctx, m, o); return err }, trace("1"), "does not take client.TraceParent"},
 		"patch": {func(o client.Option) error {
 			_, err := maps.Patch(ctx, name("default", "a"), types.MergePatchType, []byte("{}"), o)
 			return err
-		}, "", "does not take client.TraceParent"},
-		"apply": {func(o client.Option) error { _, err := a.deployments.Apply(ctx, replicas(1), o); return err }, "", "needs client.UnlessAlready"},
-		"status": {func(o client.Option) error {
-			_, err := a.deployments.ApplyStatus(ctx, replicas(1), client.UnlessAlready(nil), o)
+		}, trace("1"), "does not take client.TraceParent"},
+		"apply": {func(o client.Option) error {
+			_, err := maps.Apply(ctx, corev1ac.ConfigMap("a", "default"), client.UnlessAlready(nil), o)
 			return err
-		}, "", "not for subresources"},
-		"format":            {func(o client.Option) error { _, err := maps.Create(ctx, m, o); return err }, "00-1-2-01", "W3C"},
-		"format, PatchFrom": {func(o client.Option) error { _, err := client.PatchFrom(ctx, maps, m, m, o); return err }, "x", "W3C"},
-		"format, CreateOrUpdate": {func(o client.Option) error {
-			_, _, err := client.CreateOrUpdate(ctx, maps, m, fill, o)
+		}, trace("1"), "does not take client.TraceParent"},
+		"PatchFrom": {func(o client.Option) error {
+			after := m.DeepCopy()
+			after.Data = map[string]string{"a": "b"}
+			_, err := client.PatchFrom(ctx, maps, m, after, o)
 			return err
-		}, "x", "W3C"},
+		}, trace("1"), "does not take client.TraceParent"},
+		"format": {func(o client.Option) error { _, err := maps.Create(ctx, m, o); return err }, "00-1-2-01", "W3C"},
 	} {
-		value := c.with
-		if value == "" {
-			value = trace("1")
-		}
-		if err := c.call(client.TraceParent(value)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := c.call(client.TraceParent(c.with)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", what, err, c.want)
 		}
 	}
-	for _, v := range append(verbs(api), verbs(a.api)...) {
+	for _, v := range verbs(api) {
 		t.Errorf("a %s was sent", v)
 	}
 }

@@ -9,10 +9,10 @@
 //
 // A Reconcile's span is the root of its own trace. It has links to the spans that changed the
 // objects which the Reconcile is about, as KEP-5915 proposes: they are in the annotation
-// tracing.k8s.io/traceparent of these objects. client.TraceParent writes it:
+// tracing.k8s.io/traceparent of these objects. client.TraceParent writes it into new ones:
 //
 //	trace := client.TraceParent(tracing.TraceParent(ctx))
-//	_, err := r.deployments.Apply(ctx, desired, client.UnlessAlready(live), trace)
+//	_, _, err := client.CreateOrUpdate(ctx, r.deployments, desired, mutate, trace)
 //
 // The attributes of a Reconcile's span are:
 //

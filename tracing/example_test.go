@@ -11,8 +11,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -51,12 +51,17 @@ func (r *copier) Reconcile(ctx context.Context, key types.NamespacedName) (contr
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
-	live, err := r.secrets.Get(ctx, key)
+	secret, err := r.secrets.Get(ctx, key)
 	if client.IgnoreNotFound(err) != nil {
 		return controller.Result{}, err
 	}
-	desired := corev1ac.Secret(key.Name, key.Namespace).WithStringData(m.Data)
-	_, err = r.write.Apply(ctx, desired, client.UnlessAlready(live), client.TraceParent(tracing.TraceParent(ctx)))
+	if err != nil {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	}
+	_, _, err = client.CreateOrUpdate(ctx, r.write, secret, func(s *corev1.Secret) error {
+		s.Data = map[string][]byte{"copy": []byte(m.Data["a"])}
+		return nil
+	}, client.TraceParent(tracing.TraceParent(ctx)))
 	return controller.Result{}, err
 }
 
@@ -78,10 +83,11 @@ func Example() {
 	if err := <-ended; err != nil {
 		fmt.Println(err)
 	}
-	for _, s := range exporter.GetSpans()[:2] {
+	for _, s := range exporter.GetSpans()[:3] {
 		fmt.Println(s.Name, len(s.Links), "link")
 	}
 	// Output:
-	// patch secrets 0 link
+	// get secrets 0 link
+	// create secrets 0 link
 	// Reconcile copier 1 link
 }

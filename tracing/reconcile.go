@@ -6,6 +6,7 @@ package tracing
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -29,26 +30,27 @@ func Reconciles(provider trace.TracerProvider) *hook.Hook {
 	if provider == nil {
 		provider = otel.GetTracerProvider()
 	}
-	r := reconciles{provider.Tracer(scope)}
+	r := &reconciles{provider.Tracer(scope)}
 	return hook.Join(hook.On(r.begin), hook.On(r.end))
 }
 
 type reconciles struct{ tracer trace.Tracer }
 
-// spanKey is the key of the span: another observer may derive a context with a span of its own.
-type spanKey struct{}
+// spanKey is the key of the span: another observer, which may be of this package, may derive a
+// context with a span of its own.
+type spanKey struct{ of *reconciles }
 
-func (r reconciles) begin(e *hook.Reconciling) {
+func (r *reconciles) begin(e *hook.Reconciling) {
 	info, _ := controller.InfoFromContext(e.Context)
 	ctx, span := r.tracer.Start(e.Context, "Reconcile "+e.Controller,
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(linksOf(info)...),
 		trace.WithAttributes(attribute.String("setpoint.controller", e.Controller)))
-	e.Context = context.WithValue(ctx, spanKey{}, span)
+	e.Context = context.WithValue(ctx, spanKey{r}, span)
 	if !span.IsRecording() {
 		return
 	}
 	span.SetAttributes(
-		attribute.String("setpoint.key", fmt.Sprint(info.Key)),
+		attribute.String("setpoint.key", cut(fmt.Sprint(info.Key))),
 		attribute.String("setpoint.reconcile_id", info.ReconcileID),
 		attribute.Int("setpoint.attempt", info.Attempt),
 	)
@@ -80,8 +82,8 @@ func namespaceOf(key any) string {
 	return ""
 }
 
-func (reconciles) end(e *hook.Reconciled) {
-	span, ok := e.Context.Value(spanKey{}).(trace.Span)
+func (r *reconciles) end(e *hook.Reconciled) {
+	span, ok := e.Context.Value(spanKey{r}).(trace.Span)
 	if !ok {
 		return
 	}
@@ -113,12 +115,12 @@ func reasonOf(e *hook.Reconciled) why.Reason {
 	return why.OfError(e.Err)
 }
 
-// cut limits a text to 1 KiB.
+// cut limits a text to 1 KiB of valid UTF-8: an exporter loses what protobuf refuses.
 func cut(text string) string {
 	if len(text) > 1<<10 {
-		return text[:1<<10] + "…"
+		text = text[:1<<10] + "…"
 	}
-	return text
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 const header = "traceparent"

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -24,7 +25,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
@@ -258,12 +258,15 @@ func TestTraces_AreHandedAlong(t *testing.T) {
 				return controller.Result{}, err
 			}
 			live, err := secrets.Get(ctx, key)
-			if err != nil {
-				live = nil
+			absent := err != nil
+			if absent {
+				live = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 			}
-			desired := corev1ac.Secret(key.Name, key.Namespace).WithStringData(map[string]string{"a": m.Data["a"]})
-			_, err = write.Apply(ctx, desired, client.UnlessAlready(live), client.TraceParent(tracing.TraceParent(ctx)))
-			if live == nil { // it is due before the cache shows the write
+			_, _, err = client.CreateOrUpdate(ctx, write, live, func(s *corev1.Secret) error {
+				s.Data, s.Annotations = map[string][]byte{"a": []byte(m.Data["a"])}, nil
+				return nil
+			}, client.TraceParent(tracing.TraceParent(ctx)))
+			if absent { // it is due before the cache shows the write
 				return controller.Result{RequeueAfter: time.Millisecond}, err
 			}
 			return controller.Result{}, err
@@ -310,6 +313,9 @@ func TestTraces_AreHandedAlong(t *testing.T) {
 		if n := len(all["Reconcile two"]); n != 2 {
 			t.Errorf("two had %d Reconciles, want one for each change of the Secret", n)
 		}
+		if writer != 0 {
+			t.Errorf("the Secret has the trace of Reconcile %d of one, want the first, which has created it", writer)
+		}
 		if l := last.Links(); len(l) != 1 || l[0].SpanContext.SpanID() != all["Reconcile one"][writer].SpanContext().SpanID() || l[0].SpanContext.TraceID().String() != trace[3:35] {
 			t.Errorf("the span of two has the links %v, want one to %s", l, trace)
 		}
@@ -333,6 +339,29 @@ func TestReconcile_AnotherObserverDerivesASpan(t *testing.T) {
 			t.Errorf("%d spans have ended, want that of the Reconcile", len(ended))
 		}
 		other.End()
+	})
+}
+
+// TestReconciles_Twice: two hooks of this package end both of their spans, with texts that an
+// exporter can send.
+func TestReconciles_Twice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOperator(t)
+		maps := cache.For[*corev1.ConfigMap](o.cache)
+		c := o.controller("one", func(context.Context, types.NamespacedName) (controller.Result, error) {
+			return controller.Result{}, controller.Terminal(errors.New("\xff" + strings.Repeat("é", 1000)))
+		}, controller.Options{}, tracing.Reconciles(o.provider))
+		c.Watch(source.Kind(maps, handler.Self()))
+		o.run(c.Run)
+		o.api.Put(sim.ConfigMaps, configMap(""))
+		synctest.Wait()
+		all := o.ended()["Reconcile one"]
+		if len(all) != 2 {
+			t.Fatalf("%d spans have ended, want 2", len(all))
+		}
+		if text := all[0].Status().Description; !utf8.ValidString(text) || !strings.HasPrefix(text, "\uFFFDé") || !strings.HasSuffix(text, "…") {
+			t.Errorf("the status is %q", text)
+		}
 	})
 }
 

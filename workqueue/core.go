@@ -19,6 +19,7 @@ type core[K comparable] struct {
 	store[K]
 
 	heldSince  int64 // sum of since of the held entries
+	readySince int64 // when the first of the ready entries became so, after there was none
 	counts     [numStates]int
 	deliveries uint64
 	queued     int64  // when the key that was taken last became ready
@@ -75,9 +76,12 @@ func (c *core[K]) forget(i uint32, e *entry[K]) {
 	c.remove(i, e)
 }
 
-// turn changes an entry's state. It reads the clock only if since is needed.
+// turn changes an entry's state. It reads the clock only if that is needed.
 func (c *core[K]) turn(e *entry[K], to State) {
 	c.counts[e.state]--
+	if to == Ready && c.counts[Ready] == 0 {
+		c.readySince = c.now()
+	}
 	c.counts[to]++
 	e.state = to
 	if c.observed || to == Waiting || c.stamped && to != Held {

@@ -179,6 +179,17 @@ func (c *core[K]) len() Len {
 	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: c.pausedAll}
 }
 
+// ReadySince returns since when there has been a ready key at each moment, or zero if there is none.
+// Not necessarily the same key. It is cheap.
+func (q *Queue[K]) ReadySince() time.Time {
+	q.lock()
+	defer q.unlock()
+	if q.core.len().Ready == 0 {
+		return time.Time{}
+	}
+	return q.core.time(q.core.readySince)
+}
+
 // ReadyByClass returns the number of ready keys of each class. It is cheap.
 func (q *Queue[K]) ReadyByClass() map[Class]int {
 	q.lock()

@@ -26,7 +26,7 @@ func TestRBAC_HasStableFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manager.New(&rest.Config{Host: sim.Host, Transport: sim.New(t, scheme.Scheme)}, manager.Options{Name: "test"})
 		cache.For[*corev1.ConfigMap](m.Cache())
-		w := get(t, debug.Handler(m), "GET", "/debug/rbac")
+		w := get(t, debug.Handler(m, debug.Options{}), "GET", "/debug/rbac")
 		want := `{"name":"test","needed":[{"group":"","resource":"configmaps","verbs":["list","watch"],"why":"the informer of ConfigMap.v1"}],"used":[],"missing":[]}`
 		var r rbac.Report
 		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
@@ -46,7 +46,7 @@ func TestRBAC_OfASilentAPIServer(t *testing.T) {
 		m := manager.New(&rest.Config{Host: sim.Host, Transport: api}, manager.Options{Name: "test"})
 		cache.For[*corev1.ConfigMap](m.Cache())
 		began := time.Now()
-		w := get(t, debug.Handler(m), "GET", "/debug/rbac")
+		w := get(t, debug.Handler(m, debug.Options{}), "GET", "/debug/rbac")
 		var r rbac.Report
 		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
 			t.Fatal(err)

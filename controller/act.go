@@ -54,6 +54,9 @@ func (c *Controller[K]) act(action, text, by string) (result string, err error) 
 		if len(before) > 0 {
 			return fmt.Sprintf("%s is due when its pause ends; it is paused by %s", text, strings.Join(textsOf(before), ", ")), nil
 		}
+		if c.pausedAll.Load() {
+			return text + " is due when the controller is resumed", nil
+		}
 		return text + " is due now", nil
 	case "pause":
 		c.setPause(key, me, true)
@@ -71,6 +74,8 @@ func (c *Controller[K]) resumeOverHTTP(key K, text string, before []pauser) (res
 	switch {
 	case len(before) == 0:
 		return "", fmt.Errorf("%s is not paused; requeue makes it due", text)
+	case len(after) == 0 && c.pausedAll.Load():
+		return text + " is resumed, but the controller is paused", nil
 	case len(after) == 0:
 		return text + " is resumed", nil
 	case len(before) == len(after):

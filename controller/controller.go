@@ -32,6 +32,7 @@ type Controller[K comparable] struct {
 	queue      *workqueue.Queue[K] // nil before build
 	run        string              // of each reconcile ID
 	started    chan struct{}       // closed by Warm: workers may start
+	stopped    chan struct{}       // closed at the end of Warm
 	synced     chan struct{}       // closed by Warm
 	began      time.Time           // zero of c.now
 	repetition logging.Repetition  // limits the lines of the controller
@@ -63,7 +64,7 @@ func New[K comparable](name string, r Reconciler[K], o Options) *Controller[K] {
 func NewWithQueue[K comparable](name string, r Reconciler[K], o Options, q workqueue.Options[K]) *Controller[K] {
 	c := &Controller[K]{
 		name: name, reconciler: r, o: o, q: q, run: fmt.Sprintf("%08x", rand.Uint32()),
-		started: make(chan struct{}), synced: make(chan struct{}), began: time.Now(),
+		started: make(chan struct{}), stopped: make(chan struct{}), synced: make(chan struct{}), began: time.Now(),
 	}
 	c.inputs.name = name
 	c.inputs.informers = cache.NewDeclarations()

@@ -96,8 +96,11 @@ func ContestOfDeleted(c *Controller[string]) bool {
 	return c.contest(item, &fight{object: "u", row: fightFree, paused: true, writes: []pendingWrite{gone}}) != nil
 }
 
-// ValueOf is for tests.
-var ValueOf = valueOf
+// ValueOf is what a trace has of an object.
+func ValueOf(group, what string, o handler.Object) TracedValue {
+	var v values
+	return v.of(group, what, o)
+}
 
 // DurationsOf counts durations as a controller does.
 func DurationsOf(took ...time.Duration) Durations {

@@ -81,7 +81,8 @@ func (h *History) writer(object string, version uint64) (w writer, ok bool) {
 // mostChained is how many writes are followed back.
 const mostChained = 5
 
-// chain returns which Reconciles have caused one, each by its write: the last one first.
+// chain returns which Reconciles have caused one, each by its write: the last one first. It finds
+// writes by name and version, which in several clusters may coincide.
 func (h *History) chain(key string, r pastRun) (all []writer) {
 	for len(all) < mostChained && r.version != 0 && r.object(key) != "" {
 		w, ok := h.writer(r.object(key), r.version)

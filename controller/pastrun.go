@@ -83,9 +83,9 @@ func (r *running[K]) ended(end *ending, took time.Duration, reason *workqueue.Re
 	if reason.ResourceVersion != "" { // ParseUint allocates its error
 		past.version, _ = strconv.ParseUint(reason.ResourceVersion, 10, 64)
 	}
-	past.named = named != nil && isNamed(reason.Object, named(r.item.Key()))
+	past.named = named != nil && named(r.item.Key()).Namespace != "" && isNamed(reason.Object, named(r.item.Key()))
 	if !past.named {
-		more.object = strings.Clone(reason.Object)
+		more.object = strings.Clone(strings.TrimPrefix(reason.Object, "/"))
 	}
 	if more.bytes() > int(unsafe.Sizeof(more)) {
 		past.more = &more

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -30,8 +31,11 @@ type runCause struct{ source, event string }
 // mostCauses limits the known causes.
 const mostCauses = 256
 
-// mostEvent is how much of a reason's event is kept.
-const mostEvent = 64
+// How much of a reason's source and event is kept.
+const (
+	mostSource = 256
+	mostEvent  = 64
+)
 
 // keyRuns are the last Reconciles of a key, oldest first.
 type keyRuns[K comparable] struct {
@@ -106,9 +110,7 @@ func (p *pastRuns[K]) add(key K, run *pastRun, reason *workqueue.Reason) {
 	k, before := p.keys[key], int64(0)
 	if k == nil {
 		k = &keyRuns[K]{key: key}
-		if p.named != nil {
-			k.text = int32(len(p.named(key).Namespace) + len(p.named(key).Name))
-		}
+		k.text = int32(textSize(key)) //nolint:gosec // of a key
 		p.keys[key] = k
 	} else {
 		before = k.bytes()
@@ -128,13 +130,13 @@ func (p *pastRuns[K]) add(key K, run *pastRun, reason *workqueue.Reason) {
 }
 
 func (p *pastRuns[K]) causeLocked(r *workqueue.Reason) *runCause {
-	c := runCause{r.Source, r.Event[:min(len(r.Event), mostEvent)]}
+	c := runCause{r.Source[:min(len(r.Source), mostSource)], r.Event[:min(len(r.Event), mostEvent)]}
 	known := p.causes[c]
 	if known == nil {
 		if len(p.causes) >= mostCauses {
 			clear(p.causes) // Reconciles may refer to other causes
 		}
-		known = &runCause{c.source, strings.Clone(c.event)}
+		known = &runCause{strings.Clone(c.source), strings.Clone(c.event)}
 		p.causes[*known] = known
 	}
 	return known
@@ -204,6 +206,19 @@ func (p *pastRuns[K]) forget(class, n int) {
 		p.linkLocked(k, shortenedKeys)
 		p.history.used.Add(k.bytes() - before)
 	}
+}
+
+// textSize returns the bytes of a key's strings, as far as its type is known.
+func textSize(key any) int {
+	switch k := key.(type) {
+	case types.NamespacedName:
+		return len(k.Namespace) + len(k.Name)
+	case handler.ClusterKey:
+		return len(k.Cluster) + len(k.Namespace) + len(k.Name)
+	case string:
+		return len(k)
+	}
+	return 0
 }
 
 // mostSearched is how many keys of a class writer looks at, last used first.

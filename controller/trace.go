@@ -9,12 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -76,16 +79,16 @@ type TracedValue struct {
 }
 
 const (
-	mostTraces = 4         // at once
-	mostTraced = 100       // reads of a Reconcile
-	mostValue  = 256 << 10 // bytes of an object
-	traceAhead = 16        // Reconciles that wait for the receiver
+	mostTraces = 4       // at once
+	mostTraced = 100     // reads of a Reconcile, and requests
+	mostValues = 1 << 20 // bytes of the objects of a Reconcile's reads, and of its requests
+	traceAhead = 8       // Reconciles that wait for the receiver
 )
 
 // Trace passes each Reconcile of an object's keys to receive until ctx ends, after it has returned.
 // The keys are those that the sources map the object to at the call: see Explain. It returns an
-// error if there is none, if the controller does not reconcile it here, or if 4 traces run already.
-// watches is false if no source has the kind. Reconciles do not wait for receive, which Trace
+// error if there is none, if this replica reconciles none of them, if 4 traces run already, and at
+// the end of the controller. watches is false if no source has the kind. Reconciles do not wait for receive, which Trace
 // calls; but a traced one takes longer.
 func (c *Controller[K]) Trace(ctx context.Context, o why.Object, receive func(Traced)) (watches bool, err error) {
 	asking, cancel := context.WithTimeout(ctx, time.Second)
@@ -97,11 +100,15 @@ func (c *Controller[K]) Trace(ctx context.Context, o why.Object, receive func(Tr
 	if len(all.order) == 0 {
 		return true, c.named(errors.New(all.keyless[0].Cause))
 	}
-	if a := c.explainLead(all.order[0]); a != nil {
-		return true, c.named(errors.New(a.Cause))
+	keys := slices.DeleteFunc(slices.Clone(all.order), func(key K) bool { return c.explainLead(key) != nil })
+	if len(keys) == 0 {
+		if a := c.explainLead(all.order[0]); a != nil {
+			return true, c.named(errors.New(a.Cause))
+		}
+		keys = all.order // it has just become so
 	}
 	t := &trace{reconciles: make(chan Traced, traceAhead)}
-	if !c.traces.add(t, all.order) {
+	if !c.traces.add(t, keys) {
 		return true, c.named(fmt.Errorf("%d traces run already; end one", mostTraces))
 	}
 	defer c.traces.remove(t)
@@ -109,6 +116,8 @@ func (c *Controller[K]) Trace(ctx context.Context, o why.Object, receive func(Tr
 		select {
 		case r := <-t.reconciles:
 			receive(r)
+		case <-c.stopped:
+			return true, c.named(errors.New("it has stopped"))
 		case <-ctx.Done():
 			return true, nil
 		}
@@ -192,13 +201,17 @@ func (r *running[K]) traced(end *ending, took time.Duration) Traced {
 		return t
 	}
 	writes, requests := all.Writes(), all.Requests()
+	var values values
 	for i := range requests[:min(len(requests), mostTraced)] {
-		t.Requests = append(t.Requests, tracedRequest(&requests[i], writes))
+		t.Requests = append(t.Requests, values.request(&requests[i], writes))
 	}
 	return t
 }
 
-func tracedRequest(q *ledger.Request, writes []ledger.Write) TracedRequest {
+// values limits the bytes of objects.
+type values struct{ bytes int }
+
+func (v *values) request(q *ledger.Request, writes []ledger.Write) TracedRequest {
 	one := TracedRequest{Request: q.String(), Status: q.Status, Took: q.Took}
 	if q.Err != nil {
 		one.Error = q.Err.Error()
@@ -210,53 +223,88 @@ func tracedRequest(q *ledger.Request, writes []ledger.Write) TracedRequest {
 	w := &writes[i]
 	one.Effect, one.Version = w.Effect, w.ResourceVersion
 	if o, ok := w.Object.(handler.Object); ok {
-		one.Value = valueOf(w.Group, w.Resource, o)
+		one.Value = v.of(w.Group, w.Resource, o)
 	}
 	return one
 }
 
-// valueOf calls the object's code. what is a kind or a resource.
-func valueOf(group, what string, o handler.Object) TracedValue {
+// of calls the object's code. what is a kind or a resource.
+func (v *values) of(group, what string, o handler.Object) TracedValue {
 	if hides(group, what, o) {
 		return TracedValue{Hidden: hidden}
 	}
 	text, err := encoded(o)
-	switch {
-	case err != nil:
+	if err != nil {
 		return TracedValue{Hidden: err.Error()}
-	case len(text) > mostValue:
-		return TracedValue{Hidden: fmt.Sprintf("it has %d bytes; at most %d are shown", len(text), mostValue)}
+	}
+	if v.bytes += len(text); v.bytes > mostValues {
+		return TracedValue{Hidden: fmt.Sprintf("it has %d bytes; a trace shows at most %d of a Reconcile", len(text), mostValues)}
 	}
 	return TracedValue{JSON: text}
 }
 
 const hidden = "the content of Secrets and tokens is never shown"
 
-// hides reports whether an object's content is never shown. what is a kind or a resource.
+// hides reports whether an object's content is never shown. what is a kind or a resource, as far as
+// it is known: of a foreign informer it may be the name of a Go type.
 func hides(group, what string, o handler.Object) bool {
-	_, secret := o.(*corev1.Secret)
-	return secret || group == "" && (what == "Secret" || what == "secrets") || group == "authentication.k8s.io"
+	own := o.GetObjectKind().GroupVersionKind()
+	secret := func(group, what string) bool {
+		return group == "" && (what == "Secret" || what == "secrets") || group == "authentication.k8s.io"
+	}
+	switch o.(type) {
+	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
+		if own.Kind == "" && (what == "" || what == "Unstructured" || what == "PartialObjectMetadata") {
+			return true // nothing tells what it is
+		}
+	}
+	return secret(group, what) || secret(own.Group, own.Kind) || isSecret(reflect.TypeOf(o))
+}
+
+// isSecret reports whether a Go type is or embeds a Secret.
+func isSecret(t reflect.Type) bool {
+	if t = indirect(t); t.Kind() != reflect.Struct {
+		return false
+	}
+	if t == reflect.TypeFor[corev1.Secret]() {
+		return true
+	}
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous && isSecret(f.Type) {
+			return true
+		}
+	}
+	return false
+}
+
+func indirect(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
 }
 
 // keptReads are the reads of a traced Reconcile.
 type keptReads struct {
-	mu  sync.Mutex
-	all []TracedRead
+	mu     sync.Mutex // guards what follows
+	all    []TracedRead
+	values values
 }
 
 func (k *keptReads) add(kind schema.GroupVersionKind, name types.NamespacedName, stored any) {
 	if name.Name == "" {
 		return
 	}
-	read := TracedRead{Kind: kind.Kind, Object: textOf(name), Missing: stored == nil}
-	if o, ok := stored.(handler.Object); ok {
-		read.Value = valueOf(kind.Group, kind.Kind, o)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.all) < mostTraced {
-		k.all = append(k.all, read)
+	if len(k.all) == mostTraced {
+		return
 	}
+	read := TracedRead{Kind: kind.Kind, Object: textOf(name), Missing: stored == nil}
+	if o, ok := stored.(handler.Object); ok {
+		read.Value = k.values.of(kind.Group, kind.Kind, o)
+	}
+	k.all = append(k.all, read)
 }
 
 func (k *keptReads) list() []TracedRead {

@@ -18,8 +18,8 @@ func TestValueOf_Hidden(t *testing.T) {
 	if v := controller.ValueOf("", "", &corev1.Secret{StringData: map[string]string{"a": "b"}}); v.JSON != nil || v.Hidden == "" {
 		t.Errorf("a Secret: %s", v.JSON)
 	}
-	large := &corev1.ConfigMap{Data: map[string]string{"a": strings.Repeat("x", 256<<10)}}
-	if v := controller.ValueOf("", "ConfigMap", large); v.JSON != nil || !strings.Contains(v.Hidden, "at most 262144 are shown") {
+	large := &corev1.ConfigMap{Data: map[string]string{"a": strings.Repeat("x", 1<<20)}}
+	if v := controller.ValueOf("", "ConfigMap", large); v.JSON != nil || !strings.Contains(v.Hidden, "at most 1048576 of a Reconcile") {
 		t.Errorf("a large object: %.100s, %s", v.JSON, v.Hidden)
 	}
 }

@@ -121,6 +121,7 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		c.queue.ShutDown()
 		c.consistency.letGo()
 		c.past.close()
+		close(c.stopped)
 		c.o.Hook.Send(&hook.ControllerStopped{Controller: c.name, Of: c})
 	}()
 	c.logInputs(ctx)

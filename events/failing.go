@@ -70,7 +70,7 @@ type failing struct {
 	wrong error
 
 	rows   sync.Map // *row by types.NamespacedName; one Reconcile at a time uses the row of its key
-	fights sync.Map // the keys whose fight is recorded
+	fights sync.Map // when a key has fought last; of those that may fight still
 }
 
 type row struct {
@@ -112,13 +112,20 @@ func (f *failing) ended(ctx context.Context, key types.NamespacedName, err error
 	}
 }
 
+// fightOver is how long after its last round a fight is over, as in package controller.
+const fightOver = time.Minute
+
 // begins reports whether a fight is a new one.
 func (f *failing) begins(key types.NamespacedName, fight string) bool {
-	if fight == "" {
+	last, known := f.fights.Load(key)
+	if at, _ := last.(time.Time); known && time.Since(at) > fightOver {
 		f.fights.Delete(key)
+		known = false
+	}
+	if fight == "" {
 		return false
 	}
-	_, known := f.fights.LoadOrStore(key, true)
+	f.fights.Store(key, time.Now())
 	return !known
 }
 

@@ -31,57 +31,61 @@ import (
 // TestFailing_Fights: a fight is one event on the object, with the field and the other writer, and
 // the next fight is another one.
 func TestFailing_Fights(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := sim.NewServer(sim.ConfigMaps, resource)
-		defer api.Close()
-		cfg := &rest.Config{Host: sim.Host, Transport: api, QPS: -1}
-		m := manager.New(cfg, manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
-		apply := func(ctx context.Context, by, value string) error {
-			_, err := client.For[*corev1.ConfigMap](m.Client()).Apply(ctx, corev1ac.ConfigMap("a", "default").WithData(map[string]string{"value": value}), client.FieldOwner(by))
-			return err
+	for _, every := range []time.Duration{100 * time.Millisecond, 4 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testFights(t, every) }) })
+	}
+}
+
+func testFights(t *testing.T, every time.Duration) {
+	api := sim.NewServer(sim.ConfigMaps, resource)
+	defer api.Close()
+	cfg := &rest.Config{Host: sim.Host, Transport: api, QPS: -1}
+	m := manager.New(cfg, manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	apply := func(ctx context.Context, by, value string) error {
+		_, err := client.For[*corev1.ConfigMap](m.Client()).Apply(ctx, corev1ac.ConfigMap("a", "default").WithData(map[string]string{"value": value}), client.FieldOwner(by))
+		return err
+	}
+	maps := cache.For[*corev1.ConfigMap](m.Cache())
+	c := controller.New("website", events.Failing(controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+		return controller.Result{}, apply(ctx, "test", "mine")
+	}), 10*time.Minute, maps, events.For(m, events.Options{})), controller.Options{})
+	c.Watch(source.Kind(maps, handler.Self()))
+	m.Add(c)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	events, err := eventsclient.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fight := 1; fight <= 2; fight++ {
+		for range 200 {
+			if err := apply(ctx, "other", "theirs"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(every)
 		}
-		maps := cache.For[*corev1.ConfigMap](m.Cache())
-		c := controller.New("website", events.Failing(controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-			return controller.Result{}, apply(ctx, "test", "mine")
-		}), 10*time.Minute, maps, events.For(m, events.Options{})), controller.Options{})
-		c.Watch(source.Kind(maps, handler.Self()))
-		m.Add(c)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- m.Run(ctx) }()
-		events, err := eventsclient.NewForConfig(cfg)
+		time.Sleep(10 * time.Minute)
+		list, err := events.Events("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for fight := 1; fight <= 2; fight++ {
-			for range 500 {
-				if err := apply(ctx, "other", "theirs"); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(100 * time.Millisecond)
+		n := 0
+		for i := range list.Items {
+			e := &list.Items[i]
+			if n++; e.Series != nil {
+				n += int(e.Series.Count) - 1
 			}
-			time.Sleep(10 * time.Minute)
-			list, err := events.Events("default").List(ctx, metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := 0
-			for i := range list.Items {
-				e := &list.Items[i]
-				if n++; e.Series != nil {
-					n += int(e.Series.Count) - 1
-				}
-				if e.Reason != "ReconcileFighting" || e.Type != "Warning" || e.Regarding.Name != "a" || !strings.Contains(e.Note, "the key and other overwrite .data.value of configmaps default/a in turn") {
-					t.Errorf("there is the Event %s of %s: %s", e.Reason, e.Regarding.Name, e.Note)
-				}
-			}
-			if n != fight {
-				t.Errorf("%d events after %d fights", n, fight)
+			if e.Reason != "ReconcileFighting" || e.Type != "Warning" || e.Regarding.Name != "a" || !strings.Contains(e.Note, "the key and other overwrite .data.value of configmaps default/a in turn") {
+				t.Errorf("there is the Event %s of %s: %s", e.Reason, e.Regarding.Name, e.Note)
 			}
 		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		if n != fight {
+			t.Errorf("%d events after %d fights", n, fight)
 		}
-	})
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

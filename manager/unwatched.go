@@ -38,8 +38,11 @@ func (m *Manager) explainUnwatched(ctx context.Context, o why.Object) []why.Answ
 		a.Remedy = "add a source for the kind to a controller with Watch, or set the object's owner"
 		return []why.Answer{a}
 	}
-	gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-	of := why.Object{Kind: strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, "."), Namespace: o.Namespace, Name: owner.Name, Values: true}
+	gvk, namespace := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind), o.Namespace
+	if mapping, err := m.client.Mapping(ctx, gvk); err == nil && mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = ""
+	}
+	of := why.Object{Kind: strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, "."), Namespace: namespace, Name: owner.Name, Values: true}
 	a.Cause += fmt.Sprintf("; its controlling owner is %s %s", owner.Kind, strings.TrimPrefix(of.Key().String(), "/"))
 	a.Remedy = "ask for the owner"
 	return append([]why.Answer{a}, m.explainWatched(ctx, of)...)

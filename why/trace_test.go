@@ -170,8 +170,8 @@ func TestTrace_Limit(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if len(late) != 18 || late[17].Lost != 23 { // one is received, 16 wait
-			t.Errorf("%d were received, and the last one has lost %d; want 18 and 23", len(late), late[len(late)-1].Lost)
+		if len(late) != 10 || late[9].Lost != 31 { // one is received, 8 wait
+			t.Errorf("%d were received, and the last one has lost %d; want 10 and 31", len(late), late[len(late)-1].Lost)
 		}
 		for _, end := range ends {
 			if all, err := end(); err != nil || len(all) != 41 {

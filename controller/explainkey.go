@@ -26,11 +26,18 @@ func (c *Controller[K]) explainRunning(key K) (a why.Answer, ok bool) {
 			Reason: why.Running, Since: state.Since, Cause: fmt.Sprintf("a Reconcile runs since %s, as attempt %d%s", since(state.Since), state.Attempt, because(state.Reasons)),
 			Evidence: append([]string{"reconcileID: " + state.ReconcileID}, describe(state.Reasons)...),
 		}
+		if !state.Slow && time.Since(state.Since) < busyLong {
+			return a, true
+		}
+		stack := cutStack(run.Stacks(), w.goroutine)
 		if state.Slow {
 			a.Reason, a.Cause = why.Slow, "a Reconcile hangs, or is slow: it runs since "+since(state.Since)
 			a.Remedy = "look at its stack below; give the call that waits a context with a timeout, and set Options.Deadline"
-			a.Evidence = append(a.Evidence, strings.Split("stack: "+cutStack(run.Stacks(), w.goroutine), "\n")...)
 		}
+		if at := callIn(stack); at != "" {
+			a.Cause += ", now in " + at
+		}
+		a.Evidence = append(a.Evidence, strings.Split("stack: "+stack, "\n")...)
 		return a, true
 	}
 	return a, false

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"strings"
 	"time"
 
@@ -127,6 +128,39 @@ func (t *lead[K]) reportStuck(cause error) {
 				"took", (c.now() - r.since).String(), "cause", cause, "stack", cutStack(stacks, w.goroutine))
 		}
 	}
+}
+
+// callIn returns the innermost call in the package of the Reconcile, such as
+// operator.(*reconciler).apply (reconciler.go:57), from the stack of a worker, or "".
+func callIn(stack string) (at string) {
+	lines := strings.Split(stack, "\n")
+	in := func(i int) string { // the package
+		path, name := lines[i][:strings.LastIndex(lines[i], "/")+1], lines[i][strings.LastIndex(lines[i], "/")+1:]
+		name, _, _ = strings.Cut(name, ".")
+		return path + name
+	}
+	own := reflect.TypeFor[Progress]().PkgPath()
+	user := ""
+	for i := 1; i+1 < len(lines); i += 2 { // a call, and its place; outermost last
+		if strings.HasPrefix(lines[i], own+".(*lead[") && strings.Contains(lines[i], ".reconcile(") {
+			break
+		}
+		if in(i) != own {
+			user = in(i)
+		}
+	}
+	for i := 1; i+1 < len(lines) && user != ""; i += 2 {
+		if in(i) != user {
+			continue
+		}
+		call := strings.TrimPrefix(lines[i], user[:strings.LastIndex(user, "/")+1])
+		if n := strings.LastIndexByte(call, '('); n > 0 {
+			call = call[:n]
+		}
+		place, _, _ := strings.Cut(lines[i+1][strings.LastIndex(lines[i+1], "/")+1:], " ")
+		return call + " (" + place + ")"
+	}
+	return ""
 }
 
 func cutStack(stacks, goroutine string) string {

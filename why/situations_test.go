@@ -273,7 +273,8 @@ func situations() []situation {
 			w.put(m)
 			time.Sleep(30 * time.Second)
 		}), why.WorkersBusy, "all 1 workers are busy, longest with default/web, since 30s"},
-		{"15 hangs in a call", web, start(func(w *world) { w.reconcile = until }, func(*world) { time.Sleep(2 * time.Minute) }), why.Slow, "a Reconcile hangs, or is slow: it runs since 2m0s"},
+		{"15 hangs in a call", web, start(func(w *world) { w.reconcile = until }, func(*world) { time.Sleep(2 * time.Minute) }), why.Slow, "a Reconcile hangs, or is slow: it runs since 2m0s, now in why_test.until (situations_test.go:"},
+		{"15 runs for long", web, start(func(w *world) { w.reconcile = until }, func(*world) { time.Sleep(6 * time.Second) }), why.Running, "a Reconcile runs since 6s, as attempt 1, because of create of default/web, now in why_test.until (situations_test.go:"},
 		{"16 paused by annotation", web, start(nil, func(w *world) {
 			m := site()
 			m.Annotations = map[string]string{controller.PausedAnnotation: "true"}

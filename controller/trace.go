@@ -88,8 +88,8 @@ const (
 // Trace passes each Reconcile of an object's keys to receive until ctx ends, after it has returned.
 // The keys are those that the sources map the object to at the call: see Explain. It returns an
 // error if there is none, if this replica reconciles none of them, if 4 traces run already, and at
-// the end of the controller. watches is false if no source has the kind. Reconciles do not wait for receive, which Trace
-// calls; but a traced one takes longer.
+// the end of the controller. watches is false if no source has the kind. Reconciles do not wait for
+// receive, which Trace calls; but a traced one takes longer.
 func (c *Controller[K]) Trace(ctx context.Context, o why.Object, receive func(Traced)) (watches bool, err error) {
 	asking, cancel := context.WithTimeout(ctx, time.Second)
 	all := c.explanations(asking, o)
@@ -255,7 +255,7 @@ func hides(group, what string, o handler.Object) bool {
 	switch o.(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
 		if own.Kind == "" && (what == "" || what == "Unstructured" || what == "PartialObjectMetadata") {
-			return true // nothing tells what it is
+			return true // its kind is unknown
 		}
 	}
 	return secret(group, what) || secret(own.Group, own.Kind) || isSecret(reflect.TypeOf(o))

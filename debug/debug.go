@@ -99,7 +99,7 @@ func Handler(m *manager.Manager, o Options) http.Handler {
 	for _, action := range actions() {
 		mux.Handle("/debug/"+action, sameSite(act(m.Controllers, action, o.Actions)))
 	}
-	mux.Handle("/debug/why", sameSite(whyKey(m.Controllers, explain(o.Values, m)))) // it sends requests
+	mux.Handle("/debug/why", sameSite(whyKey(m.Controllers, explain(o.Values, m))))
 	mux.Handle("/debug/trace", sameSite(&tracer{manager: m, values: o.Values}))
 	mux.Handle("/debug/failing", failing(m.Controllers))
 	mux.Handle("/debug/rbac", sameSite(rights(m))) // it sends requests

@@ -179,8 +179,8 @@ func (c *core[K]) len() Len {
 	return Len{Ready: n[Ready], Waiting: n[Waiting], Held: n[Held], Parked: n[Parked], Paused: n[Paused], AllPaused: c.pausedAll}
 }
 
-// ReadySince returns since when there has been a ready key at each moment, or zero if there is none.
-// Not necessarily the same key. It is cheap.
+// ReadySince returns since when some key has been ready, not always the same one. It is zero if
+// none is. It is cheap.
 func (q *Queue[K]) ReadySince() time.Time {
 	q.lock()
 	defer q.unlock()

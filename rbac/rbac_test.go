@@ -4,9 +4,12 @@
 package rbac_test
 
 import (
+	"fmt"
+	"math/rand"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -98,6 +101,12 @@ func TestReport_WidensWhatWasUsed(t *testing.T) {
 		"nor of one that is used in all": {
 			nil, []string{"- - secrets list", "shop - secrets=a patch"},
 			[]string{"list, patch secrets"},
+		},
+		"nor of several namespaces": {
+			nil, []string{"a - secrets get", "b - secrets=x get", "b - secrets=y get"}, []string{"get secrets in a", "get secrets in b"},
+		},
+		"names that are listed in all widen nothing": {
+			[]string{"- - secrets=a list"}, []string{"shop - secrets=a patch"}, []string{"list secrets a", "patch secrets in shop"},
 		},
 		"the names of Leases stay": {nil, []string{"shop c leases=a get"}, []string{"get leases.c a in shop"}},
 		"what is needed has the names": {
@@ -204,5 +213,91 @@ func same(t *testing.T, got, want role) {
 	b, _ := yaml.Marshal(want)
 	if string(a) != string(b) {
 		t.Errorf("got\n%s\nwant\n%s", a, b)
+	}
+}
+
+// TestYAML_OfAnyText: whatever an API server calls its things, and whatever a program is called.
+func TestYAML_OfAnyText(t *testing.T) {
+	pieces := []string{"a", "-", ":", "#", "'", "\"", "\\", "\n", "\t", "\u0080", "\u009f", "\ufeff", "\ufffe", "\uffff", "\u2028", "\xff", "\x00", "\x1b", "{", "}", "[", ",", " ", "é", "😀", "yes", "~", "*", "&", "!", "|", ">", "%", "@", "---", "\u0085"}
+	r := rand.New(rand.NewSource(1))
+	text := func() string {
+		var b strings.Builder
+		for range 1 + r.Intn(5) {
+			b.WriteString(pieces[r.Intn(len(pieces))])
+		}
+		return b.String()
+	}
+	seen := map[string]int{}
+	for range 2000 {
+		ns, res, grp, name, cluster, prog, why := text(), text(), text(), text(), text(), text(), text()
+		rule := rbac.Rule{Cluster: cluster, Namespace: ns, Group: grp, Resource: res, Names: []string{name}, Verbs: []string{"get"}, Why: why}
+		rep := rbac.Report{Name: prog, Needed: []rbac.Rule{rule}, Missing: []rbac.Rule{rule}}
+		for form, out := range map[string]string{"YAML": rep.YAML(), "Inline": rbac.Inline(prog, rbac.Roles([]rbac.Rule{rule}))} {
+			var got rbacv1.Role
+			if err := yaml.UnmarshalStrict([]byte(out), &got); err != nil {
+				msg := fmt.Sprintf("%s: %v", form, err)
+				if seen[msg]++; seen[msg] == 1 && len(seen) < 12 {
+					t.Errorf("%s\n%q", msg, out)
+				}
+				continue
+			}
+			if got.Name == "" {
+				if seen[form+"noname"]++; seen[form+"noname"] == 1 {
+					t.Errorf("%s: no name of %q", form, prog)
+				}
+			}
+			if got.Namespace != ns || len(got.Rules) != 1 || got.Rules[0].Resources[0] != res || got.Rules[0].ResourceNames[0] != name {
+				if strings.ToValidUTF8(ns+res+name, "") != ns+res+name {
+					continue
+				}
+				if seen[form]++; seen[form] < 4 {
+					t.Errorf("%s: %q %q %q became %+v\n%q", form, ns, res, name, got, out)
+				}
+			}
+		}
+	}
+}
+
+// A sensitive subresource of one namespace, of a resource that is only listed in all.
+func TestReport_KeepsASubresourceInItsNamespace(t *testing.T) {
+	r := rbac.Report{
+		Name:   "x",
+		Needed: []rbac.Rule{{Resource: "serviceaccounts", Verbs: []string{"list", "watch"}, Why: "the informer"}},
+		Used:   []rbac.Rule{{Namespace: "build", Resource: "serviceaccounts/token", Names: []string{"runner"}, Verbs: []string{"create"}}},
+	}
+	for _, rule := range r.Rules() {
+		if rule.Resource == "serviceaccounts/token" && (rule.Namespace != "build" || len(rule.Names) != 1) {
+			t.Errorf("%s became %s\n%s", r.Used[0].String(), rule.String(), r.YAML())
+		}
+	}
+}
+
+// One used verb that a need does not cover takes its covered verbs along.
+func TestReport_KeepsTheNamesOfCoveredVerbs(t *testing.T) {
+	r := rbac.Report{
+		Name:   "x",
+		Needed: []rbac.Rule{{Namespace: "build", Resource: "secrets", Names: []string{"cert"}, Verbs: []string{"get", "list", "watch"}, Why: "the certificate"}},
+		Used:   []rbac.Rule{{Namespace: "build", Resource: "secrets", Names: []string{"cert"}, Verbs: []string{"get", "list", "patch", "watch"}}},
+	}
+	for _, rule := range r.Rules() {
+		if len(rule.Names) == 0 && len(rule.Verbs) > 1 {
+			t.Errorf("want only patch without a name: %s\n%s", rule.String(), r.YAML())
+		}
+	}
+}
+
+func TestYAML_OfManyNames(t *testing.T) {
+	r := rbac.Report{Name: "x"}
+	for n := range 20000 {
+		rule := rbac.Rule{Namespace: "build", Resource: "secrets", Names: []string{fmt.Sprint("n", n)}, Verbs: []string{"list"}}
+		r.Needed = append(r.Needed, rule)
+		if n < 2000 {
+			r.Missing = append(r.Missing, rule)
+		}
+	}
+	began := time.Now()
+	_ = r.YAML()
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("YAML of 20000 names took %s", took)
 	}
 }

@@ -37,29 +37,39 @@ func (r *Report) Add(other *Report) {
 	}
 }
 
-// Rules returns the rights that the program needs and uses, for Roles. A right that was used in
-// several namespaces, or to a resource that is also used in all, is one in all namespaces. Names
-// count for what is needed, and for Leases.
+// Rules returns the rights that the program needs and uses, for Roles. A used right stays in the
+// namespaces where it was used, unless the same resource, or the resource of its status, is needed
+// or used in all. Names count for what is needed, and for Leases and tokens of ServiceAccounts,
+// whose names do not change.
 func (r *Report) Rules() []Rule {
+	needed, everywhere := map[string]bool{}, map[string]bool{}
+	for _, n := range r.Needed {
+		for _, right := range n.each() {
+			needed[right.key()+" "+right.Verbs[0]] = true
+		}
+	}
+	for _, rule := range slices.Concat(r.Needed, r.Used) {
+		if rule.Namespace == "" {
+			everywhere[rule.key()] = true // not with names
+		}
+	}
 	all := slices.Clone(r.Needed)
 	for _, used := range r.Used {
-		switch {
-		case slices.ContainsFunc(r.Needed, func(n Rule) bool { return n.covers(&used) }):
-			continue
-		case used.Resource != "leases":
-			used.Names = nil
+		for _, right := range used.each() {
+			if needed[right.key()+" "+right.Verbs[0]] || slices.ContainsFunc(right.wider(), func(key string) bool { return needed[key+" "+right.Verbs[0]] }) {
+				continue
+			}
+			if right.Resource != "leases" && right.Resource != "serviceaccounts/token" {
+				right.Names = nil
+			}
+			in := Rule{Cluster: right.Cluster, Group: right.Group, Resource: strings.TrimSuffix(right.Resource, "/status")}
+			same := in
+			same.Resource = right.Resource
+			if everywhere[in.key()] || everywhere[same.key()] {
+				right.Namespace = ""
+			}
+			all = append(all, right)
 		}
-		if everywhere := func(o Rule) bool { return o.Namespace == "" && o.Cluster == used.Cluster && o.base() == used.base() }; used.Namespace != "" &&
-			(slices.ContainsFunc(r.Needed, everywhere) || slices.ContainsFunc(r.Used, everywhere)) {
-			used.Namespace = ""
-		}
-		all = append(all, used)
 	}
 	return Merge(append(all, r.Missing...))
-}
-
-// base is the resource without a subresource, with its group.
-func (r *Rule) base() string {
-	resource, _, _ := strings.Cut(r.Resource, "/")
-	return resource + "." + r.Group
 }

@@ -98,13 +98,14 @@ func compare(a, b *Rule) int {
 
 // policies returns one rule for resources of a group with the same names and verbs.
 func policies(rules []Rule) (all []rbacv1.PolicyRule) {
+	index := map[string]int{}
 	for _, r := range rules {
-		i := slices.IndexFunc(all, func(p rbacv1.PolicyRule) bool {
-			return p.APIGroups[0] == r.Group && slices.Equal(p.ResourceNames, r.Names) && slices.Equal(p.Verbs, r.Verbs)
-		})
-		if i < 0 {
+		key := strings.Join(slices.Concat([]string{r.Group}, r.Verbs, []string{""}, r.Names), "\x00")
+		i, found := index[key]
+		if !found {
+			i = len(all)
+			index[key] = i
 			all = append(all, rbacv1.PolicyRule{APIGroups: []string{r.Group}, ResourceNames: r.Names, Verbs: r.Verbs})
-			i = len(all) - 1
 		}
 		all[i].Resources = append(all[i].Resources, r.Resource)
 	}

@@ -4,7 +4,6 @@
 package rbac
 
 import (
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,15 +50,20 @@ func (r *Rule) String() string {
 	return s
 }
 
-// covers reports whether r grants all of other.
-func (r *Rule) covers(other *Rule) bool {
-	return r.Cluster == other.Cluster && r.Group == other.Group && r.Resource == other.Resource &&
-		(r.Namespace == "" || r.Namespace == other.Namespace) && subset(other.Verbs, r.Verbs) &&
-		(len(r.Names) == 0 || len(other.Names) > 0 && subset(other.Names, r.Names))
-}
-
-func subset(some, of []string) bool {
-	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(of, s) })
+// each returns the rights of r, each with one verb and at most one name.
+func (r *Rule) each() (all []Rule) {
+	for _, verb := range r.Verbs {
+		one := *r
+		one.Verbs = []string{verb}
+		for _, name := range r.Names {
+			one.Names = []string{name}
+			all = append(all, one)
+		}
+		if len(r.Names) == 0 {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // Need is a right that a part of a program needs.

@@ -4,10 +4,13 @@
 package rbac
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -16,6 +19,7 @@ import (
 // above a rule names what is missing.
 func (r *Report) YAML() string {
 	var b strings.Builder
+	missing := r.missing()
 	for i, role := range Roles(r.Rules()) {
 		if i > 0 {
 			b.WriteString("---\n")
@@ -29,10 +33,8 @@ func (r *Report) YAML() string {
 		}
 		b.WriteString("rules:\n")
 		for _, rule := range role.Rules {
-			for _, m := range r.Missing {
-				if role.grants(&rule, &m) {
-					fmt.Fprintf(&b, "# missing: %s\n", oneLine(m.String()))
-				}
+			for _, n := range role.granting(&rule, missing) {
+				fmt.Fprintf(&b, "# missing: %s\n", oneLine(r.Missing[n].String()))
 			}
 			fmt.Fprintf(&b, "- %s\n", flow(&rule))
 		}
@@ -40,12 +42,29 @@ func (r *Report) YAML() string {
 	return b.String()
 }
 
-// grants reports whether a rule of the role grants a part of m.
-func (r *Role) grants(rule *rbacv1.PolicyRule, m *Rule) bool {
-	return r.Cluster == m.Cluster && (r.Namespace == "" || r.Namespace == m.Namespace) &&
-		rule.APIGroups[0] == m.Group && slices.Contains(rule.Resources, m.Resource) &&
-		(len(rule.ResourceNames) == 0 || len(m.Names) > 0 && subset(m.Names, rule.ResourceNames)) &&
-		slices.ContainsFunc(m.Verbs, func(v string) bool { return slices.Contains(rule.Verbs, v) })
+// missing returns the indexes of the missing rights by the keys of all rules that grant a part.
+func (r *Report) missing() map[string][]int {
+	index := map[string][]int{}
+	for n, m := range r.Missing {
+		for _, right := range m.each() {
+			for _, key := range append(right.wider(), right.key()) {
+				index[key+" "+right.Verbs[0]] = append(index[key+" "+right.Verbs[0]], n)
+			}
+		}
+	}
+	return index
+}
+
+// granting returns the indexes of the missing rights of which a rule of the role grants a part.
+func (r *Role) granting(rule *rbacv1.PolicyRule, missing map[string][]int) (all []int) {
+	for _, resource := range rule.Resources {
+		of := Rule{Cluster: r.Cluster, Namespace: r.Namespace, Group: rule.APIGroups[0], Resource: resource, Names: rule.ResourceNames, Verbs: rule.Verbs}
+		for _, right := range of.each() {
+			all = append(all, missing[right.key()+" "+right.Verbs[0]]...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Inline returns Roles as YAML in one line, for a log: a role, or a List of several.
@@ -97,15 +116,15 @@ func scalar(text string) string {
 	case plain.MatchString(text) && !word.MatchString(text):
 		return text
 	case oneLine(text) != text:
-		return fmt.Sprintf("%q", text)
+		return strconv.QuoteToASCII(text) // YAML has the same escapes
 	}
 	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 
-// oneLine replaces control characters, so that a comment ends with its line.
+// oneLine replaces what is not printable, so that a comment ends with its line and YAML can have it.
 func oneLine(text string) string {
 	return strings.Map(func(c rune) rune {
-		if c < ' ' || c == 0x7f || c == '\u0085' || c == '\u2028' || c == '\u2029' {
+		if !unicode.IsPrint(c) {
 			return ' '
 		}
 		return c
@@ -114,5 +133,5 @@ func oneLine(text string) string {
 
 // roleName makes a name of a Role from a name of a program.
 func roleName(name string) string {
-	return strings.Trim(unusual.ReplaceAllString(name, "-"), "-.")
+	return cmp.Or(strings.Trim(unusual.ReplaceAllString(name, "-"), "-."), "operator")
 }

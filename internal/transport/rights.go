@@ -4,6 +4,8 @@
 package transport
 
 import (
+	"bytes"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -17,8 +19,10 @@ import (
 )
 
 const (
-	mostRights = 1000 // of about 300 bytes each
-	mostNames  = 3    // of a right
+	mostRights     = 1000 // of about 300 bytes, and 100 for each namespace
+	mostNamespaces = 16   // of a right
+	mostNames      = 3    // of a right in a namespace
+	mostText       = 4096 // of a refusal, which has the missing right in its first sentence
 )
 
 // rights are the rights that answered requests have used.
@@ -31,27 +35,56 @@ type right struct{ verb, group, resource, subresource string }
 
 // use is where a right was used.
 type use struct {
-	where   atomic.Pointer[where]
-	refused atomic.Pointer[where] // of the last refused request, until one there succeeds
+	where   atomic.Pointer[[]where] // one for each namespace, or one for all
+	refused atomic.Pointer[where]   // of the last refused request, until one there succeeds
 }
 
 // where is never changed.
 type where struct {
 	namespace string
-	several   bool     // namespaces
+	all       bool     // namespaces: there are too many
 	names     []string // nil: too many, or requests without a name
 }
 
 // used records a request that has an answer.
-func (u *rights) used(r *ledger.Request, status int) {
+func (u *rights) used(req *http.Request, r *ledger.Request, resp *http.Response) {
 	if r.Resource == "" || strings.HasPrefix(r.Resource, "selfsubject") { // every user may
 		return
 	}
-	u.record(r, r.Verb, status)
-	// Of a patch or update that creates, the API server wants create, too.
-	if r.Verb != "create" && (status == http.StatusCreated || status == http.StatusForbidden && r.Verb == "patch") && r.Subresource == "" {
-		u.record(r, "create", status)
+	u.record(r, r.Verb, resp.StatusCode)
+	if r.Verb == "create" || r.Subresource != "" {
+		return
 	}
+	// Of an apply or update that creates, the API server wants create, too.
+	switch {
+	case resp.StatusCode == http.StatusCreated:
+		u.record(r, "create", resp.StatusCode)
+	case resp.StatusCode == http.StatusForbidden && strings.HasPrefix(req.Header.Get("Content-Type"), "application/apply-patch"):
+		of := *r
+		resp.Body = &forbidden{ReadCloser: resp.Body, missing: func() { u.record(&of, "create", http.StatusForbidden) }}
+	}
+}
+
+// forbidden is the body of the answer to an apply that is refused. If an authorizer refuses it, the
+// apply may need create. Admission and quotas refuse with another text.
+type forbidden struct {
+	io.ReadCloser
+
+	text    []byte
+	missing func() // nil after its call
+}
+
+// Read implements io.Reader.
+func (r *forbidden) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if r.missing != nil && len(r.text) < mostText {
+		r.text = append(r.text, p[:min(n, mostText-len(r.text))]...)
+		if bytes.Contains(r.text, []byte(" cannot patch resource ")) || bytes.Contains(r.text, []byte(" cannot create resource ")) {
+			r.missing()
+			r.missing = nil
+		}
+	}
+	return n, err
 }
 
 func (u *rights) record(r *ledger.Request, verb string, status int) {
@@ -59,14 +92,15 @@ func (u *rights) record(r *ledger.Request, verb string, status int) {
 	if of == nil {
 		return
 	}
-	if !of.where.Load().has(r) {
+	if all := of.where.Load(); all == nil || !slices.ContainsFunc(*all, func(w where) bool { return w.has(r) }) {
 		u.mu.Lock()
-		of.where.Store(of.where.Load().with(r))
+		of.add(r)
 		u.mu.Unlock()
 	}
 	switch refused := of.refused.Load(); {
 	case status == http.StatusForbidden:
-		of.refused.Store((*where)(nil).with(r))
+		w := where{namespace: strings.Clone(r.Namespace)}.with(r, true)
+		of.refused.Store(&w)
 	case refused != nil && refused.namespace == r.Namespace:
 		of.refused.Store(nil)
 	}
@@ -96,35 +130,41 @@ func (u *rights) use(of right) *use {
 }
 
 func (w *where) has(r *ledger.Request) bool {
-	return w != nil && (w.several || w.namespace == r.Namespace) && (w.names == nil || r.Name != "" && slices.Contains(w.names, r.Name))
+	return w.all || w.namespace == r.Namespace && (w.names == nil || r.Name != "" && slices.Contains(w.names, r.Name))
 }
 
-func (w *where) with(r *ledger.Request) *where {
-	name := []string{strings.Clone(r.Name)}
-	switch {
-	case w == nil && r.Name == "":
-		return &where{namespace: strings.Clone(r.Namespace)}
-	case w == nil:
-		return &where{namespace: strings.Clone(r.Namespace), names: name}
+// add adds where a request was. The caller holds the lock.
+func (u *use) add(r *ledger.Request) {
+	var all []where
+	if old := u.where.Load(); old != nil {
+		all = slices.Clone(*old)
 	}
-	next := *w
-	next.several = w.several || w.namespace != r.Namespace
+	i := slices.IndexFunc(all, func(w where) bool { return w.all || w.namespace == r.Namespace })
 	switch {
-	case r.Name == "" || w.names == nil || len(w.names) == mostNames && !slices.Contains(w.names, r.Name):
-		next.names = nil
+	case i >= 0:
+		all[i] = all[i].with(r, false)
+	case len(all) == mostNamespaces:
+		all = []where{{all: true}}
+	default:
+		all = append(all, where{namespace: strings.Clone(r.Namespace)}.with(r, true))
+	}
+	u.where.Store(&all)
+}
+
+func (w where) with(r *ledger.Request, first bool) where {
+	switch {
+	case r.Name == "" || w.names == nil && !first || len(w.names) == mostNames && !slices.Contains(w.names, r.Name):
+		w.names = nil
 	case !slices.Contains(w.names, r.Name):
-		next.names = append(name, w.names...)
+		w.names = append([]string{strings.Clone(r.Name)}, w.names...)
 	}
-	return &next
+	return w
 }
 
 func (w *where) rule(of right) rbac.Rule {
 	r := rbac.Rule{Group: of.group, Resource: of.resource, Verbs: []string{of.verb}, Namespace: w.namespace, Names: w.names}
 	if of.subresource != "" {
 		r.Resource += "/" + of.subresource
-	}
-	if w.several {
-		r.Namespace, r.Names = "", nil
 	}
 	return r
 }
@@ -137,8 +177,10 @@ func Rights(rt http.RoundTripper) (used, refused []rbac.Rule) {
 		return nil, nil
 	}
 	for of, u := range *own.rights.all.Load() {
-		if w := u.where.Load(); w != nil {
-			used = append(used, w.rule(of))
+		if all := u.where.Load(); all != nil {
+			for _, w := range *all {
+				used = append(used, w.rule(of))
+			}
 		}
 		if w := u.refused.Load(); w != nil {
 			refused = append(refused, w.rule(of))

@@ -6,6 +6,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,34 +28,48 @@ func texts(rules []rbac.Rule) (all []string) {
 }
 
 // asked is a transport that answers with a status.
-type asked struct{ status int }
+type asked struct {
+	status int
+	text   string
+}
 
 func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.text)), Request: r}, nil
 }
 
 func newTransport(status int) (*roundTripper, *asked) {
-	base := &asked{status}
+	base := &asked{status, ""}
 	return &roundTripper{base: base, server: serverAt(&url.URL{Scheme: "https", Host: "x.test"})}, base
 }
 
 func (t *roundTripper) do(tb testing.TB, method, path string) {
 	tb.Helper()
+	contentType := "application/json"
+	if method == "APPLY" {
+		method, contentType = "PATCH", "application/apply-patch+yaml"
+	}
 	req, err := http.NewRequestWithContext(context.Background(), method, "https://x.test"+path, http.NoBody)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	req.Header.Set("Content-Type", contentType)
 	resp, err := t.RoundTrip(req)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	_, _ = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 }
 
 func TestRights_OfRequests(t *testing.T) {
 	const leases, maps = "/apis/coordination.k8s.io/v1/namespaces/system/leases", "/api/v1/namespaces/%s/configmaps"
+	var many []string
+	for i := range mostNamespaces + 1 {
+		many = append(many, "200 DELETE "+fmt.Sprintf(maps, fmt.Sprint("n", i))+"/x")
+	}
 	for name, test := range map[string]struct {
-		do            []string // STATUS METHOD PATH
+		text          string   // of the answers
+		do            []string // STATUS METHOD PATH, with APPLY for a patch that applies
 		used, refused []string
 	}{
 		"verbs of a resource": {
@@ -77,7 +92,7 @@ func TestRights_OfRequests(t *testing.T) {
 		},
 		"several namespaces": {
 			do:   []string{"200 DELETE " + fmt.Sprintf(maps, "a") + "/x", "200 DELETE " + fmt.Sprintf(maps, "b") + "/x"},
-			used: []string{"delete configmaps"},
+			used: []string{"delete configmaps x in a", "delete configmaps x in b"},
 		},
 		"subresources": {
 			do:   []string{"200 PUT " + fmt.Sprintf(maps, "a") + "/x/status"},
@@ -91,19 +106,33 @@ func TestRights_OfRequests(t *testing.T) {
 			do:   []string{"200 PATCH " + fmt.Sprintf(maps, "a") + "/x", "200 PATCH " + fmt.Sprintf(maps, "a") + "/x/status"},
 			used: []string{"patch configmaps x in a", "patch configmaps/status x in a"},
 		},
+		"too many namespaces": {do: many, used: []string{"delete configmaps"}},
 		"refused": {
 			do:      []string{"403 GET /api/v1/pods", "403 PATCH " + fmt.Sprintf(maps, "a") + "/x", "403 DELETE " + fmt.Sprintf(maps, "a") + "/x"},
-			used:    []string{"list pods", "create, delete, patch configmaps x in a"},
-			refused: []string{"list pods", "create, delete, patch configmaps x in a"},
+			used:    []string{"list pods", "delete, patch configmaps x in a"},
+			refused: []string{"list pods", "delete, patch configmaps x in a"},
 		},
-		"a refused patch of a subresource creates nothing": {
-			do:      []string{"403 PATCH " + fmt.Sprintf(maps, "a") + "/x/status"},
-			used:    []string{"patch configmaps/status x in a"},
-			refused: []string{"patch configmaps/status x in a"},
+		"a refused apply": {
+			text:    `{"message":"configmaps \"x\" is forbidden: User \"u\" cannot patch resource \"configmaps\" in API group"}`,
+			do:      []string{"403 APPLY " + fmt.Sprintf(maps, "a") + "/x", "403 APPLY " + fmt.Sprintf(maps, "a") + "/x/status"},
+			used:    []string{"create, patch configmaps x in a", "patch configmaps/status x in a"},
+			refused: []string{"create, patch configmaps x in a", "patch configmaps/status x in a"},
+		},
+		"a refused merge patch creates nothing": {
+			text:    "User u cannot patch resource configmaps",
+			do:      []string{"403 PATCH " + fmt.Sprintf(maps, "a") + "/x"},
+			used:    []string{"patch configmaps x in a"},
+			refused: []string{"patch configmaps x in a"},
+		},
+		"admission refuses an apply": {
+			text:    "exceeded quota: q",
+			do:      []string{"403 APPLY " + fmt.Sprintf(maps, "a") + "/x"},
+			used:    []string{"patch configmaps x in a"},
+			refused: []string{"patch configmaps x in a"}, // a review says that it is granted
 		},
 		"granted later": {
 			do:      []string{"403 DELETE " + fmt.Sprintf(maps, "a") + "/x", "200 DELETE " + fmt.Sprintf(maps, "b") + "/x", "403 GET /api/v1/pods", "200 GET /api/v1/pods"},
-			used:    []string{"delete configmaps", "list pods"},
+			used:    []string{"delete configmaps x in a", "delete configmaps x in b", "list pods"},
 			refused: []string{"delete configmaps x in a"},
 		},
 		"what every user may": {
@@ -112,6 +141,7 @@ func TestRights_OfRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt, base := newTransport(200)
+			base.text = test.text
 			for _, do := range test.do {
 				parts := strings.SplitN(do, " ", 3)
 				fmt.Sscan(parts[0], &base.status)
@@ -181,7 +211,7 @@ func BenchmarkRights(b *testing.B) {
 		request, _ := rt.server.read(req)
 		resp, _, err := rt.send(req, &request, "")
 		middle := time.Now()
-		rt.rights.used(&request, resp.StatusCode)
+		rt.rights.used(req, &request, resp)
 		without += middle.Sub(began)
 		with += time.Since(began)
 		if n++; err != nil {
@@ -195,14 +225,16 @@ func BenchmarkRights(b *testing.B) {
 	b.ReportMetric(float64(with)/float64(n), "with-ns/op")
 	b.ReportMetric(float64(without)/float64(n), "without-ns/op")
 	request, _ := rt.server.read(req)
-	b.ReportMetric(testing.AllocsPerRun(1000, func() { rt.rights.used(&request, base.status) }), "added-allocs/op")
+	answer := &http.Response{StatusCode: base.status}
+	b.ReportMetric(testing.AllocsPerRun(1000, func() { rt.rights.used(req, &request, answer) }), "added-allocs/op")
 }
 
 func TestRights_TakeNoAllocation(t *testing.T) {
 	rt, _ := newTransport(200)
 	rt.do(t, "GET", "/api/v1/namespaces/a/pods/x")
 	request := &ledger.Request{Verb: "get", Resource: "pods", Namespace: "a", Name: "x"}
-	if n := testing.AllocsPerRun(100, func() { rt.rights.used(request, 200) }); n > 0 {
+	answer := &http.Response{StatusCode: http.StatusOK}
+	if n := testing.AllocsPerRun(100, func() { rt.rights.used(&http.Request{}, request, answer) }); n > 0 {
 		t.Errorf("a request takes %v allocations for its right", n)
 	}
 }

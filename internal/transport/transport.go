@@ -128,7 +128,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		}
 		resp, _, err := t.send(req, &request, "")
 		if err == nil {
-			t.rights.used(&request, resp.StatusCode)
+			t.rights.used(req, &request, resp)
 		}
 		return resp, err
 	}
@@ -145,7 +145,7 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 		e.failed(req, err, unsent || ended)
 		return resp, err
 	}
-	t.rights.used(e.entry.Request(), resp.StatusCode)
+	t.rights.used(req, e.entry.Request(), resp)
 	e.answered(req, resp)
 	return resp, nil
 }

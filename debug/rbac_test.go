@@ -5,6 +5,8 @@ package debug_test
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,5 +56,31 @@ func TestRBAC_OfASilentAPIServer(t *testing.T) {
 		if took := time.Since(began); took != 2*time.Second || !strings.Contains(r.Error, "deadline") {
 			t.Errorf("after %s the error is %q", took, r.Error)
 		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRBAC_OfATransportThatHangs: the answer comes although requests ignore their contexts.
+func TestRBAC_OfATransportThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		m := manager.New(&rest.Config{Host: sim.Host, Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			<-hangs
+			return nil, errors.New("hung")
+		})}, manager.Options{Name: "test"})
+		cache.For[*corev1.ConfigMap](m.Cache())
+		began := time.Now()
+		w := get(t, debug.Handler(m, debug.Options{}), "GET", "/debug/rbac")
+		var r rbac.Report
+		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 3*time.Second || !strings.Contains(r.Error, "look for an exec plugin") {
+			t.Errorf("after %s the error is %q", took, r.Error)
+		}
+		close(hangs)
 	})
 }

@@ -15,15 +15,17 @@ import (
 	"github.com/setpoint-dev/setpoint/term"
 )
 
-// Needs returns the right to write events, of a recorder of For. The client of another one may be
-// of another cluster.
+// Needs returns the right to write events, of a recorder of For: in all namespaces, and in the one
+// that has the events about cluster-scoped objects. The client of another one may be of another
+// cluster.
 func (r *Recorder) Needs() []rbac.Need {
 	if !r.hosted {
 		return nil
 	}
-	return []rbac.Need{{Rule: rbac.Rule{
-		Group: eventsv1.GroupName, Resource: "events", Verbs: []string{"create", "patch"}, Why: "the recorder of events",
-	}}}
+	all := rbac.Rule{Group: eventsv1.GroupName, Resource: "events", Verbs: []string{"create", "patch"}, Why: "the recorder of events"}
+	own := all
+	own.Namespace = r.namespace
+	return []rbac.Need{{Rule: all}, {Rule: own}}
 }
 
 // Validate returns the error of invalid options or of an invalid configuration of the client.

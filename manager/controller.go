@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ const stalledAfter = 30 * time.Minute
 // progress fails when no Reconcile of a controller has begun or returned for limit. Its Deadline,
 // if any, ends each Reconcile, which may need as long again to return.
 func progress(r controller.Report, limit time.Duration) error {
-	return r.CheckProgress(cmp.Or(limit, max(stalledAfter, 2*r.Deadline)))
+	return r.CheckProgress(cmp.Or(limit, max(stalledAfter, 2*min(r.Deadline, math.MaxInt64/2))))
 }
 
 // unready fails until the controller can lead or, without RequireKinds, the manager is ready.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"runtime"
 	"strings"
@@ -400,4 +401,35 @@ func TestHealthWiringMistakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestStalledAfter_OfADeadlineWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(newAPI(), nil)
+		c := controller.New("c", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
+			<-ctx.Done()
+			return controller.Result{}, nil
+		}), controller.Options{Deadline: math.MaxInt64})
+		m.Add(c)
+		stop, result := start(t, m)
+		c.Queue().Add(types.NamespacedName{Name: "a"})
+		c.Queue().Add(types.NamespacedName{Name: "b"})
+		pass(time.Hour)
+		if err := livez(m); err != nil {
+			t.Errorf("Deadline %s: %v", time.Duration(math.MaxInt64), err)
+		}
+		stop()
+		ok(t, result())
+	})
+}
+
+func livez(m *manager.Manager) error {
+	for _, c := range m.Livez() {
+		if strings.HasPrefix(c.Name(), "controller-") {
+			if err := c.Check(context.Background()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Manager runs the cache, leader election, controllers and functions of one process.
@@ -35,13 +36,17 @@ type Manager struct {
 	servers  []Server // guarded by the registry's lock until Run
 	ended    chan struct{}
 	result   error // of Run, when ended is closed
+
+	reviews   run.Calls     // of rights
+	reviewing chan struct{} // has an element while one of reviews goes on
 }
 
 // New makes a manager for the API server of cfg, which it copies. It starts nothing and makes no
 // request. Run reports invalid arguments.
 func New(cfg *rest.Config, o Options) *Manager {
 	o = o.withDefaults()
-	m := &Manager{o: o, ended: make(chan struct{}), report: &report{manager: o.Name, log: o.Logger}}
+	m := &Manager{o: o, ended: make(chan struct{}), reviewing: make(chan struct{}, 1), report: &report{manager: o.Name, log: o.Logger}}
+	m.reviews.Of = "the reviews of rights"
 	m.report.failed(o.Validate())
 	m.registry = newRegistry(&m.o, m.report)
 	if o.Metrics != nil && !argument.IsNil(o.Metrics) {

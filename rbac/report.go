@@ -20,8 +20,8 @@ type Report struct {
 	// Missing are the needed rights, and the rights of refused requests, that the user of the
 	// process does not have now.
 	Missing []Rule `json:"missing"`
-	// Error is why some rights could not be reviewed. Missing then has the rights of all refused
-	// requests.
+	// Error names rights that could not be reviewed, and why. Missing has the ones of refused
+	// requests then.
 	Error string `json:"error,omitempty"`
 }
 

@@ -55,7 +55,7 @@ func (r *Report) missing() map[string][]int {
 	return index
 }
 
-// granting returns the indexes of the missing rights of which a rule of the role grants a part.
+// granting returns the indexes of the missing rights that a rule of the role grants in part.
 func (r *Role) granting(rule *rbacv1.PolicyRule, missing map[string][]int) (all []int) {
 	for _, resource := range rule.Resources {
 		of := Rule{Cluster: r.Cluster, Namespace: r.Namespace, Group: rule.APIGroups[0], Resource: resource, Names: rule.ResourceNames, Verbs: rule.Verbs}
@@ -121,7 +121,7 @@ func scalar(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 
-// oneLine replaces what is not printable, so that a comment ends with its line and YAML can have it.
+// oneLine replaces what is not printable: a comment ends with its line, and YAML is printable.
 func oneLine(text string) string {
 	return strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {

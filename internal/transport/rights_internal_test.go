@@ -128,7 +128,7 @@ func TestRights_OfRequests(t *testing.T) {
 			text:    "exceeded quota: q",
 			do:      []string{"403 APPLY " + fmt.Sprintf(maps, "a") + "/x"},
 			used:    []string{"patch configmaps x in a"},
-			refused: []string{"patch configmaps x in a"}, // a review says that it is granted
+			refused: []string{"patch configmaps x in a"}, // a review finds it granted
 		},
 		"granted later": {
 			do:      []string{"403 DELETE " + fmt.Sprintf(maps, "a") + "/x", "200 DELETE " + fmt.Sprintf(maps, "b") + "/x", "403 GET /api/v1/pods", "200 GET /api/v1/pods"},

@@ -45,8 +45,8 @@ func TestRights_OfTwoNamespacesStayThere(t *testing.T) {
 	})
 }
 
-// TestRights_ReturnAtTheEndOfTheirContext: also if requests hang, as in an exec plugin. Then further
-// calls send none.
+// TestRights_ReturnAtTheEndOfTheirContext: also if requests hang, as in an exec plugin. Then
+// further calls send none.
 func TestRights_ReturnAtTheEndOfTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, hangs := newPoliced(), make(chan struct{})

@@ -23,11 +23,11 @@
 //
 // # What is used
 //
-// Each client.Client remembers the verbs and resources of its requests, at most 1000. Each has up to
-// 16 namespaces, then all, and up to three names in each. This takes a request about 0.1 µs and no
-// allocation (go test -bench Rights ./internal/transport). Refused requests count, too. Requests of
-// other clients count only if their configuration is from Client.Config. Discovery and reviews of
-// the own rights do not count: every user has these rights.
+// Each client.Client remembers the verbs and resources of its requests, at most 1000. Each has up
+// to 16 namespaces, then all, and up to three names in each. This takes a request about 0.1 µs and
+// no allocation (go test -bench Rights ./internal/transport). Refused requests count, too. Requests
+// of other clients count only if their configuration is from Client.Config. Discovery and reviews
+// of the own rights do not count: every user has these rights.
 //
 // A request that creates an object by apply or update counts as create, too. So does an apply that
 // an authorizer refuses. A refusal by admission or a quota is no missing right.

@@ -286,18 +286,25 @@ func TestReport_KeepsTheNamesOfCoveredVerbs(t *testing.T) {
 	}
 }
 
+// TestYAML_OfManyNames: the time grows with the number of names, not with its square.
 func TestYAML_OfManyNames(t *testing.T) {
-	r := rbac.Report{Name: "x"}
-	for n := range 20000 {
-		rule := rbac.Rule{Namespace: "build", Resource: "secrets", Names: []string{fmt.Sprint("n", n)}, Verbs: []string{"list"}}
-		r.Needed = append(r.Needed, rule)
-		if n < 2000 {
-			r.Missing = append(r.Missing, rule)
+	fastest := func(names int) time.Duration {
+		r := rbac.Report{Name: "x"}
+		for n := range names {
+			rule := rbac.Rule{Namespace: "build", Resource: "secrets", Names: []string{fmt.Sprint("n", n)}, Verbs: []string{"list"}}
+			r.Needed, r.Missing = append(r.Needed, rule), append(r.Missing, rule)
 		}
+		best := time.Hour
+		for range 3 {
+			began := time.Now()
+			_ = r.YAML()
+			best = min(best, time.Since(began))
+		}
+		return best
 	}
-	began := time.Now()
-	_ = r.YAML()
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("YAML of 20000 names took %s", took)
+	few, many := fastest(500), fastest(10_000)
+	t.Logf("500 names take %s, 10,000 take %s", few, many)
+	if many > 150*few {
+		t.Errorf("500 names take %s, and 20 times as many take %s", few, many)
 	}
 }

@@ -161,7 +161,7 @@ func (c *Controller[K]) progress() Progress {
 		p.LastCompleted = c.began.Add(completed)
 	}
 	if p.Ready > 0 && pool.leading && !queue.AllPaused {
-		ready := c.current.Load().ReadySince().Sub(c.began) // before began if there is none any more
+		ready := c.current.Load().ReadySince().Sub(c.began) // negative if none is any more
 		p.Stalled = max(0, now-max(moved, completed, ready))
 	}
 	return p

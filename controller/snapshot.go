@@ -161,8 +161,10 @@ func (c *Controller[K]) progress() Progress {
 		p.LastCompleted = c.began.Add(completed)
 	}
 	if p.Ready > 0 && pool.leading && !queue.AllPaused {
-		ready := c.current.Load().ReadySince().Sub(c.began) // negative if none is any more
-		p.Stalled = max(0, now-max(moved, completed, ready))
+		if len(runs) < pool.want { // a worker is about to take a key that has just become ready
+			moved = max(moved, c.current.Load().ReadySince().Sub(c.began)) // negative if none is any more
+		}
+		p.Stalled = max(0, now-max(moved, completed))
 	}
 	return p
 }

@@ -360,3 +360,21 @@ func TestC9_ASlowReconcileAmongManyCauses(t *testing.T) {
 		}
 	})
 }
+
+// TestProgress_JustReady: a key that becomes ready after an idle time does not count as stalled
+// before a worker takes it.
+func TestProgress_JustReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }, controller.Options{Logger: silent})
+		stop := start(t, c)
+		for range 100 {
+			time.Sleep(time.Hour)
+			c.Queue().Add("a")
+			if p := c.Report().Progress; p.Stalled != 0 {
+				t.Errorf("stalled for %s", p.Stalled)
+			}
+			synctest.Wait()
+		}
+		ok(t, stop())
+	})
+}

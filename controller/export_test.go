@@ -113,6 +113,17 @@ func DurationsOf(took ...time.Duration) Durations {
 
 // OwnOf returns ownOf's result, sorted.
 func OwnOf(w *ledger.Write, fields ...string) string {
+	own := pathsOf(ownOf(fieldSet(fields), w))
+	sort.Strings(own)
+	return strings.Join(own, " ")
+}
+
+// ContestedOnly is contestedOnly, for one field.
+func ContestedOnly(field string, found ...string) bool {
+	return contestedOnly(fieldSet(found), fieldSet([]string{field}))
+}
+
+func fieldSet(fields []string) *fieldpath.Set {
 	all := fieldpath.NewSet()
 	for _, f := range fields {
 		var path fieldpath.Path
@@ -121,7 +132,5 @@ func OwnOf(w *ledger.Write, fields ...string) string {
 		}
 		all.Insert(path)
 	}
-	own := pathsOf(ownOf(all, w))
-	sort.Strings(own)
-	return strings.Join(own, " ")
+	return all
 }

@@ -6,7 +6,6 @@ package controller
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,7 +146,7 @@ func (c *Controller[K]) contest(item workqueue.Item[K], f *fight) *round {
 // slowFight puts off a key if others have only changed what is fought for. The first time it waits
 // longer, so that the API server can be asked who they are.
 func (t *lead[K]) slowFight(item workqueue.Item[K], of *record[K], r *round) bool {
-	if r == nil || !r.alone || r.found == nil || !of.fight.known() || !r.found.Difference(of.fight.fields).Empty() {
+	if r == nil || !r.alone || r.found == nil || !of.fight.known() || !contestedOnly(r.found, of.fight.fields) {
 		return false
 	}
 	c, next := t.controller, *of.fight
@@ -163,6 +162,18 @@ func (t *lead[K]) slowFight(item workqueue.Item[K], of *record[K], r *round) boo
 	c.records.edit(item.Key(), func(r *record[K]) { r.fight = &next })
 	c.delay(item, of, wait)
 	return true
+}
+
+// contestedOnly reports whether others have changed nothing but fields that are fought for, and the
+// status, which follows them. So the status of a fought object may be seen a second later.
+func contestedOnly(found, fields *fieldpath.Set) bool {
+	only := true
+	found.Difference(fields).Iterate(func(p fieldpath.Path) { only = only && inStatus(p) })
+	return only
+}
+
+func inStatus(p fieldpath.Path) bool {
+	return len(p) > 1 && p[0].FieldName != nil && *p[0].FieldName == "status"
 }
 
 // beginFight ends the pause of a key whose Reconcile begins.
@@ -238,7 +249,7 @@ func ownOf(fields *fieldpath.Set, w *ledger.Write) *fieldpath.Set {
 		managers = answer.GetManagedFields()
 	}
 	fields.Iterate(func(p fieldpath.Path) {
-		if w.Subresource == "status" && !strings.HasPrefix(p.String(), ".status") {
+		if w.Subresource == "status" && !inStatus(p) {
 			return
 		}
 		owned, mine := false, false

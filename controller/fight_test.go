@@ -496,3 +496,13 @@ func TestOwnOf(t *testing.T) {
 		}
 	}
 }
+
+// TestContestedOnly: a change of the status is no reason to go on with a fight at full speed; one
+// of the spec or the metadata is.
+func TestContestedOnly(t *testing.T) {
+	for found, want := range map[string]bool{"spec.replicas": true, "status.replicas": true, "spec.image": false, "metadata.labels.status": false, "status": false} {
+		if got := controller.ContestedOnly("spec.replicas", "spec.replicas", found); got != want {
+			t.Errorf("%s: %t", found, got)
+		}
+	}
+}

@@ -182,9 +182,9 @@
 // two controllers that apply it with force. After 10 Reconciles, each less than a minute after the
 // one before, that write an object again because others have changed it, the answers and the
 // changes are compared. If both change the same field, the key is slowed down as in a hot loop,
-// for events that show only changes of that field, and of the status. The log and [hook.Fight] name the key, the
-// fields and the field managers of the others, once. Changes of other fields, and events of other
-// objects, are not delayed.
+// for events that show only changes of that field, and of the status. The log and [hook.Fight] name
+// the key, the fields and the field managers of the others, once. Changes of other fields, and
+// events of other objects, are not delayed.
 //
 // The controller must watch the object, or declare it with Reads, in the Go type of its writes.
 // Changes of lists are compared as a whole.

@@ -162,7 +162,7 @@ func (c *Controller[K]) progress() Progress {
 	}
 	if p.Ready > 0 && pool.leading && !queue.AllPaused {
 		if len(runs) < pool.want { // a worker is about to take a key that has just become ready
-			moved = max(moved, c.current.Load().ReadySince().Sub(c.began)) // negative if none is any more
+			moved = max(moved, c.current.Load().ReadySince().Sub(c.began)) // negative if it has
 		}
 		p.Stalled = max(0, now-max(moved, completed))
 	}

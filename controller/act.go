@@ -101,7 +101,7 @@ func (c *Controller[K]) endPausesOverHTTP(lost func(K) bool) {
 func resumption(by []pauser) string {
 	isHTTP := func(p pauser) bool { return p.by == overHTTP{} }
 	const here = "resume it on the page of /debug/"
-	const other = "remove the annotation " + PausedAnnotation + ", or call ResumeKey"
+	const other = "remove the annotation " + PausedAnnotation + " with kubectl setpoint resume, or call ResumeKey"
 	switch {
 	case !slices.ContainsFunc(by, isHTTP):
 		return other

@@ -26,6 +26,9 @@ func (c *Controller[K]) explainRunning(key K) (a why.Answer, ok bool) {
 			Reason: why.Running, Since: state.Since, Cause: fmt.Sprintf("a Reconcile runs since %s, as attempt %d%s", since(state.Since), state.Attempt, because(state.Reasons)),
 			Evidence: append([]string{"reconcileID: " + state.ReconcileID}, describe(state.Reasons)...),
 		}
+		if !state.Slow {
+			c.explainAgain(r, &a)
+		}
 		if !state.Slow && time.Since(state.Since) < busyLong {
 			return a, true
 		}
@@ -43,6 +46,39 @@ func (c *Controller[K]) explainRunning(key K) (a why.Answer, ok bool) {
 	return a, false
 }
 
+// explainAgain names what was wrong before a Reconcile that runs, and has not passed yet.
+func (c *Controller[K]) explainAgain(r *running[K], a *why.Answer) {
+	of := c.records.look(r.item.Key())
+	runs, evidence := "; another one runs since "+since(a.Since), a.Evidence
+	switch {
+	case r.past != nil && r.past.failure != nil:
+		f := r.past.failure
+		text, _, _ := strings.Cut(f.Err, "\n")
+		*a = why.Answer{
+			Reason: f.Reason, Since: f.At, Remedy: remedy(f.Reason),
+			Cause: fmt.Sprintf("the last %sfailed%s: %s", attempts(r.item.Attempt()-1), runs, text),
+		}
+	case of.fight.fights(c.now()):
+		*a = fought(of.fight)
+		a.Cause += runs
+	case of.spin.spins(c.now()):
+		*a = hotLoop(&of.spin)
+		a.Cause += runs
+	}
+	a.Evidence = evidence
+}
+
+func hotLoop(s *spin) why.Answer {
+	a := why.Answer{
+		Reason: why.HotLoop, Remedy: "write only what has changed, or return a longer RequeueAfter",
+		Cause: fmt.Sprintf("the key made itself due %d times in a row, and is slowed down to one Reconcile in %s", s.row, s.pause()),
+	}
+	if s.fields != "" {
+		a.Cause += "; each time it changes " + s.fields
+	}
+	return a
+}
+
 // explainQueued explains the state of a key in the queue.
 func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (a why.Answer) {
 	switch {
@@ -50,14 +86,8 @@ func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (
 		a = c.paused(of)
 	case k.State == workqueue.Parked:
 		a = parked(k, of)
-	case of.spin.known && of.spin.row >= spinFree && !of.spin.over(c.now()) && k.State == workqueue.Waiting:
-		a = why.Answer{
-			Reason: why.HotLoop, Remedy: "write only what has changed, or return a longer RequeueAfter",
-			Cause: fmt.Sprintf("the key made itself due %d times in a row, and is slowed down to one Reconcile in %s", of.spin.row, of.spin.pause()),
-		}
-		if of.spin.fields != "" {
-			a.Cause += "; each time it changes " + of.spin.fields
-		}
+	case of.spin.spins(c.now()) && k.State == workqueue.Waiting:
+		a = hotLoop(&of.spin)
 	case of.past != nil && of.past.failure != nil && k.State != workqueue.Held:
 		a = failing(of.past.failure, k)
 	case of.fight.fights(c.now()) && of.fight.paused && (k.State == workqueue.Waiting || k.State == workqueue.Ready):
@@ -81,8 +111,11 @@ func (c *Controller[K]) explainQueued(k *workqueue.KeyState[K], of *record[K]) (
 // fought explains a key that fights.
 func fought(f *fight) why.Answer {
 	by := "another writer"
-	if len(f.by) > 0 {
-		by = strings.Join(f.by, ", ")
+	switch {
+	case len(f.by) == 1:
+		by = "the field manager " + f.by[0]
+	case len(f.by) > 1:
+		by = "the field managers " + strings.Join(f.by, ", ")
 	}
 	what := "an object"
 	if w := f.write(f.object); w != nil {
@@ -90,7 +123,7 @@ func fought(f *fight) why.Answer {
 	}
 	return why.Answer{
 		Reason: why.Fight, Remedy: "let one of them own the field: leave it out of the other's writes",
-		Cause: fmt.Sprintf("the key and %s overwrite %s of %s in turn, %d times in a row", by, strings.Join(pathsOf(f.fields), ", "), what, f.rounds),
+		Cause: fmt.Sprintf("this controller and %s overwrite %s of %s in turn, %d times in a row", by, strings.Join(pathsOf(f.fields), ", "), what, f.rounds),
 	}
 }
 

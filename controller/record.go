@@ -108,6 +108,9 @@ type spin struct {
 
 func (s *spin) over(now time.Duration) bool { return now-s.last > s.pause()+spinGap }
 
+// spins reports whether the key is slowed down.
+func (s *spin) spins(now time.Duration) bool { return s.known && s.row >= spinFree && !s.over(now) }
+
 func (s *spin) pause() time.Duration {
 	over := s.row - spinFree
 	if over < 0 {

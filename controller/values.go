@@ -26,12 +26,12 @@ func (c *Controller[K]) describeValues(key K, reason why.Reason) []string {
 	case reason == why.HotLoop && r.past != nil:
 		if before, w := r.past.lastChange(); w != nil {
 			after, _ := w.Object.(handler.Object)
-			return changes(w, "its last write changed ", before, after, fieldsOf(before, after))
+			return changes(w, "%s: its last write changed %s to %s", before, after, fieldsOf(before, after))
 		}
 	case reason == why.Fight && r.fight.known() && r.fight.answer != nil:
 		if w := r.fight.write(r.fight.object); w != nil {
 			if now, _ := c.inputs.informers.Latest(written(w)); now != nil {
-				return changes(w, "the key's last write, and the cache: ", r.fight.answer, now, r.fight.fields)
+				return changes(w, "%s: this controller wrote %s, and the cache has %s", r.fight.answer, now, r.fight.fields)
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func (p *lastRun) lastChange() (before handler.Object, w *ledger.Write) {
 }
 
 // changes describes fields of two states of an object.
-func changes(w *ledger.Write, what string, a, b handler.Object, fields *fieldpath.Set) (lines []string) {
+func changes(w *ledger.Write, format string, a, b handler.Object, fields *fieldpath.Set) (lines []string) {
 	if hides(w.Group, w.Resource, a) {
 		return []string{hidden}
 	}
@@ -68,7 +68,7 @@ func changes(w *ledger.Write, what string, a, b handler.Object, fields *fieldpat
 	}
 	fields.Iterate(func(p fieldpath.Path) {
 		if len(lines) < mostChanges {
-			lines = append(lines, fmt.Sprintf("%s%s: %s, %s", what, p, valueAt(x, p), valueAt(y, p)))
+			lines = append(lines, fmt.Sprintf(format, p, valueAt(x, p), valueAt(y, p)))
 		}
 	})
 	return lines

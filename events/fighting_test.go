@@ -76,7 +76,7 @@ func testFights(t *testing.T, every time.Duration) {
 			if n++; e.Series != nil {
 				n += int(e.Series.Count) - 1
 			}
-			if e.Reason != "ReconcileFighting" || e.Type != "Warning" || e.Regarding.Name != "a" || !strings.Contains(e.Note, "the key and other overwrite .data.value of configmaps default/a in turn") {
+			if e.Reason != "ReconcileFighting" || e.Type != "Warning" || e.Regarding.Name != "a" || !strings.Contains(e.Note, "this controller and the field manager other overwrite .data.value of configmaps default/a in turn") {
 				t.Errorf("there is the Event %s of %s: %s", e.Reason, e.Regarding.Name, e.Note)
 			}
 		}

@@ -67,7 +67,8 @@ func newWorld(t *testing.T) *world {
 	w.reconcile = func(context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, nil
 	}
-	w.manager = manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)}
+	w.options.Logger = slog.New(slog.DiscardHandler)
+	w.manager = manager.Options{Name: "test", Logger: w.options.Logger}
 	return w
 }
 
@@ -250,6 +251,14 @@ func situations() []situation {
 			}
 		}, func(*world) { time.Sleep(13 * time.Second) }), why.AwaitsOwnWrites, "the key waits until the caches show its own writes: "},
 		{"11 backoff", web, failing(errFlaky), why.Error, "Reconciles failed, "},
+		{"11 runs again after failures", web, start(func(w *world) {
+			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				if w.calls.Load()%4 == 0 {
+					return until(ctx, key)
+				}
+				return controller.Result{}, errFlaky
+			}
+		}, func(*world) { time.Sleep(time.Second) }), why.Error, "the last 3 Reconciles failed; another one runs since "},
 		{"12 RequeueAfter", web, start(func(w *world) {
 			w.reconcile = func(context.Context, types.NamespacedName) (controller.Result, error) {
 				return controller.Result{RequeueAfter: time.Hour}, nil
@@ -337,7 +346,24 @@ func situations() []situation {
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
-		}), why.Fight, "the key and other overwrite .data.value of configmaps default/web in turn, "},
+		}), why.Fight, "this controller and the field manager other overwrite .data.value of configmaps default/web in turn, "},
+		{"23 fight while a Reconcile runs", web, start(func(w *world) {
+			w.reconcile = func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+				err := w.apply(ctx, "test", "mine")
+				time.Sleep(90 * time.Millisecond)
+				return controller.Result{}, err
+			}
+		}, func(w *world) {
+			for range 500 {
+				if err := w.apply(w.t.Context(), "other", "theirs"); err != nil {
+					w.t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			for w.controller.Report().Progress.Running == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}), why.Fight, "; another one runs since "},
 		{"24 conflict storm", web, start(func(w *world) {
 			w.reconcile = func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 				m := site()
@@ -416,8 +442,8 @@ func TestSituations(t *testing.T) {
 // TestSituations_Values: with values, hot loops and fights are shown with them.
 func TestSituations_Values(t *testing.T) {
 	want := map[string]string{
-		"22 hot loop by its own write": `its last write changed .data.n: "1`,
-		"23 fight over a field":        `the key's last write, and the cache: .data.value: "mine", "theirs"`,
+		"22 hot loop by its own write": `.data.n: its last write changed "1`,
+		"23 fight over a field":        `.data.value: this controller wrote "mine", and the cache has "theirs"`,
 	}
 	for _, s := range situations() {
 		if want[s.number] == "" {
@@ -444,11 +470,14 @@ var restarted = map[string][]why.Reason{
 	"3 predicate fails for a delete":      {why.Done},
 	"9 watch open but mute":               {why.Done}, // there is a new list
 	"10 waits for its own write":          {why.Scheduled},
+	"13 behind others":                    {why.Queued, why.Running}, // either is first
 	"14 all workers busy":                 {why.Running, why.Queued}, // either is first
 	"15 hangs in a call":                  {why.Running},
 	"16 paused as a whole":                {why.Done},
 	"19 given up":                         {why.Error},
 	"23 fight over a field":               {why.Done},
+	"23 fight while a Reconcile runs":     {why.Done, why.Running},
+	"11 runs again after failures":        {why.Error, why.Running},
 }
 
 // TestSituations_Restart: right after a restart the answer is true for the new process, and names

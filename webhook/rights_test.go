@@ -413,7 +413,7 @@ func testMissingRights(c *realCluster) {
 			want := fmt.Sprintf("cannot %s resource %q", verb, resource)
 			ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 			for tries := 1; ctx.Err() == nil && !strings.Contains(fmt.Sprint(hooks.Check(ctx), strings.ReplaceAll(log.String(), `\"`, `"`)), want); tries++ {
-				if tries%100 == 0 { // the API server may have carried out a cancelled request of the operator before
+				if tries%100 == 0 { // a cancelled request of before may have been carried out
 					c.reset()
 				}
 				select {

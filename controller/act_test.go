@@ -87,7 +87,7 @@ func TestAct(t *testing.T) {
 		begins(t, act(t, c, "resume", "idle"), "idle is resumed")
 		want("idle")
 		c.PauseKey("idle")
-		begins(t, act(t, c, "resume", "idle"), `error: controller "test": idle is not paused over HTTP, but paused by PauseKey; remove the annotation setpoint.dev/paused, or call ResumeKey`)
+		begins(t, act(t, c, "resume", "idle"), `error: controller "test": idle is not paused over HTTP, but paused by PauseKey; remove the annotation setpoint.dev/paused with kubectl setpoint resume, or call ResumeKey`)
 		act(t, c, "pause", "idle")
 		begins(t, act(t, c, "resume", "idle"), "idle is still paused by PauseKey; remove the annotation")
 		c.ResumeKey("idle")

@@ -88,7 +88,7 @@ func (r *running[K]) ended(end *ending, took time.Duration, reason *workqueue.Re
 		more.object = strings.Clone(strings.TrimPrefix(reason.Object, "/"))
 	}
 	if more.bytes() > int(unsafe.Sizeof(more)) {
-		past.more = &more
+		past.more = new(more) // a copy, so that most Reconciles allocate nothing
 	}
 	return past
 }

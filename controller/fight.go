@@ -200,6 +200,10 @@ func (c *Controller[K]) nextFight(of *running[K], own []pendingWrite) (next *fig
 		if next.row == 0 && !slices.ContainsFunc(next.writes, rewrites) {
 			return nil
 		}
+		// What this write has changed is no change by others.
+		if w := lastWrite(own, next.object); w != nil && next.answer != nil {
+			_, next.answer = c.inputs.informers.Latest(written(w))
+		}
 		return next
 	}
 	if f.object != r.object {

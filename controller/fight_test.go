@@ -471,10 +471,8 @@ func TestC14_NotByOthersFights(t *testing.T) {
 			ok(t, err)
 			time.Sleep(2 * time.Millisecond)
 		}
-		for _, f := range third.fights {
-			if slices.Contains(f.Fields, ".data.value") {
-				t.Errorf("reported %+v", f)
-			}
+		if len(third.fights) > 0 {
+			t.Errorf("reported %+v", third.fights)
 		}
 	})
 }

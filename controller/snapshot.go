@@ -162,7 +162,11 @@ func (c *Controller[K]) progress() Progress {
 	}
 	if p.Ready > 0 && pool.leading && !queue.AllPaused {
 		if len(runs) < pool.want { // a worker is about to take a key that has just become ready
-			moved = max(moved, c.current.Load().ReadySince().Sub(c.began)) // negative if it has
+			ready := c.current.Load().ReadySince()
+			if ready.IsZero() { // it has
+				return p
+			}
+			moved = max(moved, ready.Sub(c.began))
 		}
 		p.Stalled = max(0, now-max(moved, completed))
 	}

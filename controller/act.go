@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -136,30 +137,15 @@ func (c *Controller[K]) keyOf(text string) (key K, known bool) {
 			return key, true
 		}
 	}
-	for _, all := range [][]K{c.records.known(), c.past.known()} {
-		if i := slices.IndexFunc(all, is); i >= 0 {
-			return all[i], true
-		}
+	all := c.records.known()
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i], true
 	}
-	return key, false
+	return c.past.find(text)
 }
 
 func (t *records[K]) known() []K {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return keysOf(t.keys)
-}
-
-func (p *pastRuns[K]) known() []K {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return keysOf(p.keys)
-}
-
-func keysOf[K comparable, V any](of map[K]V) []K {
-	keys := make([]K, 0, len(of))
-	for key := range of {
-		keys = append(keys, key)
-	}
-	return keys
+	return slices.Collect(maps.Keys(t.keys))
 }

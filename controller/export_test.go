@@ -75,16 +75,24 @@ func (c *Controller[K]) Fights() int {
 	return c.count(func(r record[K]) bool { return r.fight != nil })
 }
 
-// PastRuns lists the keys with the numbers of remembered Reconciles.
-func (c *Controller[K]) PastRuns() string {
-	c.past.mu.Lock()
-	defer c.past.mu.Unlock()
+// PastRuns lists the known keys among some with the numbers of remembered Reconciles.
+func (c *Controller[K]) PastRuns(keys []K) string {
 	var all []string
-	for _, k := range c.past.keys {
-		all = append(all, fmt.Sprintf("%v %d", k.key, len(k.runs)))
+	for _, key := range keys {
+		if n := len(c.past.of(key)); n > 0 {
+			all = append(all, fmt.Sprintf("%v %d", key, n))
+		}
 	}
 	sort.Strings(all)
 	return strings.ReplaceAll(strings.Join(all, ", "), "/", "")
+}
+
+// PastParts counts what is kept for the history.
+func (c *Controller[K]) PastParts() string {
+	p := &c.past
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprintf("%d keys, %d runs, %d with more, %d kept", p.keys.Len()-numClasses, p.runs.Len(), len(p.more), len(p.kept))
 }
 
 // ContestOfDeleted reports whether a key that was put off contests an object that it has deleted.

@@ -11,8 +11,10 @@ import (
 	"time"
 )
 
-// DefaultHistory is the limit of a History in bytes, unless NewHistory gets another one.
-const DefaultHistory = 64 << 20
+// DefaultHistory is the limit of a History in bytes, unless NewHistory gets another one. The memory
+// in use can be 1.4 times the limit after many keys with one Reconcile were replaced by few with
+// many: less than 64 MiB.
+const DefaultHistory = 44 << 20
 
 // History limits the memory for past Reconciles, which package why shows. Controllers with the same
 // History share its limit. At the limit, healthy keys are forgotten first, then all but the last

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,7 +104,7 @@ func TestHistory_Quiet(t *testing.T) {
 // Reconciles of the failing ones, then the keys that were not reconciled for the longest time.
 func TestHistory_HealthyFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := controller.NewHistory(10_000)
+		h := controller.NewHistory(7_500)
 		c := controller.New("test", controller.Func[types.NamespacedName](func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 			if strings.HasPrefix(key.Name, "failing") {
 				return controller.Result{}, errors.New("no")
@@ -113,9 +114,11 @@ func TestHistory_HealthyFirst(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
+		var keys []types.NamespacedName
 		add := func(prefix string, n int) {
 			for i := range n {
-				c.Queue().Add(types.NamespacedName{Name: fmt.Sprint(prefix, i)})
+				keys = append(keys, types.NamespacedName{Name: fmt.Sprint(prefix, i)})
+				c.Queue().Add(keys[len(keys)-1])
 			}
 			synctest.Wait()
 		}
@@ -123,16 +126,91 @@ func TestHistory_HealthyFirst(t *testing.T) {
 		add("failing", 5)
 		time.Sleep(5*time.Minute + time.Second)
 		synctest.Wait()
-		if got := c.PastRuns(); got != "failing0 6, failing1 6, failing2 6, failing3 6, failing4 6, healthy0 1, healthy1 1, healthy2 1, healthy3 1, healthy4 1, healthy5 1, healthy6 1, healthy7 1, healthy8 1, healthy9 1" {
+		if got := c.PastRuns(keys); got != "failing0 6, failing1 6, failing2 6, failing3 6, failing4 6, healthy0 1, healthy1 1, healthy2 1, healthy3 1, healthy4 1, healthy5 1, healthy6 1, healthy7 1, healthy8 1, healthy9 1" {
 			t.Errorf("before the limit: %s", got)
 		}
 		add("other", 60)
-		if got := c.PastRuns(); strings.Contains(got, "healthy0 ") || !strings.Contains(got, "other59 1") || strings.Count(got, "failing") != 5 || strings.Count(got, " 6") != 5 {
+		if got := c.PastRuns(keys); strings.Contains(got, "healthy0 ") || !strings.Contains(got, "other59 1") || strings.Count(got, "failing") != 5 || strings.Count(got, " 6") != 5 {
 			t.Errorf("after 60 healthy keys: %s", got)
 		}
 		add("failing-late", 60)
-		if got := c.PastRuns(); strings.Contains(got, "other") || strings.Contains(got, " 6") || !strings.Contains(got, "failing-late59 1") || strings.Contains(got, "failing0 ") {
+		if got := c.PastRuns(keys); strings.Contains(got, "other") || strings.Contains(got, " 6") || !strings.Contains(got, "failing-late59 1") || strings.Contains(got, "failing0 ") {
 			t.Errorf("after 60 failing keys: %s", got)
+		}
+		if parts := c.PastParts(); parts != fmt.Sprintf("%d keys, %[1]d runs, 0 with more, 0 kept", strings.Count(c.PastRuns(keys), " ")/2+1) {
+			t.Errorf("after all: %s", parts)
+		}
+		stop()
+		ok(t, <-ended)
+	})
+}
+
+// numbered is a key that its text alone does not give.
+type numbered struct{ n int }
+
+func (k numbered) String() string { return fmt.Sprint("number ", k.n) }
+
+// TestHistory_AnyKey: an idle key of any type is found by its text, and has its own history with
+// the source of its event, however many sources there are.
+func TestHistory_AnyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := controller.NewHistory(controller.DefaultHistory)
+		c := controller.New("test", controller.Func[numbered](func(_ context.Context, key numbered) (controller.Result, error) {
+			if key.n%2 == 1 {
+				return controller.Result{}, controller.Terminal(errFlaky)
+			}
+			return controller.Result{}, nil
+		}), controller.Options{History: h, Logger: silent})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		const n = 600
+		for round := range 4 {
+			for i := range n {
+				source := fmt.Sprintf("source %d", i)
+				c.Queue().AddWith(numbered{i}, workqueue.AddOptions{Reason: workqueue.Reason{Source: source, Event: "update", Object: fmt.Sprint("a/", i), ResourceVersion: fmt.Sprint(1 + round)}})
+			}
+			synctest.Wait()
+		}
+		for i := range n {
+			a, known := c.ExplainKey(fmt.Sprint("number ", i))
+			past := slices.DeleteFunc(a.Evidence, func(line string) bool { return !strings.HasPrefix(line, "Reconcile until") })
+			if want := 2 + 2*(i%2); !known || len(past) != want {
+				t.Fatalf("number %d, known %t, has %d Reconciles, want %d", i, known, len(past), want)
+			}
+			for past, line := range past {
+				if want := fmt.Sprintf("because of update of a/%d at version %d, by source %d", i, 4-past, i); !strings.HasSuffix(line, want) {
+					t.Fatalf("number %d, Reconcile %d from the end: %s; want %s", i, past, line, want)
+				}
+			}
+		}
+		if _, known := c.ExplainKey("number 600"); known {
+			t.Error("a key that was never added is known")
+		}
+		stop()
+		ok(t, <-ended)
+		if n := h.Bytes(); n != 0 {
+			t.Errorf("%d bytes remain after the controller", n)
+		}
+	})
+}
+
+// TestHistory_ForgetsAll: nothing is left of what is forgotten, also of keys of any type and with
+// causes that few share.
+func TestHistory_ForgetsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controller.New("test", controller.Func[numbered](func(context.Context, numbered) (controller.Result, error) {
+			return controller.Result{}, nil
+		}), controller.Options{History: controller.NewHistory(100), Logger: silent})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		for i := range 600 {
+			c.Queue().AddWith(numbered{i}, workqueue.AddOptions{Reason: workqueue.Reason{Source: fmt.Sprint(i), Event: "update", Object: "other/object"}})
+		}
+		synctest.Wait()
+		if parts := c.PastParts(); parts != "0 keys, 0 runs, 0 with more, 0 kept" {
+			t.Errorf("with room for no key: %s", parts)
 		}
 		stop()
 		ok(t, <-ended)

@@ -72,13 +72,3 @@ func (c *Controller[K]) summaryOf(now *workqueue.KeyState[K], by *running[K], le
 	}
 	return s
 }
-
-// took returns how long the last Reconcile of a key took, or 0.
-func (p *pastRuns[K]) took(key K) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if k := p.keys[key]; k != nil && len(k.runs) > 0 {
-		return k.runs[len(k.runs)-1].took
-	}
-	return 0
-}

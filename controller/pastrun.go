@@ -22,33 +22,43 @@ import (
 // mostWrote is how many writes of a Reconcile are remembered.
 const mostWrote = 4
 
-// pastRun is a Reconcile that has returned. It has 64 bytes.
+// pastRun is a Reconcile that has returned.
 type pastRun struct {
+	runFigures
+	cause runCause
+	more  *runMore // or nil
+}
+
+// runFigures is what every Reconcile has. It has no pointers: see storedRun.
+type runFigures struct {
 	at              int64 // its end, in Unix ns
 	took            time.Duration
 	after           time.Duration // RequeueAfter
+	version         uint64        // of the reason's object, 0 if it is unknown
 	reads, requests uint16        // of caches, and to API servers; or more
 	outcome         uint8         // an index of outcomes
 	named           bool          // the reason is about the object that the key names
 	mutated         bool          // it has sent a write, perhaps one that was refused
-	cause           *runCause
-	version         uint64 // of the reason's object, 0 if it is unknown
-	more            *runMore
 }
+
+// runCause is what few reasons differ in.
+type runCause struct{ source, event string }
 
 // runMore is what most Reconciles of healthy keys do not have.
 type runMore struct {
 	object  string // of the reason, unless the key names it
 	missing string // the last object that a cache did not have
 	wrote   []string
-	unsure  uint8 // a bit for each write that may have been a no-op
+	unsure  uint8    // a bit for each write that may have been a no-op
+	key     string   // if it wrote
+	cause   runCause // if too many are known
 }
 
 func (m *runMore) bytes() (n int) {
 	if m == nil {
 		return 0
 	}
-	n = int(unsafe.Sizeof(*m)) + len(m.object) + len(m.missing)
+	n = int(unsafe.Sizeof(*m)) + len(m.object) + len(m.missing) + len(m.key) + len(m.cause.source) + len(m.cause.event)
 	for _, text := range m.wrote {
 		n += 16 + len(text)
 	}
@@ -68,7 +78,7 @@ func indexOf(o hook.Outcome) uint8 {
 
 // ended describes a Reconcile that has returned, without its cause.
 func (r *running[K]) ended(end *ending, took time.Duration, reason *workqueue.Reason, named func(K) types.NamespacedName) pastRun {
-	past := pastRun{at: time.Now().UnixNano(), took: took, after: end.result.RequeueAfter, outcome: indexOf(end.outcome)}
+	past := pastRun{runFigures: runFigures{at: time.Now().UnixNano(), took: took, after: end.result.RequeueAfter, outcome: indexOf(end.outcome)}}
 	var more runMore
 	past.reads = uint16(min(r.reads.n.Load(), math.MaxUint16)) //nolint:gosec // it is not negative
 	if missing := r.reads.missing.Load(); missing != nil {
@@ -79,6 +89,7 @@ func (r *running[K]) ended(end *ending, took time.Duration, reason *workqueue.Re
 	}
 	if past.mutated {
 		more.wrote, more.unsure = textsOfWrites(r.ledger.Load().Writes())
+		more.key = fmt.Sprint(r.item.Key())
 	}
 	if reason.ResourceVersion != "" { // ParseUint allocates its error
 		past.version, _ = strconv.ParseUint(reason.ResourceVersion, 10, 64)

@@ -5,18 +5,19 @@ package controller
 
 import (
 	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/workqueue"
+	"github.com/setpoint-dev/setpoint/internal/slab"
 )
 
 // How many Reconciles of a key are remembered.
@@ -24,9 +25,6 @@ const (
 	mostRuns    = 8
 	mostHealthy = 2
 )
-
-// runCause is what few reasons differ in.
-type runCause struct{ source, event string }
 
 // mostCauses limits the known causes.
 const mostCauses = 256
@@ -37,15 +35,6 @@ const (
 	mostEvent  = 64
 )
 
-// keyRuns are the last Reconciles of a key, oldest first.
-type keyRuns[K comparable] struct {
-	key        K
-	prev, next *keyRuns[K] // of its class, last used first
-	runs       []pastRun
-	class      int8
-	text       int32 // bytes of the key's strings, if it is a name
-}
-
 // pastRuns remembers the last Reconciles of a controller's keys, within the limit of a History.
 type pastRuns[K comparable] struct {
 	name    string // of the controller
@@ -53,12 +42,18 @@ type pastRuns[K comparable] struct {
 	named   func(K) types.NamespacedName // or nil
 	forgot  atomic.Bool                  // some key was forgotten
 
-	mu     sync.Mutex // guards what follows
-	keys   map[K]*keyRuns[K]
-	roots  [numClasses]keyRuns[K] // of the lists
-	counts [numClasses]int
-	causes map[runCause]*runCause
-	ended  bool
+	mu      sync.Mutex // guards what follows
+	seed    maphash.Seed
+	indexes map[uint64]uint32 // of keys, by hash
+	keys    slab.Slab[keyRuns]
+	runs    slab.Slab[storedRun]
+	more    map[uint32]*runMore // of runs
+	kept    map[uint32]K        // the keys, unless their text is enough: see parseKey
+	lists   [numClasses]uint32  // a root in keys of each class
+	counts  [numClasses]int
+	causes  []runCause
+	known   map[runCause]uint16 // indexes of causes
+	ended   bool
 }
 
 func (p *pastRuns[K]) open(name string, of *History) {
@@ -69,12 +64,17 @@ func (p *pastRuns[K]) open(name string, of *History) {
 func (p *pastRuns[K]) begin(name string, of *History) {
 	p.mu.Lock() // it may be asked already
 	defer p.mu.Unlock()
-	p.name, p.history, p.keys, p.causes = name, of, map[K]*keyRuns[K]{}, map[runCause]*runCause{}
+	p.name, p.history, p.seed = name, of, maphash.MakeSeed()
+	p.indexes, p.more, p.known = map[uint64]uint32{}, map[uint32]*runMore{}, map[runCause]uint16{}
+	if _, ok := parseKey[K](""); !ok {
+		p.kept = map[uint32]K{}
+	}
 	if f, ok := any(func(key types.NamespacedName) types.NamespacedName { return key }).(func(K) types.NamespacedName); ok {
 		p.named = f
 	}
-	for i := range p.roots {
-		p.roots[i].prev, p.roots[i].next = &p.roots[i], &p.roots[i]
+	for class := range p.lists {
+		i, root := p.keys.Take()
+		root.prev, root.next, p.lists[class] = i, i, i
 	}
 }
 
@@ -83,10 +83,12 @@ func (p *pastRuns[K]) close() {
 	p.history.leave(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, k := range p.keys {
-		p.history.used.Add(-k.bytes())
+	for _, i := range p.indexes {
+		p.history.used.Add(-p.bytesLocked(p.keys.At(i)))
 	}
-	p.keys, p.counts, p.ended = nil, [numClasses]int{}, true
+	p.indexes, p.more, p.kept, p.counts, p.ended = nil, nil, nil, [numClasses]int{}, true
+	p.keys.Reset()
+	p.runs.Reset()
 }
 
 // note remembers a Reconcile that has returned, and whose key is not settled yet.
@@ -96,89 +98,37 @@ func (p *pastRuns[K]) note(r *running[K], end *ending, took time.Duration) {
 	}
 	reason, _ := r.item.NewestReason()
 	run := r.ended(end, took, &reason, p.named)
-	p.add(r.item.Key(), &run, &reason)
+	run.cause = runCause{reason.Source[:min(len(reason.Source), mostSource)], reason.Event[:min(len(reason.Event), mostEvent)]}
+	p.add(r.item.Key(), &run)
 	p.history.shrink()
 }
 
-func (p *pastRuns[K]) add(key K, run *pastRun, reason *workqueue.Reason) {
+func (p *pastRuns[K]) add(key K, run *pastRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return
 	}
-	run.cause = p.causeLocked(reason)
-	k, before := p.keys[key], int64(0)
-	if k == nil {
-		k = &keyRuns[K]{key: key}
-		k.text = int32(textSize(key)) //nolint:gosec // of a key
-		p.keys[key] = k
+	hash, before := maphash.Comparable(p.seed, key), int64(0)
+	i, ok := p.indexes[hash]
+	if ok {
+		before = p.bytesLocked(p.keys.At(i))
+		p.unlinkLocked(i)
 	} else {
-		before = k.bytes()
-		p.unlinkLocked(k)
+		i = p.takeLocked(hash, key)
 	}
-	k.add(run)
+	k := p.keys.At(i)
+	p.addLocked(k, run)
 	class := healthyKeys
 	switch {
 	case !run.failed():
-	case len(k.runs) == 1:
+	case k.n == 1:
 		class = shortenedKeys
 	default:
 		class = failingKeys
 	}
-	p.linkLocked(k, class)
-	p.history.used.Add(k.bytes() - before)
-}
-
-func (p *pastRuns[K]) causeLocked(r *workqueue.Reason) *runCause {
-	c := runCause{r.Source[:min(len(r.Source), mostSource)], r.Event[:min(len(r.Event), mostEvent)]}
-	known := p.causes[c]
-	if known == nil {
-		if len(p.causes) >= mostCauses {
-			clear(p.causes) // Reconciles may refer to other causes
-		}
-		known = &runCause{strings.Clone(c.source), strings.Clone(c.event)}
-		p.causes[*known] = known
-	}
-	return known
-}
-
-// add forgets the oldest Reconciles: of a healthy key, more of them.
-func (k *keyRuns[K]) add(run *pastRun) {
-	most := mostRuns
-	if o := outcomes[run.outcome]; o == hook.Succeeded || o == hook.RequeuedAfter {
-		most = mostHealthy
-	}
-	if over := len(k.runs) + 1 - most; over > 0 {
-		n := copy(k.runs, k.runs[over:])
-		clear(k.runs[n:])
-		k.runs = k.runs[:n]
-	}
-	k.runs = append(k.runs, *run)
-}
-
-func (p *pastRuns[K]) linkLocked(k *keyRuns[K], class int) {
-	root := &p.roots[class]
-	k.class, k.prev, k.next = int8(class), root, root.next
-	k.prev.next, k.next.prev = k, k
-	p.counts[class]++
-}
-
-func (p *pastRuns[K]) unlinkLocked(k *keyRuns[K]) {
-	k.prev.next, k.next.prev = k.next, k.prev
-	p.counts[k.class]--
-}
-
-// mapOverhead is what a key takes in a map of growing size, beside itself, as measured with
-// 1,000,000 failing keys.
-const mapOverhead = 64
-
-// bytes estimates the size, with the map's part.
-func (k *keyRuns[K]) bytes() int64 {
-	n := int(unsafe.Sizeof(*k)+unsafe.Sizeof(k.key)) + int(k.text) + mapOverhead + cap(k.runs)*int(unsafe.Sizeof(pastRun{}))
-	for i := range k.runs {
-		n += k.runs[i].more.bytes()
-	}
-	return int64(n)
+	p.linkLocked(i, class)
+	p.history.used.Add(p.bytesLocked(k) - before)
 }
 
 // count implements forgetful.
@@ -194,29 +144,30 @@ func (p *pastRuns[K]) forget(class, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for ; n > 0 && p.counts[class] > 0; n-- {
-		k := p.roots[class].prev
-		before := k.bytes()
-		p.unlinkLocked(k)
-		if class != failingKeys {
-			delete(p.keys, k.key)
-			p.history.used.Add(-before)
+		i := p.keys.At(p.lists[class]).prev
+		k := p.keys.At(i)
+		before := p.bytesLocked(k)
+		p.unlinkLocked(i)
+		for k.n > 1 {
+			p.dropOldestLocked(k)
+		}
+		if class == failingKeys {
+			p.linkLocked(i, shortenedKeys)
+			p.history.used.Add(p.bytesLocked(k) - before)
 			continue
 		}
-		k.runs = append([]pastRun(nil), k.runs[len(k.runs)-1])
-		p.linkLocked(k, shortenedKeys)
-		p.history.used.Add(k.bytes() - before)
+		p.dropOldestLocked(k)
+		delete(p.indexes, k.hash)
+		delete(p.kept, i)
+		p.keys.Put(i)
+		p.history.used.Add(-before)
 	}
 }
 
-// textSize returns the bytes of a key's strings, as far as its type is known.
+// textSize returns the bytes of a kept key's strings, as far as its type is known.
 func textSize(key any) int {
-	switch k := key.(type) {
-	case types.NamespacedName:
-		return len(k.Namespace) + len(k.Name)
-	case handler.ClusterKey:
+	if k, ok := key.(handler.ClusterKey); ok {
 		return len(k.Cluster) + len(k.Namespace) + len(k.Name)
-	case string:
-		return len(k)
 	}
 	return 0
 }
@@ -228,40 +179,102 @@ const mostSearched = 100_000
 // made it.
 func (p *pastRuns[K]) writer(object string, version uint64, surely bool) (w writer, ok bool) {
 	text := strconv.FormatUint(version, 10)
-	key, run, ok := p.search(func(r *pastRun) bool {
+	run, ok := p.search(func(r *pastRun) bool {
 		wrote, sure := r.wrote(object, text)
 		return wrote && (sure || !surely) && r.version < version
 	})
 	if ok {
-		w = writer{p.name, fmt.Sprint(key), surely, run}
+		w = writer{p.name, run.more.key, surely, run}
 	}
 	return w, ok
 }
 
-func (p *pastRuns[K]) search(is func(*pastRun) bool) (key K, found pastRun, ok bool) {
+// search looks among the Reconciles that have more than figures.
+func (p *pastRuns[K]) search(is func(*pastRun) bool) (found pastRun, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for class := range p.roots {
-		root := &p.roots[class]
-		for k, n := root.next, 0; k != root && k != nil && n < mostSearched; k, n = k.next, n+1 {
-			for i := range k.runs {
-				if is(&k.runs[i]) {
-					return k.key, k.runs[i], true
+	if p.indexes == nil { // it has not begun, or ended
+		return found, false
+	}
+	for _, root := range p.lists {
+		i := root
+		for range mostSearched {
+			k := p.keys.At(i)
+			for j, r := range p.allLocked(k) {
+				if found = p.pastLocked(j, r); r.more && is(&found) {
+					return found, true
 				}
+			}
+			if i = k.next; i == root {
+				break
 			}
 		}
 	}
-	return key, found, false
+	return pastRun{}, false
 }
 
 // of returns the remembered Reconciles of a key, oldest first.
-func (p *pastRuns[K]) of(key K) []pastRun {
+func (p *pastRuns[K]) of(key K) (all []pastRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := p.keys[key]; k != nil {
-		return append([]pastRun(nil), k.runs...)
+	if k := p.findLocked(key); k != nil {
+		for i, r := range p.allLocked(k) {
+			all = append(all, p.pastLocked(i, r))
+		}
+	}
+	return all
+}
+
+// took returns how long the last Reconcile of a key took, or 0.
+func (p *pastRuns[K]) took(key K) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := p.findLocked(key); k != nil {
+		return p.runs.At(k.newest).took
+	}
+	return 0
+}
+
+// find returns the known key with a text.
+func (p *pastRuns[K]) find(text string) (key K, known bool) {
+	key, ok := parseKey[K](text)
+	p.mu.Lock()
+	if ok {
+		defer p.mu.Unlock()
+		return key, p.findLocked(key) != nil
+	}
+	kept := slices.Collect(maps.Values(p.kept))
+	p.mu.Unlock() // Sprint calls the key's code
+	for _, key := range kept {
+		if fmt.Sprint(key) == text {
+			return key, true
+		}
+	}
+	return key, false
+}
+
+// findLocked returns nil for an unknown key.
+func (p *pastRuns[K]) findLocked(key K) *keyRuns {
+	if len(p.indexes) == 0 {
+		return nil
+	}
+	if i, ok := p.indexes[maphash.Comparable(p.seed, key)]; ok {
+		return p.keys.At(i)
 	}
 	return nil
+}
+
+// parseKey returns the key with a text, if its type is known.
+func parseKey[K comparable](text string) (key K, ok bool) {
+	switch k := any(&key).(type) {
+	case *types.NamespacedName:
+		k.Namespace, k.Name, _ = strings.Cut(text, "/")
+		return key, true
+	case *string:
+		*k = text
+		return key, true
+	}
+	return key, false
 }
 
 // isNamed reports whether a text is a name, without an allocation.

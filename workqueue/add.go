@@ -61,7 +61,7 @@ func (q *Queue[K]) addTo(key K, lane uint8, how *AddOptions) {
 	i := q.core.find(key, w.hash)
 	if how.After <= 0 && q.core.merges(i, lane) { // Own is for keys that are not ready
 		q.core.promote() // reasons of due times come before this one
-		q.core.record(i, q.core.entries.at(i), &how.Reason)
+		q.core.record(i, q.core.entries.At(i), &how.Reason)
 		q.unlock()
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/slab"
 )
 
 // These benchmarks are for profiling. Package bench compares with client-go.
@@ -88,7 +89,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		keys := make([]KeyState[name], 0, 1_000_000)
 		var reasons []Reason
 		before := func() {
-			reasons = make([]Reason, 0, chunkLen)
+			reasons = make([]Reason, 0, slab.ChunkLen)
 			began = time.Time{}
 		}
 		read := func(e *entry[name]) KeyState[name] {

@@ -64,10 +64,10 @@ func (c *core[K]) enter(w *who[K]) (uint32, *entry[K]) {
 		i = c.create(w)
 		c.counts[Idle]++
 		if c.stamped {
-			c.entries.at(i).since = c.now()
+			c.entries.At(i).since = c.now()
 		}
 	}
-	return i, c.entries.at(i)
+	return i, c.entries.At(i)
 }
 
 // forget needs an entry that is in no list, as dropAtEnd and rest do.
@@ -209,7 +209,7 @@ func (c *core[K]) take() uint32 {
 			c.fair.served(class, tenant)
 		}
 	}
-	e := c.entries.at(i)
+	e := c.entries.At(i)
 	c.pull(e)
 
 	c.queued, c.last = e.since, i
@@ -234,9 +234,9 @@ func (c *core[K]) promote() {
 	now := c.now()
 	for at := c.due.next(); at <= now; at = c.due.next() {
 		c.at = at
-		x := c.extras.at(c.due.nodes[0].index)
+		x := c.extras.At(c.due.nodes[0].index)
 		i := x.entry
-		e := c.entries.at(i)
+		e := c.entries.At(i)
 		switch at {
 		case x.own:
 			c.fireOwn(i, e, x)
@@ -299,7 +299,7 @@ func (c *core[K]) quiet() bool {
 		return true
 	}
 	return !slices.ContainsFunc(c.due.nodes, func(n dueNode) bool {
-		return c.dueSoon(c.entries.at(c.extras.at(n.index).entry))
+		return c.dueSoon(c.entries.At(c.extras.At(n.index).entry))
 	})
 }
 

@@ -6,6 +6,8 @@ package workqueue
 import (
 	"strconv"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/slab"
 )
 
 // State is the state of a key.
@@ -112,9 +114,9 @@ func (c *clock) time(at int64) time.Time { return c.start.Add(time.Duration(at))
 
 type store[K comparable] struct {
 	clock
-	entries slab[entry[K]]
+	entries slab.Slab[entry[K]]
 	index   table
-	extras  slab[extra]
+	extras  slab.Slab[extra]
 	notes   notes
 	due     dueHeap // of extras
 	fair    fair
@@ -132,14 +134,14 @@ func (s *store[K]) find(key K, hash uint32) uint32 {
 		if v == 0 {
 			return 0
 		}
-		if uint32(v>>32) == hash && s.entries.at(uint32(v)).key == key {
+		if uint32(v>>32) == hash && s.entries.At(uint32(v)).key == key {
 			return uint32(v)
 		}
 	}
 }
 
 func (s *store[K]) create(w *who[K]) uint32 {
-	i, e := s.entries.take()
+	i, e := s.entries.Take()
 	e.key, e.hash = w.key, w.hash
 	e.coming, e.flags = noClass, flagUsed
 	if !s.plain {
@@ -151,7 +153,7 @@ func (s *store[K]) create(w *who[K]) uint32 {
 }
 
 // keptEntries limits the memory of an empty queue: an initial list does not come back.
-const keptEntries = 64 * chunkLen
+const keptEntries = 64 * slab.ChunkLen
 
 // remove frees the memory of an empty queue if that is large, or was mostly unused since the queue
 // was last empty.
@@ -161,36 +163,36 @@ func (s *store[K]) remove(i uint32, e *entry[K]) {
 	if !s.plain {
 		s.fair.leave(e.tenant)
 	}
-	s.entries.put(i)
+	s.entries.Put(i)
 	if s.index.n > 0 {
 		return
 	}
-	if used := int(s.entries.used); used > keptEntries || 8*s.most < used && used > 8*chunkLen {
-		s.entries.reset()
-		s.extras.reset()
-		s.notes.slab.reset()
+	if used := int(s.entries.End()); used > keptEntries || 8*s.most < used && used > 8*slab.ChunkLen {
+		s.entries.Reset()
+		s.extras.Reset()
+		s.notes.slab.Reset()
 		s.due = dueHeap{}
 		s.index = table{}
 	}
 	s.most = 0
 }
 
-func (s *store[K]) all(do func(i uint32, e *entry[K])) { s.some(0, s.entries.used, do) }
+func (s *store[K]) all(do func(i uint32, e *entry[K])) { s.some(0, s.entries.End(), do) }
 
 // some visits the entries of places from from to before to.
 func (s *store[K]) some(from, to uint32, do func(i uint32, e *entry[K])) {
-	for i := max(1, from); i < min(to, s.entries.used); i++ {
-		if e := s.entries.at(i); e.is(flagUsed) {
+	for i := max(1, from); i < min(to, s.entries.End()); i++ {
+		if e := s.entries.At(i); e.is(flagUsed) {
 			do(i, e)
 		}
 	}
 }
 
 func (s *store[K]) heldBy(i uint32, delivery uint64) (*entry[K], bool) {
-	if !s.entries.has(i) {
+	if !s.entries.Has(i) {
 		return nil, false
 	}
-	e := s.entries.at(i)
+	e := s.entries.At(i)
 	return e, e.state == Held && e.delivery == delivery
 }
 
@@ -220,7 +222,7 @@ func (s *store[K]) link(l *list, i uint32, e *entry[K]) {
 	if l.tail == 0 {
 		l.head = i
 	} else {
-		s.entries.at(l.tail).next = i
+		s.entries.At(l.tail).next = i
 	}
 	l.tail = i
 }
@@ -229,12 +231,12 @@ func (s *store[K]) unlink(l *list, e *entry[K]) {
 	if e.prev == 0 {
 		l.head = e.next
 	} else {
-		s.entries.at(e.prev).next = e.next
+		s.entries.At(e.prev).next = e.next
 	}
 	if e.next == 0 {
 		l.tail = e.prev
 	} else {
-		s.entries.at(e.next).prev = e.prev
+		s.entries.At(e.next).prev = e.prev
 	}
 	e.prev, e.next = 0, 0
 }
@@ -243,7 +245,7 @@ func (s *store[K]) extra(e *entry[K]) *extra {
 	if e.extra == 0 || e.is(flagOnly) {
 		return nil
 	}
-	return s.extras.at(e.extra)
+	return s.extras.At(e.extra)
 }
 
 func (s *store[K]) only(e *entry[K]) noteList {
@@ -260,7 +262,7 @@ func (s *store[K]) ext(i uint32, e *entry[K]) *extra {
 	only := s.only(e)
 	e.flags &^= flagOnly
 	var x *extra
-	e.extra, x = s.extras.take()
+	e.extra, x = s.extras.Take()
 	x.entry, x.outside, x.own, x.calm, x.latest = i, never, never, never, never
 	if e.state == Held {
 		x.taken = only
@@ -276,9 +278,9 @@ func (s *store[K]) dropExtra(e *entry[K]) {
 		s.notes.clear(&x.taken)
 		s.notes.clear(&x.pending)
 		s.notes.clear(&x.later)
-		s.extras.put(e.extra)
+		s.extras.Put(e.extra)
 	} else if e.is(flagOnly) {
-		s.notes.slab.put(e.extra)
+		s.notes.slab.Put(e.extra)
 	}
 	e.extra = 0
 	e.flags &^= flagOnly
@@ -309,7 +311,7 @@ func (s *store[K]) record(i uint32, e *entry[K], r *Reason) {
 	case s.notes.repeats(newest, r):
 	case e.extra == 0 && e.state != Held:
 		var only *note
-		e.extra, only = s.notes.slab.take()
+		e.extra, only = s.notes.slab.Take()
 		s.notes.write(only, r, s.now())
 		e.flags |= flagOnly
 	default:

@@ -395,9 +395,9 @@ func (tr *trial) finish() {
 	for key := range 8 {
 		tr.q.Forget(key)
 	}
-	tr.same("entries", tr.q.core.entries.live(), 0)
-	tr.same("extras", tr.q.core.extras.live(), 0)
-	tr.same("reasons", tr.q.core.notes.slab.live(), 0)
+	tr.same("entries", tr.q.core.entries.Len(), 0)
+	tr.same("extras", tr.q.core.extras.Len(), 0)
+	tr.same("reasons", tr.q.core.notes.slab.Len(), 0)
 }
 
 // orAdded replaces no reasons by the one that a delivery without a reason has.
@@ -407,5 +407,3 @@ func orAdded(q *Queue[int], taken []string) []string {
 	}
 	return taken
 }
-
-func (s *slab[T]) live() int { return max(int(s.used)-1, 0) - len(s.free) }

@@ -40,7 +40,7 @@ func (q *Queue[K]) Get(ctx context.Context) (item Item[K], ok bool) {
 }
 
 func (q *Queue[K]) handOut(i uint32, item *Item[K]) {
-	e := q.core.entries.at(i)
+	e := q.core.entries.At(i)
 	item.q, item.key, item.index, item.delivery = q, e.key, i, e.delivery
 	item.attempt, item.class, item.next, item.queued = q.core.attempts(e), e.class, noClass, q.core.queued
 	since := e.since

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/slab"
 )
 
 // TestHooks checks the input of the seven standard workqueue metrics.
@@ -271,7 +272,7 @@ func TestMemory_EmptyAfterABurst(t *testing.T) {
 	for range keptEntries {
 		settled(t, mustGet(t, q).Done())
 	}
-	if used := q.core.entries.used; used != 0 {
+	if used := q.core.entries.End(); used != 0 {
 		t.Errorf("an empty queue keeps room for %d entries", used)
 	}
 }
@@ -288,14 +289,14 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	fill(10_000)
-	used := q.core.entries.used
+	used := q.core.entries.End()
 	for range 10_000 {
 		settled(t, mustGet(t, q).Done())
 	}
 	wantLen(t, q, Len{Waiting: 5000})
 	fill(10_000)
-	if q.core.entries.used != used {
-		t.Errorf("room for %d entries, there was enough with %d", q.core.entries.used, used)
+	if q.core.entries.End() != used {
+		t.Errorf("room for %d entries, there was enough with %d", q.core.entries.End(), used)
 	}
 	fail := func(n int) { // keys that fail and then succeed
 		for k := range n {
@@ -309,8 +310,8 @@ func TestMemory(t *testing.T) {
 	}
 	order(t, q)
 	fail(20_000)
-	if q.core.entries.used != used {
-		t.Errorf("room for %d entries after many keys have come and gone, %d were enough", q.core.entries.used, used)
+	if q.core.entries.End() != used {
+		t.Errorf("room for %d entries after many keys have come and gone, %d were enough", q.core.entries.End(), used)
 	}
 
 	q = newQueue(t, Options[int]{})
@@ -321,8 +322,8 @@ func TestMemory(t *testing.T) {
 	q.Add(1)
 	order(t, q)
 	q.Add(1)
-	if n := len(q.core.entries.chunks); n > 1 {
-		t.Errorf("%d chunks are kept for one key", n)
+	if n := q.core.entries.End(); n > slab.ChunkLen {
+		t.Errorf("room for %d entries is kept for one key", n)
 	}
 	if got := order(t, q); len(got) != 1 {
 		t.Errorf("deliveries: %v", got)

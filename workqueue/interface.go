@@ -70,11 +70,11 @@ func (r *rateLimiting[K]) Get() (key K, shutdown bool) {
 
 func (r *rateLimiting[K]) Done(key K) {
 	i := r.lockEntry(key)
-	if i == 0 || r.core.entries.at(i).state != Held {
+	if i == 0 || r.core.entries.At(i).state != Held {
 		r.misusedLocked("Done of a key that is not held")
 		return
 	}
-	r.settleLocked(i, r.core.entries.at(i), verdict{outcome: hook.QueueDone, class: noClass, keep: true}, nil)
+	r.settleLocked(i, r.core.entries.At(i), verdict{outcome: hook.QueueDone, class: noClass, keep: true}, nil)
 }
 
 func (r *rateLimiting[K]) ShutDownWithDrain() {

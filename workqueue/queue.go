@@ -92,8 +92,8 @@ func (q *Queue[K]) lockEntry(key K) uint32 {
 		q.core.drop(dropUnequal)
 		return 0
 	}
-	if i := q.core.last; q.core.entries.has(i) {
-		if e := q.core.entries.at(i); e.is(flagUsed) && e.key == key {
+	if i := q.core.last; q.core.entries.Has(i) {
+		if e := q.core.entries.At(i); e.is(flagUsed) && e.key == key {
 			return i
 		}
 	}
@@ -227,7 +227,7 @@ func (q *Queue[K]) stats() hook.QueueStats {
 		s.ReadyByTenant = q.core.fair.readyByTenant()
 	}
 	if i := q.core.held.head; i != 0 {
-		s.Longest = time.Duration(now - q.core.entries.at(i).since)
+		s.Longest = time.Duration(now - q.core.entries.At(i).since)
 	}
 	return s
 }

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"math"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/slab"
 )
 
 // Reason is why a key was added, for reports. The queue does not record the zero Reason. Its own
@@ -71,7 +73,7 @@ type note struct {
 type cause struct{ source, event string }
 
 type notes struct {
-	slab  slab[note]
+	slab  slab.Slab[note]
 	known map[cause]*cause
 	last  *cause // most consecutive reasons share it
 	start time.Time
@@ -118,7 +120,7 @@ func (s *notes) repeats(newest uint32, r *Reason) bool {
 	if newest == 0 {
 		return false
 	}
-	n := s.slab.at(newest)
+	n := s.slab.At(newest)
 	if n.version != r.ResourceVersion || n.object != r.Object || n.uid != r.UID || n.cause.event != r.Event || n.cause.source != r.Source {
 		return false
 	}
@@ -130,12 +132,12 @@ func (s *notes) repeats(newest uint32, r *Reason) bool {
 
 func (s *notes) add(l *noteList, r *Reason, now int64) {
 	if l.n > s.most {
-		l.newest = s.slab.at(l.newest).next
+		l.newest = s.slab.At(l.newest).next
 		l.dropped++
-		s.write(s.slab.at(l.newest), r, now)
+		s.write(s.slab.At(l.newest), r, now)
 		return
 	}
-	i, n := s.slab.take()
+	i, n := s.slab.Take()
 	s.link(l, i, n)
 	s.write(n, r, now)
 }
@@ -148,7 +150,7 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 	case 1:
 		n.next = i
 	default:
-		newest := s.slab.at(l.newest)
+		newest := s.slab.At(l.newest)
 		n.next, newest.next = newest.next, i
 	}
 	l.newest = i
@@ -157,10 +159,10 @@ func (s *notes) link(l *noteList, i uint32, n *note) {
 
 // dropSecond needs a full list of at least two notes.
 func (s *notes) dropSecond(l *noteList) {
-	newest := s.slab.at(l.newest)
+	newest := s.slab.At(l.newest)
 	second := newest.next
-	newest.next = s.slab.at(second).next
-	s.slab.put(second)
+	newest.next = s.slab.At(second).next
+	s.slab.Put(second)
 	l.n--
 	l.dropped++
 }
@@ -171,12 +173,12 @@ func (s *notes) all(l noteList) iter.Seq2[uint32, *note] {
 		if l.n == 0 {
 			return
 		}
-		i, next := l.first, s.slab.at(l.newest).next
+		i, next := l.first, s.slab.At(l.newest).next
 		for range l.n {
-			if !yield(i, s.slab.at(i)) {
+			if !yield(i, s.slab.At(i)) {
 				return
 			}
-			i, next = next, s.slab.at(next).next
+			i, next = next, s.slab.At(next).next
 		}
 	}
 }
@@ -194,7 +196,7 @@ func (s *notes) move(dst, src *noteList) {
 
 func (s *notes) clear(l *noteList) {
 	for i := range s.all(*l) {
-		s.slab.put(i)
+		s.slab.Put(i)
 	}
 	*l = noteList{}
 }

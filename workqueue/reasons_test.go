@@ -98,7 +98,7 @@ func TestReasons_EachFieldCounts(t *testing.T) {
 func TestReasons_RepeatsEnd(t *testing.T) {
 	q := newQueue(t, Options[string]{})
 	q.AddWith("a", benchHow)
-	q.core.notes.slab.at(1).repeats = math.MaxInt32 - 1
+	q.core.notes.slab.At(1).repeats = math.MaxInt32 - 1
 	for range 3 {
 		q.AddWith("a", benchHow)
 	}
@@ -133,10 +133,10 @@ func TestReasons_One(t *testing.T) {
 		if got := fmt.Sprint(texts(noted)); got != want {
 			t.Errorf("reasons: %s, want %s", got, want)
 		}
-		if got := q.core.extras.live(); got != extras {
+		if got := q.core.extras.Len(); got != extras {
 			t.Errorf("%d extras, want %d", got, extras)
 		}
-		if got := q.core.notes.slab.live(); got != len(noted) {
+		if got := q.core.notes.slab.Len(); got != len(noted) {
 			t.Errorf("%d notes for %d reasons", got, len(noted))
 		}
 	}

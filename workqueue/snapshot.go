@@ -7,6 +7,8 @@ import (
 	"iter"
 	"runtime"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/slab"
 )
 
 // KeyState describes one key.
@@ -55,7 +57,7 @@ func (q *Queue[K]) Snapshot() Snapshot[K] {
 	s, n := q.summary()
 	s.Keys = make([]KeyState[K], 0, n)
 	var reasons []Reason // of a part: nothing is allocated for each key under the lock
-	before := func() { reasons = make([]Reason, 0, chunkLen+chunkLen/2) }
+	before := func() { reasons = make([]Reason, 0, slab.ChunkLen+slab.ChunkLen/2) }
 	read := func(e *entry[K]) KeyState[K] { return q.stateLocked(e, &reasons) }
 	for part := range inParts(q, before, read) {
 		s.Keys = append(s.Keys, part...)
@@ -98,8 +100,8 @@ func (q *Queue[K]) summary() (s Snapshot[K], keys int) {
 // keeps its place as long as the queue knows its key. A part is valid until the next one.
 func inParts[K comparable, T any](q *Queue[K], before func(), read func(*entry[K]) T) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
-		part, end := make([]T, 0, chunkLen), q.places()
-		for from := uint32(0); from < end; from += chunkLen {
+		part, end := make([]T, 0, slab.ChunkLen), q.places()
+		for from := uint32(0); from < end; from += slab.ChunkLen {
 			before()
 			// The garbage collector may stop a goroutine for up to 20 ms, also under the lock. It
 			// mostly spares one that has just yielded.
@@ -115,14 +117,14 @@ func inParts[K comparable, T any](q *Queue[K], before func(), read func(*entry[K
 func (q *Queue[K]) places() uint32 {
 	q.lock()
 	defer q.unlock()
-	return q.core.entries.used
+	return q.core.entries.End()
 }
 
 func readPart[K comparable, T any](q *Queue[K], from uint32, to []T, read func(*entry[K]) T) (part []T) {
 	q.lock()
 	defer q.unlock()
 	q.core.promote() // due keys are ready
-	q.core.some(from, from+chunkLen, func(_ uint32, e *entry[K]) { to = append(to, read(e)) })
+	q.core.some(from, from+slab.ChunkLen, func(_ uint32, e *entry[K]) { to = append(to, read(e)) })
 	return to
 }
 
@@ -139,7 +141,7 @@ func (q *Queue[K]) Lookup(key K) (KeyState[K], bool) {
 	if i == 0 {
 		return KeyState[K]{}, false
 	}
-	return q.stateLocked(q.core.entries.at(i), new([]Reason)), true
+	return q.stateLocked(q.core.entries.At(i), new([]Reason)), true
 }
 
 // stateLocked appends the reasons to a buffer.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/slab"
 )
 
 func TestW11_Snapshot(t *testing.T) {
@@ -56,7 +58,7 @@ func TestSnapshotJSON(t *testing.T) {
 
 // TestW11_KeysThatStay: keys come, go and change their states during each Snapshot.
 func TestW11_KeysThatStay(t *testing.T) {
-	const stay, workers = 3 * chunkLen, 2
+	const stay, workers = 3 * slab.ChunkLen, 2
 	q := newQueue(t, Options[int]{})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -71,7 +73,7 @@ func TestW11_KeysThatStay(t *testing.T) {
 					return
 				default:
 				}
-				q.Add(stay + w + workers*(i%chunkLen))
+				q.Add(stay + w + workers*(i%slab.ChunkLen))
 				item, _ := q.Get(ctx)
 				if item.Key() >= stay {
 					_ = item.Done() // the queue forgets it
@@ -105,7 +107,7 @@ func TestW11_KeysThatStay(t *testing.T) {
 // TestSnapshot_OtherCalls: the lock is free between two parts.
 func TestSnapshot_OtherCalls(t *testing.T) {
 	q := newQueue(t, Options[int]{})
-	for i := range 2 * chunkLen {
+	for i := range 2 * slab.ChunkLen {
 		q.Add(i)
 	}
 	n := 0
@@ -119,7 +121,7 @@ func TestSnapshot_OtherCalls(t *testing.T) {
 		}
 		n++
 	}
-	if n < 2*chunkLen {
+	if n < 2*slab.ChunkLen {
 		t.Errorf("%d keys", n)
 	}
 	for range q.Keys() {

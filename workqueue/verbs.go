@@ -14,7 +14,7 @@ func (c *core[K]) merges(i uint32, class uint8) bool {
 	if i == 0 {
 		return false
 	}
-	e := c.entries.at(i)
+	e := c.entries.At(i)
 	return e.state == Ready && e.class >= class && !c.shut
 }
 
@@ -112,7 +112,7 @@ func (c *core[K]) inBackoff(w *who[K]) (uint64, bool) {
 	if i == 0 {
 		return 0, false
 	}
-	e := c.entries.at(i)
+	e := c.entries.At(i)
 	resting := e.state == Waiting || e.state == Idle || e.state == Paused && !e.is(flagOwed)
 	return e.delivery, resting && e.flags&(flagBackoff|flagGivenUp) != 0
 }
@@ -135,7 +135,7 @@ func (c *core[K]) fail(w *who[K]) (n int, lane uint8) {
 func more(n uint32) uint32 { return n + min(1, ^n) }
 
 func (c *core[K]) clear(i uint32) {
-	e := c.entries.at(i)
+	e := c.entries.At(i)
 	if x := c.extra(e); x != nil {
 		x.attempts = 0
 	}
@@ -149,7 +149,7 @@ func (c *core[K]) wake(w *who[K]) bool {
 	if i == 0 {
 		return false
 	}
-	e := c.entries.at(i)
+	e := c.entries.At(i)
 	switch e.state {
 	case Parked:
 		c.record(i, e, &Reason{Source: sourceQueue, Event: EventWoken})
@@ -204,7 +204,7 @@ func (c *core[K]) resume(w *who[K]) {
 	if i == 0 {
 		return
 	}
-	e := c.entries.at(i)
+	e := c.entries.At(i)
 	e.flags &^= flagPaused
 	switch {
 	case e.state != Paused:

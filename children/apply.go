@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// applyOne applies a child if needed, and sets what it found and did. It runs beside others.
+func (c *call[O]) applyOne(ctx context.Context, d *child) {
+	live, err := c.present(ctx, d)
+	if err != nil {
+		d.fail(err)
+		return
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(d.body, &fields); err != nil {
+		d.fail(fmt.Errorf("reading its desired fields: %w", err))
+		return
+	}
+	var differ []difference
+	if live != nil {
+		if differ, err = c.compare(d, fields, live); err != nil {
+			d.fail(err)
+			return
+		}
+		if live.GetDeletionTimestamp() != nil {
+			d.State, d.Reason = Waiting, "for the end of its deletion"
+			return
+		}
+		if live.GetAnnotations()[AppliedAnnotation] == d.sum && (d.keepDrift || len(differ) == 0) {
+			d.State, d.live = Unchanged, live
+			return
+		}
+	}
+	applied, err := d.kind.apply(ctx, c.set.client, c.configuration(d, fields), live)
+	switch {
+	case err != nil && live != nil && d.recreate && isImmutable(err):
+		c.recreate(ctx, d, live, err)
+	case err != nil:
+		d.fail(explain(d, err))
+	case live == nil:
+		d.State, d.live = Created, applied
+	case applied.GetResourceVersion() == live.GetResourceVersion():
+		d.State, d.live = Unchanged, applied
+	default:
+		d.State, d.Paths, d.live = Changed, paths(differ), applied
+	}
+	if err == nil {
+		c.findDropped(d, fields, applied)
+	}
+}
+
+// present returns the child as the cache has it, or nil. A child that is missing there is read
+// live: an apply would take over an object that another client has made.
+func (c *call[O]) present(ctx context.Context, d *child) (client.Object, error) {
+	live, err := d.kind.get(ctx, d.Name)
+	if apierrors.IsNotFound(err) {
+		if live, err = d.kind.getLive(ctx, c.set.client, d.Name); apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // no object, and no error
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !metav1.IsControlledBy(live, c.owner) {
+		return nil, fmt.Errorf("it exists and %s, so it is left alone; delete it, or choose another name", controllerOf(live, c.owner))
+	}
+	return live, nil
+}
+
+func controllerOf(obj, owner client.Object) string {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	if ref == nil {
+		return "has no controlling owner"
+	}
+	text := fmt.Sprintf("belongs to the %s %s", ref.Kind, ref.Name)
+	if ref.Name == owner.GetName() {
+		text += fmt.Sprintf(" with the UID %s", ref.UID)
+	}
+	return text
+}
+
+func (c *call[O]) compare(d *child, desired map[string]any, live client.Object) ([]difference, error) {
+	has, err := content(live)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(differences(desired, has), func(f difference) bool {
+		// The conversion of a typed object may lack them.
+		return f.path == ".apiVersion" || f.path == ".kind" || f.path == ".metadata.namespace"
+	}), nil
+}
+
+// configuration returns the fields to apply.
+func (c *call[O]) configuration(d *child, fields map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(d.kind.gvk())
+	u.SetNamespace(d.Name.Namespace)
+	u.SetName(d.Name.Name)
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AppliedAnnotation] = d.sum
+	u.SetAnnotations(annotations)
+	ref := c.set.owners.OwnerRef(c.owner)
+	own := metav1.OwnerReference{APIVersion: *ref.APIVersion, Kind: *ref.Kind, Name: *ref.Name, UID: *ref.UID, Controller: ref.Controller, BlockOwnerDeletion: ref.BlockOwnerDeletion}
+	refs := slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == own.UID })
+	u.SetOwnerReferences(append(refs, own))
+	return u
+}
+
+// settle computes whether the child is ready, and remembers it.
+func (c *call[O]) settle(d *child) {
+	d.done = true
+	if d.live == nil || d.Err != nil {
+		return
+	}
+	if d.ready != nil {
+		d.Ready, d.Reason = d.ready(d.live)
+	} else {
+		d.Ready, d.Reason = readiness(d.live)
+	}
+	if d.Ready {
+		d.Reason = ""
+	} else if d.Reason == "" {
+		d.Reason = "it is not ready"
+	}
+	c.set.seen.Add(d.live.GetUID(), seen{d.live.GetResourceVersion(), d.sum, d.Ready, d.Reason}, seenFor)
+}
+
+// findDropped refuses desired fields that the API server does not store: each apply would do the
+// same again. The stringData of a Secret is meant to vanish.
+func (c *call[O]) findDropped(d *child, desired map[string]any, applied client.Object) {
+	has, err := content(applied)
+	if err != nil {
+		d.fail(err)
+		return
+	}
+	var dropped []string
+	for _, f := range differences(desired, has) {
+		secret := d.Kind.Kind == "Secret" && strings.HasPrefix(f.path, ".stringData")
+		if f.missing && !secret && f.path != ".apiVersion" && f.path != ".kind" {
+			dropped = append(dropped, f.path)
+		}
+	}
+	if dropped != nil {
+		d.fail(fmt.Errorf("the API server does not store %s, because its schema for the kind has no such field; update the CRD, or leave the field out", strings.Join(dropped, ", ")))
+	}
+}
+
+// isImmutable reports whether the API server refuses to change a field. Validation has no code of
+// its own for that: the texts are from apimachinery's FieldImmutableErrorMsg and its callers.
+func isImmutable(err error) bool {
+	if !apierrors.IsInvalid(err) {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, "immutable") || strings.Contains(text, "updates to statefulset spec for fields other than") ||
+		strings.Contains(text, "may not be changed") || strings.Contains(text, "may not change")
+}
+
+func (c *call[O]) recreate(ctx context.Context, d *child, live client.Object, why error) {
+	if err := d.kind.remove(ctx, c.set.client, live); client.IgnoreNotFound(err) != nil {
+		d.fail(errors.Join(why, fmt.Errorf("deleting it, to create it again: %w", err)))
+		return
+	}
+	d.State, d.Reason = Deleted, "to create it again, because an immutable field changes: "+why.Error()
+}
+
+// explain adds the remedy to an error of the API server.
+func explain(d *child, err error) error {
+	switch {
+	case isImmutable(err) && !d.recreate:
+		return fmt.Errorf("%w; keep the field, or give the child the option children.Recreate", err)
+	case apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err):
+		return fmt.Errorf("%w; this kind has no server-side apply: write it with client.Handle", err)
+	}
+	return err
+}

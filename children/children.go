@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	lru "k8s.io/apimachinery/pkg/util/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// AppliedAnnotation is on each child: a hash of the desired fields of the last apply.
+const AppliedAnnotation = "setpoint.dev/applied"
+
+const (
+	// mostSeen is how many children a Set remembers. It forgets the oldest first.
+	mostSeen = 100_000
+	seenFor  = 24 * time.Hour
+)
+
+// Set keeps the children of owners of one kind. It is safe for concurrent use. For one owner, call
+// its methods from one goroutine at a time, such as its Reconcile.
+type Set[O client.Object] struct {
+	owners *cache.Handle[O]
+	client *client.Client
+	kinds  []Kind
+	seen   *lru.LRUExpireCache // seen, by UID of the child
+}
+
+// seen is what was found out about a version of a child.
+type seen struct {
+	version, sum string
+	ready        bool
+	reason       string
+}
+
+// New returns a Set with the kinds that the children of owners may have. The controller must watch
+// them with handler.Owner(owners). The error names a kind that is given twice, or whose handle is
+// nil.
+func New[O client.Object](owners *cache.Handle[O], c *client.Client, kinds ...Kind) (*Set[O], error) {
+	if owners == nil || c == nil {
+		return nil, errors.New("children.New: the owners' handle or the client is nil; give the handle that the controller reads and manager.Client")
+	}
+	known := map[schema.GroupKind]bool{}
+	for i, k := range kinds {
+		if k == nil {
+			return nil, fmt.Errorf("children.New: kind %d is nil; children.Of makes one", i+1)
+		}
+		if err := k.check(); err != nil {
+			return nil, fmt.Errorf("children.New: kind %d: %w", i+1, err)
+		}
+		if of := k.gvk().GroupKind(); known[of] {
+			return nil, fmt.Errorf("children.New: the kind %s is given twice; give one handle", of)
+		} else {
+			known[of] = true
+		}
+	}
+	return &Set[O]{owners: owners, client: c, kinds: kinds, seen: lru.NewLRUExpireCache(mostSeen)}, nil
+}
+
+// kindOf returns the kind of a configuration.
+func (s *Set[O]) kindOf(c client.ApplyConfiguration) (Kind, error) {
+	gvk, err := kindName(c)
+	if err != nil {
+		return nil, err
+	}
+	obj, typed := c.(interface{ object() client.Object })
+	for _, k := range s.kinds {
+		of := k.gvk()
+		switch {
+		case gvk.Kind == "" && typed && k.is(obj.object()):
+			return k, nil
+		case gvk == of:
+			return k, nil
+		case gvk.GroupKind() == of.GroupKind():
+			return nil, fmt.Errorf("it is of version %s, and the handle of version %s; use the same", gvk.Version, of.Version)
+		}
+	}
+	switch {
+	case gvk.Kind == "" && typed:
+		return nil, fmt.Errorf("children.New was not given its type %T; add children.Of with a handle for it", obj.object())
+	case gvk.Kind == "":
+		return nil, errors.New("it has no kind; set its kind and apiVersion")
+	}
+	return nil, fmt.Errorf("children.New was not given its kind %s; add children.Of with a handle for it", gvk.GroupKind())
+}

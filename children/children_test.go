@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	"github.com/setpoint-dev/setpoint/children"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// TestReconcile_SendsWhatDiffers: children are created, not sent again, also after a restart,
+// changed, and pruned.
+func TestReconcile_SendsWhatDiffers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", configMap("one", "1"), service("two"), rollout("three", "x"))
+		if err := w.err("a"); err != nil {
+			t.Fatal(err)
+		}
+		n := w.writes()
+		if n != 3 {
+			t.Errorf("%d writes for three children", n)
+		}
+		w.touch("a")
+		w.restart()
+		w.touch("a")
+		if got := w.writes(); got != n {
+			t.Errorf("%d writes although nothing changed: %s", got-n, w.states("a"))
+		}
+		w.want("a", configMap("one", "2"), rollout("three", "x"))
+		if w.object(services, "two") != nil {
+			t.Error("the Service is not pruned")
+		}
+		if got := w.value("one"); got != "2" {
+			t.Errorf("the ConfigMap has %q", got)
+		}
+		if got := w.writes(); got != n+2 {
+			t.Errorf("%d writes for a change and a deletion", got-n)
+		}
+		w.want("a")
+		if w.object(sim.ConfigMaps, "one") != nil || w.object(sim.Deployments, "three") != nil {
+			t.Errorf("children are left: %s", w.states("a"))
+		}
+	})
+}
+
+// TestReconcile_AMissingAnnotationCostsOneApply of its child, after a restart.
+func TestReconcile_AMissingAnnotationCostsOneApply(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", configMap("one", "1"), configMap("two", "2"))
+		w.stop()
+		cm := w.object(sim.ConfigMaps, "one")
+		cm.SetAnnotations(nil)
+		w.api.Put(sim.ConfigMaps, cm)
+		n := w.writes()
+		w.start()
+		w.touch("a")
+		w.touch("a")
+		if got := w.writes(); got != n+1 {
+			t.Errorf("%d writes, want 1: %s", got-n, w.states("a"))
+		}
+		if w.object(sim.ConfigMaps, "one").GetAnnotations()[children.AppliedAnnotation] == "" {
+			t.Error("the annotation is still missing")
+		}
+	})
+}
+
+// TestReconcile_Drift: changes by others of desired fields are put back, or stay with KeepDrift
+// until the desired fields change. Other fields are left alone.
+func TestReconcile_Drift(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keep %t", keep), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				var options []children.Option
+				if keep {
+					options = append(options, children.KeepDrift())
+				}
+				w.want("a", children.With(configMap("one", "1"), options...), rollout("three", "x"))
+				n := w.writes()
+				cm := w.object(sim.ConfigMaps, "one")
+				cm.Object["data"] = map[string]any{"key": "drift", "other": "stays"}
+				w.api.Put(sim.ConfigMaps, cm)
+				d := w.object(sim.Deployments, "three")
+				_ = unstructured.SetNestedField(d.Object, int64(7), "spec", "replicas")
+				w.api.Put(sim.Deployments, d)
+				w.idle("a")
+				want, writes := "1", 1
+				if keep {
+					want, writes = "drift", 0
+				}
+				if got := w.value("one"); got != want || w.writes() != n+writes {
+					t.Errorf("the value is %q after %d writes, want %q after %d", got, w.writes()-n, want, writes)
+				}
+				w.want("a", children.With(configMap("one", "2"), options...), rollout("three", "y"))
+				if got := w.value("one"); got != "2" {
+					t.Errorf("the value is %q after a change of the desired one", got)
+				}
+				if other := w.object(sim.ConfigMaps, "one").Object["data"].(map[string]any)["other"]; other != "stays" {
+					t.Errorf("the field of others is %v", other)
+				}
+				if replicas, _, _ := unstructured.NestedInt64(w.object(sim.Deployments, "three").Object, "spec", "replicas"); replicas != 7 {
+					t.Errorf("%d replicas, the autoscaler has set 7", replicas)
+				}
+			})
+		})
+	}
+}
+
+// TestReconcile_ChangedPaths: the result names what differed.
+func TestReconcile_ChangedPaths(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", configMap("one", "1").WithLabels(map[string]string{"app.kubernetes.io/name": "x"}))
+		w.seen = nil
+		w.want("a", configMap("one", "2").WithLabels(map[string]string{"app.kubernetes.io/name": "y"}))
+		want := `changed ConfigMap one (.data.key, .metadata.labels["app.kubernetes.io/name"])`
+		if !slices.Contains(w.seen, want) {
+			t.Errorf("changes %q, want %q", w.seen, want)
+		}
+	})
+}
+
+// TestReconcile_LeavesOthersObjectsAlone: an object that the owner does not control is neither
+// changed nor deleted, and the other children go on.
+func TestReconcile_LeavesOthersObjectsAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "free"}, Data: map[string]string{"key": "mine"}})
+		w.want("b", configMap("theirs", "b"))
+		w.want("a", configMap("free", "a"), configMap("theirs", "a"), configMap("own", "a"))
+		if got := []string{w.value("free"), w.value("theirs"), w.value("own")}; !slices.Equal(got, []string{"mine", "b", "a"}) {
+			t.Errorf("values: %q", got)
+		}
+		for _, want := range []string{
+			"ConfigMap default/free: it exists and has no controlling owner, so it is left alone; delete it, or choose another name",
+			"ConfigMap default/theirs: it exists and belongs to the ServiceAccount b, so it is left alone",
+		} {
+			if err := w.err("a"); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %s", err, want)
+			}
+		}
+		// What Reconcile has not applied is not pruned, even if the owner controls it.
+		sa := w.object(owners, "a")
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "by-hand"}}
+		made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(sa, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))}
+		w.api.Put(sim.ConfigMaps, made)
+		w.want("a")
+		if w.object(sim.ConfigMaps, "by-hand") == nil || w.object(sim.ConfigMaps, "theirs") == nil || w.object(sim.ConfigMaps, "own") != nil {
+			t.Error("pruning deletes by-hand or theirs, or leaves own")
+		}
+	})
+}
+
+// TestReconcile_BadInput: one sentence names the child, the mistake and the remedy; the others go
+// on, and nothing is pruned by mistake.
+func TestReconcile_BadInput(t *testing.T) {
+	one := configMap("bad", "1")
+	circle := func() []client.ApplyConfiguration {
+		return []client.ApplyConfiguration{children.With(configMap("bad", "1"), children.After(configMap("bad2", ""))), children.With(configMap("bad2", "1"), children.After(configMap("bad", "")))}
+	}
+	for name, c := range map[string]struct {
+		desired []client.ApplyConfiguration
+		want    string
+		keeps   bool // pruning is off
+	}{
+		"twice":            {[]client.ApplyConfiguration{one, configMap("bad", "2")}, "ConfigMap default/bad: it is desired twice in one call; give it once", false},
+		"namespace":        {[]client.ApplyConfiguration{coreac.ConfigMap("bad", "elsewhere")}, "ConfigMap elsewhere/bad: it is in the namespace elsewhere, and an owner cannot own objects in another namespace than its own, default;", true},
+		"undeclared":       {[]client.ApplyConfiguration{coreac.Secret("bad", "default")}, "Secret bad: children.New was not given its kind Secret; add children.Of with a handle for it", true},
+		"version":          {[]client.ApplyConfiguration{coreac.ConfigMap("bad", "default").WithAPIVersion("v2")}, "ConfigMap bad: it is of version v2, and the handle of version v1; use the same", true},
+		"no name":          {[]client.ApplyConfiguration{coreac.ConfigMap("", "default")}, "ConfigMap: it has no name", true},
+		"nil":              {[]client.ApplyConfiguration{nil}, "children: the desired child is nil; leave it out", true},
+		"nil in With":      {[]client.ApplyConfiguration{children.With(nil)}, "children: the desired child is nil; leave it out", true},
+		"nil pointer":      {[]client.ApplyConfiguration{(*coreac.ConfigMapApplyConfiguration)(nil)}, "children: the desired child is nil; leave it out", true},
+		"after unknown":    {[]client.ApplyConfiguration{children.With(one, children.After(configMap("other", "")))}, "children.After: the ConfigMap other is not desired in this call; give it, too", false},
+		"after nil":        {[]client.ApplyConfiguration{children.With(one, children.After(nil))}, "children.After: it was given nil, or a child without a name", false},
+		"circle":           {circle(), "children.After makes a circle: ConfigMap bad after ConfigMap bad2 after ConfigMap bad; leave one out", false},
+		"after itself":     {[]client.ApplyConfiguration{children.With(one, children.After(one))}, "children.After makes a circle: ConfigMap bad after ConfigMap bad; leave one out", false},
+		"cluster-scoped":   {[]client.ApplyConfiguration{rbacac.ClusterRole("bad")}, "ClusterRole bad: it is cluster-scoped, and a namespaced owner cannot own it; apply it with client.Handle", false},
+		"refused":          {[]client.ApplyConfiguration{coreac.Service("bad", "default").WithSpec(coreac.ServiceSpec())}, "Service default/bad: ", false},
+		"an object read":   {[]client.ApplyConfiguration{children.Typed(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bad", UID: "u"}})}, "ConfigMap default/bad: ", false},
+		"typed undeclared": {[]client.ApplyConfiguration{children.Typed(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "bad"}})}, "bad: children.New was not given its type *v1.StatefulSet; add children.Of with a handle for it", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.want("a", configMap("old", "1"))
+				w.want("a", append([]client.ApplyConfiguration{configMap("good", "1")}, c.desired...)...)
+				if err := w.err("a"); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error %v, want %s", err, c.want)
+				}
+				if w.value("good") != "1" {
+					t.Error("the other child is missing")
+				}
+				if kept := w.object(sim.ConfigMaps, "old") != nil; kept != c.keeps {
+					t.Errorf("the child that is no longer desired is kept: %t, want %t", kept, c.keeps)
+				}
+				n := w.writes()
+				w.idle("a")
+				if name != "refused" && w.writes() != n {
+					t.Errorf("%d further writes", w.writes()-n)
+				}
+			})
+		})
+	}
+}
+
+// TestReconcile_Order: a child is applied once those before it are ready, and the result names what
+// it waits for.
+func TestReconcile_Order(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		db := rollout("db", "db")
+		result := w.want("a", children.With(service("web"), children.After(configMap("late", ""))), children.With(configMap("late", "1"), children.After(db)), db)
+		if w.object(sim.ConfigMaps, "late") != nil || w.object(services, "web") != nil {
+			t.Fatalf("applied before the Deployment is ready:\n%s", result)
+		}
+		if want := "Service web waits for ConfigMap late: for Deployment db: "; !strings.HasPrefix(result.Reason(), want) || result.Ready() {
+			t.Errorf("reason %q, want %s...", result.Reason(), want)
+		}
+		w.rollOut("db")
+		if w.object(sim.ConfigMaps, "late") == nil || w.object(services, "web") == nil {
+			t.Errorf("not applied although the Deployment is ready:\n%s", w.states("a"))
+		}
+		if result := w.idle("a"); !result.Ready() || result.Reason() != "" {
+			t.Errorf("not ready at the end: %s", result)
+		}
+	})
+}
+
+// TestReconcile_Recreate: a child with a new value of an immutable field is deleted and created, or
+// fails with the remedy.
+func TestReconcile_Recreate(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", rollout("one", "x"), rollout("two", "x"))
+		before := w.object(sim.Deployments, "one").GetUID()
+		w.seen = nil
+		w.want("a", children.With(rollout("one", "y"), children.Recreate()), rollout("two", "y"))
+		after := w.object(sim.Deployments, "one")
+		if after == nil {
+			t.Fatalf("%s\n%q %v", w.states("a"), w.seen, w.err("a"))
+		}
+		if app, _, _ := unstructured.NestedString(after.Object, "spec", "selector", "matchLabels", "app"); app != "y" || after.GetUID() == before {
+			t.Errorf("the Deployment was not created again: %s", w.states("a"))
+		}
+		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "Deployment default/two: ") || !strings.HasSuffix(err.Error(), "keep the field, or give the child the option children.Recreate") {
+			t.Errorf("error %v", err)
+		}
+		if w.seen[0] != "deleted Deployment one" || !slices.Contains(w.seen, "created Deployment one") {
+			t.Errorf("changes %q", w.seen)
+		}
+	})
+}
+
+// TestDelete_InReverse: children are deleted in the reverse of their order, each once those after
+// it are gone, and first those that are no longer desired.
+func TestDelete_InReverse(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Finalizers: []string{finish}}}
+		w.api.Put(owners, sa)
+		db := configMap("db", "1")
+		desired := []client.ApplyConfiguration{db, children.With(service("web"), children.After(db))}
+		w.want("a", append(desired, configMap("old", "1"))...)
+		hold := w.object(services, "web")
+		hold.SetFinalizers([]string{"example.com/hold"})
+		w.api.Put(services, hold)
+		w.idle("a")
+		w.mu.Lock()
+		w.desired["a"] = desired
+		w.mu.Unlock()
+		w.deleteOwner("a")
+		if w.object(sim.ConfigMaps, "old") != nil {
+			t.Error("the child that is no longer desired is left")
+		}
+		if w.object(sim.ConfigMaps, "db") == nil || w.object(owners, "a") == nil || w.object(services, "web").GetDeletionTimestamp() == nil {
+			t.Fatalf("not in reverse:\n%s", w.states("a"))
+		}
+		if got := w.states("a"); !strings.Contains(got, "ConfigMap default/db: waiting: for the deletion of Service web") {
+			t.Errorf("the result is\n%s", got)
+		}
+		w.api.Remove(services, "default", "web")
+		w.idle("a")
+		if w.object(sim.ConfigMaps, "db") != nil || w.object(owners, "a") != nil {
+			t.Errorf("not deleted at the end:\n%s", w.states("a"))
+		}
+	})
+}

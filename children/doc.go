@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package children keeps the objects that belong to another one as they should be. It applies the
+// children that an owner wants, deletes those that it no longer wants, and reports what is not
+// ready.
+//
+//	kids, err := children.New(websites, mgr.Client(),
+//		children.Of(configMaps), children.Of(services), children.Of(deployments))
+//
+//	result, err := kids.Reconcile(ctx, site,
+//		configMap(site),
+//		service(site),
+//		children.With(deployment(site), children.After(configMap(site))))
+//
+// A desired child is an apply configuration, generated or [client.UnstructuredConfiguration], or a
+// typed object in [Typed]. It has the fields that the owner decides about; other fields stay as
+// they are, such as the replicas of a Deployment that an autoscaler sets. Reconcile adds a
+// controlling owner reference, and the annotation [AppliedAnnotation].
+//
+// The controller watches the kinds of the children with handler.Owner.
+//
+// # What is sent
+//
+// A child is applied if it is missing, if its desired fields are others than at the last apply, or
+// if its live fields differ from the desired ones. With [KeepDrift], changes by others stay until
+// the desired fields change. Nothing is sent otherwise, also after a restart: the annotation has a
+// hash of the fields of the last apply. A child without it is applied once. So is a child whose
+// desired fields the API server stores in another form, such as the quantity "1000m".
+//
+// # Objects of others
+//
+// An object of the same name that this owner does not control is neither changed nor deleted. A
+// child that the cache does not have is read live before it is applied, because an apply would take
+// over an object that exists. If another client creates the object between the two requests, the
+// API server refuses the apply if a controller owns the object, and else it is taken over.
+//
+// # Pruning
+//
+// Reconcile deletes the objects that the owner controls, that have the annotation, and that are not
+// desired, of the kinds that New was given. If the desired state cannot be computed, do not call
+// Reconcile: a child that is left out is deleted. If the kind or the name of a desired child is
+// unknown because of a mistake, nothing of that kind is deleted.
+//
+// # Order
+//
+// With [After], a child is applied once others are ready, by the rules of kstatus or by [Ready].
+// Its [State] is Waiting until then. Children without an order are written side by side: first one,
+// then two, then four, and after a failure one again. A failure does not stop the children that are
+// not after it. [Set.Delete] deletes in reverse.
+//
+// # Rights
+//
+// For each kind: list, watch, get, create and patch, and delete for pruning, Delete and Recreate.
+package children

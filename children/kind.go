@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+)
+
+// Kind is a kind of children. Make it with [Of].
+type Kind interface {
+	gvk() schema.GroupVersionKind
+	check() error
+	namespaced(ctx context.Context, c *client.Client) (bool, error)
+	// is reports whether an object has the handle's Go type.
+	is(obj client.Object) bool
+	owned(ctx context.Context, owner types.UID) ([]cache.Version, error)
+	get(ctx context.Context, key types.NamespacedName) (client.Object, error)
+	getLive(ctx context.Context, c *client.Client, key types.NamespacedName) (client.Object, error)
+	// apply applies an object. live is the present one, or nil.
+	apply(ctx context.Context, c *client.Client, obj *unstructured.Unstructured, live client.Object) (client.Object, error)
+	remove(ctx context.Context, c *client.Client, obj client.Object) error
+}
+
+// Of returns the kind of a handle. The handle has the children of all owners in its scope, in whole
+// objects and without a selector.
+func Of[T client.Object](h *cache.Handle[T]) Kind { return handleKind[T]{h} }
+
+type handleKind[T client.Object] struct{ handle *cache.Handle[T] }
+
+func (k handleKind[T]) check() error {
+	if k.handle == nil {
+		return fmt.Errorf("the handle of %s is nil; cache.For makes one", reflect.TypeFor[T]())
+	}
+	if reflect.TypeFor[T]() == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
+		return fmt.Errorf("the handle of %s has metadata only; give one of whole objects", k.gvk().Kind)
+	}
+	return nil
+}
+
+func (k handleKind[T]) gvk() schema.GroupVersionKind { return k.handle.GroupVersionKind() }
+
+func (k handleKind[T]) namespaced(ctx context.Context, c *client.Client) (bool, error) {
+	if namespaced, err := k.handle.Namespaced(); err == nil {
+		return namespaced, nil
+	}
+	m, err := c.Mapping(ctx, k.gvk())
+	if err != nil {
+		return false, err
+	}
+	return m.Scope.Name() == "namespace", nil
+}
+
+func (k handleKind[T]) is(obj client.Object) bool {
+	_, is := obj.(T)
+	return is
+}
+
+func (k handleKind[T]) owned(ctx context.Context, owner types.UID) ([]cache.Version, error) {
+	return k.handle.OwnedVersions(ctx, owner, cache.ListOptions{})
+}
+
+func (k handleKind[T]) get(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	return k.handle.Get(ctx, key)
+}
+
+func (k handleKind[T]) writer(c *client.Client) *client.Handle[T] {
+	return client.ForKind[T](c, k.gvk())
+}
+
+func (k handleKind[T]) getLive(ctx context.Context, c *client.Client, key types.NamespacedName) (client.Object, error) {
+	return k.writer(c).GetLive(ctx, key)
+}
+
+func (k handleKind[T]) apply(ctx context.Context, c *client.Client, obj *unstructured.Unstructured, live client.Object) (client.Object, error) {
+	return k.writer(c).Apply(ctx, client.UnstructuredConfiguration(obj), client.UnlessAlready(live))
+}
+
+func (k handleKind[T]) remove(ctx context.Context, c *client.Client, obj client.Object) error {
+	return k.writer(c).Delete(ctx, client.ObjectKeyFromObject(obj), client.Preconditions(obj.GetUID(), ""))
+}

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/finalizer"
+	"github.com/setpoint-dev/setpoint/internal/object"
+)
+
+// prune deletes what is no longer desired.
+func (c *call[O]) prune(ctx context.Context) {
+	if c.opaque {
+		return
+	}
+	for _, k := range c.set.kinds {
+		if c.unclear[k] {
+			continue
+		}
+		for _, name := range c.undesired(k) {
+			c.pruneOne(ctx, k, name)
+		}
+	}
+}
+
+// undesired returns the names of the owned objects of a kind that are not desired.
+func (c *call[O]) undesired(k Kind) (names []types.NamespacedName) {
+	for name := range c.owned[k] {
+		if !slices.ContainsFunc(c.all, func(d *child) bool { return d.kind == k && d.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return names
+}
+
+func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedName) {
+	obj, err := k.get(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	row := Child{Kind: k.gvk(), Name: name, State: Pruned, Reason: "it is no longer desired"}
+	if err == nil {
+		if !c.made(obj) || obj.GetDeletionTimestamp() != nil {
+			return
+		}
+		err = c.set.remove(ctx, k, obj)
+	}
+	if err != nil {
+		row.State, row.Err = Failed, fmt.Errorf("deleting it, because it is no longer desired: %w", err)
+	}
+	c.pruned = append(c.pruned, row)
+}
+
+// made reports whether an object is a child that Reconcile has applied for the owner.
+func (c *call[O]) made(obj client.Object) bool {
+	return metav1.IsControlledBy(obj, c.owner) && obj.GetAnnotations()[AppliedAnnotation] != ""
+}
+
+// remove deletes an object. It may be gone.
+func (s *Set[O]) remove(ctx context.Context, k Kind, obj client.Object) error {
+	s.seen.Remove(obj.GetUID())
+	return client.IgnoreNotFound(k.remove(ctx, s.client, obj))
+}
+
+// Delete deletes the children of an owner that is being deleted, in the reverse of their order:
+// first those that are not in desired, then each one once those after it are gone. It returns an
+// error for which finalizer.IsWaiting is true until all are gone, so it can be a finalizer's step.
+// An owner whose children need no order does not need it: the garbage collector deletes them.
+func (s *Set[O]) Delete(ctx context.Context, owner O, desired ...client.ApplyConfiguration) (Result, error) {
+	if err := s.check(owner); err != nil {
+		return Result{}, err
+	}
+	c := s.begin(ctx, owner, desired)
+	left := c.deleteOthers(ctx)
+	if left == 0 {
+		for _, d := range c.all {
+			c.deleteOne(ctx, d)
+		}
+	}
+	result := c.result()
+	if err := result.err(); err != nil {
+		return result, err
+	}
+	for _, d := range c.all {
+		if d.State == Deleted || d.State == Waiting {
+			left++
+		}
+	}
+	if left > 0 {
+		return result, finalizer.Waiting(fmt.Sprintf("%d children of %s are not deleted yet", left, object.Name(object.Key(owner))))
+	}
+	return result, nil
+}
+
+// deleteOthers deletes the children that are not in the desired state, and returns how many are
+// left.
+func (c *call[O]) deleteOthers(ctx context.Context) (left int) {
+	for _, k := range c.set.kinds {
+		for _, name := range c.undesired(k) {
+			obj, err := k.get(ctx, name)
+			switch {
+			case apierrors.IsNotFound(err):
+				continue
+			case err != nil:
+				c.pruned = append(c.pruned, Child{Kind: k.gvk(), Name: name, State: Failed, Err: err})
+				continue
+			case !c.made(obj):
+				continue
+			}
+			left++
+			if obj.GetDeletionTimestamp() == nil {
+				c.pruneOne(ctx, k, name)
+			}
+		}
+	}
+	return left
+}
+
+// deleteOne deletes a desired child if none after it is left.
+func (c *call[O]) deleteOne(ctx context.Context, d *child) {
+	if d.kind == nil || d.State == Skipped || c.owned[d.kind] == nil {
+		return
+	}
+	d.State, d.Err = Unchanged, nil // whether it could be applied does not matter
+	if _, there := c.owned[d.kind][d.Name]; !there {
+		d.Reason = "it is gone"
+		return
+	}
+	obj, err := d.kind.get(ctx, d.Name)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && !c.made(obj):
+		d.Reason = "it is gone, or not a child"
+	case err != nil:
+		d.fail(err)
+	case obj.GetDeletionTimestamp() != nil:
+		d.State, d.Reason = Waiting, "for the end of its deletion"
+	default:
+		c.deleteUnlessNeeded(ctx, d, obj)
+	}
+}
+
+func (c *call[O]) deleteUnlessNeeded(ctx context.Context, d *child, obj client.Object) {
+	for _, other := range c.dependents(d) {
+		if other.kind == nil {
+			continue
+		}
+		if _, there := c.owned[other.kind][other.Name]; there {
+			d.State, d.Reason = Waiting, fmt.Sprintf("for the deletion of %s %s", other.Kind.Kind, other.Name.Name)
+			return
+		}
+	}
+	if err := c.set.remove(ctx, d.kind, obj); err != nil {
+		d.fail(err)
+		return
+	}
+	d.State, d.Reason = Deleted, "its owner is being deleted"
+}

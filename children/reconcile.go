@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/object"
+)
+
+// call is one call of Reconcile or Delete.
+type call[O client.Object] struct {
+	set   *Set[O]
+	owner O
+	all   []*child
+	// owned has the versions in the cache of each kind that could be read.
+	owned map[Kind]map[types.NamespacedName]cache.Version
+	// unclear are kinds with a desired child whose name is unknown. They are not pruned.
+	unclear map[Kind]bool
+	opaque  bool // a desired child's kind is unknown: nothing is pruned
+	pruned  []Child
+}
+
+// child is a desired child.
+type child struct {
+	*desired
+	Child
+
+	body  []byte
+	sum   string
+	needs []*child
+	done  bool
+}
+
+func (c *child) id() identity { return identity{c.kind.gvk().GroupKind(), c.Name} }
+
+func (c *child) fail(err error) { c.State, c.Err, c.done = Failed, err, true }
+
+// Reconcile applies the desired children of an owner that differ, in their order, and deletes those
+// that are no longer desired. The error joins the errors of all children. owner must have been
+// read, and not be in deletion: then call Delete. See the package doc.
+func (s *Set[O]) Reconcile(ctx context.Context, owner O, desired ...client.ApplyConfiguration) (Result, error) {
+	if err := s.check(owner); err != nil {
+		return Result{}, err
+	}
+	if owner.GetDeletionTimestamp() != nil {
+		return Result{}, fmt.Errorf("children: %s is being deleted; call Delete in a finalizer step, or do nothing", object.Name(object.Key(owner)))
+	}
+	c := s.begin(ctx, owner, desired)
+	c.apply(ctx)
+	c.prune(ctx)
+	result := c.result()
+	return result, result.err()
+}
+
+func (s *Set[O]) check(owner O) error {
+	if argument.IsNil(owner) || owner.GetUID() == "" || owner.GetName() == "" {
+		return errors.New("children: the owner is nil, or has no UID; give an object that was read")
+	}
+	return nil
+}
+
+func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfiguration) *call[O] {
+	c := &call[O]{set: s, owner: owner, owned: map[Kind]map[types.NamespacedName]cache.Version{}, unclear: map[Kind]bool{}}
+	for _, d := range desired {
+		c.all = append(c.all, c.resolve(ctx, d))
+	}
+	c.findTwins()
+	c.order()
+	for _, k := range s.kinds {
+		c.read(ctx, k)
+	}
+	return c
+}
+
+// resolve finds out a desired child's kind, name and content.
+func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration) *child {
+	d := &child{desired: desiredOf(config)}
+	if argument.IsNil(d.ApplyConfiguration) {
+		c.opaque = true
+		d.fail(errors.New("the desired child is nil; leave it out"))
+		return d
+	}
+	if name := d.GetName(); name != nil {
+		d.Name.Name = *name
+	}
+	kind, err := c.set.kindOf(d.ApplyConfiguration)
+	if err != nil {
+		c.opaque = true
+		d.Kind, _ = kindName(d.ApplyConfiguration)
+		d.fail(err)
+		return d
+	}
+	d.kind, d.Kind = kind, kind.gvk()
+	namespaced, err := kind.namespaced(ctx, c.set.client)
+	switch {
+	case meta.IsNoMatchError(err) && d.optional:
+		d.State, d.Reason, d.done = Skipped, "its kind is not served", true
+		return d
+	case err == nil:
+		d.Name, err = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), namespaced)
+		c.unclear[kind] = c.unclear[kind] || err != nil
+	}
+	if err == nil {
+		d.body, err = encoded(d.ApplyConfiguration)
+	}
+	if err != nil {
+		d.fail(err)
+		return d
+	}
+	d.sum = sumOf(d.body)
+	return d
+}
+
+// findTwins refuses desired children of one name: it is unknown which of them is meant.
+func (c *call[O]) findTwins() {
+	known := map[identity]*child{}
+	for _, d := range c.all {
+		if d.kind == nil || d.Name.Name == "" {
+			continue
+		}
+		if other := known[d.id()]; other != nil {
+			for _, twin := range []*child{other, d} {
+				twin.fail(errors.New("it is desired twice in one call; give it once, with all of its fields"))
+			}
+		}
+		known[d.id()] = d
+	}
+}
+
+// read reads the versions of the owned objects of a kind.
+func (c *call[O]) read(ctx context.Context, k Kind) {
+	versions, err := k.owned(ctx, c.owner.GetUID())
+	if err == nil {
+		byName := make(map[types.NamespacedName]cache.Version, len(versions))
+		for _, v := range versions {
+			byName[v.Name] = v
+		}
+		c.owned[k] = byName
+		return
+	}
+	for _, d := range c.all {
+		if d.kind != k || d.done {
+			continue
+		}
+		if meta.IsNoMatchError(err) && d.optional {
+			d.State, d.Reason, d.done = Skipped, "its kind is not served", true
+		} else {
+			d.fail(err)
+		}
+	}
+	if !meta.IsNoMatchError(err) {
+		c.pruned = append(c.pruned, Child{Kind: k.gvk(), State: Failed, Err: fmt.Errorf("finding those that are no longer desired: %w", err)})
+	}
+}
+
+// apply applies the children in batches of 1, 2, 4 and so on, as Kubernetes' controllers do
+// (slowStartBatch in pkg/controller/replicaset). After a failure it begins with 1 again.
+func (c *call[O]) apply(ctx context.Context) {
+	for size := 1; ; {
+		batch := c.due(size)
+		if len(batch) == 0 {
+			break
+		}
+		if size *= 2; c.applyAll(ctx, batch) {
+			size = 1
+		}
+	}
+	for _, d := range c.all {
+		if !d.done {
+			d.State, d.done = Waiting, true
+		}
+	}
+}
+
+// due returns up to size children that need a request and wait for no other. It settles those that
+// need none.
+func (c *call[O]) due(size int) (batch []*child) {
+	for again := true; again; {
+		again = false
+		for _, d := range c.all {
+			if d.done || d.blocked() {
+				continue
+			}
+			if c.unchanged(d) {
+				again = true // others may be due now
+			}
+		}
+	}
+	for _, d := range c.all {
+		if !d.done && !d.blocked() && len(batch) < size {
+			batch = append(batch, d)
+		}
+	}
+	return batch
+}
+
+// blocked reports whether a child waits for others, and sets the reason.
+func (d *child) blocked() bool {
+	for _, n := range d.needs {
+		switch {
+		case n.State == Skipped, n.done && n.Ready && n.Err == nil:
+			continue
+		case n.Reason != "":
+			d.Reason = fmt.Sprintf("for %s %s: %s", n.Kind.Kind, n.Name.Name, n.Reason)
+		default:
+			d.Reason = fmt.Sprintf("for %s %s", n.Kind.Kind, n.Name.Name)
+		}
+		return true
+	}
+	d.Reason = ""
+	return false
+}
+
+// unchanged settles a child whose version in the cache is known to be as desired.
+func (c *call[O]) unchanged(d *child) bool {
+	v, ok := c.owned[d.kind][d.Name]
+	if !ok {
+		return false
+	}
+	known, ok := c.set.seen.Get(v.UID)
+	if s, is := known.(seen); !ok || !is || s.version != v.ResourceVersion || s.sum != d.sum {
+		return false
+	} else {
+		d.State, d.Ready, d.Reason, d.done = Unchanged, s.ready, s.reason, true
+	}
+	return true
+}
+
+func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
+	var running sync.WaitGroup
+	for _, d := range batch {
+		running.Go(func() { c.applyOne(ctx, d) })
+	}
+	running.Wait()
+	for _, d := range batch { // here, because Ready may panic
+		c.settle(d)
+		failed = failed || d.Err != nil
+	}
+	return failed
+}
+
+func (c *call[O]) result() (r Result) {
+	for _, d := range c.all {
+		r.Children = append(r.Children, d.Child)
+	}
+	r.Children = append(r.Children, c.pruned...)
+	return r
+}

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/object"
+)
+
+// State is what a call did with a child.
+type State string
+
+// States of children.
+const (
+	Unchanged State = "unchanged"
+	Created   State = "created"
+	Changed   State = "changed"
+	Pruned    State = "pruned"  // its deletion was asked for, because it is no longer desired
+	Deleted   State = "deleted" // its deletion was asked for, by Set.Delete or Recreate
+	Waiting   State = "waiting" // for others, or for a deletion
+	Skipped   State = "skipped" // its kind is not served
+	Failed    State = "failed"
+)
+
+// Child is a row of a Result.
+type Child struct {
+	Kind  schema.GroupVersionKind
+	Name  types.NamespacedName
+	State State
+	// Paths are the desired fields that differed before a change, such as .spec.replicas.
+	Paths []string
+	// Ready reports whether the child exists as desired and is ready.
+	Ready bool
+	// Reason is a short clause about a child that is not ready, was deleted or was skipped.
+	Reason string
+	// Err is the error of a child that has failed.
+	Err error
+
+	kind Kind
+	live client.Object // as the API server answered, or as read from the cache; or nil
+}
+
+// title returns the kind and the name, as far as they are known.
+func (c Child) title() string {
+	return strings.TrimSpace(c.Kind.Kind + " " + object.Name(c.Name))
+}
+
+// String describes the child in one line.
+func (c Child) String() string {
+	text := strings.TrimPrefix(c.title()+": ", ": ") + string(c.State)
+	if len(c.Paths) > 0 {
+		text += " " + strings.Join(c.Paths, ", ")
+	}
+	if c.Err != nil {
+		return text + ": " + c.Err.Error()
+	}
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
+}
+
+// Result has a row for each desired child, in the order of the call, and then for each pruned one.
+type Result struct{ Children []Child }
+
+// Object returns a desired child as stored: from the answer to its apply, or from the cache if that
+// has this version. So it is never older than what Reconcile has done. It is an error if the child
+// has not been applied.
+func Object[T client.Object](ctx context.Context, r Result, name string) (T, error) {
+	for _, c := range r.Children {
+		if c.kind == nil || c.Name.Name != name || !c.kind.is(*new(T)) {
+			continue
+		}
+		live, err := c.live, c.Err
+		if live == nil && err == nil && c.State == Unchanged {
+			live, err = c.kind.get(ctx, c.Name)
+		}
+		if obj, ok := live.(T); ok && err == nil {
+			return obj, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("children.Object: the %s %s is %s %s", c.Kind.Kind, name, c.State, c.Reason)
+		}
+		return *new(T), err
+	}
+	return *new(T), fmt.Errorf("children.Object: there is no %T with the name %s among the desired children", *new(T), name)
+}
+
+// Ready reports whether all desired children exist and are ready. Skipped ones do not count.
+func (r Result) Ready() bool { return r.unready() == nil }
+
+func (r Result) unready() *Child {
+	for i := range r.Children {
+		switch c := &r.Children[i]; {
+		case c.State == Skipped || c.State == Pruned && c.Err == nil:
+		case !c.Ready:
+			return c
+		}
+	}
+	return nil
+}
+
+// Reason returns one clause about the first child that is not ready, and how many others are not,
+// for the message of a condition. It is "" if all are ready.
+func (r Result) Reason() string {
+	first := r.unready()
+	if first == nil {
+		return ""
+	}
+	more := -1
+	for _, c := range r.Children {
+		if !c.Ready && c.State != Skipped && c.State != Pruned {
+			more++
+		}
+	}
+	text := fmt.Sprintf("%s %s ", first.Kind.Kind, first.Name.Name)
+	switch {
+	case first.Err != nil:
+		text += "has failed: " + first.Err.Error()
+	case first.State == Waiting:
+		text += "waits " + first.Reason
+	default:
+		text += "is not ready: " + first.Reason
+	}
+	if more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// Changes describes what was sent, for one event: "created Service web; changed Deployment web
+// (.spec.replicas)". It is "" if nothing was.
+func (r Result) Changes() string {
+	var all []string
+	for _, c := range r.Children {
+		switch c.State {
+		case Created, Changed, Pruned, Deleted:
+			text := fmt.Sprintf("%s %s %s", c.State, c.Kind.Kind, c.Name.Name)
+			if len(c.Paths) > 0 {
+				text += " (" + strings.Join(c.Paths, ", ") + ")"
+			}
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// String has a line for each child.
+func (r Result) String() string {
+	var all []string
+	for _, c := range r.Children {
+		all = append(all, c.String())
+	}
+	return strings.Join(all, "\n")
+}
+
+// err joins the children's errors.
+func (r Result) err() error {
+	var all []error
+	for _, c := range r.Children {
+		if c.Err != nil {
+			title := c.title()
+			if title == "" {
+				title = "children"
+			}
+			all = append(all, fmt.Errorf("%s: %w", title, c.Err))
+		}
+	}
+	return errors.Join(all...)
+}

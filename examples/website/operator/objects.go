@@ -45,17 +45,15 @@ func labels(site *v1.Website) map[string]string {
 // index for any site name.
 func contentName(site *v1.Website) string { return site.Name + "-content" }
 
-func configMap(site *v1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ConfigMapApplyConfiguration {
+func configMap(site *v1.Website) *coreac.ConfigMapApplyConfiguration {
 	return coreac.ConfigMap(contentName(site), site.Namespace).
 		WithLabels(labels(site)).
-		WithOwnerReferences(owner).
 		WithData(map[string]string{page: site.Spec.Page.Content})
 }
 
-func service(site *v1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *coreac.ServiceApplyConfiguration {
+func service(site *v1.Website) *coreac.ServiceApplyConfiguration {
 	return coreac.Service(site.Name, site.Namespace).
 		WithLabels(labels(site)).
-		WithOwnerReferences(owner).
 		WithSpec(coreac.ServiceSpec().
 			WithSelector(labels(site)).
 			WithPorts(coreac.ServicePort().
@@ -65,10 +63,9 @@ func service(site *v1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *
 				WithTargetPort(intstr.FromString("http"))))
 }
 
-func deployment(site *v1.Website, owner *metaac.OwnerReferenceApplyConfiguration) *appsac.DeploymentApplyConfiguration {
+func deployment(site *v1.Website) *appsac.DeploymentApplyConfiguration {
 	return appsac.Deployment(site.Name, site.Namespace).
 		WithLabels(labels(site)).
-		WithOwnerReferences(owner).
 		WithSpec(appsac.DeploymentSpec().
 			WithReplicas(replicas(site)).
 			WithSelector(metaac.LabelSelector().WithMatchLabels(labels(site))).

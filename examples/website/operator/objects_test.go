@@ -20,10 +20,6 @@ func site(replicas *int32, content string) *v1.Website {
 	}
 }
 
-func owner() *metaac.OwnerReferenceApplyConfiguration {
-	return metaac.OwnerReference().WithKind("Website").WithName("hello").WithUID("1-2-3")
-}
-
 func TestReplicas(t *testing.T) {
 	for name, c := range map[string]struct {
 		given *int32
@@ -34,7 +30,7 @@ func TestReplicas(t *testing.T) {
 		"some":                  {new(int32(7)), 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := *deployment(site(c.given, "x"), owner()).Spec.Replicas; got != c.want {
+			if got := *deployment(site(c.given, "x")).Spec.Replicas; got != c.want {
 				t.Errorf("the Deployment has %d replicas, want %d", got, c.want)
 			}
 		})
@@ -45,7 +41,7 @@ func TestReplicas(t *testing.T) {
 // mount that ConfigMap in the served directory.
 func TestContentIsServed(t *testing.T) {
 	s := site(nil, "<h1>hi</h1>")
-	cm, pod := configMap(s, owner()), deployment(s, owner()).Spec.Template.Spec
+	cm, pod := configMap(s), deployment(s).Spec.Template.Spec
 	if got := cm.Data[page]; got != "<h1>hi</h1>" {
 		t.Errorf("the ConfigMap's %s is %q", page, got)
 	}
@@ -64,7 +60,7 @@ func TestContentIsServed(t *testing.T) {
 // A new page changes the pod template, so that the Deployment rolls it out. The same page does not.
 func TestContentChangesThePodTemplate(t *testing.T) {
 	of := func(content string) string {
-		return deployment(site(nil, content), owner()).Spec.Template.Annotations[hashAnnotation]
+		return deployment(site(nil, content)).Spec.Template.Annotations[hashAnnotation]
 	}
 	if first, again := of("a"), of("a"); first != again {
 		t.Error("the same page gave two pod templates")
@@ -77,7 +73,7 @@ func TestContentChangesThePodTemplate(t *testing.T) {
 // The Service and the Deployment select the pods of this site only.
 func TestSelectorsMeetThePods(t *testing.T) {
 	s := site(nil, "x")
-	d, svc := deployment(s, owner()), service(s, owner())
+	d, svc := deployment(s), service(s)
 	pods := d.Spec.Template.Labels
 	if !maps.Equal(svc.Spec.Selector, pods) || !maps.Equal(d.Spec.Selector.MatchLabels, pods) {
 		t.Errorf("pods have %v, the Service selects %v, the Deployment %v", pods, svc.Spec.Selector, d.Spec.Selector.MatchLabels)
@@ -92,16 +88,13 @@ func TestSelectorsMeetThePods(t *testing.T) {
 	}
 }
 
-func TestEverythingIsOwnedAndInTheSameNamespace(t *testing.T) {
+func TestEverythingIsInTheSameNamespace(t *testing.T) {
 	s := site(nil, "x")
 	for kind, meta := range map[string]*metaac.ObjectMetaApplyConfiguration{
-		"ConfigMap":  configMap(s, owner()).ObjectMetaApplyConfiguration,
-		"Service":    service(s, owner()).ObjectMetaApplyConfiguration,
-		"Deployment": deployment(s, owner()).ObjectMetaApplyConfiguration,
+		"ConfigMap":  configMap(s).ObjectMetaApplyConfiguration,
+		"Service":    service(s).ObjectMetaApplyConfiguration,
+		"Deployment": deployment(s).ObjectMetaApplyConfiguration,
 	} {
-		if len(meta.OwnerReferences) != 1 || *meta.OwnerReferences[0].UID != s.UID {
-			t.Errorf("%s: owner references %v", kind, meta.OwnerReferences)
-		}
 		if *meta.Namespace != s.Namespace {
 			t.Errorf("%s is in the namespace %s, want %s", kind, *meta.Namespace, s.Namespace)
 		}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/events"
@@ -69,12 +70,15 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 		o.Webhooks.AddTo(mgr)
 	}
 	r := &reconciler{
-		websites:    cache.For[*v1.Website](mgr.Cache()),
-		configMaps:  cache.For[*corev1.ConfigMap](mgr.Cache()),
-		services:    cache.For[*corev1.Service](mgr.Cache()),
-		deployments: cache.For[*appsv1.Deployment](mgr.Cache()),
-		client:      mgr.Client(),
-		events:      events.For(mgr, events.Options{}),
+		websites:   cache.For[*v1.Website](mgr.Cache()),
+		configMaps: cache.For[*corev1.ConfigMap](mgr.Cache()),
+		client:     mgr.Client(),
+		events:     events.For(mgr, events.Options{}),
+	}
+	services, deployments := cache.For[*corev1.Service](mgr.Cache()), cache.For[*appsv1.Deployment](mgr.Cache())
+	r.children, err = children.New(r.websites, r.client, children.Of(r.configMaps), children.Of(services), children.Of(deployments))
+	if err != nil {
+		return nil, err
 	}
 	if r.finalizers, err = r.cleanup(); err != nil {
 		return nil, err
@@ -82,8 +86,8 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	c := controller.New("website", r, controller.Options{Workers: 8})
 	c.Watch(source.Kind(r.websites, handler.Self(), handler.GenerationChanged))
 	c.Watch(source.Kind(r.configMaps, handler.Owner(r.websites)))
-	c.Watch(source.Kind(r.services, handler.Owner(r.websites)))
-	c.Watch(source.Kind(r.deployments, handler.Owner(r.websites)))
+	c.Watch(source.Kind(services, handler.Owner(r.websites)))
+	c.Watch(source.Kind(deployments, handler.Owner(r.websites)))
 	c.Watch(source.Kind(r.configMaps, handler.Func[types.NamespacedName](unlisted)))
 	mgr.Add(c)
 	return mgr, nil

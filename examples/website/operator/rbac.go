@@ -13,10 +13,11 @@ package operator
 // +kubebuilder:rbac:groups=web.example.com,resources=websites/status,verbs=patch
 // +kubebuilder:rbac:groups=web.example.com,resources=websites/finalizers,verbs=update
 //
-// It watches what it owns. A server-side apply is a patch, and also needs create if the object is
-// missing. It never deletes: the garbage collector does.
-// +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=list;watch;create;patch
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch;create;patch
+// It watches what it owns, and reads an object live before it creates it. A server-side apply is a
+// patch, and also needs create if the object is missing. It never deletes, because every Website
+// has the same children: the garbage collector does.
+// +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 //
 // It records events about Websites.
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -6,15 +6,14 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/events"
@@ -25,13 +24,12 @@ import (
 // reconciler brings one Website at a time to its spec. It keeps no state: everything that it needs
 // the next time is in the cluster. So it may be killed and restarted at any point.
 type reconciler struct {
-	websites    *cache.Handle[*v1.Website]
-	configMaps  *cache.Handle[*corev1.ConfigMap]
-	services    *cache.Handle[*corev1.Service]
-	deployments *cache.Handle[*appsv1.Deployment]
-	client      *client.Client
-	events      *events.Recorder
-	finalizers  *finalizer.Chain[*v1.Website]
+	websites   *cache.Handle[*v1.Website]
+	configMaps *cache.Handle[*corev1.ConfigMap]
+	client     *client.Client
+	children   *children.Set[*v1.Website]
+	events     *events.Recorder
+	finalizers *finalizer.Chain[*v1.Website]
 }
 
 // Reconcile does the same after every event: it reads the spec and applies all of it.
@@ -60,35 +58,14 @@ func (r *reconciler) apply(ctx context.Context, site *v1.Website) (*appsv1.Deplo
 	if err := r.publish(ctx, site); err != nil {
 		return nil, err
 	}
-	owner := r.websites.OwnerRef(site)
-	if _, err := own(ctx, r, r.configMaps, site, configMap(site, owner)); err != nil {
-		return nil, err
+	result, err := r.children.Reconcile(ctx, site, configMap(site), service(site), deployment(site))
+	for _, child := range result.Children {
+		if child.State == children.Created || child.State == children.Changed {
+			r.events.Eventf(ctx, site, events.Normal, "Applied", "Apply"+child.Kind.Kind, "applied the %s %s", child.Kind.Kind, child.Name.Name)
+		}
 	}
-	if _, err := own(ctx, r, r.services, site, service(site, owner)); err != nil {
-		return nil, err
-	}
-	return own(ctx, r, r.deployments, site, deployment(site, owner))
-}
-
-// own applies an object of the site. It does not touch an object of that name which the site does
-// not control: a server-side apply would silently take it over. It sends nothing if the object is
-// already as desired, else it records an event.
-func own[T client.Object](ctx context.Context, r *reconciler, cached *cache.Handle[T], site *v1.Website, desired client.ApplyConfiguration) (T, error) {
-	kind, name := cached.GroupVersionKind().Kind, *desired.GetName()
-	current, err := cached.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: name})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return *new(T), err
-	}
-	exists := err == nil
-	if exists && !metav1.IsControlledBy(current, site) {
-		return *new(T), fmt.Errorf("the %s %s/%s exists and does not belong to this Website; delete it, or rename the Website", kind, site.Namespace, name)
-	}
-	applied, err := client.For[T](r.client).Apply(ctx, desired, client.UnlessAlready(current))
 	if err != nil {
-		return *new(T), fmt.Errorf("applying the %s %s/%s: %w", kind, site.Namespace, name, err)
+		return nil, err
 	}
-	if !exists || applied.GetResourceVersion() != current.GetResourceVersion() {
-		r.events.Eventf(ctx, site, events.Normal, "Applied", "Apply"+kind, "applied the %s %s", kind, name)
-	}
-	return applied, nil
+	return children.Object[*appsv1.Deployment](ctx, result, site.Name)
 }

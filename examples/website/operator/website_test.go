@@ -169,7 +169,7 @@ var _ = Describe("A Website", func() {
 		ready := meta.FindStatusCondition(status.Conditions, v1.ConditionReady)
 		Expect(ready).NotTo(BeNil())
 		Expect(ready.Status).To(Equal(metav1.ConditionFalse))
-		Expect(ready.Message).To(ContainSubstring("the ConfigMap %s/hello-content exists and does not belong to this Website", namespace))
+		Expect(ready.Message).To(ContainSubstring("ConfigMap %s/hello-content: it exists and has no controlling owner, so it is left alone", namespace))
 		Expect(get[*corev1.ConfigMap](NewWithT(GinkgoT()), ctx, content(site))).To(HaveField("Data", theirs.Data))
 
 		remove[*corev1.ConfigMap](ctx, content(site))

@@ -29,7 +29,11 @@ func (h *Handle[T]) OwnedVersions(ctx context.Context, owner types.UID, o ListOp
 		return nil, fmt.Errorf("list %s: %w", h.handle.what(), err)
 	}
 	var left leftovers
-	var all []Version
+	n := 0
+	for _, p := range found {
+		n += len(p.objects)
+	}
+	all := make([]Version, 0, n)
 	for stored := range found.matching(o, ownedBy(owner), &left) {
 		obj, ok := stored.(Object)
 		if !ok {

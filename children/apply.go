@@ -139,7 +139,9 @@ func (c *call[O]) settle(d *child) {
 	} else if d.Reason == "" {
 		d.Reason = "it is not ready"
 	}
-	c.set.seen.Add(d.live.GetUID(), seen{d.live.GetResourceVersion(), d.sum, d.Ready, d.Reason}, seenFor)
+	if d.printed {
+		c.learned[d.live.GetUID()] = finding{d.live.GetResourceVersion(), d.print, d.Ready, d.Reason}
+	}
 }
 
 // findDropped refuses desired fields that the API server does not store: each apply would do the

@@ -6,9 +6,11 @@ package children
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	lru "k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -19,9 +21,9 @@ import (
 const AppliedAnnotation = "setpoint.dev/applied"
 
 const (
-	// mostSeen is how many children a Set remembers. It forgets the oldest first.
-	mostSeen = 100_000
-	seenFor  = 24 * time.Hour
+	// mostKnown is how many owners' children a Set remembers. It forgets the oldest first.
+	mostKnown = 100_000
+	knownFor  = 24 * time.Hour
 )
 
 // Set keeps the children of owners of one kind. It is safe for concurrent use. For one owner, call
@@ -30,14 +32,19 @@ type Set[O client.Object] struct {
 	owners *cache.Handle[O]
 	client *client.Client
 	kinds  []Kind
-	seen   *lru.LRUExpireCache // seen, by UID of the child
+	seed   maphash.Seed
+	known  *lru.LRUExpireCache // findings, by UID of the owner
 }
 
-// seen is what was found out about a version of a child.
-type seen struct {
-	version, sum string
-	ready        bool
-	reason       string
+// findings are by UID of the child. They are replaced, never changed.
+type findings map[types.UID]finding
+
+// finding is a version of a child that is as desired.
+type finding struct {
+	version string
+	print   uint64 // of the desired fields
+	ready   bool
+	reason  string
 }
 
 // New returns a Set with the kinds that the children of owners may have. The controller must watch
@@ -61,7 +68,7 @@ func New[O client.Object](owners *cache.Handle[O], c *client.Client, kinds ...Ki
 			known[of] = true
 		}
 	}
-	return &Set[O]{owners: owners, client: c, kinds: kinds, seen: lru.NewLRUExpireCache(mostSeen)}, nil
+	return &Set[O]{owners: owners, client: c, kinds: kinds, seed: maphash.MakeSeed(), known: lru.NewLRUExpireCache(mostKnown)}, nil
 }
 
 // kindOf returns the kind of a configuration.

@@ -69,7 +69,6 @@ func (c *call[O]) made(obj client.Object) bool {
 
 // remove deletes an object. It may be gone.
 func (s *Set[O]) remove(ctx context.Context, k Kind, obj client.Object) error {
-	s.seen.Remove(obj.GetUID())
 	return client.IgnoreNotFound(k.remove(ctx, s.client, obj))
 }
 

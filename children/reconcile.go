@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +29,8 @@ type call[O client.Object] struct {
 	// unclear are kinds with a desired child whose name is unknown. They are not pruned.
 	unclear map[Kind]bool
 	opaque  bool // a desired child's kind is unknown: nothing is pruned
+	known   findings
+	learned findings
 	pruned  []Child
 }
 
@@ -36,10 +39,12 @@ type child struct {
 	*desired
 	Child
 
-	body  []byte
-	sum   string
-	needs []*child
-	done  bool
+	print   uint64 // of the desired fields and of the options
+	printed bool
+	body    []byte // JSON
+	sum     string // of body
+	needs   []*child
+	done    bool
 }
 
 func (c *child) id() identity { return identity{c.kind.gvk().GroupKind(), c.Name} }
@@ -71,7 +76,10 @@ func (s *Set[O]) check(owner O) error {
 }
 
 func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfiguration) *call[O] {
-	c := &call[O]{set: s, owner: owner, owned: map[Kind]map[types.NamespacedName]cache.Version{}, unclear: map[Kind]bool{}}
+	c := &call[O]{set: s, owner: owner, owned: map[Kind]map[types.NamespacedName]cache.Version{}, unclear: map[Kind]bool{}, learned: findings{}}
+	if known, ok := s.known.Get(owner.GetUID()); ok {
+		c.known, _ = known.(findings)
+	}
 	for _, d := range desired {
 		c.all = append(c.all, c.resolve(ctx, d))
 	}
@@ -111,14 +119,10 @@ func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration)
 		d.Name, err = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), namespaced)
 		c.unclear[kind] = c.unclear[kind] || err != nil
 	}
-	if err == nil {
-		d.body, err = encoded(d.ApplyConfiguration)
-	}
 	if err != nil {
 		d.fail(err)
-		return d
 	}
-	d.sum = sumOf(d.body)
+	d.print, d.printed = fingerprint(c.set.seed, []any{d.ApplyConfiguration, d.keepDrift, reflect.ValueOf(d.ready).Pointer()})
 	return d
 }
 
@@ -198,9 +202,16 @@ func (c *call[O]) due(size int) (batch []*child) {
 		}
 	}
 	for _, d := range c.all {
-		if !d.done && !d.blocked() && len(batch) < size {
-			batch = append(batch, d)
+		if d.done || d.blocked() || len(batch) == size {
+			continue
 		}
+		body, err := encoded(d.ApplyConfiguration) // here, because it may panic
+		if err != nil {
+			d.fail(err)
+			continue
+		}
+		d.body, d.sum = body, sumOf(body)
+		batch = append(batch, d)
 	}
 	return batch
 }
@@ -228,12 +239,11 @@ func (c *call[O]) unchanged(d *child) bool {
 	if !ok {
 		return false
 	}
-	known, ok := c.set.seen.Get(v.UID)
-	if s, is := known.(seen); !ok || !is || s.version != v.ResourceVersion || s.sum != d.sum {
+	f, ok := c.known[v.UID]
+	if !ok || !d.printed || f.version != v.ResourceVersion || f.print != d.print {
 		return false
-	} else {
-		d.State, d.Ready, d.Reason, d.done = Unchanged, s.ready, s.reason, true
 	}
+	d.State, d.Ready, d.Reason, d.done = Unchanged, f.ready, f.reason, true
 	return true
 }
 
@@ -250,7 +260,18 @@ func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 	return failed
 }
 
+// result returns the rows, and remembers what the call found out.
 func (c *call[O]) result() (r Result) {
+	if len(c.learned) > 0 {
+		for _, versions := range c.owned {
+			for _, v := range versions {
+				if f, ok := c.known[v.UID]; ok && c.learned[v.UID] == (finding{}) {
+					c.learned[v.UID] = f
+				}
+			}
+		}
+		c.set.known.Add(c.owner.GetUID(), c.learned, knownFor)
+	}
 	for _, d := range c.all {
 		r.Children = append(r.Children, d.Child)
 	}

@@ -110,12 +110,14 @@ func (c *call[O]) configuration(d *child, fields map[string]any) *unstructured.U
 	u.SetGroupVersionKind(d.kind.gvk())
 	u.SetNamespace(d.Name.Namespace)
 	u.SetName(d.Name.Name)
-	annotations := u.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		switch annotations := metadata["annotations"].(type) { // GetAnnotations drops all if one is no string
+		case nil:
+			metadata["annotations"] = map[string]any{AppliedAnnotation: d.sum}
+		case map[string]any:
+			annotations[AppliedAnnotation] = d.sum
+		}
 	}
-	annotations[AppliedAnnotation] = d.sum
-	u.SetAnnotations(annotations)
 	ref := c.set.owners.OwnerRef(c.owner)
 	own := metav1.OwnerReference{APIVersion: *ref.APIVersion, Kind: *ref.Kind, Name: *ref.Name, UID: *ref.UID, Controller: ref.Controller, BlockOwnerDeletion: ref.BlockOwnerDeletion}
 	refs := slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == own.UID })
@@ -164,15 +166,27 @@ func (c *call[O]) findDropped(d *child, desired map[string]any, applied client.O
 	}
 }
 
-// isImmutable reports whether the API server refuses to change a field. Validation has no code of
-// its own for that: the texts are from apimachinery's FieldImmutableErrorMsg and its callers.
+// isImmutable reports whether the API server refuses the object only because immutable fields
+// change. Validation has no code of its own for that: the texts are from apimachinery's
+// FieldImmutableErrorMsg and its callers. Names and values may have them, too, and do not count.
 func isImmutable(err error) bool {
-	if !apierrors.IsInvalid(err) {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return false
 	}
-	text := err.Error()
-	return strings.Contains(text, "immutable") || strings.Contains(text, "updates to statefulset spec for fields other than") ||
-		strings.Contains(text, "may not be changed") || strings.Contains(text, "may not change")
+	causes := status.Status().Details.Causes
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return !isImmutableCause(c) })
+}
+
+func isImmutableCause(c metav1.StatusCause) bool {
+	text := c.Message
+	if c.Type != metav1.CauseTypeForbidden { // "Invalid value: VALUE: text"
+		text = text[strings.LastIndex(text, ": ")+1:]
+	}
+	return slices.ContainsFunc([]string{
+		"immutable", "may not be changed", "may not change", "cannot change roleRef",
+		"updates to statefulset spec for fields other than",
+	}, func(known string) bool { return strings.Contains(text, known) })
 }
 
 func (c *call[O]) recreate(ctx context.Context, d *child, live client.Object, why error) {

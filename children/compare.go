@@ -27,12 +27,13 @@ func content(obj client.Object) (map[string]any, error) {
 // difference is a desired field that a live object has not.
 type difference struct {
 	path    string
-	missing bool // the live object has no such field
+	missing bool // the live object has no such field, although the value is not empty
 }
 
 // differences compares the desired fields with the live ones. Fields that are not desired do not
 // matter. Lists differ if their lengths do: without the schema it is unknown whether others may add
-// elements. The answer is then at most one needless apply.
+// elements. Neither is it known whether a missing field means the same as an empty one: it does not
+// for automountServiceAccountToken. The answer is then at most one needless apply.
 func differences(desired, live map[string]any) (all []difference) {
 	compareMaps("", desired, live, &all)
 	return all
@@ -48,8 +49,8 @@ func compareMaps(path string, desired, live map[string]any, all *[]difference) {
 		switch {
 		case there:
 			compare(at, desired[name], is, all)
-		case !empty(desired[name]):
-			*all = append(*all, difference{at, true})
+		case desired[name] != nil:
+			*all = append(*all, difference{at, !empty(desired[name])})
 		}
 	}
 }

@@ -30,10 +30,12 @@
 //
 // # Objects of others
 //
-// An object of the same name that this owner does not control is neither changed nor deleted. A
-// child that the cache does not have is read live before it is applied, because an apply would take
-// over an object that exists. If another client creates the object between the two requests, the
-// API server refuses the apply if a controller owns the object, and else it is taken over.
+// An object of the same name that this owner does not control is neither changed nor deleted. Each
+// change and each deletion has a UID: a child that another client has deleted and created meanwhile
+// is not changed. A child that the cache does not have is read live before it is created. An object
+// that another client creates between this read and the apply keeps its values: the apply fails if
+// one of them differs, or if a controller owns the object. Else it becomes a child, because a
+// server-side apply cannot demand that an object is new.
 //
 // # Pruning
 //

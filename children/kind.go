@@ -83,7 +83,11 @@ func (k handleKind[T]) getLive(ctx context.Context, c *client.Client, key types.
 }
 
 func (k handleKind[T]) apply(ctx context.Context, c *client.Client, obj *unstructured.Unstructured, live client.Object) (client.Object, error) {
-	return k.writer(c).Apply(ctx, client.UnstructuredConfiguration(obj), client.UnlessAlready(live))
+	options := []client.Option{client.UnlessAlready(live)}
+	if live == nil { // without force, an object that appeared since the read keeps its values
+		options = append(options, client.NoForce())
+	}
+	return k.writer(c).Apply(ctx, client.UnstructuredConfiguration(obj), options...)
 }
 
 func (k handleKind[T]) remove(ctx context.Context, c *client.Client, obj client.Object) error {

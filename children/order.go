@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // order resolves the children's After options.
@@ -25,19 +27,29 @@ func (c *call[O]) order() {
 			case err != nil && !d.done:
 				d.fail(fmt.Errorf("children.After: %w", err))
 			case err == nil:
-				d.needs = append(d.needs, n)
+				d.needs, n.dependents = append(d.needs, n), append(n.dependents, d)
 			}
 		}
 	}
+	var circular []*child
 	for _, d := range c.all {
-		if cycle := d.cycle(nil); cycle != nil && !d.done {
+		cycle := d.cycle()
+		if cycle == nil {
+			continue
+		}
+		circular = append(circular, d)
+		if !d.done {
 			d.fail(fmt.Errorf("children.After makes a circle: %s; leave one out", strings.Join(cycle, " after ")))
 		}
+	}
+	for _, d := range circular {
+		// Delete would wait forever.
+		d.dependents = slices.DeleteFunc(d.dependents, func(other *child) bool { return slices.Contains(circular, other) })
 	}
 }
 
 func (c *call[O]) find(byID map[identity]*child, other *desired) (*child, error) {
-	if other.ApplyConfiguration == nil || other.GetName() == nil {
+	if argument.IsNil(other.ApplyConfiguration) || other.GetName() == nil {
 		return nil, errors.New("it was given nil, or a child without a name")
 	}
 	kind, err := c.set.kindOf(other.ApplyConfiguration)
@@ -45,42 +57,47 @@ func (c *call[O]) find(byID map[identity]*child, other *desired) (*child, error)
 		return nil, fmt.Errorf("%s: %w", *other.GetName(), err)
 	}
 	of := kind.gvk().GroupKind()
+	var found *child
 	for id, d := range byID {
 		if id.kind != of || id.key.Name != *other.GetName() {
 			continue
 		}
-		if ns := other.GetNamespace(); ns == nil || *ns == "" || *ns == id.key.Namespace {
-			return d, nil
+		if ns := other.GetNamespace(); ns != nil && *ns != "" && *ns != id.key.Namespace {
+			continue
 		}
+		if found != nil {
+			return nil, fmt.Errorf("the %s %s is desired in several namespaces; set its namespace", of.Kind, *other.GetName())
+		}
+		found = d
+	}
+	if found != nil {
+		return found, nil
 	}
 	return nil, fmt.Errorf("the %s %s is not desired in this call; give it, too, or leave the option out", of.Kind, *other.GetName())
 }
 
 // cycle returns the names of a circle that begins with the child.
-func (d *child) cycle(way []*child) (names []string) {
-	if i := slices.Index(way, d); i == 0 {
-		for _, on := range append(way, d) {
-			names = append(names, on.Kind.Kind+" "+on.Name.Name)
-		}
-		return names
-	} else if i > 0 {
-		return nil // a circle without the first
+func (d *child) cycle() (names []string) {
+	for _, on := range d.way(d, map[*child]bool{}) {
+		names = append(names, on.Kind.Kind+" "+on.Name.Name)
 	}
-	way = append(slices.Clip(way), d)
+	return names
+}
+
+// way returns the children from this one to one before it, or nil. It visits no child twice: each
+// may come after all previous ones.
+func (d *child) way(to *child, visited map[*child]bool) []*child {
 	for _, n := range d.needs {
-		if names = n.cycle(way); names != nil {
-			return names
+		if n == to {
+			return []*child{d, to}
+		}
+		if visited[n] {
+			continue
+		}
+		visited[n] = true
+		if rest := n.way(to, visited); rest != nil {
+			return append([]*child{d}, rest...)
 		}
 	}
 	return nil
-}
-
-// dependents returns the children that come after one.
-func (c *call[O]) dependents(of *child) (all []*child) {
-	for _, d := range c.all {
-		if slices.Contains(d.needs, of) {
-			all = append(all, d)
-		}
-	}
-	return all
 }

@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -84,6 +86,9 @@ func (s *Set[O]) Delete(ctx context.Context, owner O, desired ...client.ApplyCon
 	left := c.deleteOthers(ctx)
 	if left == 0 {
 		for _, d := range c.all {
+			c.findLeft(ctx, d)
+		}
+		for _, d := range c.all {
 			c.deleteOne(ctx, d)
 		}
 	}
@@ -97,14 +102,19 @@ func (s *Set[O]) Delete(ctx context.Context, owner O, desired ...client.ApplyCon
 		}
 	}
 	if left > 0 {
-		return result, finalizer.Waiting(fmt.Sprintf("%d children of %s are not deleted yet", left, object.Name(object.Key(owner))))
+		what := "1 child of %s is not deleted yet"
+		if left > 1 {
+			what = strconv.Itoa(left) + " children of %s are not deleted yet"
+		}
+		return result, finalizer.Waiting(fmt.Sprintf(what, object.Name(object.Key(owner))))
 	}
 	return result, nil
 }
 
 // deleteOthers deletes the children that are not in the desired state, and returns how many are
-// left.
+// left or could not be read.
 func (c *call[O]) deleteOthers(ctx context.Context) (left int) {
+	left = len(c.pruned) // kinds that could not be read
 	for _, k := range c.set.kinds {
 		for _, name := range c.undesired(k) {
 			obj, err := k.get(ctx, name)
@@ -113,6 +123,7 @@ func (c *call[O]) deleteOthers(ctx context.Context) (left int) {
 				continue
 			case err != nil:
 				c.pruned = append(c.pruned, Child{Kind: k.gvk(), Name: name, State: Failed, Err: err})
+				left++
 				continue
 			case !c.made(obj):
 				continue
@@ -126,8 +137,12 @@ func (c *call[O]) deleteOthers(ctx context.Context) (left int) {
 	return left
 }
 
-// deleteOne deletes a desired child if none after it is left.
-func (c *call[O]) deleteOne(ctx context.Context, d *child) {
+// findLeft finds out whether a desired child is left. The annotation does not matter: Reconcile
+// applies a child without it, too.
+func (c *call[O]) findLeft(ctx context.Context, d *child) {
+	if meta.IsNoMatchError(d.Err) { // no Optional needed: nothing can be left
+		d.State, d.Reason, d.Err = Skipped, "its kind is not served", nil
+	}
 	if d.kind == nil || d.State == Skipped || c.owned[d.kind] == nil {
 		return
 	}
@@ -138,30 +153,47 @@ func (c *call[O]) deleteOne(ctx context.Context, d *child) {
 	}
 	obj, err := d.kind.get(ctx, d.Name)
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && !c.made(obj):
-		d.Reason = "it is gone, or not a child"
+	case apierrors.IsNotFound(err):
+		d.Reason = "it is gone"
 	case err != nil:
 		d.fail(err)
-	case obj.GetDeletionTimestamp() != nil:
-		d.State, d.Reason = Waiting, "for the end of its deletion"
+	case !metav1.IsControlledBy(obj, c.owner):
+		d.Reason = "it " + controllerOf(obj, c.owner)
 	default:
-		c.deleteUnlessNeeded(ctx, d, obj)
+		d.live = obj
 	}
 }
 
-func (c *call[O]) deleteUnlessNeeded(ctx context.Context, d *child, obj client.Object) {
-	for _, other := range c.dependents(d) {
-		if other.kind == nil {
-			continue
-		}
-		if _, there := c.owned[other.kind][other.Name]; there {
-			d.State, d.Reason = Waiting, fmt.Sprintf("for the deletion of %s %s", other.Kind.Kind, other.Name.Name)
-			return
-		}
-	}
-	if err := c.set.remove(ctx, d.kind, obj); err != nil {
-		d.fail(err)
+// deleteOne deletes a desired child if none after it is left.
+func (c *call[O]) deleteOne(ctx context.Context, d *child) {
+	if d.live == nil {
 		return
 	}
-	d.State, d.Reason = Deleted, "its owner is being deleted"
+	if d.live.GetDeletionTimestamp() != nil {
+		d.State, d.Reason = Waiting, "for the end of its deletion"
+	} else if other := d.dependentLeft(map[*child]bool{}); other != nil {
+		d.State, d.Reason = Waiting, fmt.Sprintf("for the deletion of %s %s", other.Kind.Kind, other.Name.Name)
+	} else if err := c.set.remove(ctx, d.kind, d.live); err != nil {
+		d.fail(err)
+	} else {
+		d.State, d.Reason = Deleted, "its owner is being deleted"
+	}
+}
+
+// dependentLeft returns a child that is left, or may be, and comes after this one. Those between
+// may be gone.
+func (d *child) dependentLeft(visited map[*child]bool) *child {
+	for _, other := range d.dependents {
+		if visited[other] {
+			continue
+		}
+		visited[other] = true
+		if other.live != nil || other.kind != nil && other.Err != nil {
+			return other
+		}
+		if left := other.dependentLeft(visited); left != nil {
+			return left
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,12 +40,14 @@ type child struct {
 	*desired
 	Child
 
-	print   uint64 // of the desired fields and of the options
-	printed bool
-	body    []byte // JSON
-	sum     string // of body
-	needs   []*child
-	done    bool
+	print      uint64 // of the desired fields and of the options
+	printed    bool
+	body       []byte   // JSON
+	sum        string   // of body
+	needs      []*child // those before it
+	dependents []*child // those after it
+	done       bool
+	panicked   string // what applyOne panicked with, and the stack
 }
 
 func (c *child) id() identity { return identity{c.kind.gvk().GroupKind(), c.Name} }
@@ -113,12 +116,13 @@ func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration)
 	namespaced, err := kind.namespaced(ctx, c.set.client)
 	switch {
 	case meta.IsNoMatchError(err) && d.optional:
+		d.Child.Name, _ = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), true) // After may name it
 		d.State, d.Reason, d.done = Skipped, "its kind is not served", true
 		return d
 	case err == nil:
 		d.Name, err = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), namespaced)
-		c.unclear[kind] = c.unclear[kind] || err != nil
 	}
+	c.unclear[kind] = c.unclear[kind] || err != nil
 	if err != nil {
 		d.fail(err)
 	}
@@ -250,10 +254,20 @@ func (c *call[O]) unchanged(d *child) bool {
 func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 	var running sync.WaitGroup
 	for _, d := range batch {
-		running.Go(func() { c.applyOne(ctx, d) })
+		running.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					d.panicked = fmt.Sprintf("applying %s: %v\n%s", d.title(), p, debug.Stack())
+				}
+			}()
+			c.applyOne(ctx, d)
+		})
 	}
 	running.Wait()
-	for _, d := range batch { // here, because Ready may panic
+	for _, d := range batch { // here, because the controller recovers panics of this goroutine only
+		if d.panicked != "" {
+			panic(d.panicked)
+		}
 		c.settle(d)
 		failed = failed || d.Err != nil
 	}

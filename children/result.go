@@ -4,6 +4,7 @@
 package children
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (r Result) Reason() string {
 			more++
 		}
 	}
-	text := fmt.Sprintf("%s %s ", first.Kind.Kind, first.Name.Name)
+	text := cmp.Or(strings.TrimSpace(first.Kind.Kind+" "+first.Name.Name), "a child") + " "
 	switch {
 	case first.Err != nil:
 		text += "has failed: " + first.Err.Error()

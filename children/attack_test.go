@@ -1,0 +1,500 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package children_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/children"
+	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/finalizer"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+func TestReconcile_ManyAfter(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var all []client.ApplyConfiguration
+		for i := range 40 {
+			all = append(all, children.With(configMap(fmt.Sprint("c", i), "1"), children.After(slices.Clone(all)...)))
+		}
+		if result := w.want("a", all...); !result.Ready() {
+			t.Error(result)
+		}
+	})
+}
+
+// doomed is want for an owner with the finalizer of the children.
+func (w *world) doomed(owner string, desired ...client.ApplyConfiguration) {
+	w.api.Put(owners, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: owner, Finalizers: []string{finish}}})
+	w.want(owner, desired...)
+}
+
+func TestDelete_IgnoresACircle(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.doomed("a", configMap("one", "1"), configMap("two", "1"))
+		w.mu.Lock()
+		w.desired["a"] = []client.ApplyConfiguration{children.With(configMap("one", "1"), children.After(configMap("two", ""))), children.With(configMap("two", "1"), children.After(configMap("one", "")))}
+		w.mu.Unlock()
+		w.deleteOwner("a")
+		if w.object(owners, "a") != nil {
+			t.Errorf("the owner is stuck: %s", w.states("a"))
+		}
+	})
+}
+
+// edit changes an object as another client.
+func (w *world) edit(in sim.Resource, name string, f func(u *unstructured.Unstructured)) {
+	u := w.object(in, name)
+	f(u)
+	w.api.Put(in, u)
+	w.idle("")
+}
+
+func hold(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.com/hold"}) }
+
+func TestDelete_WaitsForChildrenBehindAMissingOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		one, two := configMap("one", "1"), configMap("two", "1")
+		desired := []client.ApplyConfiguration{one, children.With(two, children.After(one)), children.With(configMap("three", "1"), children.After(two))}
+		w.doomed("a", desired...)
+		w.edit(sim.ConfigMaps, "three", hold)
+		w.stop()
+		w.api.Remove(sim.ConfigMaps, "default", "two")
+		w.deleteOwner("a")
+		w.start()
+		w.idle("a")
+		if w.object(sim.ConfigMaps, "three").GetDeletionTimestamp() == nil {
+			t.Fatalf("not in deletion: %s", w.states("a"))
+		}
+		if w.object(sim.ConfigMaps, "one") == nil {
+			t.Errorf("the first is deleted before the last is gone: %s", w.states("a"))
+		}
+		w.api.Remove(sim.ConfigMaps, "default", "three")
+		w.idle("a")
+		if w.object(owners, "a") != nil {
+			t.Errorf("the owner is stuck: %s", w.states("a"))
+		}
+	})
+}
+
+func TestDelete_DeletesADesiredChildWithoutTheAnnotation(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		one := configMap("one", "1")
+		desired := []client.ApplyConfiguration{one, children.With(configMap("two", "1"), children.After(one))}
+		w.doomed("a", desired...)
+		w.stop()
+		cm := w.object(sim.ConfigMaps, "two")
+		cm.SetAnnotations(nil)
+		w.api.Put(sim.ConfigMaps, cm)
+		w.deleteOwner("a")
+		w.start()
+		w.idle("a")
+		if w.object(owners, "a") != nil {
+			t.Errorf("the owner is stuck: %s", w.states("a"))
+		}
+	})
+}
+
+// wide is an operator without a controller. Its owners are ClusterRoles, and its handles
+// unstructured.
+type wide struct {
+	api    *sim.Server
+	set    *children.Set[*rbacv1.ClusterRole]
+	owner  *rbacv1.ClusterRole
+	stop   func()
+	widget sim.Resource
+}
+
+func newWide(t *testing.T) *wide {
+	w := &wide{api: sim.New(t, scheme.Scheme), widget: sim.Resource{Group: "example.com", Version: "v1", Kind: "Widget", Name: "widgets", Namespaced: true}}
+	w.api.Put(clusterRoles, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "owner"}})
+	mgr := manager.New(w.api.Config(), manager.Options{Name: "wide", Scheme: scheme.Scheme, Logger: slog.New(slog.DiscardHandler)})
+	all := cache.For[*rbacv1.ClusterRole](mgr.Cache())
+	configMaps := cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
+	bindings := cache.For[*rbacv1.RoleBinding](mgr.Cache())
+	widgets := cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	var err error
+	if w.set, err = children.New(all, mgr.Client(), children.Of(configMaps), children.Of(widgets), children.Of(bindings)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+	if w.owner, err = all.Get(ctx, types.NamespacedName{Name: "owner"}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func widget(name string) client.ApplyConfiguration {
+	return client.UnstructuredConfiguration(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "namespace": "default"}}})
+}
+
+func inWideBubble(t *testing.T, f func(t *testing.T, w *wide)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWide(t)
+		defer func() { w.stop() }()
+		f(t, w)
+	})
+}
+
+var clusterRoles = sim.Resource{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Name: "clusterroles"}
+
+func TestDelete_AKindThatIsNotServedHasNoChildren(t *testing.T) {
+	inWideBubble(t, func(t *testing.T, w *wide) {
+		if _, err := w.set.Reconcile(t.Context(), w.owner, widget("w"), configMap("one", "1")); err == nil {
+			t.Error("no error for a kind that is not served")
+		}
+		time.Sleep(time.Minute)
+		if result, err := w.set.Delete(t.Context(), w.owner, widget("w"), configMap("one", "1")); !finalizer.IsWaiting(err) {
+			t.Errorf("%v:\n%s", err, result)
+		}
+		time.Sleep(time.Minute)
+		if result, err := w.set.Delete(t.Context(), w.owner, widget("w"), configMap("one", "1")); err != nil {
+			t.Errorf("%v:\n%s", err, result)
+		}
+	})
+}
+
+func TestReconcile_AnotherControllersObjectIsNotUnchanged(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", configMap("one", "1"))
+		w.want("b")
+		b := w.object(owners, "b")
+		w.edit(sim.ConfigMaps, "one", func(u *unstructured.Unstructured) {
+			u.SetOwnerReferences(append(u.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ServiceAccount", Name: "b", UID: b.GetUID()}))
+		})
+		w.want("b", configMap("one", "1"))
+		if err := w.err("b"); err == nil || !strings.Contains(err.Error(), "belongs to the ServiceAccount a") {
+			t.Errorf("error %v of the second owner: %s", err, w.states("b"))
+		}
+	})
+}
+
+func TestReconcile_KeepDriftRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		keep := children.With(configMap("one", "1"), children.KeepDrift())
+		w.want("a", keep)
+		w.edit(sim.ConfigMaps, "one", func(u *unstructured.Unstructured) { u.Object["data"] = map[string]any{"key": "drift"} })
+		w.want("a", configMap("one", "1"))
+		if got := w.value("one"); got != "1" {
+			t.Errorf("the value is %q: %s", got, w.states("a"))
+		}
+	})
+}
+
+// TestReconcile_RestoresZeros: a removed false is not the same as false.
+func TestReconcile_RestoresZeros(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		d := rollout("one", "x")
+		d.Spec.Template.Spec.WithAutomountServiceAccountToken(false)
+		w.want("a", d)
+		path := []string{"spec", "template", "spec", "automountServiceAccountToken"}
+		w.edit(sim.Deployments, "one", func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, path...) })
+		if v, ok, _ := unstructured.NestedBool(w.object(sim.Deployments, "one").Object, path...); !ok || v {
+			t.Errorf("the field is %t, set %t: %s", v, ok, w.states("a"))
+		}
+	})
+}
+
+// TestReconcile_DoesNotLoop: values that the API server stores in another form, or that Reconcile
+// completes, cost no writes later.
+func TestReconcile_DoesNotLoop(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{
+			"name": "d", "creationTimestamp": nil, "labels": map[string]any{}, "finalizers": []any{"example.com/x"}, "annotations": map[string]any{children.AppliedAnnotation: "mine"},
+			"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "name": "other", "uid": "other"}},
+		}, "spec": map[string]any{
+			"replicas": 0.0, "paused": false, "minReadySeconds": nil,
+			"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
+			"template": map[string]any{"metadata": map[string]any{"creationTimestamp": nil, "labels": map[string]any{"a": "b"}}, "spec": map[string]any{
+				"hostNetwork": false, "volumes": []any{map[string]any{"name": "v", "emptyDir": map[string]any{}}},
+				"containers": []any{map[string]any{"name": "main", "image": "x", "command": []any{}, "env": []any{map[string]any{"name": "e", "value": ""}},
+					"ports": []any{map[string]any{"containerPort": int64(80)}}, "resources": map[string]any{"limits": map[string]any{"cpu": "1000m", "memory": "1024Mi"}, "requests": map[string]any{}}}},
+			}},
+		}}}
+		w.api.Put(owners, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other", UID: "other"}})
+		w.want("a", client.UnstructuredConfiguration(u), service("s"))
+		if err := w.err("a"); err != nil {
+			t.Fatal(err)
+		}
+		n := w.writes()
+		w.touch("a")
+		w.rollOut("d")
+		w.touch("a")
+		if w.writes() != n {
+			t.Errorf("%d writes: %s", w.writes()-n, w.states("a"))
+		}
+		w.restart()
+		w.touch("a")
+		w.rollOut("d")
+		w.touch("a")
+		if w.writes() > n+1 {
+			t.Errorf("%d writes after a restart: %s", w.writes()-n, w.states("a"))
+		}
+		if d := w.object(sim.Deployments, "d"); len(d.GetOwnerReferences()) != 2 || !slices.Equal(d.GetFinalizers(), []string{"example.com/x"}) {
+			t.Errorf("owners %v, finalizers %v", d.GetOwnerReferences(), d.GetFinalizers())
+		}
+	})
+}
+
+// TestReconcile_RecreatesOnlyForImmutableFields, whatever the names and values are.
+func TestReconcile_RecreatesOnlyForImmutableFields(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", children.With(service("immutable"), children.Recreate()))
+		uid := w.object(services, "immutable").GetUID()
+		w.want("a", children.With(coreac.Service("immutable", "").WithSpec(coreac.ServiceSpec().WithPorts(coreac.ServicePort().WithPort(-1))), children.Recreate()))
+		if u := w.object(services, "immutable"); u == nil || u.GetUID() != uid {
+			t.Errorf("deleted because of an invalid value: %q", w.seen)
+		}
+	})
+}
+
+// TestReconcile_RecreatesARoleBinding: the text about its roleRef differs from other ones.
+func TestReconcile_RecreatesARoleBinding(t *testing.T) {
+	inWideBubble(t, func(t *testing.T, w *wide) {
+		for _, role := range []string{"one", "two", "two"} { // created, deleted, created
+			binding := rbacac.RoleBinding("b", "default").WithRoleRef(rbacac.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("Role").WithName(role))
+			if result, err := w.set.Reconcile(t.Context(), w.owner, children.With(binding, children.Recreate())); err != nil {
+				t.Errorf("%v:\n%s", err, result)
+			}
+			time.Sleep(time.Minute)
+		}
+		b := w.api.Object(roleBindings, "default", "b")
+		if role, _, _ := unstructured.NestedString(b.Object, "roleRef", "name"); role != "two" {
+			t.Errorf("the role is %q", role)
+		}
+	})
+}
+
+var roleBindings = sim.Resource{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding", Name: "rolebindings", Namespaced: true}
+
+// TestReconcile_RecreateWaitsForFinalizers.
+func TestReconcile_RecreateWaitsForFinalizers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", rollout("one", "x"))
+		w.edit(sim.Deployments, "one", hold)
+		n := w.writes()
+		w.want("a", children.With(rollout("one", "y"), children.Recreate()))
+		time.Sleep(time.Hour)
+		if got := w.writes() - n; got != 2 {
+			t.Errorf("%d writes, want an apply and a delete: %s", got, w.states("a"))
+		}
+		if got, want := w.idle("a").Reason(), "Deployment one waits for the end of its deletion"; got != want {
+			t.Errorf("reason %q, want %q", got, want)
+		}
+		w.api.Remove(sim.Deployments, "default", "one")
+		w.idle("a")
+		if app, _, _ := unstructured.NestedString(w.object(sim.Deployments, "one").Object, "spec", "selector", "matchLabels", "app"); app != "y" {
+			t.Errorf("not created again: %s", w.states("a"))
+		}
+	})
+}
+
+func TestReconcile_RefusesAnAnnotationThatIsNoString(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
+			"name": "one", "annotations": map[string]any{"a": int64(1), "b": "stays"}}}}
+		w.want("a", client.UnstructuredConfiguration(u))
+		if err := w.err("a"); err == nil {
+			t.Errorf("no error: %v, %s", w.object(sim.ConfigMaps, "one").GetAnnotations(), w.states("a"))
+		}
+	})
+}
+
+// TestReconcile_RemovesFields that are desired no longer, labels and lists among them.
+func TestReconcile_RemovesFields(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", configMap("one", "1").WithData(map[string]string{"gone": "x"}).WithLabels(map[string]string{"l": "v"}).WithFinalizers("example.com/x"))
+		w.restart()
+		w.want("a", configMap("one", "1"))
+		cm := w.object(sim.ConfigMaps, "one")
+		if data := cm.Object["data"].(map[string]any); len(data) != 1 || len(cm.GetLabels()) > 0 || len(cm.GetFinalizers()) > 0 {
+			t.Errorf("data %v, labels %v, finalizers %v: %s", data, cm.GetLabels(), cm.GetFinalizers(), w.states("a"))
+		}
+	})
+}
+
+// TestReconcile_OwnerRecreated: children of an owner's predecessor are left alone until they are
+// deleted.
+func TestReconcile_OwnerRecreated(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", configMap("one", "1"))
+		w.stop()
+		cm := w.object(sim.ConfigMaps, "one")
+		w.api.Remove(owners, "default", "a")
+		w.start()
+		if w.object(sim.ConfigMaps, "one") == nil {
+			w.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one", OwnerReferences: cm.GetOwnerReferences(), Annotations: cm.GetAnnotations()}, Data: map[string]string{"key": "1"}})
+		}
+		w.want("a", configMap("one", "2"))
+		if w.object(sim.ConfigMaps, "one") == nil || w.value("one") == "2" && w.object(sim.ConfigMaps, "one").GetUID() == cm.GetUID() {
+			t.Errorf("the old child is changed: %s", w.states("a"))
+		}
+		if w.value("one") == "1" {
+			t.Log(w.err("a"))
+			w.api.Remove(sim.ConfigMaps, "default", "one")
+			time.Sleep(time.Hour)
+			if w.value("one") != "2" {
+				t.Errorf("not created: %s", w.states("a"))
+			}
+		}
+	})
+}
+
+// TestReconcile_CreatesOverNoForeignValues: an object that another client creates between the read
+// and the apply keeps its values.
+func TestReconcile_CreatesOverNoForeignValues(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var once sync.Once
+		w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb == "apply" {
+				once.Do(func() {
+					w.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Data: map[string]string{"key": "foreign"}})
+				})
+			}
+			return nil, nil //nolint:nilnil // goes on
+		})
+		w.want("a", configMap("one", "1"))
+		cm := w.object(sim.ConfigMaps, "one")
+		if got := w.value("one"); got != "foreign" || len(cm.GetOwnerReferences()) > 0 {
+			t.Errorf("value %q, owners %v: %s", got, cm.GetOwnerReferences(), w.states("a"))
+		}
+		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "has no controlling owner") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestReconcile_AfterANilPointer(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", children.With(configMap("one", "1"), children.After((*coreac.ConfigMapApplyConfiguration)(nil))))
+		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "it was given nil") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestReconcile_AfterASkippedChild(t *testing.T) {
+	inWideBubble(t, func(t *testing.T, w *wide) {
+		optional := children.With(widget("w"), children.Optional())
+		result, err := w.set.Reconcile(t.Context(), w.owner, optional, children.With(configMap("one", "1"), children.After(optional)))
+		if err != nil || !result.Ready() || w.api.Object(sim.ConfigMaps, "default", "one") == nil {
+			t.Errorf("%v:\n%s", err, result)
+		}
+		w.api.Serve(w.widget)
+		time.Sleep(time.Minute)
+		result, err = w.set.Reconcile(t.Context(), w.owner, optional, children.With(configMap("one", "1"), children.After(optional)))
+		if err != nil || w.api.Object(w.widget, "default", "w") == nil {
+			t.Errorf("once served: %v:\n%s", err, result)
+		}
+		time.Sleep(time.Minute)
+		result, err = w.set.Reconcile(t.Context(), w.owner)
+		if err != nil || w.api.Object(w.widget, "default", "w") != nil || w.api.Object(sim.ConfigMaps, "default", "one") != nil {
+			t.Errorf("not pruned: %v:\n%s", err, result)
+		}
+	})
+}
+
+// TestReconcile_AnAmbiguousAfterFails: it names two children of a cluster-scoped owner.
+func TestReconcile_AnAmbiguousAfterFails(t *testing.T) {
+	inWideBubble(t, func(t *testing.T, w *wide) {
+		result, err := w.set.Reconcile(t.Context(), w.owner, configMap("one", "1"), coreac.ConfigMap("one", "kube-public"), children.With(configMap("two", "1"), children.After(coreac.ConfigMap("one", ""))))
+		if err == nil || !strings.Contains(err.Error(), "set its namespace") {
+			t.Errorf("%v:\n%s", err, result)
+		}
+	})
+}
+
+// TestReconcile_TwoNamespaces: the children of a cluster-scoped owner may have common names.
+func TestReconcile_TwoNamespaces(t *testing.T) {
+	inWideBubble(t, func(t *testing.T, w *wide) {
+		other := func(value string) client.ApplyConfiguration {
+			return coreac.ConfigMap("one", "kube-public").WithData(map[string]string{"key": value})
+		}
+		for _, c := range []struct {
+			desired             []client.ApplyConfiguration
+			here, there, errors bool
+		}{
+			{[]client.ApplyConfiguration{configMap("one", "1"), other("1")}, true, true, false},
+			{[]client.ApplyConfiguration{configMap("one", "1"), children.With(other("1"), children.After(configMap("one", "1")))}, true, true, false},
+			{[]client.ApplyConfiguration{other("1")}, false, true, false},
+			{[]client.ApplyConfiguration{configMap("one", "1")}, true, false, false},
+			{[]client.ApplyConfiguration{coreac.ConfigMap("one", "")}, true, false, true}, // without a namespace: nothing is pruned
+		} {
+			result, err := w.set.Reconcile(t.Context(), w.owner, c.desired...)
+			if (err != nil) != c.errors {
+				t.Errorf("%v:\n%s", err, result)
+			}
+			time.Sleep(time.Minute)
+			if here, there := w.api.Object(sim.ConfigMaps, "default", "one") != nil, w.api.Object(sim.ConfigMaps, "kube-public", "one") != nil; here != c.here || there != c.there {
+				t.Errorf("here %t, there %t, want %t, %t:\n%s", here, there, c.here, c.there, result)
+			}
+		}
+	})
+}
+
+// TestReconcile_PanicsInItsOwnGoroutine, where the controller recovers.
+func TestReconcile_PanicsInItsOwnGoroutine(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var once sync.Once
+		w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb == "apply" {
+				once.Do(func() { panic("attack") })
+			}
+			return nil, nil //nolint:nilnil // goes on
+		})
+		w.want("a", configMap("one", "1"))
+		time.Sleep(time.Hour) // the backoff
+		if w.value("one") != "1" {
+			t.Errorf("not applied after the panic: %s", w.states("a"))
+		}
+	})
+}
+
+func TestResult_ReasonReadsWell(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		for _, desired := range []client.ApplyConfiguration{nil, coreac.ConfigMap("", "default"), coreac.Secret("s", "")} {
+			if got := w.want("a", desired).Reason(); strings.Contains(got, "  ") || strings.HasPrefix(got, " ") {
+				t.Errorf("reason %q", got)
+			}
+		}
+		w.want("a", rollout("one", "x"))
+		w.doomed("b", configMap("b", "1"))
+		w.edit(sim.ConfigMaps, "b", hold)
+		w.deleteOwner("b")
+		if err := w.err("b"); err == nil || strings.Contains(err.Error(), "1 children") {
+			t.Errorf("error %v", err)
+		}
+	})
+}

@@ -111,7 +111,8 @@ func (c *call[O]) configuration(d *child, fields map[string]any) *unstructured.U
 	u.SetNamespace(d.Name.Namespace)
 	u.SetName(d.Name.Name)
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
-		switch annotations := metadata["annotations"].(type) { // GetAnnotations drops all if one is no string
+		// GetAnnotations would drop all if one is no string.
+		switch annotations := metadata["annotations"].(type) {
 		case nil:
 			metadata["annotations"] = map[string]any{AppliedAnnotation: d.sum}
 		case map[string]any:

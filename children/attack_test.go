@@ -5,8 +5,10 @@ package children_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +16,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/setpoint-dev/setpoint/envtest/fault"
 
 	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
@@ -450,7 +456,8 @@ func TestReconcile_TwoNamespaces(t *testing.T) {
 			{[]client.ApplyConfiguration{configMap("one", "1"), children.With(other("1"), children.After(configMap("one", "1")))}, true, true, false},
 			{[]client.ApplyConfiguration{other("1")}, false, true, false},
 			{[]client.ApplyConfiguration{configMap("one", "1")}, true, false, false},
-			{[]client.ApplyConfiguration{coreac.ConfigMap("one", "")}, true, false, true}, // without a namespace: nothing is pruned
+			// Without a namespace nothing is pruned.
+			{[]client.ApplyConfiguration{coreac.ConfigMap("one", "")}, true, false, true},
 		} {
 			result, err := w.set.Reconcile(t.Context(), w.owner, c.desired...)
 			if (err != nil) != c.errors {
@@ -495,6 +502,86 @@ func TestResult_ReasonReadsWell(t *testing.T) {
 		w.deleteOwner("b")
 		if err := w.err("b"); err == nil || strings.Contains(err.Error(), "1 children") {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// TestReconcile_Storm: the edits of TestRandomEdits, while requests fail, answers are lost, and
+// events come late.
+func TestReconcile_Storm(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				r := &random{world: w, Rand: rand.New(rand.NewPCG(seed, 2)), wants: map[string]map[string]string{}, foreign: map[string]string{}}
+				var mu sync.Mutex
+				dice := rand.New(rand.NewPCG(seed, 3))
+				chance := func(n int) func(*fault.Request) bool {
+					return func(q *fault.Request) bool {
+						mu.Lock()
+						defer mu.Unlock()
+						return q.Resource != "leases" && dice.IntN(n) == 0
+					}
+				}
+				writes := []string{"apply", "delete"}
+				for _, rule := range []fault.Rule{
+					{Match: fault.Match{Verbs: writes, Func: chance(8)}, Lose: true},
+					{Match: fault.Match{Verbs: writes, Func: chance(8)}, Cut: true},
+					{Match: fault.Match{Verbs: writes, Func: chance(8)}, Refuse: apierrors.NewTooManyRequests("slow down", 1)},
+					{Match: fault.Match{Verbs: writes, Func: chance(8)}, Refuse: apierrors.NewInternalError(errors.New("storm"))},
+					{Match: fault.Match{Verbs: writes, Func: chance(8)}, Refuse: apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("storm"))},
+					{Match: fault.Match{Verbs: []string{"get"}, Func: chance(8)}, Refuse: apierrors.NewInternalError(errors.New("storm"))},
+				} {
+					w.api.Add(rule)
+				}
+				for n := range 200 {
+					r.edit(n)
+					switch r.IntN(40) {
+					case 0, 1, 2, 3:
+						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+					case 4:
+						w.api.Lag(time.Duration(r.IntN(500)) * time.Millisecond)
+					case 5:
+						w.api.CutWatches()
+					case 6:
+						w.restart()
+					}
+				}
+				time.Sleep(6 * time.Hour) // the storm goes on
+				r.check(t)
+				n := w.writes()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if got := w.writes() - n; got > 200 {
+					t.Errorf("%d writes in a quiet hour", got)
+				}
+			})
+		})
+	}
+}
+
+// TestReconcile_DoesNotPruneWhatAnotherOwnerHasTaken, also if the cache does not know it yet.
+func TestReconcile_DoesNotPruneWhatAnotherOwnerHasTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", configMap("one", "1"))
+		w.want("b", configMap("one", "2"))
+		uid := w.object(sim.ConfigMaps, "one").GetUID()
+		b := w.object(owners, "b")
+		w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+			if r.Verb == "delete" {
+				w.api.Intercept(nil)
+				cm := w.object(sim.ConfigMaps, "one")
+				cm.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(b, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))})
+				w.api.Put(sim.ConfigMaps, cm)
+			}
+			return nil, nil //nolint:nilnil // goes on
+		})
+		w.want("a")
+		time.Sleep(time.Hour)
+		if cm := w.object(sim.ConfigMaps, "one"); cm == nil || cm.GetUID() != uid {
+			t.Errorf("deleted: %s, %s", w.states("a"), w.states("b"))
+		}
+		if err := w.err("a"); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -31,8 +31,9 @@
 // # Objects of others
 //
 // An object of the same name that this owner does not control is neither changed nor deleted. Each
-// change and each deletion has a UID: a child that another client has deleted and created meanwhile
-// is not changed. A child that the cache does not have is read live before it is created. An object
+// change has a UID: a child that another client has deleted and created meanwhile is not changed.
+// Each deletion also has a resourceVersion: it deletes nothing that the owner has given up
+// meanwhile. A child that the cache does not have is read live before it is created. An object
 // that another client creates between this read and the apply keeps its values: the apply fails if
 // one of them differs, or if a controller owns the object. Else it becomes a child, because a
 // server-side apply cannot demand that an object is new.

@@ -91,5 +91,6 @@ func (k handleKind[T]) apply(ctx context.Context, c *client.Client, obj *unstruc
 }
 
 func (k handleKind[T]) remove(ctx context.Context, c *client.Client, obj client.Object) error {
-	return k.writer(c).Delete(ctx, client.ObjectKeyFromObject(obj), client.Preconditions(obj.GetUID(), ""))
+	// With the version: the owner may have given the object up meanwhile. The retry knows.
+	return k.writer(c).Delete(ctx, client.ObjectKeyFromObject(obj), client.Preconditions(obj.GetUID(), obj.GetResourceVersion()))
 }

@@ -116,7 +116,8 @@ func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration)
 	namespaced, err := kind.namespaced(ctx, c.set.client)
 	switch {
 	case meta.IsNoMatchError(err) && d.optional:
-		d.Child.Name, _ = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), true) // After may name it
+		// After may name it.
+		d.Name, _ = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), true)
 		d.State, d.Reason, d.done = Skipped, "its kind is not served", true
 		return d
 	case err == nil:

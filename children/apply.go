@@ -47,7 +47,8 @@ func (c *call[O]) applyOne(ctx context.Context, d *child) {
 	}
 	applied, err := d.kind.apply(ctx, c.set.client, c.configuration(d, fields), live)
 	switch {
-	case err != nil && live != nil && d.recreate && isImmutable(err):
+	// With the same sum, a new object would differ again: its creation changed the field.
+	case err != nil && live != nil && d.recreate && isImmutable(err) && live.GetAnnotations()[AppliedAnnotation] != d.sum:
 		c.recreate(ctx, d, live, err)
 	case err != nil:
 		d.fail(explain(d, err))

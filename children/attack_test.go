@@ -4,9 +4,11 @@
 package children_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -140,6 +142,7 @@ func newWide(t *testing.T) *wide {
 	mgr := manager.New(w.api.Config(), manager.Options{Name: "wide", Scheme: scheme.Scheme, Logger: slog.New(slog.DiscardHandler)})
 	all := cache.For[*rbacv1.ClusterRole](mgr.Cache())
 	configMaps := cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
+	secrets := cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
 	bindings := cache.For[*rbacv1.RoleBinding](mgr.Cache())
 	widgets := cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,7 +155,7 @@ func newWide(t *testing.T) *wide {
 		}
 	}
 	var err error
-	if w.set, err = children.New(all, mgr.Client(), children.Of(configMaps), children.Of(widgets), children.Of(bindings)); err != nil {
+	if w.set, err = children.New(all, mgr.Client(), children.Of(configMaps), children.Of(widgets), children.Of(bindings), children.Of(secrets)); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Minute)
@@ -522,7 +525,7 @@ func TestReconcile_Storm(t *testing.T) {
 						return q.Resource != "leases" && dice.IntN(n) == 0
 					}
 				}
-				writes := []string{"apply", "delete"}
+				writes := []string{"patch", "delete"}
 				for _, rule := range []fault.Rule{
 					{Match: fault.Match{Verbs: writes, Func: chance(8)}, Lose: true},
 					{Match: fault.Match{Verbs: writes, Func: chance(8)}, Cut: true},
@@ -582,6 +585,130 @@ func TestReconcile_DoesNotPruneWhatAnotherOwnerHasTaken(t *testing.T) {
 		}
 		if err := w.err("a"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestDelete_Storm: each child is deleted once those after it are gone, although requests fail,
+// answers are lost, children are held and the operator restarts.
+func TestDelete_Storm(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				dice := rand.New(rand.NewPCG(seed, 4))
+				var all []client.ApplyConfiguration
+				for i := range 6 {
+					c := client.ApplyConfiguration(configMap(fmt.Sprint("c", i), "1"))
+					if i > 0 {
+						c = children.With(c, children.After(all[dice.IntN(i)], all[i-1]))
+					}
+					all = append(all, c)
+				}
+				w.doomed("a", all[:5]...)
+				for i := range 5 {
+					if dice.IntN(2) == 0 {
+						w.edit(sim.ConfigMaps, fmt.Sprint("c", i), hold)
+					}
+				}
+				w.mu.Lock()
+				w.desired["a"] = all // the last is new
+				w.mu.Unlock()
+				var mu sync.Mutex
+				chance := func(q *fault.Request) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return q.Resource == "configmaps" && dice.IntN(6) == 0
+				}
+				for _, rule := range []fault.Rule{{Lose: true}, {Cut: true}, {Refuse: apierrors.NewTooManyRequests("slow down", 1)}, {Refuse: apierrors.NewInternalError(errors.New("storm"))}} {
+					rule.Match = fault.Match{Verbs: []string{"delete"}, Func: chance}
+					w.api.Add(rule)
+				}
+				w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
+					if r.Verb == "delete" && r.Resource.Resource == "configmaps" {
+						for i := int(r.Name[1]-'0') + 1; i < 6; i++ {
+							if w.object(sim.ConfigMaps, fmt.Sprint("c", i)) != nil {
+								t.Errorf("%s is deleted before c%d is gone", r.Name, i)
+							}
+						}
+					}
+					return nil, nil //nolint:nilnil // goes on
+				})
+				w.stop()
+				w.api.Lag(200 * time.Millisecond)
+				w.deleteOwner("a")
+				w.start()
+				for w.object(owners, "a") != nil && !t.Failed() {
+					mu.Lock()
+					n, name := dice.IntN(10), fmt.Sprint("c", dice.IntN(6))
+					mu.Unlock()
+					time.Sleep(time.Duration(n) * time.Second)
+					if cm := w.object(sim.ConfigMaps, name); cm != nil && cm.GetDeletionTimestamp() != nil {
+						w.api.Remove(sim.ConfigMaps, "default", name)
+					}
+					if n == 0 {
+						w.restart()
+					}
+				}
+				if n := w.api.Stored(sim.ConfigMaps); n > 0 {
+					t.Errorf("%d children are left", n)
+				}
+			})
+		})
+	}
+}
+
+// TestReconcile_StringData of a Secret is written once.
+func TestReconcile_StringData(t *testing.T) {
+	inWideBubble(t, func(t *testing.T, w *wide) {
+		for _, value := range []string{"1", "1", "2", "2"} {
+			result, err := w.set.Reconcile(t.Context(), w.owner, coreac.Secret("s", "default").WithStringData(map[string]string{"key": value}))
+			if err != nil || !result.Ready() {
+				t.Errorf("%v:\n%s", err, result)
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := w.api.Count("apply", sim.Secrets); n != 2 {
+			t.Errorf("%d applies", n)
+		}
+		s := w.api.Object(sim.Secrets, "default", "s")
+		if got, _, _ := unstructured.NestedString(s.Object, "data", "key"); got != "Mg==" {
+			t.Errorf("the value is %q", got)
+		}
+		s.Object["data"] = map[string]any{"key": "ZHJpZnQ="}
+		w.api.Put(sim.Secrets, s)
+		time.Sleep(time.Minute)
+		result, err := w.set.Reconcile(t.Context(), w.owner, coreac.Secret("s", "default").WithStringData(map[string]string{"key": "2"}))
+		if got, _, _ := unstructured.NestedString(w.api.Object(sim.Secrets, "default", "s").Object, "data", "key"); got != "Mg==" {
+			t.Errorf("the value after a drift is %q, %v: %s", got, err, result)
+		}
+	})
+}
+
+// TestReconcile_DoesNotRecreateInALoop: an immutable field that a webhook changes at the creation
+// would differ again.
+func TestReconcile_DoesNotRecreateInALoop(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.api.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch"}}, Change: func(h *http.Request, next http.RoundTripper) (*http.Response, error) {
+			body, err := io.ReadAll(h.Body)
+			if err != nil {
+				return nil, err
+			}
+			if strings.Count(string(body), `"uid"`) == 1 { // the owner's only: it creates
+				body = []byte(strings.ReplaceAll(string(body), `"app":"x"`, `"app":"z"`))
+			}
+			h.Body = io.NopCloser(bytes.NewReader(body))
+			return next.RoundTrip(h)
+		}})
+		w.want("a", children.With(rollout("one", "x"), children.Recreate()))
+		w.edit(sim.Deployments, "one", func(u *unstructured.Unstructured) { // as its controller does
+			_ = unstructured.SetNestedField(u.Object, "1", "metadata", "annotations", "deployment.kubernetes.io/revision")
+		})
+		time.Sleep(time.Hour)
+		if n := w.api.Count("delete", sim.Deployments); n > 0 {
+			t.Errorf("%d deletions: %v, %s", n, w.err("a"), w.states("a"))
+		}
+		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "immutable") {
+			t.Errorf("error %v", err)
 		}
 	})
 }

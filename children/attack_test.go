@@ -700,7 +700,8 @@ func TestReconcile_DoesNotRecreateInALoop(t *testing.T) {
 			return next.RoundTrip(h)
 		}})
 		w.want("a", children.With(rollout("one", "x"), children.Recreate()))
-		w.edit(sim.Deployments, "one", func(u *unstructured.Unstructured) { // as its controller does
+		// As its controller does.
+		w.edit(sim.Deployments, "one", func(u *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(u.Object, "1", "metadata", "annotations", "deployment.kubernetes.io/revision")
 		})
 		time.Sleep(time.Hour)

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/events"
@@ -39,16 +39,20 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 	}
 	mgr := manager.New(cfg, o)
 	r := &reconciler{
-		objects:    cache.For[*v1alpha1.Greeting](mgr.Cache()),
-		configMaps: cache.For[*corev1.ConfigMap](mgr.Cache()),
-		client:     mgr.Client(),
-		events:     events.For(mgr, events.Options{}),
+		objects: cache.For[*v1alpha1.Greeting](mgr.Cache()),
+		client:  mgr.Client(),
+		events:  events.For(mgr, events.Options{}),
+	}
+	configMaps := cache.For[*corev1.ConfigMap](mgr.Cache())
+	var err error
+	if r.children, err = children.New(r.objects, r.client, children.Of(configMaps)); err != nil {
+		return nil, fmt.Errorf("declaring the children: %w", err)
 	}
 	// An object whose Reconciles fail for 10 minutes gets an event.
 	failing := events.Failing(r, 10*time.Minute, r.objects, r.events)
 	c := controller.New("greeting", failing, controller.Options{RequireKinds: true})
 	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
-	c.Watch(source.Kind(r.configMaps, handler.Owner(r.objects)))
+	c.Watch(source.Kind(configMaps, handler.Owner(r.objects)))
 	mgr.Add(c)
 	return mgr, nil
 }
@@ -58,16 +62,16 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 // +kubebuilder:rbac:groups=demo.example.com,resources=greetings,verbs=list;watch
 // +kubebuilder:rbac:groups=demo.example.com,resources=greetings/status,verbs=update
 // +kubebuilder:rbac:groups=demo.example.com,resources=greetings/finalizers,verbs=update
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,resourceNames=greeting-operator,verbs=get;update;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,verbs=create
 
 type reconciler struct {
-	objects    *cache.Handle[*v1alpha1.Greeting]
-	configMaps *cache.Handle[*corev1.ConfigMap]
-	client     *client.Client
-	events     *events.Recorder
+	objects  *cache.Handle[*v1alpha1.Greeting]
+	children *children.Set[*v1alpha1.Greeting]
+	client   *client.Client
+	events   *events.Recorder
 }
 
 // Reconcile reads one object and applies all that its spec asks for, after every event.
@@ -86,27 +90,16 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	return controller.Result{}, errors.Join(failure, r.report(ctx, obj, failure))
 }
 
-// apply creates or updates the ConfigMap. It sends nothing if the ConfigMap is as desired.
+// apply creates or updates the ConfigMap. It sends nothing if the ConfigMap is as desired, and does
+// not touch one that belongs to others.
 func (r *reconciler) apply(ctx context.Context, obj *v1alpha1.Greeting) error {
-	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
-	current, err := r.configMaps.Get(ctx, key)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	if err == nil && !metav1.IsControlledBy(current, obj) {
-		return fmt.Errorf("the ConfigMap %s exists and has another owner; delete it, or choose another name", key)
-	}
 	desired := coreac.ConfigMap(obj.Name, obj.Namespace).
-		WithOwnerReferences(r.objects.OwnerRef(obj)).
 		WithData(map[string]string{"message": obj.Spec.Message})
-	applied, err := client.For[*corev1.ConfigMap](r.client).Apply(ctx, desired, client.UnlessAlready(current))
-	if err != nil {
-		return err
+	result, err := r.children.Reconcile(ctx, obj, desired)
+	if result.Changes() != "" {
+		r.events.Eventf(ctx, obj, events.Normal, "Applied", "ApplyConfigMap", "applied the ConfigMap %s", obj.Name)
 	}
-	if current == nil || applied.ResourceVersion != current.ResourceVersion {
-		r.events.Eventf(ctx, obj, events.Normal, "Applied", "ApplyConfigMap", "applied the ConfigMap %s", key)
-	}
-	return nil
+	return err
 }
 
 // report writes the condition Ready, if it has changed.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/argument"
-	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
 // Option changes what Reconcile does with a child.
@@ -88,8 +87,6 @@ type identity struct {
 	kind schema.GroupKind
 	key  types.NamespacedName
 }
-
-func (i identity) String() string { return fmt.Sprintf("%s %s", i.kind.Kind, object.Name(i.key)) }
 
 // kindName returns the apiVersion and the kind that a configuration has, or nothing.
 func kindName(c client.ApplyConfiguration) (gvk schema.GroupVersionKind, err error) {

@@ -60,7 +60,7 @@ func (c *call[O]) applyOne(ctx context.Context, d *child) {
 		d.State, d.Paths, d.live = Changed, paths(differ), applied
 	}
 	if err == nil {
-		c.findDropped(d, fields, applied)
+		c.checkApplied(d, fields, applied)
 	}
 }
 
@@ -148,9 +148,10 @@ func (c *call[O]) settle(d *child) {
 	}
 }
 
-// findDropped refuses desired fields that the API server does not store: each apply would do the
-// same again. The stringData of a Secret is meant to vanish.
-func (c *call[O]) findDropped(d *child, desired map[string]any, applied client.Object) {
+// checkApplied refuses desired fields that the API server does not store: each apply would do the
+// same again. The stringData of a Secret is meant to vanish. Fields that are stored in another form
+// still differ, so they are none of those that changed.
+func (c *call[O]) checkApplied(d *child, desired map[string]any, applied client.Object) {
 	has, err := content(applied)
 	if err != nil {
 		d.fail(err)
@@ -158,6 +159,7 @@ func (c *call[O]) findDropped(d *child, desired map[string]any, applied client.O
 	}
 	var dropped []string
 	for _, f := range differences(desired, has) {
+		d.Paths = slices.DeleteFunc(d.Paths, func(path string) bool { return path == f.path })
 		secret := d.Kind.Kind == "Secret" && strings.HasPrefix(f.path, ".stringData")
 		if f.missing && !secret && f.path != ".apiVersion" && f.path != ".kind" {
 			dropped = append(dropped, f.path)

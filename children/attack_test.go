@@ -19,6 +19,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
@@ -710,6 +712,21 @@ func TestReconcile_DoesNotRecreateInALoop(t *testing.T) {
 		}
 		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// TestReconcile_PathsAreThoseThatChanged, without those that the API server stores in another form.
+func TestReconcile_PathsAreThoseThatChanged(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		for _, image := range []string{"one", "two"} {
+			d := rollout("d", "x")
+			d.Spec.Template.Spec.WithHostNetwork(false)
+			d.Spec.Template.Spec.Containers[0].WithImage(image).WithResources(coreac.ResourceRequirements().WithLimits(corev1.ResourceList{"cpu": resource.MustParse("1000m"), "memory": resource.MustParse("1.5Gi")}))
+			w.want("a", d)
+		}
+		if got, want := w.seen[len(w.seen)-1], "changed Deployment d (.spec.template.spec.containers[0].image)"; got != want {
+			t.Errorf("changes %q, want %q", got, want)
 		}
 	})
 }

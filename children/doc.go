@@ -42,8 +42,9 @@
 //
 // Reconcile deletes the objects that the owner controls, that have the annotation, and that are not
 // desired, of the kinds that New was given. If the desired state cannot be computed, do not call
-// Reconcile: a child that is left out is deleted. If the kind or the name of a desired child is
-// unknown because of a mistake, nothing of that kind is deleted.
+// Reconcile: a child that is left out is deleted. For the same reason, only one Set may keep an
+// owner's children of a kind: two delete each other's. If the kind or the name of a desired child
+// is unknown because of a mistake, nothing of that kind is deleted.
 //
 // # Order
 //

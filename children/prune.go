@@ -146,15 +146,13 @@ func (c *call[O]) findLeft(ctx context.Context, d *child) {
 	if d.kind == nil || d.State == Skipped || c.owned[d.kind] == nil {
 		return
 	}
-	d.State, d.Err = Unchanged, nil // whether it could be applied does not matter
+	d.State, d.Err = Gone, nil // whether it could be applied does not matter
 	if _, there := c.owned[d.kind][d.Name]; !there {
-		d.Reason = "it is gone"
 		return
 	}
 	obj, err := d.kind.get(ctx, d.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		d.Reason = "it is gone"
 	case err != nil:
 		d.fail(err)
 	case !metav1.IsControlledBy(obj, c.owner):

@@ -28,6 +28,7 @@ const (
 	Pruned    State = "pruned"  // its deletion was asked for, because it is no longer desired
 	Deleted   State = "deleted" // its deletion was asked for, by Set.Delete or Recreate
 	Waiting   State = "waiting" // for others, or for a deletion
+	Gone      State = "gone"    // Set.Delete found nothing to delete
 	Skipped   State = "skipped" // its kind is not served
 	Failed    State = "failed"
 )
@@ -129,6 +130,8 @@ func (r Result) Reason() string {
 		text += "has failed: " + first.Err.Error()
 	case first.State == Waiting:
 		text += "waits " + first.Reason
+	case first.State == Deleted:
+		text += "was deleted, " + first.Reason
 	default:
 		text += "is not ready: " + first.Reason
 	}

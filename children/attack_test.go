@@ -19,26 +19,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/setpoint-dev/setpoint/envtest/fault"
-
-	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
-
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/finalizer"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -310,7 +306,6 @@ func TestReconcile_RecreatesARoleBinding(t *testing.T) {
 
 var roleBindings = sim.Resource{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding", Name: "rolebindings", Namespaced: true}
 
-// TestReconcile_RecreateWaitsForFinalizers.
 func TestReconcile_RecreateWaitsForFinalizers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a", rollout("one", "x"))
@@ -373,7 +368,6 @@ func TestReconcile_OwnerRecreated(t *testing.T) {
 			t.Errorf("the old child is changed: %s", w.states("a"))
 		}
 		if w.value("one") == "1" {
-			t.Log(w.err("a"))
 			w.api.Remove(sim.ConfigMaps, "default", "one")
 			time.Sleep(time.Hour)
 			if w.value("one") != "2" {
@@ -514,7 +508,7 @@ func TestResult_ReasonReadsWell(t *testing.T) {
 // TestReconcile_Storm: the edits of TestRandomEdits, while requests fail, answers are lost, and
 // events come late.
 func TestReconcile_Storm(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				r := &random{world: w, Rand: rand.New(rand.NewPCG(seed, 2)), wants: map[string]map[string]string{}, foreign: map[string]string{}}

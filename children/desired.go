@@ -60,6 +60,9 @@ type desired struct {
 	keepDrift, optional, recreate bool
 }
 
+// MarshalJSON implements json.Marshaler: options are not part of the configuration.
+func (d *desired) MarshalJSON() ([]byte, error) { return encoded(d.ApplyConfiguration) }
+
 // desiredOf returns a child with its options. The innermost options come first.
 func desiredOf(child client.ApplyConfiguration) *desired {
 	d := &desired{}

@@ -348,3 +348,15 @@ func TestTyped_FailsInTheClient(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestWith_EncodesTheChildOnly(t *testing.T) {
+	plain := children.Typed(&corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"a": "b"}})
+	want, err := json.Marshal(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(children.With(plain, children.Optional()))
+	if err != nil || string(got) != string(want) {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}

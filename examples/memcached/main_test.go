@@ -4,6 +4,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +29,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	v1beta1 "github.com/setpoint-dev/setpoint/examples/memcached/api/v1beta1"
 	"github.com/setpoint-dev/setpoint/manager"
@@ -50,16 +54,40 @@ func TestMemcached_Simulated(t *testing.T) {
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := runtime.NewScheme()
-				builder := runtime.NewSchemeBuilder(scheme.AddToScheme, v1beta1.AddToScheme)
-				if err := builder.AddToScheme(s); err != nil {
-					t.Fatal(err)
-				}
-				cfg := sim.New(t, s).Config()
+				cfg := simulated(t).Config()
 				scenario(start(t, cfg, cfg), t)
 			})
 		})
 	}
+}
+
+func simulated(t *testing.T) *sim.Server {
+	t.Helper()
+	s := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(scheme.AddToScheme, v1beta1.AddToScheme)
+	if err := builder.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	return sim.New(t, s)
+}
+
+// TestStatus_KeepsServersThatRun refuses a change of the Deployment. Clients use the list of servers,
+// so it must stay.
+func TestStatus_KeepsServersThatRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := simulated(t)
+		w := start(t, server.Config(), server.Config())
+		w.becomesReady(t)
+		server.Add(fault.Rule{
+			Match:  fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"deployments"}},
+			Refuse: apierrors.NewForbidden(appsv1.Resource("deployments"), w.key.Name, errors.New("quota")),
+		})
+		w.change(t, func(s *v1beta1.MemcachedSpec) { s.Image = "memcached:1.6.34" })
+		mc := w.await(t, status.True(v1beta1.ConditionDegraded), status.True(v1beta1.ConditionReady))
+		if len(mc.Status.ServerList) != 1 || mc.Status.ReadyReplicas != 2 {
+			t.Errorf("the status is %+v, want the servers that run", mc.Status)
+		}
+	})
 }
 
 const user = "system:serviceaccount:memcached-system:memcached-operator"
@@ -262,8 +290,15 @@ func (w *world) monitorsLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	runManager(t, mgr)
-	if u := <-found; u.GetName() != w.key.Name || metav1.GetControllerOf(u) == nil {
-		t.Errorf("after: %v", u)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	select {
+	case u := <-found:
+		if u.GetName() != w.key.Name || metav1.GetControllerOf(u) == nil {
+			t.Errorf("after: %v", u)
+		}
+	case <-ctx.Done():
+		t.Fatal("the ServiceMonitor was not created")
 	}
 	w.change(t, func(s *v1beta1.MemcachedSpec) { s.Monitoring.ServiceMonitor = nil })
 	w.idle(t)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
@@ -19,7 +20,10 @@ import (
 // report writes the status. Without a Deployment of its own, a Memcached has no servers.
 func (r *reconciler) report(ctx context.Context, mc *v1beta1.Memcached, result children.Result, missing []string, failure error) error {
 	deploy, err := children.Object[*appsv1.Deployment](ctx, result, mc.Name)
-	if err != nil {
+	if err != nil { // the servers of an earlier apply may run
+		deploy, err = r.deployments.Get(ctx, client.ObjectKeyFromObject(mc))
+	}
+	if err != nil || !metav1.IsControlledBy(deploy, mc) {
 		deploy = &appsv1.Deployment{}
 	}
 	now, want := deploy.Status, int32(1)
@@ -40,7 +44,7 @@ func (r *reconciler) report(ctx context.Context, mc *v1beta1.Memcached, result c
 	ready := want > 0 && now.ReadyReplicas == want
 	set(v1beta1.ConditionAvailable, now.ReadyReplicas > 0, "Available", "Unavailable", "%d of %d servers are ready", now.ReadyReplicas, want)
 	set(v1beta1.ConditionReady, ready, "MemcachedReady", "MemcachedNotReady", "%d of %d servers are ready", now.ReadyReplicas, want)
-	rolling := err != nil || now.ObservedGeneration < deploy.Generation || now.UpdatedReplicas < want || now.Replicas != want
+	rolling := deploy.UID == "" || now.ObservedGeneration < deploy.Generation || now.UpdatedReplicas < want || now.Replicas != want
 	set(v1beta1.ConditionProgressing, rolling, "Progressing", "ProgressingComplete", "%d of %d servers are up to date", now.UpdatedReplicas, want)
 	switch {
 	case failure != nil:

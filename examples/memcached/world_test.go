@@ -30,6 +30,9 @@ import (
 
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
+// limit is how long a test waits for one change.
+const limit = time.Minute
+
 // world is an API server with a running operator, and an administrator who looks at the objects of
 // one name.
 type world struct {
@@ -126,7 +129,9 @@ func (w *world) idle(t *testing.T) {
 // await waits until the Memcached has the conditions.
 func (w *world) await(t *testing.T, goals ...status.Goal) *v1beta1.Memcached {
 	t.Helper()
-	mc, err := status.Await(t.Context(), cache.For[*v1beta1.Memcached](w.mgr.Cache()), w.key, goals...)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	mc, err := status.Await(ctx, cache.For[*v1beta1.Memcached](w.mgr.Cache()), w.key, goals...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,10 @@
 //
 // A desired child is an apply configuration, generated or [client.UnstructuredConfiguration], or a
 // typed object in [Typed]. It has the fields that the owner decides about; other fields stay as
-// they are, such as the replicas of a Deployment that an autoscaler sets. Reconcile adds a
-// controlling owner reference, and the annotation [AppliedAnnotation].
+// they are, such as the replicas of a Deployment that an autoscaler sets. A field that a later call
+// leaves out is removed or gets its default, unless another field manager has it too: the replicas
+// fall to 1 when you turn an autoscaler on. Reconcile adds a controlling owner reference, and the
+// annotation [AppliedAnnotation].
 //
 // The controller watches the kinds of the children with handler.Owner.
 //

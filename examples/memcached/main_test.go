@@ -71,8 +71,8 @@ func simulated(t *testing.T) *sim.Server {
 	return sim.New(t, s)
 }
 
-// TestStatus_KeepsServersThatRun refuses a change of the Deployment. Clients use the list of servers,
-// so it must stay.
+// TestStatus_KeepsServersThatRun refuses a change of the Deployment. Clients use the list of
+// servers, so it must stay.
 func TestStatus_KeepsServersThatRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulated(t)

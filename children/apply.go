@@ -51,6 +51,7 @@ func (c *call[O]) applyOne(ctx context.Context, d *child) {
 	case err != nil && live != nil && d.recreate && isImmutable(err) && live.GetAnnotations()[AppliedAnnotation] != d.sum:
 		c.recreate(ctx, d, live, err)
 	case err != nil:
+		d.live = live
 		d.fail(explain(d, err))
 	case live == nil:
 		d.State, d.live = Created, applied

@@ -292,3 +292,21 @@ func TestDelete_InReverse(t *testing.T) {
 		}
 	})
 }
+
+// TestObject_OfAFailedApply: a child whose apply is refused is still there, as it was.
+func TestObject_OfAFailedApply(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a", rollout("one", "x"))
+		result := w.want("a", rollout("one", "y"), configMap("two", "2"))
+		d, err := children.Object[*appsv1.Deployment](t.Context(), result, "one")
+		if err == nil || d == nil || d.Spec.Selector.MatchLabels["app"] != "x" {
+			t.Errorf("the Deployment is %v, error %v; want it as before, and the error", d, err)
+		}
+		if cm, err := children.Object[*corev1.ConfigMap](t.Context(), result, "two"); err != nil || cm.Data["key"] != "2" {
+			t.Errorf("the ConfigMap is %v, error %v", cm, err)
+		}
+		if cm, err := children.Object[*corev1.ConfigMap](t.Context(), result, "one"); err == nil || cm != nil {
+			t.Errorf("a ConfigMap with the name of the Deployment: %v", cm)
+		}
+	})
+}

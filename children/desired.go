@@ -85,12 +85,6 @@ func desiredOf(child client.ApplyConfiguration) *desired {
 	return d
 }
 
-// identity is a child's kind and name.
-type identity struct {
-	kind schema.GroupKind
-	key  types.NamespacedName
-}
-
 // kindName returns the apiVersion and the kind that a configuration has, or nothing.
 func kindName(c client.ApplyConfiguration) (gvk schema.GroupVersionKind, err error) {
 	k, ok := c.(interface{ GetKind() *string })

@@ -14,15 +14,9 @@ import (
 
 // order resolves the children's After options.
 func (c *call[O]) order() {
-	byID := map[identity]*child{}
-	for _, d := range c.all {
-		if d.kind != nil && d.Name.Name != "" {
-			byID[d.id()] = d
-		}
-	}
 	for _, d := range c.all {
 		for _, other := range d.after {
-			n, err := c.find(byID, desiredOf(other))
+			n, err := c.find(desiredOf(other))
 			switch {
 			case err != nil && !d.done:
 				d.fail(fmt.Errorf("children.After: %w", err))
@@ -48,7 +42,7 @@ func (c *call[O]) order() {
 	}
 }
 
-func (c *call[O]) find(byID map[identity]*child, other *desired) (*child, error) {
+func (c *call[O]) find(other *desired) (found *child, err error) {
 	if argument.IsNil(other.ApplyConfiguration) || other.GetName() == nil {
 		return nil, errors.New("it was given nil, or a child without a name")
 	}
@@ -56,24 +50,22 @@ func (c *call[O]) find(byID map[identity]*child, other *desired) (*child, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", *other.GetName(), err)
 	}
-	of := kind.gvk().GroupKind()
-	var found *child
-	for id, d := range byID {
-		if id.kind != of || id.key.Name != *other.GetName() {
+	for _, d := range c.all {
+		if d.kind != kind || d.Name.Name != *other.GetName() {
 			continue
 		}
-		if ns := other.GetNamespace(); ns != nil && *ns != "" && *ns != id.key.Namespace {
+		if ns := other.GetNamespace(); ns != nil && *ns != "" && *ns != d.Name.Namespace {
 			continue
 		}
-		if found != nil {
-			return nil, fmt.Errorf("the %s %s is desired in several namespaces; set its namespace", of.Kind, *other.GetName())
+		if found != nil && found.Name != d.Name {
+			return nil, fmt.Errorf("the %s %s is desired in several namespaces; set its namespace", d.Kind.Kind, d.Name.Name)
 		}
 		found = d
 	}
-	if found != nil {
-		return found, nil
+	if found == nil {
+		err = fmt.Errorf("the %s %s is not desired in this call; give it, too, or leave the option out", kind.gvk().Kind, *other.GetName())
 	}
-	return nil, fmt.Errorf("the %s %s is not desired in this call; give it, too, or leave the option out", of.Kind, *other.GetName())
+	return found, err
 }
 
 // cycle returns the names of a circle that begins with the child.

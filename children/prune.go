@@ -46,22 +46,24 @@ func (c *call[O]) undesired(k Kind) (names []types.NamespacedName) {
 	return names
 }
 
-func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedName) {
+// pruneOne deletes an object if it is a child, and reports whether one was left.
+func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedName) (left bool) {
 	obj, err := k.get(ctx, name)
-	if apierrors.IsNotFound(err) {
-		return
+	if apierrors.IsNotFound(err) || err == nil && !c.made(obj) {
+		return false
 	}
-	row := Child{Kind: k.gvk(), Name: name, State: Pruned, Reason: "it is no longer desired"}
+	if err == nil && obj.GetDeletionTimestamp() != nil {
+		return true
+	}
 	if err == nil {
-		if !c.made(obj) || obj.GetDeletionTimestamp() != nil {
-			return
-		}
 		err = c.set.remove(ctx, k, obj)
 	}
+	row := Child{Kind: k.gvk(), Name: name, State: Pruned, Reason: "it is no longer desired"}
 	if err != nil {
 		row.State, row.Err = Failed, fmt.Errorf("deleting it, because it is no longer desired: %w", err)
 	}
 	c.pruned = append(c.pruned, row)
+	return true
 }
 
 // made reports whether an object is a child that Reconcile has applied for the owner.
@@ -117,20 +119,8 @@ func (c *call[O]) deleteOthers(ctx context.Context) (left int) {
 	left = len(c.pruned) // kinds that could not be read
 	for _, k := range c.set.kinds {
 		for _, name := range c.undesired(k) {
-			obj, err := k.get(ctx, name)
-			switch {
-			case apierrors.IsNotFound(err):
-				continue
-			case err != nil:
-				c.pruned = append(c.pruned, Child{Kind: k.gvk(), Name: name, State: Failed, Err: err})
+			if c.pruneOne(ctx, k, name) {
 				left++
-				continue
-			case !c.made(obj):
-				continue
-			}
-			left++
-			if obj.GetDeletionTimestamp() == nil {
-				c.pruneOne(ctx, k, name)
 			}
 		}
 	}

@@ -50,8 +50,6 @@ type child struct {
 	panicked   string // what applyOne panicked with, and the stack
 }
 
-func (c *child) id() identity { return identity{c.kind.gvk().GroupKind(), c.Name} }
-
 func (c *child) fail(err error) { c.State, c.Err, c.done = Failed, err, true }
 
 // Reconcile applies the desired children of an owner that differ, in their order, and deletes those
@@ -133,17 +131,22 @@ func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration)
 
 // findTwins refuses desired children of one name: it is unknown which of them is meant.
 func (c *call[O]) findTwins() {
+	type identity struct {
+		kind Kind
+		name types.NamespacedName
+	}
 	known := map[identity]*child{}
 	for _, d := range c.all {
 		if d.kind == nil || d.Name.Name == "" {
 			continue
 		}
-		if other := known[d.id()]; other != nil {
+		id := identity{d.kind, d.Name}
+		if other := known[id]; other != nil {
 			for _, twin := range []*child{other, d} {
 				twin.fail(errors.New("it is desired twice in one call; give it once, with all of its fields"))
 			}
 		}
-		known[d.id()] = d
+		known[id] = d
 	}
 }
 

@@ -75,8 +75,9 @@ func (c Child) String() string {
 type Result struct{ Children []Child }
 
 // Object returns a desired child as stored: from the answer to its apply, or from the cache if that
-// has this version. So it is never older than what Reconcile has done. It is an error if the child
-// has not been applied.
+// has this version. So it is never older than what Reconcile has done. If its apply has failed,
+// Object returns the child as it was before, or nil, with the error. It is also an error if the
+// child was not to be applied yet.
 func Object[T client.Object](ctx context.Context, r Result, name string) (T, error) {
 	for _, c := range r.Children {
 		if c.kind == nil || c.Name.Name != name || !c.kind.is(*new(T)) {
@@ -86,13 +87,11 @@ func Object[T client.Object](ctx context.Context, r Result, name string) (T, err
 		if live == nil && err == nil && c.State == Unchanged {
 			live, err = c.kind.get(ctx, c.Name)
 		}
-		if obj, ok := live.(T); ok && err == nil {
-			return obj, nil
-		}
-		if err == nil {
+		obj, ok := live.(T)
+		if !ok && err == nil {
 			err = fmt.Errorf("children.Object: the %s %s is %s %s", c.Kind.Kind, name, c.State, c.Reason)
 		}
-		return *new(T), err
+		return obj, err
 	}
 	return *new(T), fmt.Errorf("children.Object: there is no %T with the name %s among the desired children", *new(T), name)
 }

@@ -97,13 +97,13 @@ func operator(cfg *rest.Config, o manager.Options, lookAgain time.Duration) (*ma
 	mgr := manager.New(cfg, o)
 	in := mgr.Cache()
 	r := &reconciler{
-		memcacheds: cache.For[*v1beta1.Memcached](in), secrets: cache.For[*corev1.Secret](in), deployments: cache.For[*appsv1.Deployment](in),
+		memcacheds: cache.For[*v1beta1.Memcached](in), secrets: cache.For[*corev1.Secret](in),
 		client: mgr.Client(), events: events.For(mgr, events.Options{}), lookAgain: lookAgain,
 	}
 	c := controller.New("memcached", r, controller.Options{})
 	var err error
 	r.children, err = children.New(r.memcacheds, r.client,
-		child(c, r, r.deployments), child(c, r, cache.For[*corev1.Service](in)),
+		child(c, r, cache.For[*appsv1.Deployment](in)), child(c, r, cache.For[*corev1.Service](in)),
 		child(c, r, cache.For[*policyv1.PodDisruptionBudget](in)), child(c, r, cache.For[*networkingv1.NetworkPolicy](in)),
 		child(c, r, cache.For[*autoscalingv2.HorizontalPodAutoscaler](in)),
 		child(c, r, cache.ForScope[*unstructured.Unstructured](in, cache.Scope{Kind: serviceMonitorKind})))

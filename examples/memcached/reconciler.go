@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,13 +42,12 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=memcached-system,resources=leases,verbs=create
 
 type reconciler struct {
-	memcacheds  *cache.Handle[*v1beta1.Memcached]
-	secrets     *cache.Handle[*corev1.Secret]
-	deployments *cache.Handle[*appsv1.Deployment]
-	children    *children.Set[*v1beta1.Memcached]
-	client      *client.Client
-	events      *events.Recorder
-	lookAgain   time.Duration
+	memcacheds *cache.Handle[*v1beta1.Memcached]
+	secrets    *cache.Handle[*corev1.Secret]
+	children   *children.Set[*v1beta1.Memcached]
+	client     *client.Client
+	events     *events.Recorder
+	lookAgain  time.Duration
 }
 
 // Reconcile applies the children of a Memcached and reports. The garbage collector deletes them.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
@@ -19,11 +18,8 @@ import (
 
 // report writes the status. Without a Deployment of its own, a Memcached has no servers.
 func (r *reconciler) report(ctx context.Context, mc *v1beta1.Memcached, result children.Result, missing []string, failure error) error {
-	deploy, err := children.Object[*appsv1.Deployment](ctx, result, mc.Name)
-	if err != nil { // the servers of an earlier apply may run
-		deploy, err = r.deployments.Get(ctx, client.ObjectKeyFromObject(mc))
-	}
-	if err != nil || !metav1.IsControlledBy(deploy, mc) {
+	deploy, _ := children.Object[*appsv1.Deployment](ctx, result, mc.Name)
+	if deploy == nil { // failure has the reason
 		deploy = &appsv1.Deployment{}
 	}
 	now, want := deploy.Status, int32(1)
@@ -58,6 +54,6 @@ func (r *reconciler) report(ctx context.Context, mc *v1beta1.Memcached, result c
 	if ready {
 		mc.Status.ServerList = []string{fmt.Sprintf("%s.%s:%d", mc.Name, mc.Namespace, ports(mc)[0].number)}
 	}
-	_, err = status.Update(ctx, client.For[*v1beta1.Memcached](r.client), s, mc)
+	_, err := status.Update(ctx, client.For[*v1beta1.Memcached](r.client), s, mc)
 	return client.IgnoreNotFound(err)
 }

@@ -22,9 +22,6 @@ import (
 
 // prune deletes what is no longer desired.
 func (c *call[O]) prune(ctx context.Context) {
-	if c.opaque {
-		return
-	}
 	for _, k := range c.set.kinds {
 		if c.unclear[k] {
 			continue

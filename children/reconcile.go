@@ -27,9 +27,9 @@ type call[O client.Object] struct {
 	all   []*child
 	// owned has the versions in the cache of each kind that could be read.
 	owned map[Kind]map[types.NamespacedName]cache.Version
-	// unclear are kinds with a desired child whose name is unknown. They are not pruned.
+	// unclear are kinds that may have a desired child whose name or kind is unknown. They are not
+	// pruned.
 	unclear map[Kind]bool
-	opaque  bool // a desired child's kind is unknown: nothing is pruned
 	known   findings
 	learned findings
 	pruned  []Child
@@ -96,7 +96,7 @@ func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfi
 func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration) *child {
 	d := &child{desired: desiredOf(config)}
 	if argument.IsNil(d.ApplyConfiguration) {
-		c.opaque = true
+		c.blur()
 		d.fail(errors.New("the desired child is nil; leave it out"))
 		return d
 	}
@@ -105,7 +105,7 @@ func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration)
 	}
 	kind, err := c.set.kindOf(d.ApplyConfiguration)
 	if err != nil {
-		c.opaque = true
+		c.blur()
 		d.Kind, _ = kindName(d.ApplyConfiguration)
 		d.fail(err)
 		return d
@@ -127,6 +127,13 @@ func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration)
 	}
 	d.print, d.printed = fingerprint(c.set.seed, []any{d.ApplyConfiguration, d.keepDrift, reflect.ValueOf(d.ready).Pointer()})
 	return d
+}
+
+// blur makes all kinds unclear.
+func (c *call[O]) blur() {
+	for _, k := range c.set.kinds {
+		c.unclear[k] = true
+	}
 }
 
 // findTwins refuses desired children of one name: it is unknown which of them is meant.

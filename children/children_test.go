@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
@@ -307,6 +309,71 @@ func TestObject_OfAFailedApply(t *testing.T) {
 		}
 		if cm, err := children.Object[*corev1.ConfigMap](t.Context(), result, "one"); err == nil || cm != nil {
 			t.Errorf("a ConfigMap with the name of the Deployment: %v", cm)
+		}
+	})
+}
+
+// TestReconcile_KeepsWhatAnotherOwnerControls: an owner does not prune a child of another one that
+// also has a reference to it.
+func TestReconcile_KeepsWhatAnotherOwnerControls(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a")
+		w.want("b", configMap("one", "1"))
+		cm := w.object(sim.ConfigMaps, "one")
+		also := metav1.OwnerReference{APIVersion: "v1", Kind: "ServiceAccount", Name: "a", UID: w.object(owners, "a").GetUID()}
+		cm.SetOwnerReferences(append(cm.GetOwnerReferences(), also))
+		w.api.Put(sim.ConfigMaps, cm)
+		w.touch("a")
+		if now := w.object(sim.ConfigMaps, "one"); now == nil || now.GetUID() != cm.GetUID() {
+			t.Errorf("it was deleted: %s", w.states("a"))
+		}
+	})
+}
+
+// TestReconcile_ReadsBeforeItCreates: an object of others that the cache does not show yet is not
+// taken over, although it is as desired.
+func TestReconcile_ReadsBeforeItCreates(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a")
+		w.api.Lag(time.Minute)
+		w.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Data: map[string]string{"key": "1"}})
+		w.mu.Lock()
+		w.desired["a"] = []client.ApplyConfiguration{configMap("one", "1")}
+		w.mu.Unlock()
+		owner, err := w.set.Reconcile(t.Context(), w.owner("a"), configMap("one", "1"))
+		if err == nil || !strings.Contains(err.Error(), "it exists and has no controlling owner") {
+			t.Errorf("result %s, error %v", owner, err)
+		}
+		if refs := w.object(sim.ConfigMaps, "one").GetOwnerReferences(); len(refs) > 0 {
+			t.Errorf("it has the owner %v now", refs)
+		}
+	})
+}
+
+// TestReconcile_StartsSlowly: seven children are written in batches of 1, 2 and 4, and after a
+// failure one by one.
+func TestReconcile_StartsSlowly(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.want("a")
+		var all []client.ApplyConfiguration
+		for i := range 7 {
+			all = append(all, configMap(fmt.Sprint("child", i), "1"))
+		}
+		w.api.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}}, Delay: time.Second})
+		took := func(owner string) time.Duration {
+			began := time.Now()
+			_, _ = w.set.Reconcile(t.Context(), w.owner(owner), all...)
+			return time.Since(began)
+		}
+		if d := took("a"); d != 3*time.Second {
+			t.Errorf("seven children took %s of a second for each batch, want three batches", d)
+		}
+		w.want("b")
+		for i := range 7 {
+			all[i] = coreac.ConfigMap(fmt.Sprint("refused", i), "default").WithData(map[string]string{"no/key": ""})
+		}
+		if d := took("b"); d != 7*time.Second {
+			t.Errorf("seven refused children took %s of a second for each batch, want one by one", d)
 		}
 	})
 }

@@ -246,3 +246,10 @@ func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
 		f(t, w)
 	})
 }
+
+// owner returns an owner as stored.
+func (w *world) owner(name string) *corev1.ServiceAccount {
+	sa := &corev1.ServiceAccount{}
+	sa.Namespace, sa.Name, sa.UID = "default", name, w.object(owners, name).GetUID()
+	return sa
+}

@@ -323,6 +323,7 @@ func TestReconcile_KeepsWhatAnotherOwnerControls(t *testing.T) {
 		also := metav1.OwnerReference{APIVersion: "v1", Kind: "ServiceAccount", Name: "a", UID: w.object(owners, "a").GetUID()}
 		cm.SetOwnerReferences(append(cm.GetOwnerReferences(), also))
 		w.api.Put(sim.ConfigMaps, cm)
+		w.idle("a") // the cache shows the reference
 		w.touch("a")
 		if now := w.object(sim.ConfigMaps, "one"); now == nil || now.GetUID() != cm.GetUID() {
 			t.Errorf("it was deleted: %s", w.states("a"))

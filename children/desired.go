@@ -42,8 +42,8 @@ func Ready(is func(child client.Object) (ready bool, reason string)) Option {
 // differs from the desired one is set again.
 func KeepDrift() Option { return func(d *desired) { d.keepDrift = true } }
 
-// Optional skips a child whose kind the API server does not serve. Default: an error, so that the
-// controller retries.
+// Optional skips a child whose kind the API server does not serve. No event follows once it does,
+// so return RequeueAfter to look again. Default: an error, so that the controller retries.
 func Optional() Option { return func(d *desired) { d.optional = true } }
 
 // Recreate deletes a child if the API server refuses to change an immutable field. The event of the

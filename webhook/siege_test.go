@@ -186,6 +186,8 @@ func (a attack) send(ctx context.Context, c *http.Client, url string) {
 	}
 	body, in := io.Pipe()
 	defer body.Close()
+	// A transport whose connection has ended waits for a Read of the body, and not for ctx.
+	defer context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })()
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	defer in.Close()

@@ -18,8 +18,8 @@ const DefaultHistory = 44 << 20
 
 // History limits the memory for past Reconciles, which package why shows. Controllers with the same
 // History share its limit. At the limit, healthy keys are forgotten first, then all but the last
-// Reconcile of failing keys, then whole keys; each time those that were not reconciled for the
-// longest time. All methods are safe for concurrent use.
+// Reconcile of failing keys, then whole keys; each time roughly those that were not reconciled
+// for the longest time. All methods are safe for concurrent use.
 type History struct {
 	limit int64
 	used  atomic.Int64

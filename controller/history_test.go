@@ -216,3 +216,30 @@ func TestHistory_ForgetsAll(t *testing.T) {
 		ok(t, <-ended)
 	})
 }
+
+// TestHistory_KeepsKeysInUse: a key that is reconciled again and again is not forgotten for keys
+// that were reconciled once since.
+func TestHistory_KeepsKeysInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controller.New("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, nil
+		}), controller.Options{History: controller.NewHistory(15_000), Logger: silent})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		for i := range 400 {
+			for _, key := range []string{"often", fmt.Sprint("once ", i)} {
+				c.Queue().Add(key)
+				synctest.Wait()
+			}
+			if got := c.PastRuns([]string{"often"}); i > 0 && got != "often 2" {
+				t.Fatalf("known after %d other keys: %q", i, got)
+			}
+		}
+		if got := c.PastRuns([]string{"once 0", "once 399"}); got != "once 399 1" {
+			t.Errorf("known: %s", got)
+		}
+		stop()
+		ok(t, <-ended)
+	})
+}

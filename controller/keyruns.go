@@ -16,10 +16,11 @@ import (
 // keys have the same hash in 1 of 37,000,000 processes, and then the same history.
 type keyRuns struct {
 	hash           uint64
-	prev, next     uint32 // of its class, last used first
+	prev, next     uint32 // of its class, see linkLocked
 	oldest, newest uint32 // Reconciles
 	n              uint8
 	class          int8
+	used           bool  // since it was linked
 	text           int32 // bytes of a key that is kept
 }
 
@@ -120,10 +121,12 @@ func (p *pastRuns[K]) pastLocked(i uint32, r *storedRun) pastRun {
 	return past
 }
 
+// linkLocked puts a key first. A key that is used again stays where it is until it would be
+// forgotten: a move would touch its neighbors, which costs more than all else with many keys.
 func (p *pastRuns[K]) linkLocked(i uint32, class int) {
 	k, root := p.keys.At(i), p.lists[class]
 	first := p.keys.At(root).next
-	k.class, k.prev, k.next = int8(class), root, first
+	k.class, k.used, k.prev, k.next = int8(class), false, root, first
 	p.keys.At(root).next, p.keys.At(first).prev = i, i
 	p.counts[class]++
 }

@@ -113,7 +113,6 @@ func (p *pastRuns[K]) add(key K, run *pastRun) {
 	i, ok := p.indexes[hash]
 	if ok {
 		before = p.bytesLocked(p.keys.At(i))
-		p.unlinkLocked(i)
 	} else {
 		i = p.takeLocked(hash, key)
 	}
@@ -127,7 +126,15 @@ func (p *pastRuns[K]) add(key K, run *pastRun) {
 	default:
 		class = failingKeys
 	}
-	p.linkLocked(i, class)
+	switch {
+	case !ok:
+		p.linkLocked(i, class)
+	case int(k.class) == class:
+		k.used = true
+	default:
+		p.unlinkLocked(i)
+		p.linkLocked(i, class)
+	}
 	p.history.used.Add(p.bytesLocked(k) - before)
 }
 
@@ -143,9 +150,15 @@ func (p *pastRuns[K]) forget(class, n int) {
 	p.forgot.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for ; n > 0 && p.counts[class] > 0; n-- {
+	for n > 0 && p.counts[class] > 0 {
 		i := p.keys.At(p.lists[class]).prev
 		k := p.keys.At(i)
+		if k.used {
+			p.unlinkLocked(i)
+			p.linkLocked(i, class)
+			continue
+		}
+		n--
 		before := p.bytesLocked(k)
 		p.unlinkLocked(i)
 		for k.n > 1 {

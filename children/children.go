@@ -17,7 +17,8 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 )
 
-// AppliedAnnotation is on each child: a hash of the desired fields of the last apply.
+// AppliedAnnotation is on each child that Reconcile has applied. Its value is a hash of the desired
+// fields. A child without it is not pruned.
 const AppliedAnnotation = "setpoint.dev/applied"
 
 const (

@@ -20,15 +20,17 @@
 // fall to 1 when you turn an autoscaler on. Reconcile adds a controlling owner reference, and the
 // annotation [AppliedAnnotation].
 //
-// The controller watches the kinds of the children with handler.Owner.
+// Watch the kinds of the children with handler.Owner. Without it, a change of a child does not make
+// its owner due.
 //
 // # What is sent
 //
-// A child is applied if it is missing, if its desired fields are others than at the last apply, or
+// A child is applied if it is missing, if its desired fields have changed since the last apply, or
 // if its live fields differ from the desired ones. With [KeepDrift], changes by others stay until
-// the desired fields change. Nothing is sent otherwise, also after a restart: the annotation has a
-// hash of the fields of the last apply. A child without it is applied once. So is a child whose
-// desired fields the API server stores in another form, such as the quantity "1000m".
+// the desired fields change. Otherwise Reconcile sends nothing, also after a restart: the
+// annotation has a hash of the fields of the last apply. A child without the annotation is applied
+// once. The API server stores some fields in another form, such as the quantity "1000m". A child
+// with such a field is applied once after each start.
 //
 // # Objects of others
 //

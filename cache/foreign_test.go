@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -299,4 +300,36 @@ func asWidget(obj any) (any, error) {
 	}
 	w := &Widget{}
 	return w, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, w)
+}
+
+// TestAdopt_SyncedMeanwhile: an informer that is synced just after it was asked is not waited for.
+// Its cache does not learn of it from anything else.
+func TestAdopt_SyncedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps)
+		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0).Core().V1().ConfigMaps().Informer()
+		defer runs(informer)()
+		synctest.Wait()
+		late := &syncedLate{SharedIndexInformer: informer}
+		h := cache.Adopt[*corev1.ConfigMap](nil, late, cache.AdoptOptions{})
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := h.Settled(ctx); err != nil || time.Since(began) > 0 || !late.asked {
+			t.Errorf("got %v after %s, asked: %v", err, time.Since(began), late.asked)
+		}
+	})
+}
+
+// syncedLate is synced from the second question on.
+type syncedLate struct {
+	toolscache.SharedIndexInformer
+
+	asked bool
+}
+
+func (s *syncedLate) HasSynced() bool {
+	was := s.asked
+	s.asked = true
+	return was && s.SharedIndexInformer.HasSynced()
 }

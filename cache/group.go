@@ -237,8 +237,8 @@ func (g *group) await(ctx context.Context, done func(*informer) bool) error {
 			return nil
 		}
 		synced := waiting.synced()
-		if waiting.HasSynced() { // it waits for slots
-			synced = nil
+		if waiting.key.slots != nil && waiting.HasSynced() {
+			synced = nil // changed reports its slots
 		}
 		select {
 		case <-changed:

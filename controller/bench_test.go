@@ -5,10 +5,15 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
 // BenchmarkNoop measures a Reconcile that only adds the next key, from queue to queue. Package
@@ -37,5 +42,57 @@ func BenchmarkNoop(b *testing.B) {
 				b.Fatal(err)
 			}
 		})
+	}
+}
+
+// BenchmarkHistory measures what the history of a Reconcile costs: of keys in random order, while
+// each Reconcile touches 16 KiB of memory, as one does that reads an object.
+func BenchmarkHistory(b *testing.B) {
+	for _, n := range []int{16, 100_000} {
+		keys := make([]types.NamespacedName, n)
+		for i := range keys {
+			keys[i] = types.NamespacedName{Namespace: fmt.Sprint("namespace-", i%100), Name: fmt.Sprint("name-", i)}
+		}
+		rand.Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		for _, limit := range []int64{0, controller.DefaultHistory} {
+			b.Run(fmt.Sprintf("keys=%d/limit=%d", n, limit), func(b *testing.B) { inTurn(b, keys, limit) })
+		}
+	}
+}
+
+// inTurn reconciles keys one after the other.
+func inTurn(b *testing.B, keys []types.NamespacedName, limit int64) {
+	const page = 16 << 10
+	memory := make([]byte, 64<<20)
+	var names []string
+	for _, key := range keys {
+		names = append(names, key.String())
+	}
+	var c *controller.Controller[types.NamespacedName]
+	ctx, cancel := context.WithCancel(b.Context())
+	left, next, at := b.N+2*len(keys), 0, 0
+	add := func() {
+		reason := workqueue.Reason{Source: "Kind of Pods", Event: "Update", Object: names[next], ResourceVersion: "123456"}
+		c.Queue().AddWith(keys[next], workqueue.AddOptions{Reason: reason})
+		next = (next + 1) % len(keys)
+	}
+	c = controller.New("bench", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
+		if left--; left == b.N { // each key has two Reconciles
+			b.ResetTimer()
+		}
+		for i := 0; i < page; i += 64 {
+			memory[at+i]++
+		}
+		if at = (at + page) % len(memory); left <= 0 {
+			cancel()
+		} else {
+			add()
+		}
+		return controller.Result{}, nil
+	}), controller.Options{Logger: silent, History: controller.NewHistory(limit)})
+	add()
+	b.ReportAllocs()
+	if err := c.Run(ctx); err != nil {
+		b.Fatal(err)
 	}
 }

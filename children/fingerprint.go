@@ -4,6 +4,7 @@
 package children
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"math"
 	"reflect"
@@ -102,16 +103,39 @@ func hashStruct(h *maphash.Hash, v reflect.Value, depth int) bool {
 		return ok
 	}
 	for i := range v.NumField() {
-		if !hashValue(h, v.Field(i), depth-1) {
+		field := v.Field(i)
+		if isUnset(field) { // most are
+			continue
+		}
+		hashNumber(h, uint64(i)+1) //nolint:gosec // it is not negative
+		if !hashValue(h, field, depth-1) {
 			return false
 		}
 	}
+	hashNumber(h, 0)
 	return true
+}
+
+func isUnset(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+		return v.IsNil()
+	default:
+		return false
+	}
 }
 
 // hashMap adds the hashes of the entries, because a map has no order.
 func hashMap(h *maphash.Hash, v reflect.Value, depth int) bool {
 	var sum uint64
+	if texts, ok := textsOf(v); ok {
+		for key, value := range texts {
+			sum += maphash.Comparable(h.Seed(), [2]string{key, value})
+		}
+		hashSize(h, v)
+		hashNumber(h, sum)
+		return true
+	}
 	var entry maphash.Hash
 	entry.SetSeed(h.Seed())
 	for all := v.MapRange(); all.Next(); {
@@ -126,7 +150,19 @@ func hashMap(h *maphash.Hash, v reflect.Value, depth int) bool {
 	return true
 }
 
-func hashNumber(h *maphash.Hash, n uint64) { maphash.WriteComparable(h, n) }
+// textsOf returns the most frequent kind of a map, such as labels.
+func textsOf(v reflect.Value) (texts map[string]string, ok bool) {
+	if v.CanInterface() {
+		texts, ok = v.Interface().(map[string]string)
+	}
+	return texts, ok
+}
+
+func hashNumber(h *maphash.Hash, n uint64) {
+	var bytes [8]byte
+	binary.LittleEndian.PutUint64(bytes[:], n)
+	_, _ = h.Write(bytes[:])
+}
 
 func hashString(h *maphash.Hash, s string) {
 	hashNumber(h, uint64(len(s)))

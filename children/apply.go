@@ -20,19 +20,19 @@ import (
 
 // applyOne applies a child if needed, and sets what it found and did. It runs beside others.
 func (c *call[O]) applyOne(ctx context.Context, d *child) {
+	fields, err := d.fields()
+	if err != nil {
+		d.fail(err)
+		return
+	}
 	live, err := c.present(ctx, d)
 	if err != nil {
 		d.fail(err)
 		return
 	}
-	var fields map[string]any
-	if err := json.Unmarshal(d.body, &fields); err != nil {
-		d.fail(fmt.Errorf("reading its desired fields: %w", err))
-		return
-	}
 	var differ []difference
 	if live != nil {
-		if differ, err = c.compare(d, fields, live); err != nil {
+		if differ, err = differences(fields, live); err != nil {
 			d.fail(err)
 			return
 		}
@@ -65,6 +65,19 @@ func (c *call[O]) applyOne(ctx context.Context, d *child) {
 	}
 }
 
+// fields returns the desired fields as JSON has them, and sets their sum.
+func (d *child) fields() (fields map[string]any, err error) {
+	body, err := encoded(d.ApplyConfiguration)
+	if err != nil {
+		return nil, err
+	}
+	d.sum = sumOf(body)
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("reading its desired fields: %w", err)
+	}
+	return fields, nil
+}
+
 // present returns the child as the cache has it, or nil. A child that is missing there is read
 // live: an apply would take over an object that another client has made.
 func (c *call[O]) present(ctx context.Context, d *child) (client.Object, error) {
@@ -95,17 +108,6 @@ func controllerOf(obj, owner client.Object) string {
 	return text
 }
 
-func (c *call[O]) compare(d *child, desired map[string]any, live client.Object) ([]difference, error) {
-	has, err := content(live)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(differences(desired, has), func(f difference) bool {
-		// The conversion of a typed object may lack them.
-		return f.path == ".apiVersion" || f.path == ".kind" || f.path == ".metadata.namespace"
-	}), nil
-}
-
 // configuration returns the fields to apply.
 func (c *call[O]) configuration(d *child, fields map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: fields}
@@ -121,8 +123,7 @@ func (c *call[O]) configuration(d *child, fields map[string]any) *unstructured.U
 			annotations[AppliedAnnotation] = d.sum
 		}
 	}
-	ref := c.set.owners.OwnerRef(c.owner)
-	own := metav1.OwnerReference{APIVersion: *ref.APIVersion, Kind: *ref.Kind, Name: *ref.Name, UID: *ref.UID, Controller: ref.Controller, BlockOwnerDeletion: ref.BlockOwnerDeletion}
+	own := *metav1.NewControllerRef(c.owner, c.set.owners.GroupVersionKind())
 	refs := slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == own.UID })
 	u.SetOwnerReferences(append(refs, own))
 	return u
@@ -137,7 +138,7 @@ func (c *call[O]) settle(d *child) {
 	if d.ready != nil {
 		d.Ready, d.Reason = d.ready(d.live)
 	} else {
-		d.Ready, d.Reason = readiness(d.live)
+		d.Ready, d.Reason = readiness(d.Kind.GroupKind(), d.live)
 	}
 	if d.Ready {
 		d.Reason = ""
@@ -153,16 +154,16 @@ func (c *call[O]) settle(d *child) {
 // same again. The stringData of a Secret is meant to vanish. Fields that are stored in another form
 // still differ, so they are none of those that changed.
 func (c *call[O]) checkApplied(d *child, desired map[string]any, applied client.Object) {
-	has, err := content(applied)
+	differ, err := differences(desired, applied)
 	if err != nil {
 		d.fail(err)
 		return
 	}
 	var dropped []string
-	for _, f := range differences(desired, has) {
+	for _, f := range differ {
 		d.Paths = slices.DeleteFunc(d.Paths, func(path string) bool { return path == f.path })
 		secret := d.Kind.Kind == "Secret" && strings.HasPrefix(f.path, ".stringData")
-		if f.missing && !secret && f.path != ".apiVersion" && f.path != ".kind" {
+		if f.missing && !secret {
 			dropped = append(dropped, f.path)
 		}
 	}
@@ -195,7 +196,7 @@ func isImmutableCause(c metav1.StatusCause) bool {
 }
 
 func (c *call[O]) recreate(ctx context.Context, d *child, live client.Object, why error) {
-	if err := d.kind.remove(ctx, c.set.client, live); client.IgnoreNotFound(err) != nil {
+	if err := d.kind.remove(ctx, c.set.client, live); err != nil {
 		d.fail(errors.Join(why, fmt.Errorf("deleting it, to create it again: %w", err)))
 		return
 	}

@@ -63,11 +63,11 @@ func New[O client.Object](owners *cache.Handle[O], c *client.Client, kinds ...Ki
 		if err := k.check(); err != nil {
 			return nil, fmt.Errorf("children.New: kind %d: %w", i+1, err)
 		}
-		if of := k.gvk().GroupKind(); known[of] {
+		of := k.gvk().GroupKind()
+		if known[of] {
 			return nil, fmt.Errorf("children.New: the kind %s is given twice; give one handle", of)
-		} else {
-			known[of] = true
 		}
+		known[of] = true
 	}
 	return &Set[O]{owners: owners, client: c, kinds: kinds, seed: maphash.MakeSeed(), known: lru.NewLRUExpireCache(mostKnown)}, nil
 }

@@ -30,13 +30,20 @@ type difference struct {
 	missing bool // the live object has no such field, although the value is not empty
 }
 
-// differences compares the desired fields with the live ones. Fields that are not desired do not
-// matter. Lists differ if their lengths do: without the schema it is unknown whether others may add
-// elements. Neither is it known whether a missing field means the same as an empty one: it does not
-// for automountServiceAccountToken. The answer is then at most one needless apply.
-func differences(desired, live map[string]any) (all []difference) {
-	compareMaps("", desired, live, &all)
-	return all
+// differences compares the desired fields with an object's. Fields that are not desired do not
+// matter. Lists differ if their lengths do: without the schema it is unknown whether others may
+// add elements. Neither is it known whether a missing field means the same as an empty one: it does
+// not for automountServiceAccountToken. The answer is then at most one needless apply.
+func differences(desired map[string]any, of client.Object) (all []difference, err error) {
+	has, err := content(of)
+	if err != nil {
+		return nil, err
+	}
+	compareMaps("", desired, has, &all)
+	return slices.DeleteFunc(all, func(d difference) bool {
+		// The conversion of a typed object may lack them.
+		return d.path == ".apiVersion" || d.path == ".kind" || d.path == ".metadata.namespace"
+	}), nil
 }
 
 func compareMaps(path string, desired, live map[string]any, all *[]difference) {
@@ -78,8 +85,6 @@ func compare(path string, desired, live any, all *[]difference) {
 // empty reports whether the API server may leave a value out.
 func empty(value any) bool {
 	switch v := value.(type) {
-	case nil:
-		return true
 	case map[string]any:
 		for _, part := range v {
 			if !empty(part) {
@@ -89,14 +94,8 @@ func empty(value any) bool {
 		return true
 	case []any:
 		return len(v) == 0
-	case string:
-		return v == ""
-	case bool:
-		return !v
-	case int64:
-		return v == 0
 	}
-	return false
+	return value == nil || reflect.ValueOf(value).IsZero()
 }
 
 func paths(of []difference) (all []string) {

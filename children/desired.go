@@ -9,12 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/argument"
 )
 
 // Option changes what Reconcile does with a child.
@@ -22,7 +22,14 @@ type Option func(*desired)
 
 // With returns a desired child with options.
 func With(child client.ApplyConfiguration, options ...Option) client.ApplyConfiguration {
-	return &desired{ApplyConfiguration: child, options: options}
+	d := *desiredOf(child)
+	d.after = slices.Clip(d.after)
+	for _, o := range options {
+		if o != nil {
+			o(&d)
+		}
+	}
+	return &d
 }
 
 // After delays a child until the others exist and are ready. They must be desired in the same call;
@@ -54,36 +61,20 @@ func Recreate() Option { return func(d *desired) { d.recreate = true } }
 type desired struct {
 	client.ApplyConfiguration
 
-	options                       []Option
 	after                         []client.ApplyConfiguration
 	ready                         func(client.Object) (bool, string)
 	keepDrift, optional, recreate bool
 }
 
+func desiredOf(child client.ApplyConfiguration) *desired {
+	if d, ok := child.(*desired); ok {
+		return d
+	}
+	return &desired{ApplyConfiguration: child}
+}
+
 // MarshalJSON implements json.Marshaler: options are not part of the configuration.
 func (d *desired) MarshalJSON() ([]byte, error) { return encoded(d.ApplyConfiguration) }
-
-// desiredOf returns a child with its options. The innermost options come first.
-func desiredOf(child client.ApplyConfiguration) *desired {
-	d := &desired{}
-	var wraps []*desired
-	for {
-		w, ok := child.(*desired)
-		if !ok || w == nil {
-			break
-		}
-		wraps, child = append(wraps, w), w.ApplyConfiguration
-	}
-	for i := len(wraps) - 1; i >= 0; i-- {
-		for _, o := range wraps[i].options {
-			if o != nil {
-				o(d)
-			}
-		}
-	}
-	d.ApplyConfiguration = child
-	return d
-}
 
 // kindName returns the apiVersion and the kind that a configuration has, or nothing.
 func kindName(c client.ApplyConfiguration) (gvk schema.GroupVersionKind, err error) {
@@ -102,12 +93,9 @@ func kindName(c client.ApplyConfiguration) (gvk schema.GroupVersionKind, err err
 	return gvk, nil
 }
 
-// keyOf returns the name of a child. A namespaced owner's child without a namespace is in the
-// owner's.
+// keyOf returns the name of a child, as far as it is known. A namespaced owner's child without a
+// namespace is in the owner's.
 func keyOf(c client.ApplyConfiguration, ownerNamespace string, namespaced bool) (key types.NamespacedName, err error) {
-	if argument.IsNil(c) {
-		return key, errors.New("it is nil; leave it out")
-	}
 	if c.GetName() == nil || *c.GetName() == "" {
 		return key, errors.New("it has no name")
 	}

@@ -4,7 +4,6 @@
 package children
 
 import (
-	"encoding/binary"
 	"hash/maphash"
 	"math"
 	"reflect"
@@ -18,102 +17,83 @@ const deepest = 100
 // fingerprints mean equal values. Equal values may have different ones, or none: then the JSON
 // decides.
 func fingerprint(seed maphash.Seed, value any) (sum uint64, ok bool) {
-	var h maphash.Hash
+	var h hasher
 	h.SetSeed(seed)
-	if ok = hashValue(&h, reflect.ValueOf(value), deepest); !ok {
-		return 0, false
-	}
-	return h.Sum64(), true
+	h.value(reflect.ValueOf(value), deepest)
+	return h.Sum64(), !h.failed
 }
 
-func hashValue(h *maphash.Hash, v reflect.Value, depth int) bool {
-	if depth == 0 {
-		return false
+type hasher struct {
+	maphash.Hash
+
+	failed bool // the value has no fingerprint
+}
+
+func (h *hasher) value(v reflect.Value, depth int) {
+	if h.failed = h.failed || depth == 0; h.failed {
+		return
 	}
 	switch v.Kind() {
 	case reflect.Bool:
-		if v.Bool() {
-			hashNumber(h, 1)
-		} else {
-			hashNumber(h, 0)
-		}
+		add(h, v.Bool())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		hashNumber(h, uint64(v.Int())) //nolint:gosec // the bits matter
+		add(h, v.Int())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		hashNumber(h, v.Uint())
+		add(h, v.Uint())
 	case reflect.Float32, reflect.Float64:
-		hashNumber(h, math.Float64bits(v.Float()))
+		add(h, math.Float64bits(v.Float()))
 	case reflect.String:
-		hashString(h, v.String())
+		add(h, v.String())
 	case reflect.Pointer, reflect.Interface:
-		return hashElement(h, v, depth)
+		add(h, v.IsNil())
+		if v.IsNil() {
+			return
+		}
+		if v.Kind() == reflect.Interface {
+			add(h, v.Elem().Type())
+		}
+		h.value(v.Elem(), depth-1)
 	case reflect.Struct:
-		return hashStruct(h, v, depth)
-	case reflect.Slice:
-		hashSize(h, v)
-		return hashElements(h, v, depth)
-	case reflect.Array:
-		return hashElements(h, v, depth)
+		h.fields(v, depth)
+	case reflect.Slice, reflect.Array:
+		if v.Kind() == reflect.Slice {
+			h.size(v)
+		}
+		for i := range v.Len() {
+			h.value(v.Index(i), depth-1)
+		}
 	case reflect.Map:
-		return hashMap(h, v, depth)
+		h.entries(v, depth)
 	default:
-		return false // such as a function
+		h.failed = true // such as a function
 	}
-	return true
 }
 
-func hashElements(h *maphash.Hash, v reflect.Value, depth int) bool {
-	for i := range v.Len() {
-		if !hashValue(h, v.Index(i), depth-1) {
-			return false
-		}
-	}
-	return true
-}
-
-// hashSize tells nil from empty, as JSON does.
-func hashSize(h *maphash.Hash, v reflect.Value) {
+// size distinguishes nil from empty, as JSON does.
+func (h *hasher) size(v reflect.Value) {
 	if v.IsNil() {
-		_ = h.WriteByte(0)
+		add(h, -1)
 	} else {
-		hashNumber(h, uint64(v.Len())) //nolint:gosec // it is not negative
+		add(h, v.Len())
 	}
 }
 
-func hashElement(h *maphash.Hash, v reflect.Value, depth int) bool {
-	if v.IsNil() {
-		_ = h.WriteByte(0)
-		return true
-	}
-	_ = h.WriteByte(1)
-	if v.Kind() == reflect.Interface {
-		hashString(h, v.Elem().Type().String())
-	}
-	return hashValue(h, v.Elem(), depth-1)
-}
-
-func hashStruct(h *maphash.Hash, v reflect.Value, depth int) bool {
+func (h *hasher) fields(v reflect.Value, depth int) {
 	if v.Type() == reflect.TypeFor[time.Time]() { // its Location has caches
-		if !v.CanInterface() {
-			return false
+		if h.failed = !v.CanInterface(); !h.failed {
+			t := v.Interface().(time.Time) //nolint:forcetypeassert // as checked
+			add(h, t.UnixNano())
+			add(h, t.Location().String())
 		}
-		t, ok := v.Interface().(time.Time)
-		hashNumber(h, uint64(t.UnixNano())) //nolint:gosec // the bits matter
-		hashString(h, t.Location().String())
-		return ok
+		return
 	}
 	for i := range v.NumField() {
-		field := v.Field(i)
-		if isUnset(field) { // most are
-			continue
-		}
-		hashNumber(h, uint64(i)+1) //nolint:gosec // it is not negative
-		if !hashValue(h, field, depth-1) {
-			return false
+		if field := v.Field(i); !isUnset(field) { // most are
+			add(h, i)
+			h.value(field, depth-1)
 		}
 	}
-	hashNumber(h, 0)
-	return true
+	add(h, -1)
 }
 
 func isUnset(v reflect.Value) bool {
@@ -125,29 +105,27 @@ func isUnset(v reflect.Value) bool {
 	}
 }
 
-// hashMap adds the hashes of the entries, because a map has no order.
-func hashMap(h *maphash.Hash, v reflect.Value, depth int) bool {
+// entries adds the hashes of the entries, because a map has no order.
+func (h *hasher) entries(v reflect.Value, depth int) {
+	h.size(v)
 	var sum uint64
 	if texts, ok := textsOf(v); ok {
 		for key, value := range texts {
 			sum += maphash.Comparable(h.Seed(), [2]string{key, value})
 		}
-		hashSize(h, v)
-		hashNumber(h, sum)
-		return true
+		add(h, sum)
+		return
 	}
-	var entry maphash.Hash
+	var entry hasher
 	entry.SetSeed(h.Seed())
 	for all := v.MapRange(); all.Next(); {
 		entry.Reset()
-		if !hashValue(&entry, all.Key(), depth-1) || !hashValue(&entry, all.Value(), depth-1) {
-			return false
-		}
+		entry.value(all.Key(), depth-1)
+		entry.value(all.Value(), depth-1)
 		sum += entry.Sum64()
 	}
-	hashSize(h, v)
-	hashNumber(h, sum)
-	return true
+	add(h, sum)
+	h.failed = h.failed || entry.failed
 }
 
 // textsOf returns the most frequent kind of a map, such as labels.
@@ -158,13 +136,4 @@ func textsOf(v reflect.Value) (texts map[string]string, ok bool) {
 	return texts, ok
 }
 
-func hashNumber(h *maphash.Hash, n uint64) {
-	var bytes [8]byte
-	binary.LittleEndian.PutUint64(bytes[:], n)
-	_, _ = h.Write(bytes[:])
-}
-
-func hashString(h *maphash.Hash, s string) {
-	hashNumber(h, uint64(len(s)))
-	_, _ = h.WriteString(s)
-}
+func add[T comparable](h *hasher, value T) { maphash.WriteComparable(&h.Hash, value) }

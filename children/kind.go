@@ -29,6 +29,7 @@ type Kind interface {
 	getLive(ctx context.Context, c *client.Client, key types.NamespacedName) (client.Object, error)
 	// apply applies an object. live is the present one, or nil.
 	apply(ctx context.Context, c *client.Client, obj *unstructured.Unstructured, live client.Object) (client.Object, error)
+	// remove deletes an object. It may be gone.
 	remove(ctx context.Context, c *client.Client, obj client.Object) error
 }
 
@@ -92,5 +93,6 @@ func (k handleKind[T]) apply(ctx context.Context, c *client.Client, obj *unstruc
 
 func (k handleKind[T]) remove(ctx context.Context, c *client.Client, obj client.Object) error {
 	// With the version: the owner may have given the object up meanwhile. The retry knows.
-	return k.writer(c).Delete(ctx, client.ObjectKeyFromObject(obj), client.Preconditions(obj.GetUID(), obj.GetResourceVersion()))
+	is := client.Preconditions(obj.GetUID(), obj.GetResourceVersion())
+	return client.IgnoreNotFound(k.writer(c).Delete(ctx, client.ObjectKeyFromObject(obj), is))
 }

@@ -6,8 +6,6 @@ package children
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/setpoint-dev/setpoint/internal/argument"
 )
@@ -18,27 +16,17 @@ func (c *call[O]) order() {
 		for _, other := range d.after {
 			n, err := c.find(desiredOf(other))
 			switch {
-			case err != nil && !d.done:
-				d.fail(fmt.Errorf("children.After: %w", err))
 			case err == nil:
-				d.needs, n.dependents = append(d.needs, n), append(n.dependents, d)
+				d.needs = append(d.needs, n)
+			case !d.done:
+				d.fail(fmt.Errorf("children.After: %w", err))
 			}
 		}
 	}
-	var circular []*child
 	for _, d := range c.all {
-		cycle := d.cycle()
-		if cycle == nil {
-			continue
+		if circle := d.way(d, map[*child]bool{}); circle != "" && !d.done {
+			d.fail(fmt.Errorf("children.After makes a circle: %s; leave one out", circle))
 		}
-		circular = append(circular, d)
-		if !d.done {
-			d.fail(fmt.Errorf("children.After makes a circle: %s; leave one out", strings.Join(cycle, " after ")))
-		}
-	}
-	for _, d := range circular {
-		// Delete would wait forever.
-		d.dependents = slices.DeleteFunc(d.dependents, func(other *child) bool { return slices.Contains(circular, other) })
 	}
 }
 
@@ -58,7 +46,7 @@ func (c *call[O]) find(other *desired) (found *child, err error) {
 			continue
 		}
 		if found != nil && found.Name != d.Name {
-			return nil, fmt.Errorf("the %s %s is desired in several namespaces; set its namespace", d.Kind.Kind, d.Name.Name)
+			return nil, fmt.Errorf("the %s is desired in several namespaces; set its namespace", d.short())
 		}
 		found = d
 	}
@@ -68,28 +56,25 @@ func (c *call[O]) find(other *desired) (found *child, err error) {
 	return found, err
 }
 
-// cycle returns the names of a circle that begins with the child.
-func (d *child) cycle() (names []string) {
-	for _, on := range d.way(d, map[*child]bool{}) {
-		names = append(names, on.Kind.Kind+" "+on.Name.Name)
-	}
-	return names
-}
-
-// way returns the children from this one to one before it, or nil. It visits no child twice: each
-// may come after all previous ones.
-func (d *child) way(to *child, visited map[*child]bool) []*child {
+// way returns how this child comes after another one, such as "Service a after Job b", or "". It
+// visits no child twice: each may come after all previous ones.
+func (d *child) way(to *child, visited map[*child]bool) string {
 	for _, n := range d.needs {
 		if n == to {
-			return []*child{d, to}
+			return d.short() + " after " + to.short()
 		}
 		if visited[n] {
 			continue
 		}
 		visited[n] = true
-		if rest := n.way(to, visited); rest != nil {
-			return append([]*child{d}, rest...)
+		if rest := n.way(to, visited); rest != "" {
+			return d.short() + " after " + rest
 		}
 	}
-	return nil
+	return ""
+}
+
+// follows reports whether this child comes after another one. In a circle, none does.
+func (d *child) follows(other *child) bool {
+	return d.way(other, map[*child]bool{}) != "" && other.way(d, map[*child]bool{}) == ""
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,16 +19,20 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
-// prune deletes what is no longer desired.
-func (c *call[O]) prune(ctx context.Context) {
+// prune deletes the children that are not desired, and returns how many were left. It skips unclear
+// kinds.
+func (c *call[O]) prune(ctx context.Context) (left int) {
 	for _, k := range c.set.kinds {
-		if c.unclear[k] {
+		if c.unclear[k] || c.unclear[nil] {
 			continue
 		}
 		for _, name := range c.undesired(k) {
-			c.pruneOne(ctx, k, name)
+			if c.pruneOne(ctx, k, name) {
+				left++
+			}
 		}
 	}
+	return left
 }
 
 // undesired returns the names of the owned objects of a kind that are not desired.
@@ -43,17 +46,20 @@ func (c *call[O]) undesired(k Kind) (names []types.NamespacedName) {
 	return names
 }
 
-// pruneOne deletes an object if it is a child, and reports whether one was left.
-func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedName) (left bool) {
+// pruneOne deletes an object if it is a child that Reconcile has applied for the owner, and reports
+// whether it was one.
+func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedName) bool {
 	obj, err := k.get(ctx, name)
-	if apierrors.IsNotFound(err) || err == nil && !c.made(obj) {
-		return false
-	}
-	if err == nil && obj.GetDeletionTimestamp() != nil {
-		return true
-	}
 	if err == nil {
-		err = c.set.remove(ctx, k, obj)
+		if !metav1.IsControlledBy(obj, c.owner) || obj.GetAnnotations()[AppliedAnnotation] == "" {
+			return false
+		}
+		if obj.GetDeletionTimestamp() != nil {
+			return true
+		}
+		err = k.remove(ctx, c.set.client, obj)
+	} else if apierrors.IsNotFound(err) {
+		return false
 	}
 	row := Child{Kind: k.gvk(), Name: name, State: Pruned, Reason: "it is no longer desired"}
 	if err != nil {
@@ -63,27 +69,18 @@ func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedNam
 	return true
 }
 
-// made reports whether an object is a child that Reconcile has applied for the owner.
-func (c *call[O]) made(obj client.Object) bool {
-	return metav1.IsControlledBy(obj, c.owner) && obj.GetAnnotations()[AppliedAnnotation] != ""
-}
-
-// remove deletes an object. It may be gone.
-func (s *Set[O]) remove(ctx context.Context, k Kind, obj client.Object) error {
-	return client.IgnoreNotFound(k.remove(ctx, s.client, obj))
-}
-
 // Delete deletes the children of an owner that is being deleted, in the reverse of their order:
 // first those that are not in desired, then each one once those after it are gone. It returns an
 // error for which finalizer.IsWaiting is true until all are gone, so it can be a finalizer's step.
 // An owner whose children need no order does not need it: the garbage collector deletes them.
 func (s *Set[O]) Delete(ctx context.Context, owner O, desired ...client.ApplyConfiguration) (Result, error) {
-	if err := s.check(owner); err != nil {
+	c, err := s.begin(ctx, owner, desired)
+	if err != nil {
 		return Result{}, err
 	}
-	c := s.begin(ctx, owner, desired)
-	left := c.deleteOthers(ctx)
-	if left == 0 {
+	c.unclear = nil       // all go
+	left := len(c.pruned) // kinds that could not be read
+	if left += c.prune(ctx); left == 0 {
 		for _, d := range c.all {
 			c.findLeft(ctx, d)
 		}
@@ -101,36 +98,18 @@ func (s *Set[O]) Delete(ctx context.Context, owner O, desired ...client.ApplyCon
 		}
 	}
 	if left > 0 {
-		what := "1 child of %s is not deleted yet"
-		if left > 1 {
-			what = strconv.Itoa(left) + " children of %s are not deleted yet"
-		}
-		return result, finalizer.Waiting(fmt.Sprintf(what, object.Name(object.Key(owner))))
+		return result, finalizer.Waiting(fmt.Sprintf("the deletion of the children of %s is not complete; left: %d", object.Name(object.Key(owner)), left))
 	}
 	return result, nil
-}
-
-// deleteOthers deletes the children that are not in the desired state, and returns how many are
-// left or could not be read.
-func (c *call[O]) deleteOthers(ctx context.Context) (left int) {
-	left = len(c.pruned) // kinds that could not be read
-	for _, k := range c.set.kinds {
-		for _, name := range c.undesired(k) {
-			if c.pruneOne(ctx, k, name) {
-				left++
-			}
-		}
-	}
-	return left
 }
 
 // findLeft finds out whether a desired child is left. The annotation does not matter: Reconcile
 // applies a child without it, too.
 func (c *call[O]) findLeft(ctx context.Context, d *child) {
 	if meta.IsNoMatchError(d.Err) { // no Optional needed: nothing can be left
-		d.State, d.Reason, d.Err = Skipped, "its kind is not served", nil
+		d.skip()
 	}
-	if d.kind == nil || d.State == Skipped || c.owned[d.kind] == nil {
+	if d.State == Skipped || c.owned[d.kind] == nil {
 		return
 	}
 	d.State, d.Err = Gone, nil // whether it could be applied does not matter
@@ -154,31 +133,17 @@ func (c *call[O]) deleteOne(ctx context.Context, d *child) {
 	if d.live == nil {
 		return
 	}
+	after := slices.IndexFunc(c.all, func(other *child) bool {
+		left := other.live != nil || other.kind != nil && other.Err != nil // it may be
+		return left && other.follows(d)
+	})
 	if d.live.GetDeletionTimestamp() != nil {
 		d.State, d.Reason = Waiting, "for the end of its deletion"
-	} else if other := d.dependentLeft(map[*child]bool{}); other != nil {
-		d.State, d.Reason = Waiting, fmt.Sprintf("for the deletion of %s %s", other.Kind.Kind, other.Name.Name)
-	} else if err := c.set.remove(ctx, d.kind, d.live); err != nil {
+	} else if after >= 0 {
+		d.State, d.Reason = Waiting, "for the deletion of "+c.all[after].short()
+	} else if err := d.kind.remove(ctx, c.set.client, d.live); err != nil {
 		d.fail(err)
 	} else {
 		d.State, d.Reason = Deleted, "its owner is being deleted"
 	}
-}
-
-// dependentLeft returns a child that is left, or may be, and comes after this one. Those between
-// may be gone.
-func (d *child) dependentLeft(visited map[*child]bool) *child {
-	for _, other := range d.dependents {
-		if visited[other] {
-			continue
-		}
-		visited[other] = true
-		if other.live != nil || other.kind != nil && other.Err != nil {
-			return other
-		}
-		if left := other.dependentLeft(visited); left != nil {
-			return left
-		}
-	}
-	return nil
 }

@@ -7,12 +7,9 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"path"
-	"reflect"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/client"
 )
@@ -20,38 +17,14 @@ import (
 // readiness reports whether obj is as its spec asks for. reason is a clause that fits after a
 // colon. The rules are from kstatus, in sigs.k8s.io/cli-utils. One rule differs: a failed Pod is
 // not ready.
-func readiness(obj client.Object) (ready bool, reason string) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+func readiness(kind schema.GroupKind, obj client.Object) (ready bool, reason string) {
+	fields, err := content(obj)
 	if err != nil {
-		return false, fmt.Sprintf("cannot be read: %s", err)
+		return false, err.Error()
 	}
-	s := state(content)
-	reason = cmp.Or(s.general(), s.special(kindOf(obj)))
+	s := state(fields)
+	reason = cmp.Or(s.general(), s.special(kind.String()))
 	return reason == "", reason
-}
-
-// kindOf returns the group and kind of an object. A typed object often has no kind; the Go types of
-// Kubernetes have the group in their package path.
-func kindOf(obj client.Object) string {
-	if k := obj.GetObjectKind().GroupVersionKind(); k.Kind != "" {
-		return strings.TrimPrefix(k.Group+"/"+k.Kind, "/")
-	}
-	t := reflect.TypeOf(obj).Elem()
-	return kindOfType(t.PkgPath(), t.Name())
-}
-
-func kindOfType(pkg, name string) string {
-	if !strings.HasPrefix(pkg, "k8s.io/") {
-		return ""
-	}
-	switch group := path.Base(path.Dir(pkg)); group {
-	case "core":
-		return name
-	case "apiextensions":
-		return group + ".k8s.io/" + name
-	default:
-		return group + "/" + name
-	}
 }
 
 // state is the content of an object in its unstructured form. A method that returns a reason
@@ -71,11 +44,11 @@ func (s state) general() string {
 
 func (s state) special(kind string) string {
 	switch kind {
-	case "apps/Deployment":
+	case "Deployment.apps":
 		return s.deployment()
-	case "apps/StatefulSet":
+	case "StatefulSet.apps":
 		return s.statefulSet()
-	case "apps/DaemonSet":
+	case "DaemonSet.apps":
 		want := s.number(0, "status", "desiredNumberScheduled")
 		return cmp.Or(
 			when(s.field("status", "observedGeneration") == nil, "its controller has not seen it"),
@@ -84,7 +57,7 @@ func (s state) special(kind string) string {
 			s.fewer(want, "numberAvailable", "are available"),
 			s.fewer(want, "numberReady", "are ready"),
 		)
-	case "apps/ReplicaSet":
+	case "ReplicaSet.apps":
 		want := s.number(1, "spec", "replicas")
 		return cmp.Or(
 			s.not("ReplicaFailure", "True"),
@@ -95,7 +68,7 @@ func (s state) special(kind string) string {
 		)
 	case "Pod":
 		return s.pod()
-	case "batch/Job": // ready once it runs
+	case "Job.batch": // ready once it runs
 		done := s.isTrue("Complete") || s.isTrue("Suspended")
 		return cmp.Or(s.not("Failed", "True"), when(!done && s.text("status", "startTime") == "", "has not started"))
 	case "PersistentVolumeClaim":
@@ -103,9 +76,9 @@ func (s state) special(kind string) string {
 	case "Service":
 		hasAddress := s.text("spec", "clusterIP") != "" || s.field("status", "loadBalancer", "ingress") != nil
 		return when(s.text("spec", "type") == "LoadBalancer" && !hasAddress, "has no address")
-	case "apiextensions.k8s.io/CustomResourceDefinition":
+	case "CustomResourceDefinition.apiextensions.k8s.io":
 		return cmp.Or(s.not("NamesAccepted", "False"), s.must("Established"))
-	case "policy/PodDisruptionBudget", "batch/CronJob", "Secret", "ConfigMap":
+	case "PodDisruptionBudget.policy", "CronJob.batch", "Secret", "ConfigMap":
 		return ""
 	}
 	if s.condition("Ready") == nil {

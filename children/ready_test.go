@@ -14,7 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -154,7 +154,7 @@ func TestReadiness_OfEachKind(t *testing.T) {
 		{"CustomResourceDefinition", `status: {conditions: [{type: NamesAccepted, status: "True"}, {type: Established, status: "True"}]}`, ``},
 	} {
 		for form, obj := range forms(t, c.kind, c.object) {
-			if ready, reason := readiness(obj); ready != (c.reason == "") || reason != c.reason {
+			if ready, reason := readiness(schema.FromAPIVersionAndKind(kinds[c.kind].apiVersion, strings.TrimSuffix(c.kind, " of test.dev")).GroupKind(), obj); ready != (c.reason == "") || reason != c.reason {
 				t.Errorf("%s %s, %s: ready is %t, reason %q, want %q", form, c.kind, c.object, ready, reason, c.reason)
 			}
 		}
@@ -196,38 +196,10 @@ func forms(t *testing.T, kind, text string) map[string]client.Object {
 	return all
 }
 
-// deployment has the name of a built-in type and is none.
-type Deployment struct{ corev1.ConfigMap }
-
-// TestReadiness_KnowsTheKindOfAType: a type of Kubernetes is known without a kind, and by its
-// package, not by its name alone.
-func TestReadiness_KnowsTheKindOfAType(t *testing.T) {
-	for kind, k := range kinds {
-		if k.typed == nil {
-			continue
-		}
-		gvks, _, err := scheme.Scheme.ObjectKinds(k.typed())
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := strings.TrimPrefix(gvks[0].Group+"/"+kind, "/")
-		if got := kindOf(k.typed()); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	if got := kindOf(&Deployment{}); got != "" {
-		t.Errorf("a type of this package is a %s", got)
-	}
-	const crd = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	if got := kindOfType(crd, "CustomResourceDefinition"); got != "apiextensions.k8s.io/CustomResourceDefinition" {
-		t.Errorf("a CustomResourceDefinition is a %s", got)
-	}
-}
-
 // TestReadiness_OfATypeThatCannotBeRead: an object that does not encode is not ready.
 func TestReadiness_OfATypeThatCannotBeRead(t *testing.T) {
-	ready, reason := readiness(&unreadable{Unreadable: make(chan int)})
-	if ready || !strings.HasPrefix(reason, "cannot be read: ") {
+	ready, reason := readiness(schema.GroupKind{Kind: "ConfigMap"}, &unreadable{Unreadable: make(chan int)})
+	if ready || !strings.HasPrefix(reason, "reading its fields: ") {
 		t.Errorf("ready is %t: %s", ready, reason)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,10 +26,11 @@ type call[O client.Object] struct {
 	set   *Set[O]
 	owner O
 	all   []*child
-	// owned has the versions in the cache of each kind that could be read.
-	owned map[Kind]map[types.NamespacedName]cache.Version
-	// unclear are kinds that may have a desired child whose name or kind is unknown. They are not
-	// pruned.
+	// owned has the versions in the cache of each kind. Kinds that could not be read are in unread.
+	owned  map[Kind]map[types.NamespacedName]cache.Version
+	unread map[Kind]error
+	// unclear are kinds that may have a desired child whose name is unknown. They are not pruned.
+	// If the kind is unknown, too, nil is among them.
 	unclear map[Kind]bool
 	known   findings
 	learned findings
@@ -40,100 +42,113 @@ type child struct {
 	*desired
 	Child
 
-	print      uint64 // of the desired fields and of the options
-	printed    bool
-	body       []byte   // JSON
-	sum        string   // of body
-	needs      []*child // those before it
-	dependents []*child // those after it
-	done       bool
-	panicked   string // what applyOne panicked with, and the stack
+	print    uint64 // of the desired fields and of the options
+	printed  bool
+	sum      string   // of its JSON
+	needs    []*child // those before it
+	done     bool
+	panicked string // what applyOne panicked with, and the stack
 }
 
-func (c *child) fail(err error) { c.State, c.Err, c.done = Failed, err, true }
+func (d *child) fail(err error) { d.State, d.Err, d.done = Failed, err, true }
+
+func (d *child) skip() {
+	d.State, d.Reason, d.Err, d.done = Skipped, "its kind is not served", nil, true
+}
 
 // Reconcile applies the desired children of an owner that differ, in their order, and deletes those
 // that are no longer desired. The error joins the errors of all children. owner must have been
 // read, and not be in deletion: then call Delete. See the package doc.
 func (s *Set[O]) Reconcile(ctx context.Context, owner O, desired ...client.ApplyConfiguration) (Result, error) {
-	if err := s.check(owner); err != nil {
-		return Result{}, err
-	}
-	if owner.GetDeletionTimestamp() != nil {
+	if !argument.IsNil(owner) && owner.GetDeletionTimestamp() != nil {
 		return Result{}, fmt.Errorf("children: %s is being deleted; call Delete in a finalizer step, or do nothing", object.Name(object.Key(owner)))
 	}
-	c := s.begin(ctx, owner, desired)
+	c, err := s.begin(ctx, owner, desired)
+	if err != nil {
+		return Result{}, err
+	}
 	c.apply(ctx)
 	c.prune(ctx)
 	result := c.result()
 	return result, result.err()
 }
 
-func (s *Set[O]) check(owner O) error {
+func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfiguration) (*call[O], error) {
 	if argument.IsNil(owner) || owner.GetUID() == "" || owner.GetName() == "" {
-		return errors.New("children: the owner is nil, or has no UID; give an object that was read")
+		return nil, errors.New("children: the owner is nil, or has no UID; give an object that was read")
 	}
-	return nil
-}
-
-func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfiguration) *call[O] {
-	c := &call[O]{set: s, owner: owner, owned: map[Kind]map[types.NamespacedName]cache.Version{}, unclear: map[Kind]bool{}, learned: findings{}}
+	c := &call[O]{
+		set: s, owner: owner, owned: map[Kind]map[types.NamespacedName]cache.Version{},
+		unread: map[Kind]error{}, unclear: map[Kind]bool{}, learned: findings{},
+	}
 	if known, ok := s.known.Get(owner.GetUID()); ok {
 		c.known, _ = known.(findings)
+	}
+	for _, k := range s.kinds {
+		c.read(ctx, k)
 	}
 	for _, d := range desired {
 		c.all = append(c.all, c.resolve(ctx, d))
 	}
 	c.findTwins()
 	c.order()
-	for _, k := range s.kinds {
-		c.read(ctx, k)
+	return c, nil
+}
+
+// read reads the versions of the owned objects of a kind.
+func (c *call[O]) read(ctx context.Context, k Kind) {
+	versions, err := k.owned(ctx, c.owner.GetUID())
+	if err != nil {
+		c.unread[k] = err
+		if !meta.IsNoMatchError(err) {
+			c.pruned = append(c.pruned, Child{Kind: k.gvk(), State: Failed, Err: fmt.Errorf("finding those that are no longer desired: %w", err)})
+		}
+		return
 	}
-	return c
+	c.owned[k] = make(map[types.NamespacedName]cache.Version, len(versions))
+	for _, v := range versions {
+		c.owned[k][v.Name] = v
+	}
 }
 
 // resolve finds out a desired child's kind, name and content.
 func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration) *child {
 	d := &child{desired: desiredOf(config)}
+	err := c.identify(ctx, d)
+	switch {
+	case meta.IsNoMatchError(err) && d.optional:
+		d.skip()
+	case err != nil:
+		c.unclear[d.kind] = true
+		d.fail(err)
+	default:
+		d.print, d.printed = fingerprint(c.set.seed, []any{d.ApplyConfiguration, d.keepDrift, reflect.ValueOf(d.ready).Pointer()})
+	}
+	return d
+}
+
+// identify sets a child's kind and name, as far as they are known: After may name it.
+func (c *call[O]) identify(ctx context.Context, d *child) (err error) {
 	if argument.IsNil(d.ApplyConfiguration) {
-		c.blur()
-		d.fail(errors.New("the desired child is nil; leave it out"))
-		return d
+		return errors.New("the desired child is nil; leave it out")
 	}
 	if name := d.GetName(); name != nil {
 		d.Name.Name = *name
 	}
-	kind, err := c.set.kindOf(d.ApplyConfiguration)
-	if err != nil {
-		c.blur()
+	if d.kind, err = c.set.kindOf(d.ApplyConfiguration); err != nil {
 		d.Kind, _ = kindName(d.ApplyConfiguration)
-		d.fail(err)
-		return d
+		return err
 	}
-	d.kind, d.Kind = kind, kind.gvk()
-	namespaced, err := kind.namespaced(ctx, c.set.client)
-	switch {
-	case meta.IsNoMatchError(err) && d.optional:
-		// After may name it.
-		d.Name, _ = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), true)
-		d.State, d.Reason, d.done = Skipped, "its kind is not served", true
-		return d
-	case err == nil:
-		d.Name, err = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), namespaced)
+	d.Kind = d.kind.gvk()
+	namespaced, err := true, c.unread[d.kind]
+	if err == nil {
+		namespaced, err = d.kind.namespaced(ctx, c.set.client)
 	}
-	c.unclear[kind] = c.unclear[kind] || err != nil
-	if err != nil {
-		d.fail(err)
+	var wrong error
+	if d.Name, wrong = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), namespaced); err != nil {
+		return err
 	}
-	d.print, d.printed = fingerprint(c.set.seed, []any{d.ApplyConfiguration, d.keepDrift, reflect.ValueOf(d.ready).Pointer()})
-	return d
-}
-
-// blur makes all kinds unclear.
-func (c *call[O]) blur() {
-	for _, k := range c.set.kinds {
-		c.unclear[k] = true
-	}
+	return wrong
 }
 
 // findTwins refuses desired children of one name: it is unknown which of them is meant.
@@ -157,32 +172,6 @@ func (c *call[O]) findTwins() {
 	}
 }
 
-// read reads the versions of the owned objects of a kind.
-func (c *call[O]) read(ctx context.Context, k Kind) {
-	versions, err := k.owned(ctx, c.owner.GetUID())
-	if err == nil {
-		byName := make(map[types.NamespacedName]cache.Version, len(versions))
-		for _, v := range versions {
-			byName[v.Name] = v
-		}
-		c.owned[k] = byName
-		return
-	}
-	for _, d := range c.all {
-		if d.kind != k || d.done {
-			continue
-		}
-		if meta.IsNoMatchError(err) && d.optional {
-			d.State, d.Reason, d.done = Skipped, "its kind is not served", true
-		} else {
-			d.fail(err)
-		}
-	}
-	if !meta.IsNoMatchError(err) {
-		c.pruned = append(c.pruned, Child{Kind: k.gvk(), State: Failed, Err: fmt.Errorf("finding those that are no longer desired: %w", err)})
-	}
-}
-
 // apply applies the children in batches of 1, 2, 4 and so on, as Kubernetes' controllers do
 // (slowStartBatch in pkg/controller/replicaset). After a failure it begins with 1 again.
 func (c *call[O]) apply(ctx context.Context) {
@@ -197,7 +186,7 @@ func (c *call[O]) apply(ctx context.Context) {
 	}
 	for _, d := range c.all {
 		if !d.done {
-			d.State, d.done = Waiting, true
+			d.wait()
 		}
 	}
 }
@@ -205,47 +194,38 @@ func (c *call[O]) apply(ctx context.Context) {
 // due returns up to size children that need a request and wait for no other. It settles those that
 // need none.
 func (c *call[O]) due(size int) (batch []*child) {
-	for again := true; again; {
-		again = false
+	for settled := true; settled && batch == nil; { // then others may be due
+		settled = false
 		for _, d := range c.all {
-			if d.done || d.blocked() {
-				continue
+			switch {
+			case d.done || d.blocker() != nil:
+			case c.unchanged(d):
+				settled = true
+			case len(batch) < size:
+				batch = append(batch, d)
 			}
-			if c.unchanged(d) {
-				again = true // others may be due now
-			}
 		}
-	}
-	for _, d := range c.all {
-		if d.done || d.blocked() || len(batch) == size {
-			continue
-		}
-		body, err := encoded(d.ApplyConfiguration) // here, because it may panic
-		if err != nil {
-			d.fail(err)
-			continue
-		}
-		d.body, d.sum = body, sumOf(body)
-		batch = append(batch, d)
 	}
 	return batch
 }
 
-// blocked reports whether a child waits for others, and sets the reason.
-func (d *child) blocked() bool {
+// blocker returns the first child that this one waits for, or nil.
+func (d *child) blocker() *child {
 	for _, n := range d.needs {
-		switch {
-		case n.State == Skipped, n.done && n.Ready && n.Err == nil:
-			continue
-		case n.Reason != "":
-			d.Reason = fmt.Sprintf("for %s %s: %s", n.Kind.Kind, n.Name.Name, n.Reason)
-		default:
-			d.Reason = fmt.Sprintf("for %s %s", n.Kind.Kind, n.Name.Name)
+		if n.State != Skipped && (!n.done || !n.Ready || n.Err != nil) {
+			return n
 		}
-		return true
 	}
-	d.Reason = ""
-	return false
+	return nil
+}
+
+// wait settles a child that waits for another one.
+func (d *child) wait() {
+	n := d.blocker()
+	if !n.done {
+		n.wait()
+	}
+	d.State, d.Reason, d.done = Waiting, strings.TrimSuffix("for "+n.short()+": "+n.Reason, ": "), true
 }
 
 // unchanged settles a child whose version in the cache is known to be as desired.

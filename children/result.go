@@ -56,6 +56,9 @@ func (c Child) title() string {
 	return strings.TrimSpace(c.Kind.Kind + " " + object.Name(c.Name))
 }
 
+// short returns the title without the namespace, which is mostly the owner's.
+func (c Child) short() string { return strings.TrimSpace(c.Kind.Kind + " " + c.Name.Name) }
+
 // String describes the child in one line.
 func (c Child) String() string {
 	text := strings.TrimPrefix(c.title()+": ", ": ") + string(c.State)
@@ -89,7 +92,7 @@ func Object[T client.Object](ctx context.Context, r Result, name string) (T, err
 		}
 		obj, ok := live.(T)
 		if !ok && err == nil {
-			err = fmt.Errorf("children.Object: the %s %s is %s %s", c.Kind.Kind, name, c.State, c.Reason)
+			err = fmt.Errorf("children.Object: the %s is %s %s", c.short(), c.State, c.Reason)
 		}
 		return obj, err
 	}
@@ -97,33 +100,26 @@ func Object[T client.Object](ctx context.Context, r Result, name string) (T, err
 }
 
 // Ready reports whether all desired children exist and are ready. Skipped ones do not count.
-func (r Result) Ready() bool { return r.unready() == nil }
+func (r Result) Ready() bool { return len(r.unready()) == 0 }
 
-func (r Result) unready() *Child {
-	for i := range r.Children {
-		switch c := &r.Children[i]; {
-		case c.State == Skipped || c.State == Pruned && c.Err == nil:
-		case !c.Ready:
-			return c
+func (r Result) unready() (all []Child) {
+	for _, c := range r.Children {
+		if !c.Ready && c.State != Skipped && c.State != Pruned {
+			all = append(all, c)
 		}
 	}
-	return nil
+	return all
 }
 
 // Reason returns one clause about the first child that is not ready, and how many others are not,
 // for the message of a condition. It is "" if all are ready.
 func (r Result) Reason() string {
-	first := r.unready()
-	if first == nil {
+	all := r.unready()
+	if len(all) == 0 {
 		return ""
 	}
-	more := -1
-	for _, c := range r.Children {
-		if !c.Ready && c.State != Skipped && c.State != Pruned {
-			more++
-		}
-	}
-	text := cmp.Or(strings.TrimSpace(first.Kind.Kind+" "+first.Name.Name), "a child") + " "
+	first := all[0]
+	text := cmp.Or(first.short(), "a child") + " "
 	switch {
 	case first.Err != nil:
 		text += "has failed: " + first.Err.Error()
@@ -134,7 +130,7 @@ func (r Result) Reason() string {
 	default:
 		text += "is not ready: " + first.Reason
 	}
-	if more > 0 {
+	if more := len(all) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}
 	return text
@@ -147,7 +143,7 @@ func (r Result) Changes() string {
 	for _, c := range r.Children {
 		switch c.State {
 		case Created, Changed, Pruned, Deleted:
-			text := fmt.Sprintf("%s %s %s", c.State, c.Kind.Kind, c.Name.Name)
+			text := fmt.Sprintf("%s %s", c.State, c.short())
 			if len(c.Paths) > 0 {
 				text += " (" + strings.Join(c.Paths, ", ") + ")"
 			}
@@ -171,11 +167,7 @@ func (r Result) err() error {
 	var all []error
 	for _, c := range r.Children {
 		if c.Err != nil {
-			title := c.title()
-			if title == "" {
-				title = "children"
-			}
-			all = append(all, fmt.Errorf("%s: %w", title, c.Err))
+			all = append(all, fmt.Errorf("%s: %w", cmp.Or(c.title(), "children"), c.Err))
 		}
 	}
 	return errors.Join(all...)

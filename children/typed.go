@@ -4,15 +4,16 @@
 package children
 
 import (
-	"bytes"
 	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -70,9 +71,8 @@ func (t *typed) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("children.Typed: %w", err)
 	}
 	var content map[string]any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber() // a float64 would round an int64
-	if err := d.Decode(&content); err != nil {
+	// Not encoding/json, which would round an int64.
+	if err := exactjson.Unmarshal(data, &content); err != nil {
 		return nil, fmt.Errorf("children.Typed: %w", err)
 	}
 	delete(content, "status")
@@ -84,12 +84,8 @@ func (t *typed) MarshalJSON() ([]byte, error) {
 	var p pruning
 	p.value(v, content, "")
 	if len(p.unset) > 0 {
-		verb, each := "is", "the field"
-		if len(p.unset) > 1 {
-			verb, each = "are", "each field"
-		}
-		return nil, fmt.Errorf("children.Typed: %s %s zero, which JSON cannot leave out; use an apply configuration, or set %s or make it a pointer or omitempty",
-			strings.Join(p.unset, ", "), verb, each)
+		return nil, fmt.Errorf("children.Typed: JSON cannot leave out the zero of %s; "+
+			"use an apply configuration, or set each field or make it a pointer or omitempty", strings.Join(p.unset, ", "))
 	}
 	return json.Marshal(content)
 }
@@ -124,6 +120,7 @@ func (p *pruning) value(v reflect.Value, form any, path string) {
 }
 
 func (p *pruning) fields(v reflect.Value, fields map[string]any, path string) {
+	nilable := []reflect.Kind{reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice}
 	for i := range v.NumField() {
 		f, in := v.Type().Field(i), v.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -140,7 +137,7 @@ func (p *pruning) fields(v reflect.Value, fields map[string]any, path string) {
 		optional := strings.Contains(options, "omitempty")
 		plain := in.Kind() == reflect.Struct && !encodesItself(in.Type())
 		switch {
-		case isNilable(in) && in.IsNil(), optional && in.IsZero():
+		case in.IsZero() && (optional || slices.Contains(nilable, in.Kind())):
 			delete(fields, name)
 		case in.IsZero() && !plain:
 			p.unset = append(p.unset, path+"."+name)
@@ -155,15 +152,6 @@ func (p *pruning) fields(v reflect.Value, fields map[string]any, path string) {
 
 func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
-}
-
-func isNilable(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice:
-		return true
-	default:
-		return false
-	}
 }
 
 // encodesItself reports whether JSON calls a method for the type, as for a resource.Quantity.

@@ -168,24 +168,24 @@ func (g *Gadget) DeepCopyObject() runtime.Object { c := *g; return &c }
 // TestTyped_NamesUndecidedFields: a zero field that JSON always has is refused with its path. One
 // error has all of them.
 func TestTyped_NamesUndecidedFields(t *testing.T) {
-	const more = "use an apply configuration, or set each field or make it a pointer or omitempty"
+	const more = "; use an apply configuration, or set each field or make it a pointer or omitempty"
 	for name, c := range map[string]struct {
 		of   client.Object
 		want []string
 	}{
-		"a spec of zeros": {&Gadget{}, []string{"Typed: .spec.size, .spec.enabled are zero", more}},
-		"one field":       {&Gadget{Spec: GadgetSpec{Base: Base{1}}}, []string{"Typed: .spec.enabled is zero", "set the field or make it a pointer or omitempty"}},
+		"a spec of zeros": {&Gadget{}, []string{"Typed: JSON cannot leave out the zero of .spec.size, .spec.enabled", more}},
+		"one field":       {&Gadget{Spec: GadgetSpec{Base: Base{1}}}, []string{"Typed: JSON cannot leave out the zero of .spec.enabled", more}},
 		"all of a value": {&Gadget{Spec: GadgetSpec{
 			More: &More{}, Limit: Limit{By: metav1.Now()}, Parts: map[string]Part{"p": {}}, Any: Part{}, Hours: []*Part{nil, {}}, Pair: [2]Part{{1}, {}},
 			Every: &Part{}, Hidden: 1, enabled: 1,
-		}}, []string{"Typed: .spec.size, .spec.extra, .spec.enabled, .spec.limit.most, .spec.limit.addr, .spec.limit.Free, .spec.parts[p].weight, .spec.any.weight, " +
-			".spec.hours[1].weight, .spec.pair[1].weight, .spec.every.weight are zero"}},
-		"a container": {&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}, []string{".spec.containers[0].name is zero"}},
-		"a port":      {&corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a"}}}}, []string{".spec.ports[0].port is zero"}},
+		}}, []string{"Typed: JSON cannot leave out the zero of .spec.size, .spec.extra, .spec.enabled, .spec.limit.most, .spec.limit.addr, .spec.limit.Free, .spec.parts[p].weight, .spec.any.weight, " +
+			".spec.hours[1].weight, .spec.pair[1].weight, .spec.every.weight"}},
+		"a container": {&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}, []string{".spec.containers[0].name"}},
+		"a port":      {&corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a"}}}}, []string{".spec.ports[0].port"}},
 		"a value that encodes itself": {&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a",
-			LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}}}}}, []string{".spec.containers[0].livenessProbe.httpGet.port is zero"}},
-		"a binding":                      {&rbacv1.RoleBinding{RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "a"}}, []string{".roleRef.apiGroup is zero"}},
-		"a value of which zero is usual": {&schedulingv1.PriorityClass{}, []string{".value is zero"}},
+			LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}}}}}, []string{".spec.containers[0].livenessProbe.httpGet.port"}},
+		"a binding":                      {&rbacv1.RoleBinding{RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "a"}}, []string{".roleRef.apiGroup"}},
+		"a value of which zero is usual": {&schedulingv1.PriorityClass{}, []string{".value"}},
 	} {
 		refused(t, name, c.of, c.want...)
 	}
@@ -344,7 +344,7 @@ func TestTyped_FailsInTheClient(t *testing.T) {
 	d := withKind(t, deployment()).(*appsv1.Deployment)
 	d.Spec.Template.Spec.Containers[0].Name = ""
 	_, err := client.For[*appsv1.Deployment](newClient(t)).Apply(t.Context(), children.Typed(d))
-	if err == nil || !strings.Contains(err.Error(), ".spec.template.spec.containers[0].name is zero") || !strings.Contains(err.Error(), "Deployment") {
+	if err == nil || !strings.Contains(err.Error(), ".spec.template.spec.containers[0].name") || !strings.Contains(err.Error(), "Deployment") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/controller"
 )
 
 // AppliedAnnotation is on each child that Reconcile has applied. Its value is a hash of the desired
@@ -48,9 +49,8 @@ type finding struct {
 	reason  string
 }
 
-// New returns a Set with the kinds that the children of owners may have. The controller must watch
-// them with handler.Owner(owners). The error names a kind that is given twice, or whose handle is
-// nil.
+// New returns a Set with the kinds that the children of owners may have. The error names a kind
+// that is given twice, or whose handle is nil. Call [Set.Watch], too.
 func New[O client.Object](owners *cache.Handle[O], c *client.Client, kinds ...Kind) (*Set[O], error) {
 	if owners == nil || c == nil {
 		return nil, errors.New("children.New: the owners' handle or the client is nil; give the handle that the controller reads and manager.Client")
@@ -70,6 +70,15 @@ func New[O client.Object](owners *cache.Handle[O], c *client.Client, kinds ...Ki
 		known[of] = true
 	}
 	return &Set[O]{owners: owners, client: c, kinds: kinds, seed: maphash.MakeSeed(), known: lru.NewLRUExpireCache(mostKnown)}, nil
+}
+
+// Watch makes a controller reconcile the owner of each child that appears, changes or goes. It
+// calls the controller's Watch for each kind, with handler.Owner. For other keys, such as
+// handler.ClusterKey, or with predicates, do that yourself.
+func (s *Set[O]) Watch(c *controller.Controller[types.NamespacedName]) {
+	for _, k := range s.kinds {
+		c.Watch(k.source(s.owners))
+	}
 }
 
 // kindOf returns the kind of a configuration.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
@@ -54,6 +56,24 @@ func TestReconcile_SendsWhatDiffers(t *testing.T) {
 		w.want("a")
 		if w.object(sim.ConfigMaps, "one") != nil || w.object(sim.Deployments, "three") != nil {
 			t.Errorf("children are left: %s", w.states("a"))
+		}
+	})
+}
+
+// TestWatch_IsNotForgottenSilently: without it, the first Reconcile fails and names the remedy.
+// With it, a change of a child makes its owner due: see the tests of drift.
+func TestWatch_IsNotForgottenSilently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, api: sim.New(t, scheme.Scheme), unwatched: true}
+		w.init()
+		defer func() { w.stop() }()
+		w.want("a", configMap("one", "1"))
+		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), `the controller "owners" does not declare ConfigMap.v1; `) ||
+			!strings.Contains(err.Error(), "call Set.Watch with the controller") {
+			t.Errorf("error %v", err)
+		}
+		if w.object(sim.ConfigMaps, "one") != nil {
+			t.Error("the child was applied")
 		}
 	})
 }

@@ -7,6 +7,7 @@
 //
 //	kids, err := children.New(websites, mgr.Client(),
 //		children.Of(configMaps), children.Of(services), children.Of(deployments))
+//	kids.Watch(c) // a *controller.Controller
 //
 //	result, err := kids.Reconcile(ctx, site,
 //		configMap(site),
@@ -20,8 +21,8 @@
 // fall to 1 when you turn an autoscaler on. Reconcile adds a controlling owner reference, and the
 // annotation [AppliedAnnotation].
 //
-// Watch the kinds of the children with handler.Owner. Without it, a change of a child does not make
-// its owner due.
+// [Set.Watch] makes an owner due when one of its children changes. If you forget it, and the
+// controller does not watch the kinds otherwise, Reconcile returns an error.
 //
 // # What is sent
 //

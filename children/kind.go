@@ -15,6 +15,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/source"
 )
 
 // Kind is a kind of children. Make it with [Of].
@@ -24,6 +26,8 @@ type Kind interface {
 	namespaced(ctx context.Context, c *client.Client) (bool, error)
 	// is reports whether an object has the handle's Go type.
 	is(obj client.Object) bool
+	// source makes the owner of a changed object due.
+	source(owners handler.Kind) source.Source[types.NamespacedName]
 	owned(ctx context.Context, owner types.UID) ([]cache.Version, error)
 	get(ctx context.Context, key types.NamespacedName) (client.Object, error)
 	getLive(ctx context.Context, c *client.Client, key types.NamespacedName) (client.Object, error)
@@ -65,6 +69,10 @@ func (k handleKind[T]) namespaced(ctx context.Context, c *client.Client) (bool, 
 func (k handleKind[T]) is(obj client.Object) bool {
 	_, is := obj.(T)
 	return is
+}
+
+func (k handleKind[T]) source(owners handler.Kind) source.Source[types.NamespacedName] {
+	return source.Kind(k.handle, handler.Owner(owners))
 }
 
 func (k handleKind[T]) owned(ctx context.Context, owner types.UID) ([]cache.Version, error) {

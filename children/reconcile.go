@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
@@ -98,6 +99,9 @@ func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfi
 // read reads the versions of the owned objects of a kind.
 func (c *call[O]) read(ctx context.Context, k Kind) {
 	versions, err := k.owned(ctx, c.owner.GetUID())
+	if errors.As(err, new(*consistency.UndeclaredError)) {
+		err = fmt.Errorf("%w; or rather call Set.Watch with the controller, so that changes of children make their owner due", err)
+	}
 	if err != nil {
 		c.unread[k] = err
 		if !meta.IsNoMatchError(err) {

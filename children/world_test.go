@@ -46,6 +46,8 @@ type world struct {
 	t   *testing.T
 	api *sim.Server
 
+	unwatched bool
+
 	stop func()
 	set  *children.Set[*corev1.ServiceAccount]
 
@@ -57,9 +59,14 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, api: sim.New(t, scheme.Scheme), desired: map[string][]client.ApplyConfiguration{}, results: map[string]children.Result{}, errs: map[string]error{}}
-	w.start()
+	w := &world{t: t, api: sim.New(t, scheme.Scheme)}
+	w.init()
 	return w
+}
+
+func (w *world) init() {
+	w.desired, w.results, w.errs = map[string][]client.ApplyConfiguration{}, map[string]children.Result{}, map[string]error{}
+	w.start()
 }
 
 // start begins the operator. Its kinds are ConfigMaps, Services and Deployments.
@@ -83,10 +90,9 @@ func (w *world) start() {
 		return controller.Result{}, w.reconcile(ctx, owner, client.For[*corev1.ServiceAccount](mgr.Client()))
 	}), controller.Options{})
 	c.Watch(source.Kind(all, handler.Self()))
-	c.Watch(source.Kind(configMaps, handler.Owner(all)))
-	c.Watch(source.Kind(svcs, handler.Owner(all)))
-	c.Watch(source.Kind(deployments, handler.Owner(all)))
-	c.Watch(source.Kind(roles, handler.Owner(all)))
+	if !w.unwatched {
+		w.set.Watch(c)
+	}
 	mgr.Add(c)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)

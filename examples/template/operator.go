@@ -52,7 +52,7 @@ func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) 
 	failing := events.Failing(r, 10*time.Minute, r.objects, r.events)
 	c := controller.New("greeting", failing, controller.Options{RequireKinds: true})
 	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
-	c.Watch(source.Kind(configMaps, handler.Owner(r.objects)))
+	r.children.Watch(c)
 	mgr.Add(c)
 	return mgr, nil
 }

@@ -85,9 +85,7 @@ func New(cfg *rest.Config, o Options) (*manager.Manager, error) {
 	}
 	c := controller.New("website", r, controller.Options{Workers: 8})
 	c.Watch(source.Kind(r.websites, handler.Self(), handler.GenerationChanged))
-	c.Watch(source.Kind(r.configMaps, handler.Owner(r.websites)))
-	c.Watch(source.Kind(services, handler.Owner(r.websites)))
-	c.Watch(source.Kind(deployments, handler.Owner(r.websites)))
+	r.children.Watch(c)
 	c.Watch(source.Kind(r.configMaps, handler.Func[types.NamespacedName](unlisted)))
 	mgr.Add(c)
 	return mgr, nil

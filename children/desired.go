@@ -22,7 +22,7 @@ type Option func(*desired)
 
 // With returns a desired child with options.
 func With(child client.ApplyConfiguration, options ...Option) client.ApplyConfiguration {
-	d := *desiredOf(child)
+	d := desiredOf(child)
 	d.after = slices.Clip(d.after)
 	for _, o := range options {
 		if o != nil {
@@ -66,11 +66,11 @@ type desired struct {
 	keepDrift, optional, recreate bool
 }
 
-func desiredOf(child client.ApplyConfiguration) *desired {
+func desiredOf(child client.ApplyConfiguration) desired {
 	if d, ok := child.(*desired); ok {
-		return d
+		return *d
 	}
-	return &desired{ApplyConfiguration: child}
+	return desired{ApplyConfiguration: child}
 }
 
 // MarshalJSON implements json.Marshaler: options are not part of the configuration.

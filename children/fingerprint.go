@@ -13,13 +13,16 @@ import (
 // deepest is how deep values may be nested: no API type is recursive without end.
 const deepest = 100
 
-// fingerprint returns a hash of a value, which costs a third of its JSON. In this process, equal
+// fingerprint returns a hash of values, which costs a third of its JSON. In this process, equal
 // fingerprints mean equal values. Equal values may have different ones, or none: then the JSON
 // decides.
-func fingerprint(seed maphash.Seed, value any) (sum uint64, ok bool) {
+func fingerprint(seed maphash.Seed, values ...any) (sum uint64, ok bool) {
 	var h hasher
 	h.SetSeed(seed)
-	h.value(reflect.ValueOf(value), deepest)
+	for _, value := range values {
+		add(&h, reflect.TypeOf(value))
+		h.value(reflect.ValueOf(value), deepest)
+	}
 	return h.Sum64(), !h.failed
 }
 

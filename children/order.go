@@ -30,7 +30,7 @@ func (c *call[O]) order() {
 	}
 }
 
-func (c *call[O]) find(other *desired) (found *child, err error) {
+func (c *call[O]) find(other desired) (found *child, err error) {
 	if argument.IsNil(other.ApplyConfiguration) || other.GetName() == nil {
 		return nil, errors.New("it was given nil, or a child without a name")
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,28 +21,12 @@ import (
 // prune deletes the children that are not desired, and returns how many were left. It skips unclear
 // kinds.
 func (c *call[O]) prune(ctx context.Context) (left int) {
-	for _, k := range c.set.kinds {
-		if c.unclear[k] || c.unclear[nil] {
-			continue
-		}
-		for _, name := range c.undesired(k) {
-			if c.pruneOne(ctx, k, name) {
-				left++
-			}
+	for _, v := range c.others {
+		if !c.unclear[v.kind] && !c.unclear[nil] && c.pruneOne(ctx, v.kind, v.Name) {
+			left++
 		}
 	}
 	return left
-}
-
-// undesired returns the names of the owned objects of a kind that are not desired.
-func (c *call[O]) undesired(k Kind) (names []types.NamespacedName) {
-	for name := range c.owned[k] {
-		if !slices.ContainsFunc(c.all, func(d *child) bool { return d.kind == k && d.Name == name }) {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
-	return names
 }
 
 // pruneOne deletes an object if it is a child that Reconcile has applied for the owner, and reports
@@ -109,11 +92,11 @@ func (c *call[O]) findLeft(ctx context.Context, d *child) {
 	if meta.IsNoMatchError(d.Err) { // no Optional needed: nothing can be left
 		d.skip()
 	}
-	if d.State == Skipped || c.owned[d.kind] == nil {
+	if d.State == Skipped || d.kind == nil || c.unread[d.kind] != nil {
 		return
 	}
 	d.State, d.Err = Gone, nil // whether it could be applied does not matter
-	if _, there := c.owned[d.kind][d.Name]; !there {
+	if d.cached == nil {
 		return
 	}
 	obj, err := d.kind.get(ctx, d.Name)

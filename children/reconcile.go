@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -27,8 +28,10 @@ type call[O client.Object] struct {
 	set   *Set[O]
 	owner O
 	all   []*child
-	// owned has the versions in the cache of each kind. Kinds that could not be read are in unread.
-	owned  map[Kind]map[types.NamespacedName]cache.Version
+	// owned has the owner's objects in the caches, others those that are not desired. Kinds that
+	// could not be read are in unread.
+	owned  []version
+	others []*version
 	unread map[Kind]error
 	// unclear are kinds that may have a desired child whose name is unknown. They are not pruned.
 	// If the kind is unknown, too, nil is among them.
@@ -38,12 +41,19 @@ type call[O client.Object] struct {
 	pruned  []Child
 }
 
+type version struct {
+	cache.Version
+
+	kind Kind
+}
+
 // child is a desired child.
 type child struct {
-	*desired
+	desired
 	Child
 
-	print    uint64 // of the desired fields and of the options
+	cached   *version // or nil
+	print    uint64   // of the desired fields and of the options
 	printed  bool
 	sum      string   // of its JSON
 	needs    []*child // those before it
@@ -78,20 +88,20 @@ func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfi
 	if argument.IsNil(owner) || owner.GetUID() == "" || owner.GetName() == "" {
 		return nil, errors.New("children: the owner is nil, or has no UID; give an object that was read")
 	}
-	c := &call[O]{
-		set: s, owner: owner, owned: map[Kind]map[types.NamespacedName]cache.Version{},
-		unread: map[Kind]error{}, unclear: map[Kind]bool{}, learned: findings{},
-	}
+	c := &call[O]{set: s, owner: owner, unread: map[Kind]error{}, unclear: map[Kind]bool{}, learned: findings{}}
 	if known, ok := s.known.Get(owner.GetUID()); ok {
 		c.known, _ = known.(findings)
 	}
 	for _, k := range s.kinds {
 		c.read(ctx, k)
 	}
-	for _, d := range desired {
-		c.all = append(c.all, c.resolve(ctx, d))
+	all := make([]child, len(desired))
+	for i := range all {
+		all[i].desired = desiredOf(desired[i])
+		c.resolve(ctx, &all[i])
+		c.all = append(c.all, &all[i])
 	}
-	c.findTwins()
+	c.match()
 	c.order()
 	return c, nil
 }
@@ -109,15 +119,13 @@ func (c *call[O]) read(ctx context.Context, k Kind) {
 		}
 		return
 	}
-	c.owned[k] = make(map[types.NamespacedName]cache.Version, len(versions))
 	for _, v := range versions {
-		c.owned[k][v.Name] = v
+		c.owned = append(c.owned, version{v, k})
 	}
 }
 
 // resolve finds out a desired child's kind, name and content.
-func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration) *child {
-	d := &child{desired: desiredOf(config)}
+func (c *call[O]) resolve(ctx context.Context, d *child) {
 	err := c.identify(ctx, d)
 	switch {
 	case meta.IsNoMatchError(err) && d.optional:
@@ -126,9 +134,8 @@ func (c *call[O]) resolve(ctx context.Context, config client.ApplyConfiguration)
 		c.unclear[d.kind] = true
 		d.fail(err)
 	default:
-		d.print, d.printed = fingerprint(c.set.seed, []any{d.ApplyConfiguration, d.keepDrift, reflect.ValueOf(d.ready).Pointer()})
+		d.print, d.printed = fingerprint(c.set.seed, d.ApplyConfiguration, d.keepDrift, reflect.ValueOf(d.ready).Pointer())
 	}
-	return d
 }
 
 // identify sets a child's kind and name, as far as they are known: After may name it.
@@ -155,13 +162,14 @@ func (c *call[O]) identify(ctx context.Context, d *child) (err error) {
 	return wrong
 }
 
-// findTwins refuses desired children of one name: it is unknown which of them is meant.
-func (c *call[O]) findTwins() {
+// match finds the owned object of each child. It refuses desired children of one name: it is unknown
+// which of them is meant.
+func (c *call[O]) match() {
 	type identity struct {
 		kind Kind
 		name types.NamespacedName
 	}
-	known := map[identity]*child{}
+	known := make(map[identity]*child, len(c.all))
 	for _, d := range c.all {
 		if d.kind == nil || d.Name.Name == "" {
 			continue
@@ -174,6 +182,15 @@ func (c *call[O]) findTwins() {
 		}
 		known[id] = d
 	}
+	for i := range c.owned {
+		v := &c.owned[i]
+		if d := known[identity{v.kind, v.Name}]; d != nil {
+			d.cached = v
+		} else {
+			c.others = append(c.others, v)
+		}
+	}
+	slices.SortStableFunc(c.others, func(a, b *version) int { return strings.Compare(a.Name.String(), b.Name.String()) })
 }
 
 // apply applies the children in batches of 1, 2, 4 and so on, as Kubernetes' controllers do
@@ -234,12 +251,11 @@ func (d *child) wait() {
 
 // unchanged settles a child whose version in the cache is known to be as desired.
 func (c *call[O]) unchanged(d *child) bool {
-	v, ok := c.owned[d.kind][d.Name]
-	if !ok {
+	if d.cached == nil || !d.printed {
 		return false
 	}
-	f, ok := c.known[v.UID]
-	if !ok || !d.printed || f.version != v.ResourceVersion || f.print != d.print {
+	f, ok := c.known[d.cached.UID]
+	if !ok || f.version != d.cached.ResourceVersion || f.print != d.print {
 		return false
 	}
 	d.State, d.Ready, d.Reason, d.done = Unchanged, f.ready, f.reason, true
@@ -272,15 +288,14 @@ func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 // result returns the rows, and remembers what the call found out.
 func (c *call[O]) result() (r Result) {
 	if len(c.learned) > 0 {
-		for _, versions := range c.owned {
-			for _, v := range versions {
-				if f, ok := c.known[v.UID]; ok && c.learned[v.UID] == (finding{}) {
-					c.learned[v.UID] = f
-				}
+		for _, v := range c.owned {
+			if f, ok := c.known[v.UID]; ok && c.learned[v.UID] == (finding{}) {
+				c.learned[v.UID] = f
 			}
 		}
 		c.set.known.Add(c.owner.GetUID(), c.learned, knownFor)
 	}
+	r.Children = make([]Child, 0, len(c.all)+len(c.pruned))
 	for _, d := range c.all {
 		r.Children = append(r.Children, d.Child)
 	}

@@ -162,8 +162,8 @@ func (c *call[O]) identify(ctx context.Context, d *child) (err error) {
 	return wrong
 }
 
-// match finds the owned object of each child. It refuses desired children of one name: it is unknown
-// which of them is meant.
+// match finds the owned object of each child. It refuses desired children of one name: it is
+// unknown which of them is meant.
 func (c *call[O]) match() {
 	type identity struct {
 		kind Kind

@@ -1,4 +1,4 @@
-// Command greeting-operator keeps a ConfigMap for each Greeting, until SIGTERM.
+// Command sample-operator is a Kubernetes operator. It runs until SIGTERM.
 package main
 
 import (

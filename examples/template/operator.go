@@ -1,119 +1,34 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/children"
-	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/events"
-	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/manager"
-	"github.com/setpoint-dev/setpoint/source"
-	"github.com/setpoint-dev/setpoint/status"
 
 	"github.com/setpoint-dev/setpoint/examples/template/api/v1alpha1"
 )
 
 // name is the name of the operator, its Lease and its field manager for server-side apply.
-const name = "greeting-operator"
+const name = "sample-operator"
 
-// newOperator declares the kinds that the operator reads, and the events that make a key due.
+// The permissions that every operator needs.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sample-operator-system,resources=leases,resourceNames=sample-operator,verbs=get;update;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sample-operator-system,resources=leases,verbs=create
+
+// newOperator returns the operator with all of its controllers.
 func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) {
 	o.Name, o.Scheme = name, runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(o.Scheme), v1alpha1.AddToScheme(o.Scheme)); err != nil {
 		return nil, err
 	}
 	mgr := manager.New(cfg, o)
-	r := &reconciler{
-		objects: cache.For[*v1alpha1.Greeting](mgr.Cache()),
-		client:  mgr.Client(),
-		events:  events.For(mgr, events.Options{}),
-	}
-	configMaps := cache.For[*corev1.ConfigMap](mgr.Cache())
-	var err error
-	if r.children, err = children.New(r.objects, r.client, children.Of(configMaps)); err != nil {
-		return nil, fmt.Errorf("declaring the children: %w", err)
-	}
-	// An object whose Reconciles fail for 10 minutes gets an event.
-	failing := events.Failing(r, 10*time.Minute, r.objects, r.events)
-	c := controller.New("greeting", failing, controller.Options{RequireKinds: true})
-	c.Watch(source.Kind(r.objects, handler.Self(), handler.GenerationChanged))
-	r.children.Watch(c)
-	mgr.Add(c)
-	return mgr, nil
-}
-
-// The operator's permissions. `make generate` writes config/rbac/role.yaml from them, and the tests
-// run the operator with these permissions only.
-// +kubebuilder:rbac:groups=demo.example.com,resources=greetings,verbs=list;watch
-// +kubebuilder:rbac:groups=demo.example.com,resources=greetings/status,verbs=update
-// +kubebuilder:rbac:groups=demo.example.com,resources=greetings/finalizers,verbs=update
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,resourceNames=greeting-operator,verbs=get;update;watch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=greeting-system,resources=leases,verbs=create
-
-type reconciler struct {
-	objects  *cache.Handle[*v1alpha1.Greeting]
-	children *children.Set[*v1alpha1.Greeting]
-	client   *client.Client
-	events   *events.Recorder
-}
-
-// Reconcile reads one object and applies all that its spec asks for, after every event.
-func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-	obj, err := r.objects.Get(ctx, key)
-	if apierrors.IsNotFound(err) {
-		return controller.Result{}, nil // the garbage collector deletes what it owned
-	}
-	if err != nil {
-		return controller.Result{}, err // retried with backoff
-	}
-	if obj.DeletionTimestamp != nil {
-		return controller.Result{}, nil
-	}
-	failure := r.apply(ctx, obj)
-	return controller.Result{}, errors.Join(failure, r.report(ctx, obj, failure))
-}
-
-// apply creates or updates the ConfigMap. It sends nothing if the ConfigMap is as desired, and does
-// not touch one that belongs to others.
-func (r *reconciler) apply(ctx context.Context, obj *v1alpha1.Greeting) error {
-	desired := coreac.ConfigMap(obj.Name, obj.Namespace).
-		WithData(map[string]string{"message": obj.Spec.Message})
-	result, err := r.children.Reconcile(ctx, obj, desired)
-	if result.Changes() != "" {
-		r.events.Eventf(ctx, obj, events.Normal, "Applied", "ApplyConfigMap", "applied the ConfigMap %s", obj.Name)
-	}
-	return err
-}
-
-// report writes the condition Ready, if it has changed.
-func (r *reconciler) report(ctx context.Context, obj *v1alpha1.Greeting, failure error) error {
-	s, before := status.For(obj, obj.Status.Conditions), obj.Status.Conditions
-	if failure != nil {
-		s.False(v1alpha1.ConditionReady, "ApplyFailed", failure.Error())
-	} else {
-		s.True(v1alpha1.ConditionReady, "Applied", "")
-	}
-	obj.Status.Conditions = s.Conditions()
-	if slices.Equal(before, obj.Status.Conditions) {
-		return s.Err()
-	}
-	_, err := status.Update(ctx, client.For[*v1alpha1.Greeting](r.client), s, obj)
-	return err
+	err := errors.Join(
+		addGreeting(mgr),
+	)
+	return mgr, err
 }

@@ -2,9 +2,6 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConditionReady is True when the ConfigMap is as desired. Else its message has the error.
-const ConditionReady = "Ready"
-
 // GreetingSpec is the desired state.
 type GreetingSpec struct {
 	// message is stored in the ConfigMap, under the key message.
@@ -15,7 +12,7 @@ type GreetingSpec struct {
 
 // GreetingStatus is the observed state. Only the operator writes it.
 type GreetingStatus struct {
-	// conditions holds the condition Ready.
+	// conditions holds the condition Ready: the ConfigMap is as desired.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/modfile"
+)
+
+const library = "github.com/setpoint-dev/setpoint"
+
+func newCommand() *cobra.Command {
+	n := inTemplate
+	n.module, n.plural = "", ""
+	var checkout string
+	c := &cobra.Command{
+		Use: "new NAME", Short: "make the project of an operator in the directory NAME", Args: oneArgument("the name of the operator, such as shop-operator"),
+		RunE: func(c *cobra.Command, args []string) error {
+			n.name = args[0]
+			if err := create(n, checkout); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "made %s: its kind is %s of the group %s\nnext: cd %s && make test\n", n.name, n.kind, n.group, n.name)
+			return err
+		},
+	}
+	c.Flags().StringVar(&n.module, "module", "", "Go `module` (required), such as example.org/shop-operator")
+	c.Flags().StringVar(&n.group, "group", n.group, "API `group`")
+	c.Flags().StringVar(&n.kind, "kind", n.kind, "the first `kind`")
+	kindFlags(c, &n)
+	c.Flags().StringVar(&checkout, "setpoint", "", "`directory` of a checkout of Setpoint, to use it instead of a release")
+	return c
+}
+
+func kindFlags(c *cobra.Command, n *names) {
+	c.Flags().StringVar(&n.plural, "plural", "", "`plural` of the kind in lower case (default: by the usual rules)")
+	c.Flags().BoolVar(&n.clusterScoped, "cluster-scoped", false, "objects of the kind have no namespace")
+}
+
+// oneArgument refuses other numbers of arguments.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("give one argument: %s", what)
+		}
+		return nil
+	}
+}
+
+// create makes a project. It leaves nothing behind if it fails.
+func create(n names, checkout string) (err error) {
+	if err := errors.Join(n.validateProject(), n.validateKind()); err != nil {
+		return err
+	}
+	all, err := template(n)
+	if err != nil {
+		return err
+	}
+	if checkout != "" {
+		if all["go.mod"], err = withReplace(all["go.mod"], checkout); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(n.name, 0o755); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("the directory %s exists; choose another name, or remove it", n.name)
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(n.name))
+		}
+	}()
+	return all.write(n.name)
+}
+
+// withReplace makes a go.mod use a checkout of the library.
+func withReplace(text, checkout string) (string, error) {
+	dir, err := filepath.Abs(checkout)
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil || modfile.ModulePath(data) != library {
+		return "", fmt.Errorf("--setpoint %s: there is no checkout of %s", checkout, library)
+	}
+	m, err := modfile.Parse("go.mod", []byte(text), nil)
+	if err != nil {
+		return "", err
+	}
+	if err := m.AddReplace(library, "", dir, ""); err != nil {
+		return "", err
+	}
+	out, err := m.Format()
+	return string(out), err
+}
+
+func (f files) write(dir string) error {
+	for _, name := range f.names() {
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, []byte(f[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"golang.org/x/mod/module"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// names has the names of an operator and of one of its kinds.
+type names struct {
+	name, module                 string
+	kind, plural, group, version string
+	clusterScoped                bool
+}
+
+func (n *names) replacer() *strings.Replacer {
+	t := inTemplate
+	return strings.NewReplacer( // the first that matches counts
+		t.module, n.module,
+		t.name, n.name,
+		t.group, n.group,
+		t.version, n.version,
+		t.plural, n.plural,
+		t.kind, n.kind,
+		strings.ToLower(t.kind), strings.ToLower(n.kind),
+	)
+}
+
+// validateProject checks the names of an operator.
+func (n *names) validateProject() error {
+	if bad := validation.IsDNS1123Label(n.name); bad != nil || len(n.name) > 63-len("-system") {
+		return fmt.Errorf("the name %q: want at most 56 lower-case letters, digits and dashes, such as shop-operator", n.name)
+	}
+	if n.module == "" {
+		return errors.New("give the Go module with --module, such as example.org/shop-operator")
+	}
+	if err := module.CheckImportPath(n.module); err != nil {
+		return fmt.Errorf("--module: %w", err)
+	}
+	return nil
+}
+
+var validKind = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)
+
+// validateKind checks the names of a kind, and sets its plural if it has none.
+func (n *names) validateKind() error {
+	if !validKind.MatchString(n.kind) {
+		return fmt.Errorf("the kind %q: want letters and digits, a capital first, such as Shop", n.kind)
+	}
+	if n.plural == "" {
+		n.plural = pluralOf(strings.ToLower(n.kind))
+	}
+	if bad := validation.IsDNS1035Label(n.plural); bad != nil {
+		return fmt.Errorf("the plural %q: want lower-case letters and digits, such as shops; set it with --plural", n.plural)
+	}
+	if bad := validation.IsDNS1123Subdomain(n.group); bad != nil || !strings.Contains(n.group, ".") {
+		return fmt.Errorf("--group %q: want a domain, such as shop.example.org", n.group)
+	}
+	if n.kind == "Main" {
+		return errors.New("the kind Main: its test would be TestMain, which go test calls for another purpose; choose another name")
+	}
+	return nil
+}
+
+// pluralOf returns the plural of a lower-case noun.
+func pluralOf(noun string) string {
+	stem, y := strings.CutSuffix(noun, "y")
+	switch {
+	case y && stem != "" && !strings.ContainsAny(stem[len(stem)-1:], "aeiou"):
+		return stem + "ies"
+	case regexp.MustCompile(`(s|x|z|ch|sh)$`).MatchString(noun):
+		return noun + "es"
+	}
+	return noun + "s"
+}

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// project is a project that the command new has made, perhaps changed by its user.
+type project struct {
+	names
+
+	dir string
+	api string // the directory of the API version, such as api/v1alpha1
+}
+
+var (
+	operatorName = regexp.MustCompile(`(?m)^const name = "([^"]+)"$`)
+	groupName    = regexp.MustCompile(`(?m)^// \+groupName=(\S+)$`)
+)
+
+// open reads the names of the project in a directory.
+func open(dir string) (*project, error) {
+	p := &project{dir: dir}
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	operator, missing := os.ReadFile(filepath.Join(dir, "operator.go"))
+	name := operatorName.FindSubmatch(operator)
+	if err != nil || missing != nil || name == nil {
+		return nil, errors.New("this directory has no go.mod, or no operator.go with the operator's name; run it at the top of a project that 'setpoint new' has made")
+	}
+	p.module, p.name = modfile.ModulePath(mod), string(name[1])
+	apis, err := filepath.Glob(filepath.Join(dir, "api", "*", "doc.go"))
+	if err != nil {
+		return nil, err
+	}
+	if len(apis) != 1 {
+		return nil, fmt.Errorf("the project has %d API versions (api/*/doc.go), and this command knows what to do with one; add the kind by hand", len(apis))
+	}
+	doc, err := os.ReadFile(apis[0])
+	if err != nil {
+		return nil, err
+	}
+	p.version = filepath.Base(filepath.Dir(apis[0]))
+	p.api = path.Join("api", p.version)
+	group := groupName.FindSubmatch(doc)
+	if group == nil {
+		return nil, fmt.Errorf("%s/doc.go has no line '// +groupName=GROUP'; add it", p.api)
+	}
+	p.group = string(group[1])
+	return p, nil
+}
+
+// committed returns an error if git knows of changes that are not committed.
+func (p *project) committed(ctx context.Context) error {
+	out, err := run(ctx, p.dir, "git", "status", "--porcelain", ".")
+	if err == nil && out != "" {
+		return errors.New("the directory has changes that are not committed; commit them first, so that you can see what is added and undo it")
+	}
+	return nil // or it is not in git
+}
+
+// a line of a file, after which another one is added.
+type anchor struct {
+	file string
+	line *regexp.Regexp
+	like string
+}
+
+func (p *project) anchors() (kinds, controllers, crds anchor) {
+	return anchor{p.api + "/doc.go", regexp.MustCompile(`(?m)^\t\t&\w+\{\}, &\w+List\{\},\n`), "&Shop{}, &ShopList{},"},
+		anchor{"operator.go", regexp.MustCompile(`(?m)^\t\tadd\w+\(mgr\),\n`), "addShop(mgr),"},
+		anchor{"config/kustomization.yaml", regexp.MustCompile(`(?m)^- crd/\S+\.yaml\n`), "- crd/shop.example.org_shops.yaml"}
+}
+
+// insert returns the text with a line after the last one that fits.
+func (a *anchor) insert(text, line string) (string, error) {
+	all := a.line.FindAllStringIndex(text, -1)
+	if all == nil {
+		return "", fmt.Errorf("%s has no line such as %q, after which another one could be added; put one back, or add the kind by hand", a.file, a.like)
+	}
+	end := all[len(all)-1][1]
+	return text[:end] + line + "\n" + text[end:], nil
+}
+
+// read returns the files of the project, without those that git and editors keep.
+func (p *project) read() (files, error) {
+	all := files{}
+	err := filepath.WalkDir(p.dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && name != p.dir {
+			return filepath.SkipDir
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		rel, err := filepath.Rel(p.dir, name)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		all[filepath.ToSlash(rel)] = string(data)
+		return err
+	})
+	return all, err
+}
+
+// try generates and vets a copy of the project with other contents, and returns the files of the
+// copy that differ from the project's.
+func (p *project) try(ctx context.Context, present, wanted files) (changed files, err error) {
+	dir, err := os.MkdirTemp("", "setpoint-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := wanted.write(dir); err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{{"generate", "./..."}, {"vet", "./..."}} {
+		if out, err := run(ctx, dir, "go", args...); err != nil {
+			return nil, fmt.Errorf("go %s fails in a copy of the project, so nothing was changed: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	after, err := (&project{dir: dir}).read()
+	if err != nil {
+		return nil, err
+	}
+	changed = files{}
+	for name, text := range after {
+		if before, ok := present[name]; !ok || before != text {
+			changed[name] = text
+		}
+	}
+	return changed, nil
+}
+
+// run runs a command and returns what it prints.
+func run(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return strings.TrimSpace(out.String()), err
+}

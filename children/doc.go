@@ -58,6 +58,11 @@
 // then two, then four, and after a failure one again. A failure does not stop the children that are
 // not after it. [Set.Delete] deletes in reverse.
 //
+// # Reports
+//
+// A [Result] has a row for each child, a clause for a condition and a text for an event. The
+// evidence of package why names the children that are not ready, up to 500 bytes for an owner.
+//
 // # Rights
 //
 // For each kind: list, watch, get, create and patch, and delete for pruning, Delete and Recreate.

@@ -71,7 +71,7 @@ func (s *Set[O]) Delete(ctx context.Context, owner O, desired ...client.ApplyCon
 			c.deleteOne(ctx, d)
 		}
 	}
-	result := c.result()
+	result := c.result(ctx)
 	if err := result.err(); err != nil {
 		return result, err
 	}

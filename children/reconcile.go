@@ -80,7 +80,7 @@ func (s *Set[O]) Reconcile(ctx context.Context, owner O, desired ...client.Apply
 	}
 	c.apply(ctx)
 	c.prune(ctx)
-	result := c.result()
+	result := c.result(ctx)
 	return result, result.err()
 }
 
@@ -285,8 +285,8 @@ func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 	return failed
 }
 
-// result returns the rows, and remembers what the call found out.
-func (c *call[O]) result() (r Result) {
+// result returns the rows, leaves a note to package why, and remembers what the call found out.
+func (c *call[O]) result(ctx context.Context) (r Result) {
 	if len(c.learned) > 0 {
 		for _, v := range c.owned {
 			if f, ok := c.known[v.UID]; ok && c.learned[v.UID] == (finding{}) {
@@ -300,5 +300,6 @@ func (c *call[O]) result() (r Result) {
 		r.Children = append(r.Children, d.Child)
 	}
 	r.Children = append(r.Children, c.pruned...)
+	r.note(ctx)
 	return r
 }

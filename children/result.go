@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/contextkey"
 	"github.com/setpoint-dev/setpoint/internal/object"
 )
 
@@ -104,7 +105,7 @@ func (r Result) Ready() bool { return len(r.unready()) == 0 }
 
 func (r Result) unready() (all []Child) {
 	for _, c := range r.Children {
-		if !c.Ready && c.State != Skipped && c.State != Pruned {
+		if !c.Ready && c.State != Skipped && c.State != Pruned && c.State != Gone {
 			all = append(all, c)
 		}
 	}
@@ -115,25 +116,41 @@ func (r Result) unready() (all []Child) {
 // for the message of a condition. It is "" if all are ready.
 func (r Result) Reason() string {
 	all := r.unready()
-	if len(all) == 0 {
+	switch len(all) {
+	case 0:
 		return ""
+	case 1:
+		return all[0].clause()
 	}
-	first := all[0]
-	text := cmp.Or(first.short(), "a child") + " "
+	return fmt.Sprintf("%s (and %d more)", all[0].clause(), len(all)-1)
+}
+
+// clause describes a child that is not ready.
+func (c Child) clause() string {
+	text := cmp.Or(c.short(), "a child") + " "
 	switch {
-	case first.Err != nil:
-		text += "has failed: " + first.Err.Error()
-	case first.State == Waiting:
-		text += "waits " + first.Reason
-	case first.State == Deleted:
-		text += "was deleted, " + first.Reason
-	default:
-		text += "is not ready: " + first.Reason
+	case c.Err != nil:
+		return text + "has failed: " + c.Err.Error()
+	case c.State == Waiting:
+		return text + "waits " + c.Reason
+	case c.State == Deleted:
+		return text + "was deleted, " + c.Reason
 	}
-	if more := len(all) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
+	return text + "is not ready: " + c.Reason
+}
+
+// note leaves the children that are not ready to package why.
+func (r Result) note(ctx context.Context) {
+	to, ok := ctx.Value(contextkey.Notes{}).(contextkey.Noter)
+	all := r.unready()
+	if !ok || len(all) == 0 {
+		return
 	}
-	return text
+	var clauses []string
+	for _, c := range all {
+		clauses = append(clauses, c.clause())
+	}
+	to.Note(fmt.Sprintf("children that are not ready (%d): %s", len(all), strings.Join(clauses, "; ")))
 }
 
 // Changes describes what was sent, for one event: "created Service web; changed Deployment web

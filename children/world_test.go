@@ -49,6 +49,7 @@ type world struct {
 	unwatched bool
 
 	stop func()
+	mgr  *manager.Manager
 	set  *children.Set[*corev1.ServiceAccount]
 
 	mu      sync.Mutex // guards what follows
@@ -72,6 +73,7 @@ func (w *world) init() {
 // start begins the operator. Its kinds are ConfigMaps, Services and Deployments.
 func (w *world) start() {
 	mgr := manager.New(w.api.Config(), manager.Options{Name: "owners", Scheme: scheme.Scheme, Logger: slog.New(slog.DiscardHandler)})
+	w.mgr = mgr
 	all := cache.For[*corev1.ServiceAccount](mgr.Cache())
 	configMaps, svcs := cache.For[*corev1.ConfigMap](mgr.Cache()), cache.For[*corev1.Service](mgr.Cache())
 	deployments, roles := cache.For[*appsv1.Deployment](mgr.Cache()), cache.For[*rbacv1.ClusterRole](mgr.Cache())

@@ -45,6 +45,7 @@ type running[K comparable] struct {
 	doubts doubts
 	reads  reads
 	traces []*trace
+	notes  notes
 
 	spins bool   // soon, or already: the answers to its writes are compared
 	fight *fight // or nil
@@ -57,6 +58,8 @@ func (r *running[K]) Value(key any) any {
 		return r.requests()
 	case contextkey.Reads{}:
 		return &r.reads
+	case contextkey.Notes{}:
+		return &r.notes
 	case doubtsKey{}:
 		if r.past == nil {
 			return nil

@@ -47,6 +47,7 @@ type Controller[K comparable] struct {
 	pausedAll   atomic.Bool  // see Controller.Pause
 	shards      shards[K]
 	past        pastRuns[K]
+	notes       keyNotes[K]
 	traces      traces[K]
 }
 

@@ -164,6 +164,7 @@ func (c *Controller[K]) explainKey(of *explained[K], values bool) (all []why.Ans
 	if values {
 		all[0].Evidence = append(all[0].Evidence, c.describeValues(of.key, all[0].Reason)...)
 	}
+	all[0].Evidence = append(all[0].Evidence, c.notes.of(of.key)...)
 	all[0].Evidence = append(all[0].Evidence, past...)
 	return all
 }

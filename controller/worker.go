@@ -143,6 +143,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 		w.run.Store(nil)
 		c.endSpin(item.Key(), end.outcome, end.result.RequeueAfter, r.wrote() != nil)
 		r.remember(&end, now-r.since)
+		c.notes.keep(item.Key(), r.notes.all())
 		t.callReconciled(ctx, w, r, &end)
 		t.settle(r, end) //nolint:contextcheck // r is the context
 		r.cancel(nil)

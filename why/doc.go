@@ -27,6 +27,9 @@
 // object's metadata, which the right to list allows. Answers have names, versions, paths of fields,
 // and the texts of errors, but no other content of objects.
 //
+// If package children finds that children are not ready, the evidence about their owner names them,
+// until its next Reconcile. It may have texts of their status conditions.
+//
 // The last Reconciles come from the memory of the process (controller.History). After a restart
 // they are gone, and the answer says since when.
 //

@@ -19,6 +19,15 @@ type NoLedger struct{}
 // Reads is the key of what gets the reads of caches with a context. Its value is a Reader.
 type Reads struct{}
 
+// Notes is the key of what keeps the notes of a Reconcile. Its value is a Noter.
+type Notes struct{}
+
+// Noter is safe for concurrent use.
+type Noter interface {
+	// Note keeps a sentence about the key, which package why shows until the next Reconcile.
+	Note(text string)
+}
+
 // Reader is safe for concurrent use.
 type Reader interface {
 	// Read gets a read of one object, as the cache stores it: nil if there is none. The name is

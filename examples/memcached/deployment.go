@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,13 +43,9 @@ func deployment(mc *v1beta1.Memcached, secretHash string) *appsv1.Deployment {
 	if i := strings.LastIndex(image(mc), ":"); i >= 0 && !strings.Contains(image(mc), "@") {
 		d.Labels["app.kubernetes.io/version"] = image(mc)[i+1:]
 	}
-	pod := &d.Spec.Template.ObjectMeta
-	pod.Labels = d.Labels
-	for name, value := range map[string]string{hashAnnotation: secretHash, restartAnnotation: mc.Annotations[restartAnnotation]} {
-		if value != "" {
-			metav1.SetMetaDataAnnotation(pod, name, value)
-		}
-	}
+	annotations := map[string]string{hashAnnotation: secretHash, restartAnnotation: mc.Annotations[restartAnnotation]}
+	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
+	d.Spec.Template.ObjectMeta = metav1.ObjectMeta{Labels: d.Labels, Annotations: annotations}
 	return d
 }
 

@@ -87,10 +87,9 @@ func service(mc *v1beta1.Memcached) *corev1.Service {
 func disruptionBudget(mc *v1beta1.Memcached) *policyv1.PodDisruptionBudget {
 	limits := mc.Spec.HighAvailability.PodDisruptionBudget
 	spec := policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels(mc)}}
-	switch {
-	case limits.MinAvailable == nil && limits.MaxUnavailable != nil:
+	if limits.MinAvailable == nil && limits.MaxUnavailable != nil {
 		spec.MaxUnavailable = limits.MaxUnavailable
-	default:
+	} else {
 		spec.MinAvailable = cmp.Or(limits.MinAvailable, new(intstr.FromInt32(1)))
 	}
 	return &policyv1.PodDisruptionBudget{ObjectMeta: metadata(mc), Spec: spec}

@@ -4,17 +4,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/children"
@@ -23,7 +33,47 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	v1beta1 "github.com/setpoint-dev/setpoint/examples/memcached/api/v1beta1"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/source"
+	"github.com/setpoint-dev/setpoint/status"
 )
+
+const operatorName = "memcached-operator"
+
+// operator returns the manager. lookAgain is how often it looks for the kind ServiceMonitor.
+func operator(cfg *rest.Config, o manager.Options, lookAgain time.Duration) (*manager.Manager, error) {
+	o.Name, o.Scheme = operatorName, runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(scheme.AddToScheme, v1beta1.AddToScheme)
+	if err := builder.AddToScheme(o.Scheme); err != nil {
+		return nil, err
+	}
+	mgr := manager.New(cfg, o)
+	in := mgr.Cache()
+	r := &reconciler{
+		memcacheds: cache.For[*v1beta1.Memcached](in), secrets: cache.For[*corev1.Secret](in),
+		client: mgr.Client(), events: events.For(mgr, events.Options{}), lookAgain: lookAgain,
+	}
+	c := controller.New("memcached", r, controller.Options{})
+	var err error
+	r.children, err = children.New(r.memcacheds, r.client,
+		child(c, r, cache.For[*appsv1.Deployment](in)), child(c, r, cache.For[*corev1.Service](in)),
+		child(c, r, cache.For[*policyv1.PodDisruptionBudget](in)), child(c, r, cache.For[*networkingv1.NetworkPolicy](in)),
+		child(c, r, cache.For[*autoscalingv2.HorizontalPodAutoscaler](in)),
+		child(c, r, cache.ForScope[*unstructured.Unstructured](in, cache.Scope{Kind: serviceMonitorKind})))
+	if err != nil {
+		return nil, err
+	}
+	c.Watch(source.Kind(r.memcacheds, handler.Self(), handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)))
+	c.Watch(source.Kind(r.secrets, r.secretUsers(cache.NewIndex(r.memcacheds, "secret", secretNames, "spec"))))
+	mgr.Add(c)
+	return mgr, nil
+}
+
+// child makes the owner due when one of its children changes.
+func child[T client.Object](c *controller.Controller[types.NamespacedName], r *reconciler, of *cache.Handle[T]) children.Kind {
+	c.Watch(source.Kind(of, handler.Owner(r.memcacheds)))
+	return children.Of(of)
+}
 
 // The permissions that the operator needs. Some API servers require the one on finalizers to set a
 // blocking owner reference.
@@ -124,4 +174,43 @@ func (r *reconciler) secretUsers(by *cache.Index[*v1beta1.Memcached]) handler.Ha
 		}
 		return keys, nil
 	})
+}
+
+// report writes the status. Without a Deployment of its own, a Memcached has no servers.
+func (r *reconciler) report(ctx context.Context, mc *v1beta1.Memcached, result children.Result, missing []string, failure error) error {
+	deploy, _ := children.Object[*appsv1.Deployment](ctx, result, mc.Name)
+	if deploy == nil { // failure has the reason
+		deploy = &appsv1.Deployment{}
+	}
+	now, want := deploy.Status, *cmp.Or(mc.Spec.Replicas, new(int32(1)))
+	if mc.Spec.Autoscaling.Enabled {
+		want = now.Replicas
+	}
+	s := status.For(mc, mc.Status.Conditions)
+	set := func(condition string, is bool, yes, no, message string, args ...any) {
+		if is {
+			s.True(condition, yes, fmt.Sprintf(message, args...))
+		} else {
+			s.False(condition, no, fmt.Sprintf(message, args...))
+		}
+	}
+	ready := want > 0 && now.ReadyReplicas == want
+	set(v1beta1.ConditionAvailable, now.ReadyReplicas > 0, "Available", "Unavailable", "%d of %d servers are ready", now.ReadyReplicas, want)
+	set(v1beta1.ConditionReady, ready, "MemcachedReady", "MemcachedNotReady", "%d of %d servers are ready", now.ReadyReplicas, want)
+	rolling := deploy.UID == "" || now.ObservedGeneration < deploy.Generation || now.UpdatedReplicas < want || now.Replicas != want
+	set(v1beta1.ConditionProgressing, rolling, "Progressing", "ProgressingComplete", "%d of %d servers are up to date", now.UpdatedReplicas, want)
+	switch {
+	case failure != nil:
+		s.True(v1beta1.ConditionDegraded, "ApplyFailed", failure.Error())
+	case len(missing) > 0:
+		s.True(v1beta1.ConditionDegraded, "SecretNotFound", "missing Secrets: "+strings.Join(missing, ", "))
+	default:
+		set(v1beta1.ConditionDegraded, now.ReadyReplicas < want, "Degraded", "NotDegraded", "%d of %d servers are ready", now.ReadyReplicas, want)
+	}
+	mc.Status = v1beta1.MemcachedStatus{Conditions: s.Conditions(), ReadyReplicas: now.ReadyReplicas, ObservedGeneration: mc.Generation}
+	if ready {
+		mc.Status.ServerList = []string{fmt.Sprintf("%s.%s:%d", mc.Name, mc.Namespace, ports(mc)[0].number)}
+	}
+	_, err := status.Update(ctx, client.For[*v1beta1.Memcached](r.client), s, mc)
+	return client.IgnoreNotFound(err)
 }

@@ -2,9 +2,11 @@
 
 GO ?= go
 
-# The examples that are modules of their own are in go.work; each of these stands outside it and is used with GOWORK=off.
+# The examples that are modules of their own are in go.work, and the plugin of kubectl. The other modules stand
+# outside it and are used with GOWORK=off.
 TEMPLATES  := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
-STANDALONE := $(patsubst %/go.mod,%,$(wildcard cmd/kubectl-setpoint/go.mod cmd/setpoint/go.mod debug/pagetest/go.mod envtest/controlplane/go.mod envtest/sim/crd/go.mod tools/go.mod tracing/go.mod))
+JOINED     := $(patsubst %/go.mod,%,$(wildcard cmd/kubectl-setpoint/go.mod)) $(TEMPLATES)
+STANDALONE := $(patsubst %/go.mod,%,$(wildcard cmd/setpoint/go.mod debug/pagetest/go.mod envtest/controlplane/go.mod envtest/sim/crd/go.mod tools/go.mod tracing/go.mod))
 BENCH      := $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
 
 .DEFAULT_GOAL := help
@@ -116,10 +118,10 @@ cross: go-version ## vet the library and the examples for darwin/arm64 and windo
 
 .PHONY: tidy
 tidy: go-version ## go mod tidy in every module
-	@for m in . cmd/kubectl-setpoint cmd/setpoint debug/pagetest envtest/sim/crd tools tools/lint tracing $(BENCH) $(patsubst %/go.mod,%,$(wildcard bench/*/go.mod)); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
+	@for m in . cmd/setpoint debug/pagetest envtest/sim/crd tools tools/lint tracing $(BENCH) $(patsubst %/go.mod,%,$(wildcard bench/*/go.mod)); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
 	cd envtest/controlplane && GOWORK=off $(GO) run tidy.go
-# A template requires the published library and has no replace line, so tidying it here takes one for a moment.
-	@for m in $(TEMPLATES); do (cd $$m && \
+# A joined module requires the published library and has no replace line, so tidying it here takes one for a moment.
+	@for m in $(JOINED); do (cd $$m && \
 		$(GO) mod edit -replace=github.com/setpoint-dev/setpoint=$(CURDIR) && \
 		{ GOWORK=off $(GO) mod tidy; s=$$?; $(GO) mod edit -dropreplace=github.com/setpoint-dev/setpoint; exit $$s; }) || exit 1; done
 
@@ -131,7 +133,7 @@ all: ## everything that CI runs
 # stands alone, as it does for its users. Modules outside the workspace take a further argument: go test
 # must not trust its cache there, because the tests in tools/ read files of the library, which the cache
 # does not see. Without cgo and debug information, as envtest does it, the 2,000 packages of the control
-# plane are compiled once. The templates need the workspace: one go command takes them all, so that their
+# plane are compiled once. The joined modules need the workspace: one go command takes them all, so that their
 # tests wait at the same time; the linter takes one at a time. They come last, because in 'make test' the
 # library's packages have been compiled by then.
 RUN = run() { echo "== $$1"; (cd "$$1" && shift && "$$@") || status=1; };
@@ -150,8 +152,8 @@ define modules
 	status=$$?; $(RUN) \
 	for m in $(STANDALONE); do run $$m env GOWORK=off CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false" $(1) $(2); done; \
 	$(if $(filter $(GO),$(firstword $(1))), \
-		echo "== $(TEMPLATES)"; env GOWORK= $(subst ./...,$(TEMPLATES:%=./%/...),$(1)) || status=1;, \
-		for m in $(TEMPLATES); do run $$m env GOWORK= $(1); done;) \
+		echo "== $(JOINED)"; env GOWORK= $(subst ./...,$(JOINED:%=./%/...),$(1)) || status=1;, \
+		for m in $(JOINED); do run $$m env GOWORK= $(1); done;) \
 	exit $$status
 endef
 

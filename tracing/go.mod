@@ -3,7 +3,7 @@ module github.com/setpoint-dev/setpoint/tracing
 go 1.26.0
 
 require (
-	github.com/setpoint-dev/setpoint v0.0.0
+	github.com/setpoint-dev/setpoint v0.1.0
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.69.0
 	go.opentelemetry.io/otel v1.44.0
 	go.opentelemetry.io/otel/metric v1.44.0

@@ -3,7 +3,7 @@ module github.com/setpoint-dev/setpoint/cmd/kubectl-setpoint
 go 1.26.0
 
 require (
-	github.com/setpoint-dev/setpoint v0.0.0
+	github.com/setpoint-dev/setpoint v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.uber.org/goleak v1.3.0
@@ -75,5 +75,3 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-replace github.com/setpoint-dev/setpoint => ../..

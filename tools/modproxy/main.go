@@ -27,10 +27,9 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
-)
 
-// published are the directories of the modules that are released together.
-var published = []string{".", "envtest/controlplane", "examples/website"}
+	"github.com/setpoint-dev/setpoint/tools/internal/modules"
+)
 
 func main() {
 	root := flag.String("root", "..", "`directory` of the working tree")
@@ -47,7 +46,7 @@ func run(root, version, out string) error {
 	if out == "" || flag.NArg() > 0 {
 		return errors.New("usage: modproxy [-root <working tree>] [-version v0.1.0] -out <directory>")
 	}
-	for _, dir := range published {
+	for _, dir := range modules.Published() {
 		if err := publish(filepath.Join(root, dir), version, out); err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
 		}

@@ -3,7 +3,7 @@ module github.com/setpoint-dev/setpoint/envtest/sim/crd
 go 1.26.0
 
 require (
-	github.com/setpoint-dev/setpoint v0.0.0
+	github.com/setpoint-dev/setpoint v0.1.0
 	go.uber.org/goleak v1.3.0
 	k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver v0.37.0

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package modules lists the modules of this repository and which of them are released.
+package modules
+
+// Library is the path of the root module.
+const Library = "github.com/setpoint-dev/setpoint"
+
+// Published returns the directories of the modules that are released together. The library is the
+// first.
+func Published() []string {
+	return []string{
+		".",
+		"cmd/kubectl-setpoint",
+		"envtest/controlplane",
+		"envtest/sim/crd",
+		"examples/template", // for gonew
+		"examples/website",  // for go run
+		"tracing",
+	}
+}
+
+// Unpublished returns the directories of the other modules. They are used in a clone only.
+func Unpublished() []string {
+	return []string{
+		"bench", "bench/knative", "debug/pagetest", "examples/cronjob", "examples/kubestyle",
+		"examples/memcached", "tools", "tools/lint",
+	}
+}

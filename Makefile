@@ -83,6 +83,10 @@ guarantees: go-version ## list the tests and mutations of all guarantees in docs
 llms: go-version ## list the guides and packages in docs/llms.txt, for coding assistants
 	GOWORK=off $(GO) run -C tools/llms .
 
+.PHONY: api
+api: go-version ## list the exported declarations of each package in api/, for reviewers
+	GOWORK=off $(GO) run -C tools ./api
+
 .PHONY: bench
 bench: go-version ## speed beside client-go and controller-runtime, as ratios
 	cd bench && GOWORK=off $(GO) run . $(BENCHFLAGS)

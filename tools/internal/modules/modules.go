@@ -21,6 +21,9 @@ func Published() []string {
 	}
 }
 
+// Libraries returns the directories of the modules whose packages others import.
+func Libraries() []string { return []string{".", "envtest/sim/crd", "tracing"} }
+
 // Unpublished returns the directories of the other modules. They are used in a clone only.
 func Unpublished() []string {
 	return []string{

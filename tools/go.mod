@@ -5,6 +5,7 @@ go 1.26.0
 tool sigs.k8s.io/controller-tools/cmd/controller-gen
 
 require (
+	github.com/google/licensecheck v0.3.1
 	golang.org/x/mod v0.41.0
 	golang.org/x/tools v0.51.0
 )

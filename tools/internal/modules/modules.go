@@ -4,6 +4,8 @@
 // Package modules lists the modules of this repository and which of them are released.
 package modules
 
+import "strings"
+
 // Library is the path of the root module.
 const Library = "github.com/setpoint-dev/setpoint"
 
@@ -30,4 +32,13 @@ func Unpublished() []string {
 		"bench", "bench/knative", "debug/pagetest", "examples/cronjob", "examples/kubestyle",
 		"examples/memcached", "tools", "tools/lint",
 	}
+}
+
+// Workspace returns the environment variable for go commands in a module. Programs and examples are
+// in go.work; the other modules stand alone.
+func Workspace(dir string) string {
+	if strings.HasPrefix(dir, "cmd/") || strings.HasPrefix(dir, "examples/") {
+		return "GOWORK="
+	}
+	return "GOWORK=off"
 }

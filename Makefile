@@ -129,6 +129,14 @@ tidy: go-version ## go mod tidy in every module
 		$(GO) mod edit -replace=github.com/setpoint-dev/setpoint=$(CURDIR) && \
 		{ GOWORK=off $(GO) mod tidy; s=$$?; $(GO) mod edit -dropreplace=github.com/setpoint-dev/setpoint; exit $$s; }) || exit 1; done
 
+.PHONY: release
+release: go-version ## check that the tree is ready for VERSION=v0.1.0 and tag all published modules; it pushes nothing
+	@GOWORK=off $(GO) run -C tools ./release -version '$(VERSION)'
+
+.PHONY: unreleased
+unreleased: go-version ## what has changed since the last release: the API, and the changelog
+	@GOWORK=off $(GO) run -C tools ./release -unreleased
+
 .PHONY: all
 all: ## everything that CI runs
 	./.ci/run

@@ -2,11 +2,11 @@
 
 GO ?= go
 
-# The examples that are modules of their own are in go.work, and the plugin of kubectl. The other modules stand
+# The examples that are modules of their own are in go.work, and the commands. The other modules stand
 # outside it and are used with GOWORK=off.
 TEMPLATES  := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
-JOINED     := $(patsubst %/go.mod,%,$(wildcard cmd/kubectl-setpoint/go.mod)) $(TEMPLATES)
-STANDALONE := $(patsubst %/go.mod,%,$(wildcard cmd/setpoint/go.mod debug/pagetest/go.mod envtest/controlplane/go.mod envtest/sim/crd/go.mod tools/go.mod tracing/go.mod))
+JOINED     := $(patsubst %/go.mod,%,$(wildcard cmd/*/go.mod)) $(TEMPLATES)
+STANDALONE := $(patsubst %/go.mod,%,$(wildcard debug/pagetest/go.mod envtest/controlplane/go.mod envtest/sim/crd/go.mod tools/go.mod tracing/go.mod))
 BENCH      := $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
 
 .DEFAULT_GOAL := help
@@ -122,7 +122,7 @@ cross: go-version ## vet the library and the examples for darwin/arm64 and windo
 
 .PHONY: tidy
 tidy: go-version ## go mod tidy in every module
-	@for m in . cmd/setpoint debug/pagetest envtest/sim/crd tools tools/lint tracing $(BENCH) $(patsubst %/go.mod,%,$(wildcard bench/*/go.mod)); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
+	@for m in . debug/pagetest envtest/sim/crd tools tools/lint tracing $(BENCH) $(patsubst %/go.mod,%,$(wildcard bench/*/go.mod)); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
 	cd envtest/controlplane && GOWORK=off $(GO) run tidy.go
 # A joined module requires the published library and has no replace line, so tidying it here takes one for a moment.
 	@for m in $(JOINED); do (cd $$m && \

@@ -15,6 +15,7 @@ func Published() []string {
 	return []string{
 		".",
 		"cmd/kubectl-setpoint",
+		"cmd/setpoint",
 		"envtest/controlplane",
 		"envtest/sim/crd",
 		"examples/template", // for gonew

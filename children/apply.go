@@ -19,50 +19,45 @@ import (
 )
 
 // applyOne applies a child if needed, and sets what it found and did. It runs beside others.
-func (c *call[O]) applyOne(ctx context.Context, d *child) {
+func (c *call[O]) applyOne(ctx context.Context, d *child) error {
 	fields, err := d.fields()
 	if err != nil {
-		d.fail(err)
-		return
+		return err
 	}
 	live, err := c.present(ctx, d)
 	if err != nil {
-		d.fail(err)
-		return
+		return err
 	}
-	var differ []difference
+	var differ differences
 	if live != nil {
-		if differ, err = differences(fields, live); err != nil {
-			d.fail(err)
-			return
+		if differ, err = compare(fields, live); err != nil {
+			return err
 		}
 		if live.GetDeletionTimestamp() != nil {
 			d.State, d.Reason = Waiting, "for the end of its deletion"
-			return
+			return nil
 		}
-		if live.GetAnnotations()[AppliedAnnotation] == d.sum && (d.keepDrift || len(differ) == 0) {
+		if live.GetAnnotations()[AppliedAnnotation] == d.sum && (d.keepDrift || len(differ.paths) == 0) {
 			d.State, d.live = Unchanged, live
-			return
+			return nil
 		}
 	}
 	applied, err := d.kind.apply(ctx, c.set.client, c.configuration(d, fields), live)
 	switch {
 	// With the same sum, a new object would differ again: its creation changed the field.
 	case err != nil && live != nil && d.recreate && isImmutable(err) && live.GetAnnotations()[AppliedAnnotation] != d.sum:
-		c.recreate(ctx, d, live, err)
+		return c.recreate(ctx, d, live, err)
 	case err != nil:
 		d.live = live
-		d.fail(explain(d, err))
+		return explain(d, err)
 	case live == nil:
 		d.State, d.live = Created, applied
 	case applied.GetResourceVersion() == live.GetResourceVersion():
 		d.State, d.live = Unchanged, applied
 	default:
-		d.State, d.Paths, d.live = Changed, paths(differ), applied
+		d.State, d.Paths, d.live = Changed, differ.paths, applied
 	}
-	if err == nil {
-		c.checkApplied(d, fields, applied)
-	}
+	return d.checkApplied(fields, applied)
 }
 
 // fields returns the desired fields as JSON has them, and sets their sum.
@@ -146,30 +141,27 @@ func (c *call[O]) settle(d *child) {
 		d.Reason = "it is not ready"
 	}
 	if d.printed {
-		c.learned[d.live.GetUID()] = finding{d.live.GetResourceVersion(), d.print, d.Ready, d.Reason}
+		d.uid, c.learned = d.live.GetUID(), true
+		d.finding = finding{d.live.GetResourceVersion(), d.print, d.Ready, d.Reason}
 	}
 }
 
 // checkApplied refuses desired fields that the API server does not store: each apply would do the
 // same again. The stringData of a Secret is meant to vanish. Fields that are stored in another form
 // still differ, so they are none of those that changed.
-func (c *call[O]) checkApplied(d *child, desired map[string]any, applied client.Object) {
-	differ, err := differences(desired, applied)
+func (d *child) checkApplied(desired map[string]any, applied client.Object) error {
+	still, err := compare(desired, applied)
 	if err != nil {
-		d.fail(err)
-		return
+		return err
 	}
-	var dropped []string
-	for _, f := range differ {
-		d.Paths = slices.DeleteFunc(d.Paths, func(path string) bool { return path == f.path })
-		secret := d.Kind.Kind == "Secret" && strings.HasPrefix(f.path, ".stringData")
-		if f.missing && !secret {
-			dropped = append(dropped, f.path)
-		}
+	d.Paths = slices.DeleteFunc(d.Paths, func(path string) bool { return slices.Contains(still.paths, path) })
+	dropped := slices.DeleteFunc(still.missing, func(path string) bool {
+		return d.Kind.Kind == "Secret" && strings.HasPrefix(path, ".stringData")
+	})
+	if len(dropped) == 0 {
+		return nil
 	}
-	if dropped != nil {
-		d.fail(fmt.Errorf("the API server does not store %s, because its schema for the kind has no such field; update the CRD, or leave the field out", strings.Join(dropped, ", ")))
-	}
+	return fmt.Errorf("the API server does not store %s, because its schema for the kind has no such field; update the CRD, or leave the field out", strings.Join(dropped, ", "))
 }
 
 // isImmutable reports whether the API server refuses the object only because immutable fields
@@ -195,12 +187,12 @@ func isImmutableCause(c metav1.StatusCause) bool {
 	}, func(known string) bool { return strings.Contains(text, known) })
 }
 
-func (c *call[O]) recreate(ctx context.Context, d *child, live client.Object, why error) {
+func (c *call[O]) recreate(ctx context.Context, d *child, live client.Object, why error) error {
 	if err := d.kind.remove(ctx, c.set.client, live); err != nil {
-		d.fail(errors.Join(why, fmt.Errorf("deleting it, to create it again: %w", err)))
-		return
+		return errors.Join(why, fmt.Errorf("deleting it, to create it again: %w", err))
 	}
 	d.State, d.Reason = Deleted, "to create it again, because an immutable field changes: "+why.Error()
+	return nil
 }
 
 // explain adds the remedy to an error of the API server.

@@ -404,7 +404,7 @@ func TestReconcile_CreatesOverNoForeignValues(t *testing.T) {
 func TestReconcile_AfterANilPointer(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a", children.With(configMap("one", "1"), children.After((*coreac.ConfigMapApplyConfiguration)(nil))))
-		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "it was given nil") {
+		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "children.After: a child: the desired child is nil") {
 			t.Errorf("error %v", err)
 		}
 	})

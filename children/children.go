@@ -83,27 +83,23 @@ func (s *Set[O]) Watch(c *controller.Controller[types.NamespacedName]) {
 
 // kindOf returns the kind of a configuration.
 func (s *Set[O]) kindOf(c client.ApplyConfiguration) (Kind, error) {
-	gvk, err := kindName(c)
-	if err != nil {
-		return nil, err
-	}
-	obj, typed := c.(interface{ object() client.Object })
+	gvk := kindName(c)
+	t, isTyped := c.(*typed)
 	for _, k := range s.kinds {
 		of := k.gvk()
 		switch {
-		case gvk.Kind == "" && typed && k.is(obj.object()):
-			return k, nil
-		case gvk == of:
+		case gvk == of, gvk.Kind == "" && isTyped && k.is(t.of):
 			return k, nil
 		case gvk.GroupKind() == of.GroupKind():
 			return nil, fmt.Errorf("it is of version %s, and the handle of version %s; use the same", gvk.Version, of.Version)
 		}
 	}
-	switch {
-	case gvk.Kind == "" && typed:
-		return nil, fmt.Errorf("children.New was not given its type %T; add children.Of with a handle for it", obj.object())
-	case gvk.Kind == "":
-		return nil, errors.New("it has no kind; set its kind and apiVersion")
+	what := "kind " + gvk.GroupKind().String()
+	if gvk.Kind == "" {
+		if !isTyped {
+			return nil, errors.New("it has no kind; set its kind and apiVersion")
+		}
+		what = fmt.Sprintf("type %T", t.of)
 	}
-	return nil, fmt.Errorf("children.New was not given its kind %s; add children.Of with a handle for it", gvk.GroupKind())
+	return nil, fmt.Errorf("children.New was not given its %s; add children.Of with a handle for it", what)
 }

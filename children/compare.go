@@ -24,29 +24,35 @@ func content(obj client.Object) (map[string]any, error) {
 	return fields, nil
 }
 
-// difference is a desired field that a live object has not.
-type difference struct {
-	path    string
-	missing bool // the live object has no such field, although the value is not empty
+// differences are desired fields that an object does not have so.
+type differences struct {
+	paths   []string
+	missing []string // the paths of fields that are not empty, and that the object does not have
 }
 
-// differences compares the desired fields with an object's. Fields that are not desired do not
-// matter. Lists differ if their lengths do: without the schema it is unknown whether others may
-// add elements. Neither is it known whether a missing field means the same as an empty one: it does
-// not for automountServiceAccountToken. The answer is then at most one needless apply.
-func differences(desired map[string]any, of client.Object) (all []difference, err error) {
-	has, err := content(of)
-	if err != nil {
-		return nil, err
+// compare compares the desired fields with an object's. Fields that are not desired do not matter.
+// Lists differ if their lengths do: without the schema it is unknown whether others may add
+// elements. Neither is it known whether a missing field means the same as an empty one: it does not
+// for automountServiceAccountToken. The answer is then at most one needless apply.
+func compare(desired map[string]any, obj client.Object) (d differences, err error) {
+	has, err := content(obj)
+	if err == nil {
+		d.compareMaps("", desired, has)
 	}
-	compareMaps("", desired, has, &all)
-	return slices.DeleteFunc(all, func(d difference) bool {
-		// The conversion of a typed object may lack them.
-		return d.path == ".apiVersion" || d.path == ".kind" || d.path == ".metadata.namespace"
-	}), nil
+	return d, err
 }
 
-func compareMaps(path string, desired, live map[string]any, all *[]difference) {
+func (d *differences) add(path string, missing bool) {
+	if slices.Contains([]string{".apiVersion", ".kind", ".metadata.namespace"}, path) {
+		return // the conversion of a typed object may lack them
+	}
+	d.paths = append(d.paths, path)
+	if missing {
+		d.missing = append(d.missing, path)
+	}
+}
+
+func (d *differences) compareMaps(path string, desired, live map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(desired)) {
 		at := path + "." + name
 		if strings.ContainsAny(name, "./") {
@@ -55,30 +61,30 @@ func compareMaps(path string, desired, live map[string]any, all *[]difference) {
 		is, there := live[name]
 		switch {
 		case there:
-			compare(at, desired[name], is, all)
+			d.compareValues(at, desired[name], is)
 		case desired[name] != nil:
-			*all = append(*all, difference{at, !empty(desired[name])})
+			d.add(at, !empty(desired[name]))
 		}
 	}
 }
 
-func compare(path string, desired, live any, all *[]difference) {
+func (d *differences) compareValues(path string, desired, live any) {
 	switch want := desired.(type) {
 	case map[string]any:
 		if is, ok := live.(map[string]any); ok {
-			compareMaps(path, want, is, all)
+			d.compareMaps(path, want, is)
 			return
 		}
 	case []any:
 		if is, ok := live.([]any); ok && len(is) == len(want) {
 			for i := range want {
-				compare(fmt.Sprintf("%s[%d]", path, i), want[i], is[i], all)
+				d.compareValues(fmt.Sprintf("%s[%d]", path, i), want[i], is[i])
 			}
 			return
 		}
 	}
 	if !reflect.DeepEqual(desired, live) && (!empty(desired) || !empty(live)) {
-		*all = append(*all, difference{path, false})
+		d.add(path, false)
 	}
 }
 
@@ -96,11 +102,4 @@ func empty(value any) bool {
 		return len(v) == 0
 	}
 	return value == nil || reflect.ValueOf(value).IsZero()
-}
-
-func paths(of []difference) (all []string) {
-	for _, d := range of {
-		all = append(all, d.path)
-	}
-	return all
 }

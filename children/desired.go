@@ -77,20 +77,15 @@ func desiredOf(child client.ApplyConfiguration) desired {
 func (d *desired) MarshalJSON() ([]byte, error) { return encoded(d.ApplyConfiguration) }
 
 // kindName returns the apiVersion and the kind that a configuration has, or nothing.
-func kindName(c client.ApplyConfiguration) (gvk schema.GroupVersionKind, err error) {
-	k, ok := c.(interface{ GetKind() *string })
-	if !ok || k.GetKind() == nil {
-		return gvk, nil
+func kindName(c client.ApplyConfiguration) schema.GroupVersionKind {
+	k, ok := c.(interface {
+		GetKind() *string
+		GetAPIVersion() *string
+	})
+	if !ok || k.GetKind() == nil || k.GetAPIVersion() == nil {
+		return schema.GroupVersionKind{}
 	}
-	gvk.Kind = *k.GetKind()
-	if v, ok := c.(interface{ GetAPIVersion() *string }); ok && v.GetAPIVersion() != nil {
-		gv, err := schema.ParseGroupVersion(*v.GetAPIVersion())
-		if err != nil {
-			return gvk, fmt.Errorf("its apiVersion: %w", err)
-		}
-		gvk.Group, gvk.Version = gv.Group, gv.Version
-	}
-	return gvk, nil
+	return schema.FromAPIVersionAndKind(*k.GetAPIVersion(), *k.GetKind())
 }
 
 // keyOf returns the name of a child, as far as it is known. A namespaced owner's child without a

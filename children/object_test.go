@@ -13,10 +13,10 @@ import (
 // was given nil.
 func TestTyped_KeepsTheObject(t *testing.T) {
 	obj := &corev1.ConfigMap{}
-	if got := Typed(obj).(*typed).object(); got != obj {
+	if got := Typed(obj).(*typed).of; got != obj {
 		t.Errorf("got %v", got)
 	}
-	if got := Typed((*corev1.ConfigMap)(nil)).(*typed).object(); got != nil {
+	if got := Typed((*corev1.ConfigMap)(nil)).(*typed).of; got != nil {
 		t.Errorf("got %v", got)
 	}
 }

@@ -4,17 +4,20 @@
 package children
 
 import (
+	"cmp"
+	"context"
+
 	"errors"
 	"fmt"
 
-	"github.com/setpoint-dev/setpoint/internal/argument"
+	"github.com/setpoint-dev/setpoint/client"
 )
 
 // order resolves the children's After options.
-func (c *call[O]) order() {
+func (c *call[O]) order(ctx context.Context) {
 	for _, d := range c.all {
 		for _, other := range d.after {
-			n, err := c.find(desiredOf(other))
+			n, err := c.find(ctx, other)
 			switch {
 			case err == nil:
 				d.needs = append(d.needs, n)
@@ -30,30 +33,17 @@ func (c *call[O]) order() {
 	}
 }
 
-func (c *call[O]) find(other desired) (found *child, err error) {
-	if argument.IsNil(other.ApplyConfiguration) || other.GetName() == nil {
-		return nil, errors.New("it was given nil, or a child without a name")
+// find returns the desired child with the kind and the name of another one.
+func (c *call[O]) find(ctx context.Context, config client.ApplyConfiguration) (*child, error) {
+	other := &child{desired: desiredOf(config)}
+	err := c.identify(ctx, other)
+	if found := c.desired[other.identity()]; found != nil && found.isKnown() {
+		return found, nil
 	}
-	kind, err := c.set.kindOf(other.ApplyConfiguration)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", *other.GetName(), err)
+	if err == nil {
+		err = errors.New("it is not desired in this call; give it, too, or leave the option out")
 	}
-	for _, d := range c.all {
-		if d.kind != kind || d.Name.Name != *other.GetName() {
-			continue
-		}
-		if ns := other.GetNamespace(); ns != nil && *ns != "" && *ns != d.Name.Namespace {
-			continue
-		}
-		if found != nil && found.Name != d.Name {
-			return nil, fmt.Errorf("the %s is desired in several namespaces; set its namespace", d.short())
-		}
-		found = d
-	}
-	if found == nil {
-		err = fmt.Errorf("the %s %s is not desired in this call; give it, too, or leave the option out", kind.gvk().Kind, *other.GetName())
-	}
-	return found, err
+	return nil, fmt.Errorf("%s: %w", cmp.Or(other.title(), "a child"), err)
 }
 
 // way returns how this child comes after another one, such as "Service a after Job b", or "". It

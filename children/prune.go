@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,8 +22,15 @@ import (
 // prune deletes the children that are not desired, and returns how many were left. It skips unclear
 // kinds.
 func (c *call[O]) prune(ctx context.Context) (left int) {
-	for _, v := range c.others {
-		if !c.unclear[v.kind] && !c.unclear[nil] && c.pruneOne(ctx, v.kind, v.Name) {
+	var all []version
+	for _, v := range c.owned {
+		if c.desired[identity{v.kind, v.Name}] == nil && !c.unclear[v.kind] && !c.unclear[nil] {
+			all = append(all, v)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b version) int { return strings.Compare(a.Name.String(), b.Name.String()) })
+	for _, v := range all {
+		if c.pruneOne(ctx, v.kind, v.Name) {
 			left++
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 
@@ -28,16 +27,16 @@ type call[O client.Object] struct {
 	set   *Set[O]
 	owner O
 	all   []*child
-	// owned has the owner's objects in the caches, others those that are not desired. Kinds that
-	// could not be read are in unread.
+	// desired has all children by identity.
+	desired map[identity]*child
+	// owned has the owner's objects in the caches. Kinds that could not be read are in unread.
 	owned  []version
-	others []*version
 	unread map[Kind]error
 	// unclear are kinds that may have a desired child whose name is unknown. They are not pruned.
 	// If the kind is unknown, too, nil is among them.
 	unclear map[Kind]bool
 	known   findings
-	learned findings
+	learned bool // some child has a new finding
 	pruned  []Child
 }
 
@@ -52,14 +51,26 @@ type child struct {
 	desired
 	Child
 
-	cached   *version // or nil
+	cached   *version // in owned, or nil
 	print    uint64   // of the desired fields and of the options
 	printed  bool
 	sum      string   // of its JSON
 	needs    []*child // those before it
+	uid      types.UID
+	finding  finding // of this uid
 	done     bool
 	panicked string // what applyOne panicked with, and the stack
 }
+
+// identity must be unique: otherwise it is unknown which child is meant.
+type identity struct {
+	kind Kind
+	name types.NamespacedName
+}
+
+func (d *child) identity() identity { return identity{d.kind, d.Name} }
+
+func (d *child) isKnown() bool { return d.kind != nil && d.Name.Name != "" }
 
 func (d *child) fail(err error) { d.State, d.Err, d.done = Failed, err, true }
 
@@ -88,21 +99,35 @@ func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfi
 	if argument.IsNil(owner) || owner.GetUID() == "" || owner.GetName() == "" {
 		return nil, errors.New("children: the owner is nil, or has no UID; give an object that was read")
 	}
-	c := &call[O]{set: s, owner: owner, unread: map[Kind]error{}, unclear: map[Kind]bool{}, learned: findings{}}
+	c := &call[O]{
+		set: s, owner: owner, all: make([]*child, len(desired)), desired: make(map[identity]*child, len(desired)),
+		unread: map[Kind]error{}, unclear: map[Kind]bool{},
+	}
 	if known, ok := s.known.Get(owner.GetUID()); ok {
 		c.known, _ = known.(findings)
 	}
 	for _, k := range s.kinds {
 		c.read(ctx, k)
 	}
-	all := make([]child, len(desired))
-	for i := range all {
-		all[i].desired = desiredOf(desired[i])
-		c.resolve(ctx, &all[i])
-		c.all = append(c.all, &all[i])
+	all := make([]child, len(desired)) // at once
+	for i, config := range desired {
+		d := &all[i]
+		d.desired, c.all[i] = desiredOf(config), d
+		c.resolve(ctx, d)
+		if twin := c.desired[d.identity()]; twin != nil && d.isKnown() {
+			twice := errors.New("it is desired twice in one call; give it once, with all of its fields")
+			twin.fail(twice)
+			d.fail(twice)
+		}
+		c.desired[d.identity()] = d
 	}
-	c.match()
-	c.order()
+	for i := range c.owned {
+		v := &c.owned[i]
+		if d := c.desired[identity{v.kind, v.Name}]; d != nil {
+			d.cached = v
+		}
+	}
+	c.order(ctx)
 	return c, nil
 }
 
@@ -147,7 +172,7 @@ func (c *call[O]) identify(ctx context.Context, d *child) (err error) {
 		d.Name.Name = *name
 	}
 	if d.kind, err = c.set.kindOf(d.ApplyConfiguration); err != nil {
-		d.Kind, _ = kindName(d.ApplyConfiguration)
+		d.Kind = kindName(d.ApplyConfiguration)
 		return err
 	}
 	d.Kind = d.kind.gvk()
@@ -160,37 +185,6 @@ func (c *call[O]) identify(ctx context.Context, d *child) (err error) {
 		return err
 	}
 	return wrong
-}
-
-// match finds the owned object of each child. It refuses desired children of one name: it is
-// unknown which of them is meant.
-func (c *call[O]) match() {
-	type identity struct {
-		kind Kind
-		name types.NamespacedName
-	}
-	known := make(map[identity]*child, len(c.all))
-	for _, d := range c.all {
-		if d.kind == nil || d.Name.Name == "" {
-			continue
-		}
-		id := identity{d.kind, d.Name}
-		if other := known[id]; other != nil {
-			for _, twin := range []*child{other, d} {
-				twin.fail(errors.New("it is desired twice in one call; give it once, with all of its fields"))
-			}
-		}
-		known[id] = d
-	}
-	for i := range c.owned {
-		v := &c.owned[i]
-		if d := known[identity{v.kind, v.Name}]; d != nil {
-			d.cached = v
-		} else {
-			c.others = append(c.others, v)
-		}
-	}
-	slices.SortStableFunc(c.others, func(a, b *version) int { return strings.Compare(a.Name.String(), b.Name.String()) })
 }
 
 // apply applies the children in batches of 1, 2, 4 and so on, as Kubernetes' controllers do
@@ -259,6 +253,7 @@ func (c *call[O]) unchanged(d *child) bool {
 		return false
 	}
 	d.State, d.Ready, d.Reason, d.done = Unchanged, f.ready, f.reason, true
+	d.uid, d.finding = d.cached.UID, f
 	return true
 }
 
@@ -271,7 +266,9 @@ func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 					d.panicked = fmt.Sprintf("applying %s: %v\n%s", d.title(), p, debug.Stack())
 				}
 			}()
-			c.applyOne(ctx, d)
+			if err := c.applyOne(ctx, d); err != nil {
+				d.fail(err)
+			}
 		})
 	}
 	running.Wait()
@@ -287,13 +284,12 @@ func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 
 // result returns the rows, leaves a note to package why, and remembers what the call found out.
 func (c *call[O]) result(ctx context.Context) (r Result) {
-	if len(c.learned) > 0 {
-		for _, v := range c.owned {
-			if f, ok := c.known[v.UID]; ok && c.learned[v.UID] == (finding{}) {
-				c.learned[v.UID] = f
-			}
+	if c.learned {
+		known := findings{}
+		for _, d := range c.all {
+			known[d.uid] = d.finding
 		}
-		c.set.known.Add(c.owner.GetUID(), c.learned, knownFor)
+		c.set.known.Add(c.owner.GetUID(), known, knownFor)
 	}
 	r.Children = make([]Child, 0, len(c.all)+len(c.pruned))
 	for _, d := range c.all {

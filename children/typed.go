@@ -46,11 +46,8 @@ type typed struct {
 	metaac.TypeMetaApplyConfiguration
 	*metaac.ObjectMetaApplyConfiguration
 
-	of client.Object
+	of client.Object // or nil
 }
-
-// object returns the object that Typed was given, or nil. Its kind may be unset.
-func (t *typed) object() client.Object { return t.of }
 
 // MarshalJSON implements json.Marshaler. Its error names each field that must be decided.
 func (t *typed) MarshalJSON() ([]byte, error) {

@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"client":                   {"hook", "rbac", "internal/argument", "internal/builtin", "internal/journal", "internal/logging", "internal/object", "internal/transport", "internal/traceparent"},
 	"finalizer":                {"client", "internal/argument", "internal/object"},
 	"owner":                    {"internal/argument", "internal/object"},
-	"children":                 {"cache", "client", "controller", "finalizer", "handler", "source", "internal/argument", "internal/consistency", "internal/contextkey", "internal/object"},
+	"children":                 {"cache", "client", "controller", "finalizer", "handler", "source", "internal/argument", "internal/consistency", "internal/contextkey", "internal/object", "internal/run"},
 	"status":                   {"cache", "client", "controller", "internal/argument", "internal/object"},
 	"source":                   {"handler", "workqueue", "cache", "hook", "why", "rbac", "internal/argument", "internal/run", "internal/storage"},
 	"controller":               {"source", "handler", "workqueue", "cache", "ledger", "term", "hook", "why", "rbac", "internal/argument", "internal/consistency", "internal/contextkey", "internal/fence", "internal/journal", "internal/logging", "internal/run", "internal/slab", "internal/traceparent"},

@@ -4,6 +4,7 @@
 package children
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 
 // applyOne applies a child if needed, and sets what it found and did. It runs beside others.
 func (c *call[O]) applyOne(ctx context.Context, d *child) error {
-	fields, err := d.fields()
+	fields, err := c.fields(d)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,11 @@ func (c *call[O]) applyOne(ctx context.Context, d *child) error {
 			return nil
 		}
 	}
-	applied, err := d.kind.apply(ctx, c.set.client, c.configuration(d, fields), live)
+	config, err := c.configuration(d, fields)
+	if err != nil {
+		return err
+	}
+	applied, err := d.kind.apply(ctx, c.set.client, config, live)
 	switch {
 	// With the same sum, a new object would differ again: its creation changed the field.
 	case err != nil && live != nil && d.recreate && isImmutable(err) && live.GetAnnotations()[AppliedAnnotation] != d.sum:
@@ -61,13 +66,17 @@ func (c *call[O]) applyOne(ctx context.Context, d *child) error {
 }
 
 // fields returns the desired fields as JSON has them, and sets their sum.
-func (d *child) fields() (fields map[string]any, err error) {
+func (c *call[O]) fields(d *child) (fields map[string]any, err error) {
 	body, err := encoded(d.ApplyConfiguration)
 	if err != nil {
 		return nil, err
 	}
-	d.sum = sumOf(body)
-	if err := json.Unmarshal(body, &fields); err != nil {
+	set := c.applySet()
+	d.sum = digest(append(body, set...))[:16]
+	if err = json.Unmarshal(body, &fields); err == nil && set != "" {
+		err = unstructured.SetNestedField(fields, set, "metadata", "labels", partOf)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading its desired fields: %w", err)
 	}
 	return fields, nil
@@ -104,24 +113,16 @@ func controllerOf(obj, owner client.Object) string {
 }
 
 // configuration returns the fields to apply.
-func (c *call[O]) configuration(d *child, fields map[string]any) *unstructured.Unstructured {
+func (c *call[O]) configuration(d *child, fields map[string]any) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: fields}
 	u.SetGroupVersionKind(d.kind.gvk())
 	u.SetNamespace(d.Name.Namespace)
 	u.SetName(d.Name.Name)
-	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
-		// GetAnnotations would drop all if one is no string.
-		switch annotations := metadata["annotations"].(type) {
-		case nil:
-			metadata["annotations"] = map[string]any{AppliedAnnotation: d.sum}
-		case map[string]any:
-			annotations[AppliedAnnotation] = d.sum
-		}
-	}
 	own := *metav1.NewControllerRef(c.owner, c.set.owners.GroupVersionKind())
 	refs := slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == own.UID })
 	u.SetOwnerReferences(append(refs, own))
-	return u
+	// SetAnnotations would drop all others if one is no string.
+	return u, unstructured.SetNestedField(fields, d.sum, "metadata", "annotations", AppliedAnnotation)
 }
 
 // settle computes whether the child is ready, and remembers it.
@@ -135,10 +136,8 @@ func (c *call[O]) settle(d *child) {
 	} else {
 		d.Ready, d.Reason = readiness(d.Kind.GroupKind(), d.live)
 	}
-	if d.Ready {
+	if d.Reason = cmp.Or(d.Reason, "it is not ready"); d.Ready {
 		d.Reason = ""
-	} else if d.Reason == "" {
-		d.Reason = "it is not ready"
 	}
 	if d.printed {
 		d.uid, c.learned = d.live.GetUID(), true

@@ -129,6 +129,7 @@ func TestDelete_DeletesADesiredChildWithoutTheAnnotation(t *testing.T) {
 type wide struct {
 	api    *sim.Server
 	set    *children.Set[*rbacv1.ClusterRole]
+	all    *cache.Handle[*rbacv1.ClusterRole]
 	owner  *rbacv1.ClusterRole
 	stop   func()
 	widget sim.Resource
@@ -139,6 +140,7 @@ func newWide(t *testing.T) *wide {
 	w.api.Put(clusterRoles, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "owner"}})
 	mgr := manager.New(w.api.Config(), manager.Options{Name: "wide", Scheme: scheme.Scheme, Logger: slog.New(slog.DiscardHandler)})
 	all := cache.For[*rbacv1.ClusterRole](mgr.Cache())
+	w.all = all
 	configMaps := cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
 	secrets := cache.ForScope[*unstructured.Unstructured](mgr.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Secret")})
 	bindings := cache.For[*rbacv1.RoleBinding](mgr.Cache())
@@ -162,6 +164,9 @@ func newWide(t *testing.T) *wide {
 	}
 	return w
 }
+
+// settle waits until the caches show all changes.
+func (*wide) settle() { time.Sleep(time.Minute) }
 
 func widget(name string) client.ApplyConfiguration {
 	return client.UnstructuredConfiguration(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "namespace": "default"}}})

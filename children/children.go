@@ -31,11 +31,12 @@ const (
 // Set keeps the children of owners of one kind. It is safe for concurrent use. For one owner, call
 // its methods from one goroutine at a time, such as its Reconcile.
 type Set[O client.Object] struct {
-	owners *cache.Handle[O]
-	client *client.Client
-	kinds  []Kind
-	seed   maphash.Seed
-	known  *lru.LRUExpireCache // findings, by UID of the owner
+	owners  *cache.Handle[O]
+	client  *client.Client
+	kinds   []Kind
+	tooling string // or ""
+	seed    maphash.Seed
+	known   *lru.LRUExpireCache // findings, by UID of the owner
 }
 
 // findings are by UID of the child. They are replaced, never changed.

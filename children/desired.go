@@ -113,10 +113,9 @@ func keyOf(c client.ApplyConfiguration, ownerNamespace string, namespaced bool) 
 	return key, nil
 }
 
-// sumOf returns a hash of a configuration's JSON, for AppliedAnnotation.
-func sumOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // encoded calls MarshalJSON itself, because json.Marshal puts the Go type in front of its errors.

@@ -62,8 +62,10 @@
 //
 // A [Result] has a row for each child, a clause for a condition and a text for an event. The
 // evidence of package why names the children that are not ready, up to 500 bytes for an owner.
+// Tools that know ApplySets (KEP-3659) find the children after [Set.ApplySet].
 //
 // # Rights
 //
 // For each kind: list, watch, get, create and patch, and delete for pruning, Delete and Recreate.
+// [Set.ApplySet] needs patch for the owners.
 package children

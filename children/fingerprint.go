@@ -59,9 +59,8 @@ func (h *hasher) value(v reflect.Value, depth int) {
 	case reflect.Struct:
 		h.fields(v, depth)
 	case reflect.Slice, reflect.Array:
-		if v.Kind() == reflect.Slice {
-			h.size(v)
-		}
+		add(h, v.Kind() == reflect.Slice && v.IsNil()) // as JSON distinguishes nil from empty
+		add(h, v.Len())
 		for i := range v.Len() {
 			h.value(v.Index(i), depth-1)
 		}
@@ -69,15 +68,6 @@ func (h *hasher) value(v reflect.Value, depth int) {
 		h.entries(v, depth)
 	default:
 		h.failed = true // such as a function
-	}
-}
-
-// size distinguishes nil from empty, as JSON does.
-func (h *hasher) size(v reflect.Value) {
-	if v.IsNil() {
-		add(h, -1)
-	} else {
-		add(h, v.Len())
 	}
 }
 
@@ -110,9 +100,10 @@ func isUnset(v reflect.Value) bool {
 
 // entries adds the hashes of the entries, because a map has no order.
 func (h *hasher) entries(v reflect.Value, depth int) {
-	h.size(v)
+	add(h, v.IsNil())
+	add(h, v.Len())
 	var sum uint64
-	if texts, ok := textsOf(v); ok {
+	if texts, ok := textsOf(v); ok { // much faster
 		for key, value := range texts {
 			sum += maphash.Comparable(h.Seed(), [2]string{key, value})
 		}

@@ -23,7 +23,7 @@ import (
 type Kind interface {
 	gvk() schema.GroupVersionKind
 	check() error
-	namespaced(ctx context.Context, c *client.Client) (bool, error)
+	namespaced() (bool, error)
 	// is reports whether an object has the handle's Go type.
 	is(obj client.Object) bool
 	// source makes the owner of a changed object due.
@@ -55,16 +55,7 @@ func (k handleKind[T]) check() error {
 
 func (k handleKind[T]) gvk() schema.GroupVersionKind { return k.handle.GroupVersionKind() }
 
-func (k handleKind[T]) namespaced(ctx context.Context, c *client.Client) (bool, error) {
-	if namespaced, err := k.handle.Namespaced(); err == nil {
-		return namespaced, nil
-	}
-	m, err := c.Mapping(ctx, k.gvk())
-	if err != nil {
-		return false, err
-	}
-	return m.Scope.Name() == "namespace", nil
-}
+func (k handleKind[T]) namespaced() (bool, error) { return k.handle.Namespaced() }
 
 func (k handleKind[T]) is(obj client.Object) bool {
 	_, is := obj.(T)

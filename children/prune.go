@@ -41,16 +41,16 @@ func (c *call[O]) prune(ctx context.Context) (left int) {
 // whether it was one.
 func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedName) bool {
 	obj, err := k.get(ctx, name)
-	if err == nil {
-		if !metav1.IsControlledBy(obj, c.owner) || obj.GetAnnotations()[AppliedAnnotation] == "" {
-			return false
-		}
-		if obj.GetDeletionTimestamp() != nil {
-			return true
-		}
-		err = k.remove(ctx, c.set.client, obj)
-	} else if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return false
+	case err != nil:
+	case !metav1.IsControlledBy(obj, c.owner), obj.GetAnnotations()[AppliedAnnotation] == "":
+		return false
+	case obj.GetDeletionTimestamp() != nil:
+		return true
+	default:
+		err = k.remove(ctx, c.set.client, obj)
 	}
 	row := Child{Kind: k.gvk(), Name: name, State: Pruned, Reason: "it is no longer desired"}
 	if err != nil {
@@ -71,24 +71,18 @@ func (s *Set[O]) Delete(ctx context.Context, owner O, desired ...client.ApplyCon
 	}
 	c.unclear = nil       // all go
 	left := len(c.pruned) // kinds that could not be read
-	if left += c.prune(ctx); left == 0 {
-		for _, d := range c.all {
-			c.findLeft(ctx, d)
-		}
-		for _, d := range c.all {
-			c.deleteOne(ctx, d)
-		}
+	left += c.prune(ctx)
+	for _, d := range c.all {
+		c.findLeft(ctx, d)
+	}
+	for _, d := range c.all {
+		c.deleteOne(ctx, d, left > 0)
 	}
 	result := c.result(ctx)
 	if err := result.err(); err != nil {
 		return result, err
 	}
-	for _, d := range c.all {
-		if d.State == Deleted || d.State == Waiting {
-			left++
-		}
-	}
-	if left > 0 {
+	if left += len(result.unready()); left > 0 {
 		return result, finalizer.Waiting(fmt.Sprintf("the deletion of the children of %s is not complete; left: %d", object.Name(object.Key(owner)), left))
 	}
 	return result, nil
@@ -119,8 +113,8 @@ func (c *call[O]) findLeft(ctx context.Context, d *child) {
 	}
 }
 
-// deleteOne deletes a desired child if none after it is left.
-func (c *call[O]) deleteOne(ctx context.Context, d *child) {
+// deleteOne deletes a desired child if none after it is left, and no child that is not desired.
+func (c *call[O]) deleteOne(ctx context.Context, d *child, others bool) {
 	if d.live == nil {
 		return
 	}
@@ -130,6 +124,8 @@ func (c *call[O]) deleteOne(ctx context.Context, d *child) {
 	})
 	if d.live.GetDeletionTimestamp() != nil {
 		d.State, d.Reason = Waiting, "for the end of its deletion"
+	} else if others {
+		d.State, d.Reason = Waiting, "for the deletion of others that are not desired"
 	} else if after >= 0 {
 		d.State, d.Reason = Waiting, "for the deletion of "+c.all[after].short()
 	} else if err := d.kind.remove(ctx, c.set.client, d.live); err != nil {

@@ -69,7 +69,7 @@ func (s state) special(kind string) string {
 	case "Pod":
 		return s.pod()
 	case "Job.batch": // ready once it runs
-		done := s.isTrue("Complete") || s.isTrue("Suspended")
+		done := s.must("Complete") == "" || s.must("Suspended") == ""
 		return cmp.Or(s.not("Failed", "True"), when(!done && s.text("status", "startTime") == "", "has not started"))
 	case "PersistentVolumeClaim":
 		return when(s.text("status", "phase") != "Bound", "is not bound")
@@ -152,8 +152,6 @@ func (s state) must(name string) string {
 	c := s.condition(name)
 	return cmp.Or(when(c == nil, "condition %s is missing", name), when(c["status"] != "True", "%s", c))
 }
-
-func (s state) isTrue(name string) bool { return s.condition(name)["status"] == "True" }
 
 func (s state) field(path ...string) any {
 	v, _, _ := unstructured.NestedFieldNoCopy(s, path...)

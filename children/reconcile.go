@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/argument"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // call is one call of Reconcile or Delete.
@@ -58,8 +58,8 @@ type child struct {
 	needs    []*child // those before it
 	uid      types.UID
 	finding  finding // of this uid
+	panicked error
 	done     bool
-	panicked string // what applyOne panicked with, and the stack
 }
 
 // identity must be unique: otherwise it is unknown which child is meant.
@@ -89,6 +89,9 @@ func (s *Set[O]) Reconcile(ctx context.Context, owner O, desired ...client.Apply
 	if err != nil {
 		return Result{}, err
 	}
+	if err := c.labelOwner(ctx); err != nil {
+		return Result{}, err
+	}
 	c.apply(ctx)
 	c.prune(ctx)
 	result := c.result(ctx)
@@ -103,9 +106,8 @@ func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfi
 		set: s, owner: owner, all: make([]*child, len(desired)), desired: make(map[identity]*child, len(desired)),
 		unread: map[Kind]error{}, unclear: map[Kind]bool{},
 	}
-	if known, ok := s.known.Get(owner.GetUID()); ok {
-		c.known, _ = known.(findings)
-	}
+	known, _ := s.known.Get(owner.GetUID())
+	c.known, _ = known.(findings)
 	for _, k := range s.kinds {
 		c.read(ctx, k)
 	}
@@ -178,7 +180,7 @@ func (c *call[O]) identify(ctx context.Context, d *child) (err error) {
 	d.Kind = d.kind.gvk()
 	namespaced, err := true, c.unread[d.kind]
 	if err == nil {
-		namespaced, err = d.kind.namespaced(ctx, c.set.client)
+		namespaced, err = d.kind.namespaced()
 	}
 	var wrong error
 	if d.Name, wrong = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), namespaced); err != nil {
@@ -261,11 +263,7 @@ func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 	var running sync.WaitGroup
 	for _, d := range batch {
 		running.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					d.panicked = fmt.Sprintf("applying %s: %v\n%s", d.title(), p, debug.Stack())
-				}
-			}()
+			defer run.Recover(&d.panicked)
 			if err := c.applyOne(ctx, d); err != nil {
 				d.fail(err)
 			}
@@ -273,8 +271,8 @@ func (c *call[O]) applyAll(ctx context.Context, batch []*child) (failed bool) {
 	}
 	running.Wait()
 	for _, d := range batch { // here, because the controller recovers panics of this goroutine only
-		if d.panicked != "" {
-			panic(d.panicked)
+		if d.panicked != nil {
+			panic(fmt.Sprintf("applying %s: %v", d.title(), d.panicked))
 		}
 		c.settle(d)
 		failed = failed || d.Err != nil

@@ -62,17 +62,14 @@ func (c Child) short() string { return strings.TrimSpace(c.Kind.Kind + " " + c.N
 
 // String describes the child in one line.
 func (c Child) String() string {
-	text := strings.TrimPrefix(c.title()+": ", ": ") + string(c.State)
+	text := cmp.Or(c.title(), "a child") + ": " + string(c.State)
 	if len(c.Paths) > 0 {
 		text += " " + strings.Join(c.Paths, ", ")
 	}
 	if c.Err != nil {
 		return text + ": " + c.Err.Error()
 	}
-	if c.Reason != "" {
-		text += ": " + c.Reason
-	}
-	return text
+	return strings.TrimSuffix(text+": "+c.Reason, ": ")
 }
 
 // Result has a row for each desired child, in the order of the call, and then for each pruned one.
@@ -146,11 +143,7 @@ func (r Result) note(ctx context.Context) {
 	if !ok || len(all) == 0 {
 		return
 	}
-	var clauses []string
-	for _, c := range all {
-		clauses = append(clauses, c.clause())
-	}
-	to.Note(fmt.Sprintf("children that are not ready (%d): %s", len(all), strings.Join(clauses, "; ")))
+	to.Note(fmt.Sprintf("children that are not ready (%d): %s", len(all), join(all, Child.clause, "; ")))
 }
 
 // Changes describes what was sent, for one event: "created Service web; changed Deployment web
@@ -171,12 +164,14 @@ func (r Result) Changes() string {
 }
 
 // String has a line for each child.
-func (r Result) String() string {
-	var all []string
-	for _, c := range r.Children {
-		all = append(all, c.String())
+func (r Result) String() string { return join(r.Children, Child.String, "\n") }
+
+func join(all []Child, text func(Child) string, between string) string {
+	var texts []string
+	for _, c := range all {
+		texts = append(texts, text(c))
 	}
-	return strings.Join(all, "\n")
+	return strings.Join(texts, between)
 }
 
 // err joins the children's errors.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	exactjson "k8s.io/apimachinery/pkg/util/json"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
@@ -73,10 +74,8 @@ func (t *typed) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("children.Typed: %w", err)
 	}
 	delete(content, "status")
-	if metadata, ok := content["metadata"].(map[string]any); ok {
-		for _, name := range []string{"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"} {
-			delete(metadata, name)
-		}
+	for _, name := range []string{"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"} {
+		unstructured.RemoveNestedField(content, "metadata", name)
 	}
 	var p pruning
 	p.value(v, content, "")

@@ -47,6 +47,7 @@ type world struct {
 	api *sim.Server
 
 	unwatched bool
+	tooling   string
 
 	stop func()
 	mgr  *manager.Manager
@@ -92,6 +93,9 @@ func (w *world) start() {
 		return controller.Result{}, w.reconcile(ctx, owner, client.For[*corev1.ServiceAccount](mgr.Client()))
 	}), controller.Options{})
 	c.Watch(source.Kind(all, handler.Self()))
+	if w.tooling != "" {
+		w.set.ApplySet(w.tooling)
+	}
 	if !w.unwatched {
 		w.set.Watch(c)
 	}

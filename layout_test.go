@@ -54,10 +54,10 @@ var mayImport = map[string][]string{
 	"webhook/webhooktest":      {"client", "envtest", "webhook"},
 	"metrics":                  {"cache", "hook"},
 	"debug":                    {"controller", "hook", "manager", "server", "why"},
-	"envtest":                  {},
+	"envtest":                  {"internal/manifests"},
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
-	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath", "internal/journal"},
+	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath", "internal/journal", "internal/manifests"},
 	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "internal/apipath"},
 
 	"envtest/sim/conformance":        {}, // it has tests only
@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 	"internal/apipath":     {},
 	"internal/argument":    {},
 	"internal/builtin":     {},
+	"internal/manifests":   {},
 	"internal/connection":  {"internal/run"},
 	"internal/contextkey":  {},
 	"internal/journal":     {"ledger", "internal/contextkey"},

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/setpoint-dev/setpoint/internal/manifests"
 )
 
 // Cluster is a control plane that Start has started, or an existing cluster. Its methods are safe
@@ -55,8 +57,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return existing(ctx, o)
 	}
 	// Report invalid manifests before a build takes minutes.
-	if _, err := readManifests(o.CRDs...); err != nil {
-		return nil, err
+	if _, err := manifests.Read(o.CRDs...); err != nil {
+		return nil, fmt.Errorf("envtest: %w", err)
 	}
 	commands, err := findCommands(ctx, o)
 	if err != nil {

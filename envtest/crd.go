@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+
+	"github.com/setpoint-dev/setpoint/internal/manifests"
 )
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -23,23 +25,23 @@ var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "
 // *.yml, *.json; not recursive). It returns when each CRD is established, discovery lists it and
 // its served versions can be watched. Objects of another kind are an error.
 func (c *Cluster) InstallCRDs(ctx context.Context, paths ...string) error {
-	manifests, err := readManifests(paths...)
+	all, err := manifests.Read(paths...)
 	if err != nil {
-		return err
+		return fmt.Errorf("envtest: %w", err)
 	}
-	for _, m := range manifests {
-		if gvk := m.object.GroupVersionKind(); gvk.Group != crds.Group || gvk.Kind != "CustomResourceDefinition" {
-			return fmt.Errorf("envtest: %s is a %s, not a CustomResourceDefinition; use Apply for it", m.where, gvk.Kind)
+	for _, m := range all {
+		if gvk := m.Object.GroupVersionKind(); gvk.Group != crds.Group || gvk.Kind != "CustomResourceDefinition" {
+			return fmt.Errorf("envtest: %s is a %s, not a CustomResourceDefinition; use Apply for it", m.Where, gvk.Kind)
 		}
 	}
-	if err := c.applyCRDs(ctx, manifests); err != nil {
+	if err := c.applyCRDs(ctx, all); err != nil {
 		return err
 	}
-	return c.waitServed(ctx, manifests)
+	return c.waitServed(ctx, all)
 }
 
-func (c *Cluster) applyCRDs(ctx context.Context, manifests []manifest) error {
-	for _, m := range manifests {
+func (c *Cluster) applyCRDs(ctx context.Context, all []manifests.Manifest) error {
+	for _, m := range all {
 		if err := c.applyOne(ctx, c.dynamic.Resource(crds), m); err != nil {
 			return err
 		}
@@ -49,14 +51,14 @@ func (c *Cluster) applyCRDs(ctx context.Context, manifests []manifest) error {
 
 // waitServed returns when the CustomResourceDefinitions are established and their served versions
 // can be watched.
-func (c *Cluster) waitServed(ctx context.Context, manifests []manifest) error {
-	if len(manifests) == 0 {
+func (c *Cluster) waitServed(ctx context.Context, all []manifests.Manifest) error {
+	if len(all) == 0 {
 		return nil
 	}
 	served := map[schema.GroupVersionResource]bool{}
-	for _, m := range manifests {
+	for _, m := range all {
 		var last *unstructured.Unstructured
-		err := until(ctx, c.dynamic.Resource(crds), m.object.GetName(), func(crd *unstructured.Unstructured) (bool, error) {
+		err := until(ctx, c.dynamic.Resource(crds), m.Object.GetName(), func(crd *unstructured.Unstructured) (bool, error) {
 			last = crd
 			return established(crd, served)
 		})
@@ -64,7 +66,7 @@ func (c *Cluster) waitServed(ctx context.Context, manifests []manifest) error {
 			err = c.backdate(ctx, last)
 		}
 		if err != nil {
-			return c.checkAlive(fmt.Errorf("envtest: %s: CRD %s is not established: %w", m.where, m.object.GetName(), err))
+			return c.checkAlive(fmt.Errorf("envtest: %s: CRD %s is not established: %w", m.Where, m.Object.GetName(), err))
 		}
 	}
 	if err := c.waitDiscovered(ctx, served); err != nil {

@@ -5,7 +5,6 @@ package envtest
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,62 +28,6 @@ func TestValidate(t *testing.T) {
 	o := Options{}.withDefaults()
 	if o.StartTimeout != 60*time.Second || o.StopTimeout != 10*time.Second || o.Progress != os.Stderr {
 		t.Errorf("the defaults are not those that are documented: %+v", o)
-	}
-}
-
-func TestReadManifests(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"b.yaml":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: second}\n",
-		"a.yml":      "---\n# nothing\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: first}\n---\n",
-		"c.json":     `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "third"}}`,
-		"README.md":  "no manifest",
-		"sub/d.yaml": "not read",
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	found, err := readManifests(dir, filepath.Join(dir, "b.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, m := range found {
-		names = append(names, m.object.GetName())
-	}
-	if got := strings.Join(names, " "); got != "first second third second" {
-		t.Errorf("read %s", got)
-	}
-	if found[0].where != filepath.Join(dir, "a.yml")+", document 2" {
-		t.Errorf("the first is said to be in %s", found[0].where)
-	}
-}
-
-// E4: the error names an invalid manifest and its problem.
-func TestWrongManifests(t *testing.T) {
-	for text, want := range map[string]string{
-		"a: b: c":                            "document 1 is not valid YAML",
-		"- a\n- b":                           "document 1 is not valid YAML",
-		"kind: A\nkind: B":                   `key "kind" already set`,
-		"kind: ConfigMap":                    "document 1 is not a Kubernetes object: it needs a apiVersion",
-		"apiVersion: v1\nkind: 7":            "it needs a kind",
-		"apiVersion: v1\nkind: A":            "it needs a name",
-		"# fine\n---\napiVersion: v1\n---\n": "document 2 is not a Kubernetes object",
-	} {
-		_, err := parseManifests("file.yaml", strings.NewReader(text))
-		if got := errorText(err); !strings.Contains(got, "file.yaml") || !strings.Contains(got, want) {
-			t.Errorf("%q: %s, want %q", text, got, want)
-		}
-	}
-	for path, want := range map[string]string{"no/such/file.yaml": "no/such/file.yaml", t.TempDir(): "has no file *.yaml"} {
-		if _, err := readManifests(path); !strings.Contains(errorText(err), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		}
 	}
 }
 

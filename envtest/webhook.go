@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/manifests"
 )
 
 // Webhooks describes webhooks that the test itself serves, for example in the manager under test.
@@ -90,12 +92,12 @@ func InstallWebhooks(ctx context.Context, cfg *rest.Config, w Webhooks) (remove 
 }
 
 func (c *Cluster) installWebhooks(ctx context.Context, w Webhooks) (*installation, error) {
-	manifests, err := w.manifests()
+	all, err := w.manifests()
 	if err != nil {
 		return nil, err
 	}
 	i := &installation{cluster: c}
-	if err := i.install(ctx, manifests); err != nil {
+	if err := i.install(ctx, all); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
 		return nil, errors.Join(err, i.delete(ctx))
@@ -103,30 +105,30 @@ func (c *Cluster) installWebhooks(ctx context.Context, w Webhooks) (*installatio
 	return i, nil
 }
 
-func (w Webhooks) manifests() ([]manifest, error) {
+func (w Webhooks) manifests() ([]manifests.Manifest, error) {
 	if host, port, err := net.SplitHostPort(w.Address); err != nil || host == "" || port == "" || port == "0" {
 		return nil, fmt.Errorf("envtest: Webhooks.Address is %q: it must be the host and port of the test's webhook server, such as 127.0.0.1:9443", w.Address)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(w.CABundle) {
 		return nil, errors.New("envtest: Webhooks.CABundle has no certificate in PEM; pass the CA of the test's webhook server, or use ServingCertificate")
 	}
-	manifests, err := readManifests(w.Paths...)
+	all, err := manifests.Read(w.Paths...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("envtest: %w", err)
 	}
 	for n, o := range w.Objects {
 		u, err := unstructuredOf(o)
 		if err != nil {
 			return nil, fmt.Errorf("envtest: Webhooks.Objects[%d]: %w", n, err)
 		}
-		manifests = append(manifests, manifest{where: fmt.Sprintf("Webhooks.Objects[%d]", n), object: u})
+		all = append(all, manifests.Manifest{Where: fmt.Sprintf("Webhooks.Objects[%d]", n), Object: u})
 	}
-	for _, m := range manifests {
-		if err := w.rewrite(m.object); err != nil {
-			return nil, fmt.Errorf("envtest: %s: %w", m.where, err)
+	for _, m := range all {
+		if err := w.rewrite(m.Object); err != nil {
+			return nil, fmt.Errorf("envtest: %s: %w", m.Where, err)
 		}
 	}
-	return manifests, nil
+	return all, nil
 }
 
 func unstructuredOf(o runtime.Object) (*unstructured.Unstructured, error) {
@@ -142,7 +144,7 @@ func unstructuredOf(o runtime.Object) (*unstructured.Unstructured, error) {
 		u.SetGroupVersionKind(kinds[0])
 	}
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
-	return u, checkObject(u)
+	return u, manifests.Check(u)
 }
 
 func (w Webhooks) rewrite(o *unstructured.Unstructured) error {
@@ -192,24 +194,24 @@ type created struct {
 	name     string
 }
 
-func (i *installation) install(ctx context.Context, manifests []manifest) error {
-	var definitions, whole []manifest
-	for _, m := range manifests {
-		if m.object.GetKind() != "CustomResourceDefinition" {
+func (i *installation) install(ctx context.Context, all []manifests.Manifest) error {
+	var definitions, whole []manifests.Manifest
+	for _, m := range all {
+		if m.Object.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
 		definitions = append(definitions, m)
 		// If it has only a conversion, as webhook.Manifests makes it, an apply would remove the
 		// other fields that envtest has applied.
-		_, complete, _ := unstructured.NestedFieldNoCopy(m.object.Object, "spec", "versions")
-		err := i.convert(ctx, m.object)
+		_, complete, _ := unstructured.NestedFieldNoCopy(m.Object.Object, "spec", "versions")
+		err := i.convert(ctx, m.Object)
 		switch {
 		case apierrors.IsNotFound(err) && !complete:
-			return fmt.Errorf("envtest: %s: the CustomResourceDefinition %s has only a conversion, and is not installed; install the whole one first, for example with Options.CRDs", m.where, m.object.GetName())
+			return fmt.Errorf("envtest: %s: the CustomResourceDefinition %s has only a conversion, and is not installed; install the whole one first, for example with Options.CRDs", m.Where, m.Object.GetName())
 		case apierrors.IsNotFound(err):
-			i.created = append(i.created, created{crds, m.object.GetName()})
+			i.created = append(i.created, created{crds, m.Object.GetName()})
 		case err != nil:
-			return i.cluster.checkAlive(fmt.Errorf("envtest: %s: cannot change the conversion of %s: %w", m.where, m.object.GetName(), err))
+			return i.cluster.checkAlive(fmt.Errorf("envtest: %s: cannot change the conversion of %s: %w", m.Where, m.Object.GetName(), err))
 		}
 		if complete {
 			whole = append(whole, m)
@@ -221,12 +223,12 @@ func (i *installation) install(ctx context.Context, manifests []manifest) error 
 	if err := i.cluster.waitServed(ctx, definitions); err != nil {
 		return err
 	}
-	for _, m := range manifests {
-		of, ok := configurations[m.object.GetKind()]
+	for _, m := range all {
+		of, ok := configurations[m.Object.GetKind()]
 		if !ok {
 			continue
 		}
-		i.created = append(i.created, created{of, m.object.GetName()})
+		i.created = append(i.created, created{of, m.Object.GetName()})
 		if err := i.cluster.applyOne(ctx, i.cluster.dynamic.Resource(of), m); err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/manifests"
 )
 
 // operator answers the webhooks of testdata/webhooks.yaml.
@@ -133,13 +134,13 @@ func testConversionReplaced(ctx context.Context, t *testing.T, cfg *rest.Config,
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests, err := readManifests(w.Paths...)
+	all, err := manifests.Read(w.Paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range manifests {
-		if m.object.GetKind() == "CustomResourceDefinition" {
-			if _, err := client.Resource(crds).Apply(ctx, m.object.GetName(), m.object, metav1.ApplyOptions{FieldManager: "kubectl"}); err != nil {
+	for _, m := range all {
+		if m.Object.GetKind() == "CustomResourceDefinition" {
+			if _, err := client.Resource(crds).Apply(ctx, m.Object.GetName(), m.Object, metav1.ApplyOptions{FieldManager: "kubectl"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -189,14 +190,14 @@ func testConversionAlone(ctx context.Context, t *testing.T, cfg *rest.Config, w 
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests, err := readManifests(w.Paths...)
+	all, err := manifests.Read(w.Paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var whole, part *unstructured.Unstructured
-	for _, m := range manifests {
-		if m.object.GetKind() == "CustomResourceDefinition" {
-			whole, part = m.object, m.object.DeepCopy()
+	for _, m := range all {
+		if m.Object.GetKind() == "CustomResourceDefinition" {
+			whole, part = m.Object, m.Object.DeepCopy()
 		}
 	}
 	conversion, _, _ := unstructured.NestedMap(whole.Object, "spec", "conversion")

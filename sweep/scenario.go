@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/manifests"
 )
 
 // Scenario is an operator, and what others do meanwhile.
@@ -21,8 +22,8 @@ type Scenario struct {
 	Scheme *runtime.Scheme
 	// Objects exist before the operator starts, such as CustomResourceDefinitions. Default: none.
 	Objects []runtime.Object
-	// CRDs are files or directories of CustomResourceDefinitions for real control planes: a
-	// simulated API server serves the kinds of the scheme. Default: none.
+	// CRDs are files or directories of CustomResourceDefinitions. Default: none; a simulated API
+	// server takes other kinds of the scheme for namespaced ones, with the usual plural.
 	CRDs []string
 	// Operator makes the operator. It is called again after each crash. Required.
 	Operator func(p Process) (Operator, error)
@@ -33,6 +34,8 @@ type Scenario struct {
 	Steps []Step
 	// Invariants hold at every version. Default: none.
 	Invariants []Invariant
+
+	definitions []runtime.Object // of CRDs
 }
 
 // Process is what a program gets.
@@ -75,6 +78,21 @@ type Invariant struct {
 	Name string
 	// Holds returns nil, or what is wrong. It is called for each version, after the run. Required.
 	Holds func(s *State) error
+}
+
+func (s *Scenario) readCRDs() error {
+	all, err := manifests.Read(s.CRDs...)
+	if err != nil {
+		return fmt.Errorf("Scenario.CRDs: %w", err)
+	}
+	s.definitions = nil
+	for _, m := range all {
+		if m.Object.GetKind() != "CustomResourceDefinition" {
+			return fmt.Errorf("Scenario.CRDs: %s is no CustomResourceDefinition but a %s; put it into Scenario.Objects", m.Where, m.Object.GetKind())
+		}
+		s.definitions = append(s.definitions, m.Object)
+	}
+	return nil
 }
 
 func (s *Scenario) validate() error {

@@ -4,6 +4,7 @@
 package sweep
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -74,7 +75,7 @@ func Replay(t *testing.T, s Scenario, plan Plan) {
 
 func validate(t *testing.T, s *Scenario) {
 	t.Helper()
-	if err := s.validate(); err != nil {
+	if err := errors.Join(s.validate(), s.readCRDs()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -192,7 +193,7 @@ func inBubble(t *testing.T, s *Scenario, plan Plan, k known) (r *record) {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		server := sim.New(t, s.Scheme, s.Objects...)
+		server := sim.New(t, s.Scheme, slices.Concat(s.definitions, s.Objects)...)
 		if k.again {
 			<-time.After(67*time.Minute + 13*time.Second)
 			if err := age(t.Context(), server.Config()); err != nil {

@@ -223,4 +223,6 @@
 // [Cache.Run] joins the three goroutines of each informer, client-go's, and those that call event
 // handlers. Informers stop without waiting for a backoff, except those that constructors made (see
 // package cache/factory).
+//
+// Stability: stable.
 package cache

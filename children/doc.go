@@ -68,4 +68,6 @@
 //
 // For each kind: list, watch, get, create and patch, and delete for pruning, Delete and Recreate.
 // [Set.ApplySet] needs patch for the owners.
+//
+// Stability: experimental.
 package children

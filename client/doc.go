@@ -83,4 +83,6 @@
 // these connections counts, else 10 s. Each limit is at least 500 ms and at most 15 s. By default,
 // an informer is blind for at most 10 s. client-go's variables HTTP2_READ_IDLE_TIMEOUT_SECONDS and
 // HTTP2_PING_TIMEOUT_SECONDS have no effect, but DISABLE_HTTP2 has.
+//
+// Stability: stable.
 package client

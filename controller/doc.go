@@ -261,4 +261,6 @@
 // that watches for slow Reconciles, and one that reports fights; with Options.Partition, also one
 // that follows the slots, and one for each former owner. Both join their goroutines before they
 // return.
+//
+// Stability: stable.
 package controller

@@ -65,4 +65,6 @@
 // /debug/keys walks over all keys, which takes about two seconds for a million failing keys.
 // /debug/informers/ counts all objects, and /debug/controllers/NAME copies a whole queue: do not
 // poll them.
+//
+// Stability: experimental.
 package debug

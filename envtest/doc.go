@@ -55,4 +55,6 @@
 // Every listener is on the loopback interface, on a port that the operating system chooses, or a
 // socket in a directory of this user. Certificates are created in memory. etcd does not wait for
 // the disk.
+//
+// Stability: stable.
 package envtest

@@ -77,4 +77,6 @@
 //     release, until the end of Run.
 //   - N4: No event of a lost term is stored. A term is not lost if its work has returned before.
 //   - N5: Event makes no request, does not wait for one, and keeps a bounded amount of memory.
+//
+// Stability: settling.
 package events

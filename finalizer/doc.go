@@ -20,4 +20,6 @@
 // after any error, and the next Finalize begins with that step.
 //
 // [Chain.State] returns what a deletion waits for, for a condition, an event or a debug page.
+//
+// Stability: stable.
 package finalizer

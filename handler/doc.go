@@ -18,4 +18,6 @@
 // A source calls handlers and predicates from several goroutines at once: for new events, retries
 // and resyncs. The events of one object come in order, one after another. The objects are shared:
 // do not change them.
+//
+// Stability: stable.
 package handler

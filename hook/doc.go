@@ -27,4 +27,6 @@
 //
 // Caches, clients, controllers, queues and sources report their start and their end: Started and
 // Stopped, Opened and Closed. At the end, an observer can drop what it has stored about them.
+//
+// Stability: settling.
 package hook

@@ -121,4 +121,6 @@
 // timer sends hook.LeaseLost, perhaps while an observer gets another event. With [Observe],
 // client-go's elector sends the events, and a timer may send LeaseLost. Its requests end after
 // RenewDeadline for it.
+//
+// Stability: stable.
 package leaderelection

@@ -31,4 +31,6 @@
 // A ledger keeps the first 100 reads and 10000 writes, and counts the others. When the Reconcile
 // has returned, the controller closes it. For background work that outlives its Reconcile, use
 // [Without].
+//
+// Stability: settling.
 package ledger

@@ -90,4 +90,6 @@
 // # Concurrency
 //
 // All methods are safe for concurrent use, also by what the manager runs. New starts nothing.
+//
+// Stability: stable.
 package manager

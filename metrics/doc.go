@@ -185,4 +185,6 @@
 // controller. It counts the objects of each informer by iterating over their names, which takes 20
 // to 40 ms for 250,000 objects. It does so at most once a minute for more than 10,000 objects, so
 // this number may be a minute old.
+//
+// Stability: stable.
 package metrics

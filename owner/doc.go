@@ -15,4 +15,6 @@
 // An owner must be cluster-scoped or in the namespace of its objects: the garbage collector deletes
 // objects whose owner is in another namespace. To clean up objects in other namespaces, use a
 // finalizer.
+//
+// Stability: stable.
 package owner

@@ -36,4 +36,6 @@
 //
 // Used rights are from one process, since its start. What it does rarely, it may not have done yet.
 // So compare before you replace a Role.
+//
+// Stability: experimental.
 package rbac

@@ -38,4 +38,6 @@
 //
 // All methods are safe for concurrent use once Open has returned. New and Open start nothing. Serve
 // joins what it starts.
+//
+// Stability: settling.
 package server

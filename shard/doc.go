@@ -127,4 +127,6 @@
 //
 // P7, what a cache with slots keeps, is in package cache. The rules are in shard/internal/slots, as
 // pure code that a simulation tests.
+//
+// Stability: experimental.
 package shard

@@ -44,4 +44,6 @@
 // and the detection of blocked handlers. A goroutine for each informer calls the handler: for each
 // object one event after another, in order, and for different objects at once. Channels and tickers
 // call their functions one after another from Run's goroutine.
+//
+// Stability: stable.
 package source

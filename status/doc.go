@@ -56,4 +56,6 @@
 // # Waiting
 //
 // [Await] waits in a program or a test until an object has conditions that are current.
+//
+// Stability: stable.
 package status

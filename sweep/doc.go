@@ -60,4 +60,6 @@
 //     its subtest is skipped.
 //   - Old views come from the informers. With a write, all are old, or one that shows something of
 //     what is written until the operator's next write. Pairs of informers are not tried.
+//
+// Stability: experimental.
 package sweep

@@ -48,4 +48,6 @@
 //
 //   - L2: No request that carries a term, reads included, passes the fence after the term's trust.
 //     A request of a part does not pass after the end of the part or the trust of its term.
+//
+// Stability: settling.
 package term

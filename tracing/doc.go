@@ -25,4 +25,6 @@
 //
 // A request's span has the attributes of otelhttp, and k8s.verb, k8s.api.group, k8s.resource,
 // k8s.subresource, k8s.namespace.name and k8s.object.name, unless empty.
+//
+// Stability: experimental.
 package tracing

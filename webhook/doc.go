@@ -110,4 +110,6 @@
 //     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
 //   - A6: Anonymous clients cannot exhaust the memory, whatever they send. Large requests share a
 //     fixed budget, and small ones never wait for it. A stop during an attack ends in time.
+//
+// Stability: settling.
 package webhook

@@ -34,4 +34,6 @@
 // they are gone, and the answer says since when.
 //
 // For is for people and tests. It is safe for concurrent use, and does not disturb Reconciles.
+//
+// Stability: settling.
 package why

@@ -137,4 +137,6 @@
 //
 // All times come from package time, so a testing/synctest bubble that includes the call of New
 // controls them.
+//
+// Stability: stable.
 package workqueue

@@ -34,6 +34,8 @@
 //
 // In a unit test, pass New a cache without a Backend and a fake clientset, and make handles with
 // cache.Adopt.
+//
+// Stability: settling.
 package factory
 
 import (

@@ -51,4 +51,6 @@
 //   - If the API server is unreachable, the client's connection is cut.
 //   - The proxy allows 250 concurrent requests per connection, and the API server has a limit too.
 //     Go's transport opens another connection at the limit.
+//
+// Stability: settling.
 package fault

@@ -132,4 +132,6 @@
 //     token.
 //
 // Everything is safe for concurrent use.
+//
+// Stability: settling.
 package sim

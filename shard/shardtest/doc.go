@@ -25,4 +25,6 @@
 //   - no member, or several: the functions of [shard.ByFunc] differ, although they have one name
 //
 // Nothing looks for these mistakes in production.
+//
+// Stability: experimental.
 package shardtest

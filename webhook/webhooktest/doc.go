@@ -22,4 +22,6 @@
 // SameAsPolicy sends variants of the examples to a real API server, once with the webhooks and once
 // with the policies. It shows a request that gets different answers, with the fewest changes to the
 // example. Use it before you replace a webhook by a policy, or as long as you ship both.
+//
+// Stability: settling.
 package webhooktest

@@ -11,4 +11,6 @@
 // The server also evaluates the matchConditions of webhooks.
 //
 // It is a module of its own because it needs k8s.io/apiextensions-apiserver.
+//
+// Stability: experimental.
 package crd

@@ -137,6 +137,17 @@ release: go-version ## check that the tree is ready for VERSION=v0.1.0 and tag a
 unreleased: go-version ## what has changed since the last release: the API, and the changelog
 	@GOWORK=off $(GO) run -C tools ./release -unreleased
 
+.PHONY: plugin
+plugin: go-version ## build the archives of kubectl setpoint in bin/plugin, and write their sums for krew (VERSION=v0.1.0)
+	@GOWORK=off $(GO) run -C tools ./plugin -version '$(VERSION)'
+
+# It downloads the database of https://vuln.go.dev, so CI does not run it.
+.PHONY: vulncheck
+vulncheck: STANDALONE := envtest/controlplane envtest/sim/crd tracing
+vulncheck: go-version ## find known vulnerabilities in what users link (needs the network)
+	@cd tools && GOWORK=off $(GO) build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	@$(call each,$(CURDIR)/bin/govulncheck ./...)
+
 .PHONY: all
 all: ## everything that CI runs
 	./.ci/run

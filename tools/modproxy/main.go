@@ -10,6 +10,8 @@
 //
 //	export GOPROXY=file:///tmp/proxy,https://proxy.golang.org GONOSUMDB=github.com/setpoint-dev/*
 //	go get github.com/setpoint-dev/setpoint@v0.1.0
+//
+// Its test does that for each released module. With SETPOINT_FULL=1 it also compiles them.
 package main
 
 import (

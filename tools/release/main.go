@@ -48,6 +48,7 @@ func run(ctx context.Context, out io.Writer, version string, unreleased bool) er
 		libraries:  modules.Libraries(),
 		version:    version,
 	}
+	r.build = r.buildArchive
 	if unreleased {
 		return r.unreleased(ctx, out)
 	}

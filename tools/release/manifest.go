@@ -6,40 +6,58 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/plugin"
 )
 
-const manifest = "cmd/kubectl-setpoint/krew.yaml"
-
-var (
-	manifestVersion = regexp.MustCompile(`(?m)^  version: (\S+)$`)
-	archive         = regexp.MustCompile(`(?m)^\s+uri: (\S+)\n\s+sha256: (\S+)$`)
-	sum             = regexp.MustCompile(`^[0-9a-f]{64}$`)
-)
+var sum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // checkManifest requires that the manifest for krew names the version, and has the sum of each
-// archive.
-func (r release) checkManifest(context.Context, string) ([]string, error) {
-	text, err := r.read(manifest)
+// archive. It builds the first one again, which shows that the sums are of these sources.
+func (r release) checkManifest(ctx context.Context, _ string) ([]string, error) {
+	text, err := r.read(plugin.ManifestFile)
 	if err != nil {
 		return nil, nil //nolint:nilerr // a repository without a plugin has none
 	}
-	remedy := fmt.Sprintf("run 'make plugin VERSION=%s' and commit it.", r.version)
-	if m := manifestVersion.FindStringSubmatch(text); m == nil || m[1] != r.version {
-		return []string{fmt.Sprintf("%s is for another version than %s: %s", manifest, r.version, remedy)}, nil
+	m := plugin.Manifest(text)
+	problem := func(format string, args ...any) ([]string, error) {
+		return []string{fmt.Sprintf("%s %s: run 'make plugin VERSION=%s' and commit it.",
+			plugin.ManifestFile, fmt.Sprintf(format, args...), r.version)}, nil
 	}
-	archives := archive.FindAllStringSubmatch(text, -1)
-	if len(archives) == 0 {
-		return []string{fmt.Sprintf("%s has no archive: %s", manifest, remedy)}, nil
+	if m.Version() != r.version {
+		return problem("is for another version than %s", r.version)
 	}
-	for _, m := range archives {
-		if !strings.Contains(m[1], "/"+r.version+"/") {
-			return []string{fmt.Sprintf("%s has the archive %s, of another version: %s", manifest, m[1], remedy)}, nil
+	platforms := m.Platforms()
+	if len(platforms) == 0 {
+		return problem("has no archive")
+	}
+	for _, p := range platforms {
+		if !strings.Contains(p.URL, "/"+r.version+"/") {
+			return problem("has the archive %s, of another version", p.URL)
 		}
-		if !sum.MatchString(m[2]) {
-			return []string{fmt.Sprintf("%s has no sum for %s: %s", manifest, m[1], remedy)}, nil
+		if !sum.MatchString(p.Sum) {
+			return problem("has no sum for %s", p.Archive())
 		}
+	}
+	built, err := r.build(ctx, platforms[0])
+	if err != nil {
+		return nil, err
+	}
+	if built != platforms[0].Sum {
+		return problem("has a sum for %s of other sources, or of another version of Go", platforms[0].Archive())
 	}
 	return nil, nil
+}
+
+// buildArchive returns the sum of an archive.
+func (r release) buildArchive(ctx context.Context, p plugin.Platform) (string, error) {
+	out, err := os.MkdirTemp("", "setpoint-release-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(out)
+	return plugin.Build{Platform: p, Version: r.version, Root: r.root, Out: out}.Run(ctx)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/semver"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/plugin"
 )
 
 // A release is a version of all published modules, from one commit.
@@ -20,6 +22,8 @@ type release struct {
 	published []string // directories; the first is the root
 	libraries []string // the part of them with an API
 	version   string
+	// build returns the sum of an archive of the plugin.
+	build func(context.Context, plugin.Platform) (string, error)
 }
 
 // tag creates the tags if all checks pass.

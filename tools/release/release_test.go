@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -18,29 +19,37 @@ import (
 	"golang.org/x/mod/zip"
 
 	"github.com/setpoint-dev/setpoint/tools/internal/api"
+	"github.com/setpoint-dev/setpoint/tools/internal/plugin"
 )
+
+// builtSum is the sum of each archive.
+const builtSum = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
 
 // ready returns the files of a repository with two modules that is ready for v0.1.0.
 func ready() map[string]string {
 	return map[string]string{
-		"go.mod":                         "module example.com/setpoint\n\ngo 1.26.0\n",
-		"go.work":                        "go 1.26.0\n\nuse (\n\t.\n\t./cmd/tool\n)\n\nreplace example.com/setpoint v0.1.0 => ./\n",
-		"cache/cache.go":                 "package cache\n\nfunc Get(name string) string { return name }\n",
-		"api/cache.txt":                  "# The exported API of package cache, written by 'make api'.\nfunc Get(string) string\n",
-		"cmd/tool/go.mod":                "module example.com/setpoint/cmd/tool\n\ngo 1.26.0\n\nrequire example.com/setpoint v0.1.0\n",
-		"cmd/tool/main.go":               "package main\n\nimport _ \"example.com/setpoint/cache\"\n\nfunc main() {}\n",
-		"bench/go.mod":                   "module example.com/setpoint/bench\n\ngo 1.26.0\n\nrequire example.com/setpoint v0.0.0\n\nreplace example.com/setpoint => ..\n",
-		"CHANGELOG.md":                   "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n\n- The first one.\n",
-		"README.md":                      "The newest version is v0.1.0.\n",
-		"docs/versions.md":               "| v0.1 | this one |\n",
-		"cmd/kubectl-setpoint/krew.yaml": "spec:\n  version: v0.1.0\n  platforms:\n    - x: y\n      uri: https://example.com/v0.1.0/a.tar.gz\n      sha256: " + strings.Repeat("0a", 32) + "\n",
+		"go.mod":           "module example.com/setpoint\n\ngo 1.26.0\n",
+		"go.work":          "go 1.26.0\n\nuse (\n\t.\n\t./cmd/tool\n)\n\nreplace example.com/setpoint v0.1.0 => ./\n",
+		"cache/cache.go":   "package cache\n\nfunc Get(name string) string { return name }\n",
+		"api/cache.txt":    "# The exported API of package cache, written by 'make api'.\nfunc Get(string) string\n",
+		"cmd/tool/go.mod":  "module example.com/setpoint/cmd/tool\n\ngo 1.26.0\n\nrequire example.com/setpoint v0.1.0\n",
+		"cmd/tool/main.go": "package main\n\nimport _ \"example.com/setpoint/cache\"\n\nfunc main() {}\n",
+		"bench/go.mod":     "module example.com/setpoint/bench\n\ngo 1.26.0\n\nrequire example.com/setpoint v0.0.0\n\nreplace example.com/setpoint => ..\n",
+		"CHANGELOG.md":     "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n\n- The first one.\n",
+		"README.md":        "The newest version is v0.1.0.\n",
+		"docs/versions.md": "| v0.1 | this one |\n",
+		plugin.ManifestFile: "spec:\n  version: v0.1.0\n  platforms:\n    - selector: {matchLabels: {os: linux, arch: amd64}}\n" +
+			"      uri: https://example.com/releases/download/v0.1.0/a.tar.gz\n      sha256: " + builtSum + "\n",
 	}
 }
 
 // newRelease commits the files to a new repository.
 func newRelease(t *testing.T, version string, files map[string]string) release {
 	t.Helper()
-	r := release{repository{t.TempDir()}, []string{".", "cmd/tool"}, []string{"."}, version}
+	r := release{
+		repository{t.TempDir()}, []string{".", "cmd/tool"}, []string{"."}, version,
+		func(context.Context, plugin.Platform) (string, error) { return builtSum, nil },
+	}
 	mustGit(t, r, "init", "--quiet", "--initial-branch=main")
 	mustGit(t, r, "config", "user.name", "test")
 	mustGit(t, r, "config", "user.email", "test@example.com")
@@ -160,10 +169,16 @@ func TestTag_NamesEachFailedCheck(t *testing.T) {
 			[]string{"cmd/tool/go.mod requires example.com/setpoint v0.0.9: run 'go mod edit -require=example.com/setpoint@v0.1.0 cmd/tool/go.mod'.", "go.work replaces example.com/setpoint v0.0.9: write v0.1.0 there."}},
 		"pages of another version": {with(ready(), "README.md", "Setpoint has no\nrelease yet.\n", "docs/versions.md", "none\n", "docs/a.md", "go get example.com/setpoint/cache@v0.0.9\n"),
 			[]string{"README.md does not name v0.1.0", "docs/versions.md does not name v0.1:", "README.md has \"no release yet\"", "docs/a.md has \"setpoint/cache@v0.0.9\": write v0.1.0 there."}},
-		"a manifest of another version": {with(ready(), manifest, "spec:\n  version: v0.0.9\n"),
-			[]string{manifest + " is for another version than v0.1.0: run 'make plugin VERSION=v0.1.0' and commit it."}},
-		"a manifest without a sum": {with(ready(), manifest, strings.Replace(ready()[manifest], "0a0a", "SUM0", 1)),
-			[]string{manifest + " has no sum for https://example.com/v0.1.0/a.tar.gz"}},
+		"a manifest of another version": {with(ready(), plugin.ManifestFile, "spec:\n  version: v0.0.9\n"),
+			[]string{plugin.ManifestFile + " is for another version than v0.1.0: run 'make plugin VERSION=v0.1.0' and commit it."}},
+		"a manifest without archives": {with(ready(), plugin.ManifestFile, "spec:\n  version: v0.1.0\n"),
+			[]string{plugin.ManifestFile + " has no archive: run"}},
+		"an archive of another version": {with(ready(), plugin.ManifestFile, strings.Replace(ready()[plugin.ManifestFile], "download/v0.1.0/", "download/v0.0.9/", 1)),
+			[]string{plugin.ManifestFile + " has the archive https://example.com/releases/download/v0.0.9/a.tar.gz, of another version: run"}},
+		"a manifest without a sum": {with(ready(), plugin.ManifestFile, strings.Replace(ready()[plugin.ManifestFile], builtSum, "SHA256", 1)),
+			[]string{plugin.ManifestFile + " has no sum for a.tar.gz: run"}},
+		"a sum of other sources": {with(ready(), plugin.ManifestFile, strings.Replace(ready()[plugin.ManifestFile], builtSum, "0b"+builtSum[2:], 1)),
+			[]string{plugin.ManifestFile + " has a sum for a.tar.gz of other sources, or of another version of Go: run"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRelease(t, "v0.1.0", c.files)

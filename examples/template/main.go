@@ -10,9 +10,11 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/leaderelection"
@@ -21,23 +23,31 @@ import (
 	"github.com/setpoint-dev/setpoint/server"
 )
 
+// settings are the values of the flags.
+type settings struct {
+	kubeconfig, namespaces string
+	health, metrics, debug string
+	elect                  bool
+	leaseNamespace         string
+	logLevel               slog.Level
+	logFormat              string
+}
+
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig `file` (default: KUBECONFIG, the Pod's ServiceAccount, or ~/.kube/config)")
-	health := flag.String("health", "", "`address` such as :8081 for /livez and /readyz (default: none)")
-	scrape := flag.String("metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
-	debugging := flag.String("debug", "localhost:6060", "loopback `address` for /debug/why, /debug/failing and profiles; empty for none")
-	elect := flag.Bool("leader-elect", false, "act only while holding the Lease "+name)
+	var s settings
+	flag.StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig `file` (default: KUBECONFIG, the Pod's ServiceAccount, or ~/.kube/config)")
+	flag.StringVar(&s.namespaces, "namespaces", "", "comma-separated `list` of the namespaces to watch (default: all)")
+	flag.StringVar(&s.health, "health", "", "`address` such as :8081 for /livez and /readyz (default: none)")
+	flag.StringVar(&s.metrics, "metrics", "", "`address` such as :8443 for /metrics over TLS (default: none)")
+	flag.StringVar(&s.debug, "debug", "localhost:6060", "loopback `address` for /debug/why, /debug/failing and profiles; empty for none")
+	flag.BoolVar(&s.elect, "leader-elect", false, "act only while holding the Lease "+name)
+	flag.StringVar(&s.leaseNamespace, "leader-elect-namespace", "", "`namespace` of the Lease (default: the Pod's)")
+	flag.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "`level`: DEBUG, INFO, WARN or ERROR")
+	flag.StringVar(&s.logFormat, "log-format", "json", "`format`: json or text")
 	flag.Parse()
 
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-	klog.SetSlogLogger(slog.Default()) // logs of client-go
-
-	var o manager.Options
-	if *elect {
-		o.LeaderElection = &leaderelection.Options{Lease: name} // in the Pod's namespace
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, *kubeconfig, *health, *scrape, *debugging, o)
+	err := s.run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -45,24 +55,51 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, kubeconfig, health, scrape, debugging string, o manager.Options) error {
-	cfg, err := client.LoadConfig(kubeconfig)
+func (s *settings) run(ctx context.Context) error {
+	log, err := s.logger()
 	if err != nil {
 		return err
 	}
+	klog.SetSlogLogger(log)                   // logs of client-go
+	if _, err := memlimit.Set(); err != nil { // GOMEMLIMIT is 90 % of the container's limit
+		log.Warn("the memory limit is unknown", "err", err)
+	}
+	cfg, err := client.LoadConfig(s.kubeconfig)
+	if err != nil {
+		return err
+	}
+	o := manager.Options{Logger: log}
 	if o.Metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		return err
+	}
+	if s.namespaces != "" {
+		o.Cache.Namespaces = cache.ParseNamespaces(s.namespaces)
+	}
+	if s.elect {
+		o.LeaderElection = &leaderelection.Options{Lease: name, Namespace: s.leaseNamespace}
 	}
 	mgr, err := newOperator(cfg, o)
 	if err != nil {
 		return err
 	}
-	if health != "" {
-		server.AddHealth(mgr, server.Options{Address: health})
+	if s.health != "" {
+		server.AddHealth(mgr, server.Options{Address: s.health})
 	}
-	if scrape != "" { // with a self-signed certificate; see CertDir
-		server.AddMetrics(mgr, server.Options{Address: scrape})
+	if s.metrics != "" { // with a self-signed certificate; see CertDir
+		server.AddMetrics(mgr, server.Options{Address: s.metrics})
 	}
-	debug.Add(mgr, debug.Options{Address: debugging})
+	debug.Add(mgr, debug.Options{Address: s.debug})
 	return mgr.Run(ctx)
+}
+
+func (s *settings) logger() (*slog.Logger, error) {
+	o := &slog.HandlerOptions{Level: s.logLevel}
+	switch s.logFormat {
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+	default:
+		return nil, fmt.Errorf("-log-format is %q; want json or text", s.logFormat)
+	}
 }

@@ -43,7 +43,7 @@ func start(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	if err := cluster.Apply(ctx, "config/manager/namespace.yaml", "config/rbac", "config/manager/deployment.yaml"); err != nil {
+	if err := cluster.Apply(ctx, "config/manager/namespace.yaml", "config/rbac", "config/manager", "config/metrics/role.yaml", "config/metrics/service.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{Cluster: cluster, mgr: runOperator(t, cluster)}

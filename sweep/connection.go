@@ -207,14 +207,15 @@ func (l *transport) send(h *http.Request, w *write, namespace string) (*http.Res
 		return resp, nil
 	}
 	var obj struct {
-		Kind     string                `json:"kind"`
+		metav1.TypeMeta `json:",inline"`
+
 		Metadata metav1.ObjectMeta     `json:"metadata"`
 		Details  *metav1.StatusDetails `json:"details"`
 	}
 	if err := json.Unmarshal(body, &obj); err != nil {
 		return nil, fmt.Errorf("sweep: the answer to %s is not JSON: %w", w.name, err)
 	}
-	if obj.Kind == "Status" && obj.Details != nil { // of a delete
+	if obj.Kind == "Status" && obj.APIVersion == "v1" && obj.Details != nil { // of a delete
 		obj.Metadata.Namespace, obj.Metadata.Name = namespace, obj.Details.Name
 	}
 	l.run.answered(w, l.who, obj.Metadata)

@@ -230,7 +230,7 @@ func (a *answer) look(end string) {
 
 func (a *answer) object(data []byte, end string) {
 	obj, whole := wire.Read(a.format, data, wire.Options{Enough: true})
-	if string(obj.Kind) == "Table" && whole {
+	if obj.IsTable() && whole {
 		obj, whole = only(a.format, data)
 	}
 	unchanged := obj.Stored() && a.replaces == string(obj.ResourceVersion)

@@ -22,7 +22,7 @@ import (
 // judge records the effect of a write from a 2xx response. obj aliases a buffer, so judge copies.
 func judge(w *ledger.Write, obj *wire.Metadata) {
 	switch {
-	case string(obj.Kind) == "Status":
+	case obj.IsStatus():
 		judgeStatus(w, obj)
 	case w.Name != "" && string(obj.Name) != w.Name:
 		w.Unknown = "the answer is about something else"

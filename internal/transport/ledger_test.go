@@ -31,6 +31,10 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
+func custom(kind string) string {
+	return `{"apiVersion":"a.dev/v1","kind":"` + kind + `","metadata":{"name":"p","uid":"u","resourceVersion":"7"},"spec":{},"status":{}}`
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newClient(t *testing.T, api *sim.Server, o client.Options) *client.Client {
@@ -180,7 +184,10 @@ func TestLedgerWrites(t *testing.T) {
 			"deletecollection pods ns/p accepted p u@: a deletecollection does not report whether an object is gone or only marked, nor its version"},
 		"deletecollection, cut": {"DELETE " + pods, reply{code: 200, body: io.MultiReader(strings.NewReader(`{"kind":"PodList","items":[`), iotest.ErrReader(io.ErrUnexpectedEOF))},
 			"deletecollection pods in ns accepted  @: the answer was not read: it was cut off: unexpected EOF"},
-		"Table": {"PATCH " + pods + "/p", ok(`{"kind":"Table","metadata":{"resourceVersion":"7"},"rows":[{"cells":[],"object":` + plain + `}]}`), "patch pods ns/p stored p u@7"},
+		"Table":                 {"PATCH " + pods + "/p", ok(`{"kind":"Table","metadata":{"resourceVersion":"7"},"rows":[{"cells":[],"object":` + plain + `}]}`), "patch pods ns/p stored p u@7"},
+		"custom kind Status":    {"PUT /apis/a.dev/v1/namespaces/ns/statuses/p", ok(custom("Status")), "update statuses.a.dev ns/p stored p u@7"},
+		"custom kind Table":     {"PUT /apis/a.dev/v1/namespaces/ns/tables/p", ok(custom("Table")), "update tables.a.dev ns/p stored p u@7"},
+		"custom kind AllowList": {"PUT /apis/a.dev/v1/namespaces/ns/allowlists/p", ok(custom("AllowList")), "update allowlists.a.dev ns/p stored p u@7"},
 		"PartialObjectMetadata": {"PATCH " + pods + "/p", reply{code: 200, contentType: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", body: strings.NewReader(plain)},
 			"patch pods ns/p stored p u@7"},
 		"odd version": {"PUT " + pods + "/p", ok(strings.Replace(plain, `"7"`, `"a:\"7"`, 1)), `update pods ns/p stored p u@a:"7`},

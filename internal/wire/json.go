@@ -19,6 +19,8 @@ type jsonReader struct {
 func (s *jsonReader) root() (obj Metadata) {
 	for key := range s.fields {
 		switch string(key) {
+		case "apiVersion":
+			obj.APIVersion = s.text()
 		case "kind":
 			obj.Kind = s.text()
 		case "metadata":
@@ -56,7 +58,7 @@ func (s *jsonReader) root() (obj Metadata) {
 
 func (s *jsonReader) metadata(obj *Metadata) {
 	*obj = Metadata{
-		Kind: obj.Kind, Status: obj.Status, StatusName: obj.StatusName, StatusUID: obj.StatusUID,
+		APIVersion: obj.APIVersion, Kind: obj.Kind, Status: obj.Status, StatusName: obj.StatusName, StatusUID: obj.StatusUID,
 		DryRun: obj.DryRun, Precondition: obj.Precondition, Metadata: s.is('{'),
 	}
 	for key := range s.fields {

@@ -3,11 +3,15 @@
 
 package wire
 
-import "bytes"
+import (
+	"bytes"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Metadata is the part of an object, or of a metav1.Status, that Read returns.
 type Metadata struct {
-	Kind []byte
+	APIVersion, Kind []byte
 
 	Name, Namespace, UID, ResourceVersion []byte
 	Generation                            int64
@@ -35,8 +39,18 @@ func (o *Metadata) Stored() bool {
 }
 
 // IsList reports whether the kind is a list or a Table.
-func (o *Metadata) IsList() bool {
-	return bytes.HasSuffix(o.Kind, []byte("List")) || string(o.Kind) == "Table"
+func (o *Metadata) IsList() bool { return bytes.HasSuffix(o.Kind, []byte("List")) || o.IsTable() }
+
+// IsTable reports whether it is a metav1.Table. Custom kinds may have the name, too.
+func (o *Metadata) IsTable() bool { return string(o.Kind) == "Table" && !o.custom() }
+
+// IsStatus reports whether it is a metav1.Status. Custom kinds may have the name, too.
+func (o *Metadata) IsStatus() bool { return string(o.Kind) == "Status" && !o.custom() }
+
+// custom reports whether the group is known and is none of metav1's.
+func (o *Metadata) custom() bool {
+	group, _, ok := bytes.Cut(o.APIVersion, []byte("/"))
+	return ok && string(group) != metav1.GroupName
 }
 
 // Options configures Read.

@@ -86,6 +86,7 @@ func readProtobuf(data []byte, o Options) (Metadata, bool) {
 		}
 		switch f.number {
 		case UnknownTypeMeta:
+			readField(&obj.APIVersion, f.bytes, typeMetaAPIVersion)
 			readField(&obj.Kind, f.bytes, typeMetaKind)
 		case UnknownRaw:
 			readMessage(&obj, f.bytes, o)
@@ -107,16 +108,16 @@ func readMessage(obj *Metadata, data []byte, o Options) {
 	}
 	for f := (fields{rest: data}); f.next(); {
 		switch {
-		case f.number == ObjectMetadata && string(obj.Kind) == "Status": // an empty ListMeta
+		case f.number == ObjectMetadata && obj.IsStatus(): // an empty ListMeta
 			obj.Metadata = !f.cut
 		case f.number == ObjectMetadata:
 			readMetadata(obj, f)
 			if o.Enough && obj.Stored() {
 				return
 			}
-		case string(obj.Kind) == "Status" && f.number == statusStatus:
+		case obj.IsStatus() && f.number == statusStatus:
 			obj.Status = f.bytes
-		case string(obj.Kind) == "Status" && f.number == statusDetails:
+		case obj.IsStatus() && f.number == statusDetails:
 			readField(&obj.StatusName, f.bytes, detailsName)
 			readField(&obj.StatusUID, f.bytes, detailsUID)
 		case string(obj.Kind) == "Eviction" && f.number == evictionOptions:

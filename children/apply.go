@@ -160,7 +160,8 @@ func (d *child) checkApplied(desired map[string]any, applied client.Object) erro
 	if len(dropped) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the API server does not store %s, because its schema for the kind has no such field; update the CRD, or leave the field out", strings.Join(dropped, ", "))
+	return fmt.Errorf("the API server does not store %s; leave the field out, or find out what removes it: "+
+		"it may be a part of the status, of a disabled feature, or a webhook may change it", strings.Join(dropped, ", "))
 }
 
 // isImmutable reports whether the API server refuses the object only because immutable fields

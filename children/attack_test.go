@@ -239,9 +239,9 @@ func TestReconcile_RestoresZeros(t *testing.T) {
 	})
 }
 
-// TestReconcile_DoesNotLoop: values that the API server stores in another form, or that Reconcile
-// completes, cost no writes later.
-func TestReconcile_DoesNotLoop(t *testing.T) {
+// TestK1_StoredFormsCostOneApply: values that the API server stores in another form, or that
+// Reconcile completes, cost no writes later.
+func TestK1_StoredFormsCostOneApply(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{
 			"name": "d", "creationTimestamp": nil, "labels": map[string]any{}, "finalizers": []any{"example.com/x"}, "annotations": map[string]any{children.AppliedAnnotation: "mine"},
@@ -382,9 +382,9 @@ func TestReconcile_OwnerRecreated(t *testing.T) {
 	})
 }
 
-// TestReconcile_CreatesOverNoForeignValues: an object that another client creates between the read
+// TestK2_CreatesOverNoForeignValues: an object that another client creates between the read
 // and the apply keeps its values.
-func TestReconcile_CreatesOverNoForeignValues(t *testing.T) {
+func TestK2_CreatesOverNoForeignValues(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var once sync.Once
 		w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
@@ -563,8 +563,8 @@ func TestReconcile_Storm(t *testing.T) {
 	}
 }
 
-// TestReconcile_DoesNotPruneWhatAnotherOwnerHasTaken, also if the cache does not know it yet.
-func TestReconcile_DoesNotPruneWhatAnotherOwnerHasTaken(t *testing.T) {
+// TestK3_DoesNotPruneWhatAnotherOwnerHasTaken, also if the cache does not know it yet.
+func TestK3_DoesNotPruneWhatAnotherOwnerHasTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a", configMap("one", "1"))
 		w.want("b", configMap("one", "2"))

@@ -25,9 +25,9 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
-// TestReconcile_SendsWhatDiffers: children are created, not sent again, also after a restart,
+// TestK1_SendsWhatDiffers: children are created, not sent again, also after a restart,
 // changed, and pruned.
-func TestReconcile_SendsWhatDiffers(t *testing.T) {
+func TestK1_SendsWhatDiffers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a", configMap("one", "1"), service("two"), rollout("three", "x"))
 		if err := w.err("a"); err != nil {
@@ -78,8 +78,8 @@ func TestWatch_IsNotForgottenSilently(t *testing.T) {
 	})
 }
 
-// TestReconcile_AMissingAnnotationCostsOneApply of its child, after a restart.
-func TestReconcile_AMissingAnnotationCostsOneApply(t *testing.T) {
+// TestK1_AMissingAnnotationCostsOneApply of its child, after a restart.
+func TestK1_AMissingAnnotationCostsOneApply(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a", configMap("one", "1"), configMap("two", "2"))
 		w.stop()
@@ -153,9 +153,10 @@ func TestReconcile_ChangedPaths(t *testing.T) {
 	})
 }
 
-// TestReconcile_LeavesOthersObjectsAlone: an object that the owner does not control is neither
-// changed nor deleted, and the other children go on.
-func TestReconcile_LeavesOthersObjectsAlone(t *testing.T) {
+// TestK2_LeavesOthersObjectsAlone: an object that the owner does not control is neither
+// changed nor deleted, and the other children go on. An object without the annotation is not
+// pruned (K3).
+func TestK2_LeavesOthersObjectsAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "free"}, Data: map[string]string{"key": "mine"}})
 		w.want("b", configMap("theirs", "b"))
@@ -171,7 +172,7 @@ func TestReconcile_LeavesOthersObjectsAlone(t *testing.T) {
 				t.Errorf("error %v, want %s", err, want)
 			}
 		}
-		// What Reconcile has not applied is not pruned, even if the owner controls it.
+		// K3: What Reconcile has not applied is not pruned, even if the owner controls it.
 		sa := w.object(owners, "a")
 		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "by-hand"}}
 		made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(sa, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))}
@@ -183,9 +184,9 @@ func TestReconcile_LeavesOthersObjectsAlone(t *testing.T) {
 	})
 }
 
-// TestReconcile_BadInput: one sentence names the child, the mistake and the remedy; the others go
-// on, and nothing is pruned by mistake.
-func TestReconcile_BadInput(t *testing.T) {
+// TestK5_AMistakeStopsNoOthers: one sentence names the child, the mistake and the remedy, and the
+// others go on. Nothing of a kind is pruned if a desired child's name is unknown (K3).
+func TestK5_AMistakeStopsNoOthers(t *testing.T) {
 	one := configMap("bad", "1")
 	circle := func() []client.ApplyConfiguration {
 		return []client.ApplyConfiguration{children.With(configMap("bad", "1"), children.After(configMap("bad2", ""))), children.With(configMap("bad2", "1"), children.After(configMap("bad", "")))}
@@ -235,9 +236,9 @@ func TestReconcile_BadInput(t *testing.T) {
 	}
 }
 
-// TestReconcile_Order: a child is applied once those before it are ready, and the result names what
+// TestK4_AppliesInOrder: a child is applied once those before it are ready. The result names what
 // it waits for.
-func TestReconcile_Order(t *testing.T) {
+func TestK4_AppliesInOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		db := rollout("db", "db")
 		result := w.want("a", children.With(service("web"), children.After(configMap("late", ""))), children.With(configMap("late", "1"), children.After(db)), db)
@@ -281,9 +282,9 @@ func TestReconcile_Recreate(t *testing.T) {
 	})
 }
 
-// TestDelete_InReverse: children are deleted in the reverse of their order, each once those after
-// it are gone, and first those that are no longer desired.
-func TestDelete_InReverse(t *testing.T) {
+// TestK4_DeletesInReverse: children are deleted in the reverse of their order, each once those
+// after it are gone. Those that are no longer desired come first.
+func TestK4_DeletesInReverse(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Finalizers: []string{finish}}}
 		w.api.Put(owners, sa)
@@ -315,6 +316,31 @@ func TestDelete_InReverse(t *testing.T) {
 	})
 }
 
+// TestK4_DeletesOthersFirst: while a child that is no longer desired is in deletion, the desired
+// ones wait. The result has the reason.
+func TestK4_DeletesOthersFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.doomed("a", configMap("old", "1"), configMap("one", "1"))
+		w.edit(sim.ConfigMaps, "old", hold)
+		w.mu.Lock()
+		w.desired["a"] = []client.ApplyConfiguration{configMap("one", "1")}
+		w.mu.Unlock()
+		w.deleteOwner("a")
+		w.touch("a") // a further Reconcile
+		if w.object(sim.ConfigMaps, "one") == nil || w.object(sim.ConfigMaps, "old").GetDeletionTimestamp() == nil {
+			t.Errorf("not in order:\n%s", w.states("a"))
+		}
+		if got, want := w.states("a"), "ConfigMap default/one: waiting: for the deletion of others that are not desired"; got != want {
+			t.Errorf("the result is %q, want %q", got, want)
+		}
+		w.api.Remove(sim.ConfigMaps, "default", "old")
+		w.idle("a")
+		if w.object(sim.ConfigMaps, "one") != nil || w.object(owners, "a") != nil {
+			t.Errorf("not deleted at the end:\n%s", w.states("a"))
+		}
+	})
+}
+
 // TestObject_OfAFailedApply: a child whose apply is refused is still there, as it was.
 func TestObject_OfAFailedApply(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -333,9 +359,9 @@ func TestObject_OfAFailedApply(t *testing.T) {
 	})
 }
 
-// TestReconcile_KeepsWhatAnotherOwnerControls: an owner does not prune a child of another one that
+// TestK3_KeepsWhatAnotherOwnerControls: an owner does not prune a child of another one that
 // also has a reference to it.
-func TestReconcile_KeepsWhatAnotherOwnerControls(t *testing.T) {
+func TestK3_KeepsWhatAnotherOwnerControls(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a")
 		w.want("b", configMap("one", "1"))
@@ -351,9 +377,9 @@ func TestReconcile_KeepsWhatAnotherOwnerControls(t *testing.T) {
 	})
 }
 
-// TestReconcile_ReadsBeforeItCreates: an object of others that the cache does not show yet is not
+// TestK2_ReadsBeforeItCreates: an object of others that the cache does not show yet is not
 // taken over, although it is as desired.
-func TestReconcile_ReadsBeforeItCreates(t *testing.T) {
+func TestK2_ReadsBeforeItCreates(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a")
 		w.api.Lag(time.Minute)

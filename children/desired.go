@@ -45,8 +45,9 @@ func Ready(is func(child client.Object) (ready bool, reason string)) Option {
 	return func(d *desired) { d.ready = is }
 }
 
-// KeepDrift leaves changes by others alone until the desired fields change. Default: a field that
-// differs from the desired one is set again.
+// KeepDrift leaves changes by others alone until the desired fields change. A field that the API
+// server does not store is then reported once only: others may have removed it. Default: a field
+// that differs from the desired one is set again.
 func KeepDrift() Option { return func(d *desired) { d.keepDrift = true } }
 
 // Optional skips a child whose kind the API server does not serve. No event follows once it does,

@@ -98,9 +98,6 @@ func (c *call[O]) findLeft(ctx context.Context, d *child) {
 		return
 	}
 	d.State, d.Err = Gone, nil // whether it could be applied does not matter
-	if d.cached == nil {
-		return
-	}
 	obj, err := d.kind.get(ctx, d.Name)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -59,10 +59,8 @@ func (r *reconciler) apply(ctx context.Context, site *v1.Website) (*appsv1.Deplo
 		return nil, err
 	}
 	result, err := r.children.Reconcile(ctx, site, configMap(site), service(site), deployment(site))
-	for _, child := range result.Children {
-		if child.State == children.Created || child.State == children.Changed {
-			r.events.Eventf(ctx, site, events.Normal, "Applied", "Apply"+child.Kind.Kind, "applied the %s %s", child.Kind.Kind, child.Name.Name)
-		}
+	if changes := result.Changes(); changes != "" {
+		r.events.Eventf(ctx, site, events.Normal, "Applied", "ApplyChildren", "%s", changes)
 	}
 	if err != nil {
 		return nil, err

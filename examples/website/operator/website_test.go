@@ -51,7 +51,7 @@ var _ = Describe("A Website", func() {
 		described, err := clientset.CoreV1().Events(namespace).SearchWithContext(ctx, admin.Scheme(), site)
 		Expect(err).NotTo(HaveOccurred())
 		for _, kind := range []string{"ConfigMap", "Service", "Deployment"} {
-			Expect(described.Items).To(ContainElement(HaveField("Action", "Apply"+kind)))
+			Expect(described.Items).To(ContainElement(HaveField("Message", ContainSubstring("created "+kind+" hello"))))
 		}
 	})
 

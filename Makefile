@@ -46,6 +46,7 @@ test-full: ## as test, with the scenario tests that take minutes
 
 .PHONY: race
 race: STANDALONE :=
+race: JOINED := $(TEMPLATES)
 race: control-plane c-compiler ## test the library and the examples with the race detector (needs a C compiler)
 	@$(call each,$(GO) test -race $(TESTFLAGS) ./...)
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"golang.org/x/mod/module"
+	"golang.org/x/mod/semver"
 	"golang.org/x/mod/zip"
 
 	"github.com/setpoint-dev/setpoint/tools/internal/api"
@@ -37,7 +38,7 @@ func ready() map[string]string {
 		"bench/go.mod":     "module example.com/setpoint/bench\n\ngo 1.26.0\n\nrequire example.com/setpoint v0.0.0\n\nreplace example.com/setpoint => ..\n",
 		"CHANGELOG.md":     "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n\n- The first one.\n",
 		"README.md":        "The newest version is v0.1.0.\n",
-		"docs/versions.md": "| v0.1 | this one |\n",
+		"docs/versions.md": "| version |\n|---|\n| v0.1 |\n",
 		plugin.ManifestFile: "spec:\n  version: v0.1.0\n  platforms:\n    - selector: {matchLabels: {os: linux, arch: amd64}}\n" +
 			"      uri: https://example.com/releases/download/v0.1.0/a.tar.gz\n      sha256: " + builtSum + "\n",
 	}
@@ -168,7 +169,7 @@ func TestTag_NamesEachFailedCheck(t *testing.T) {
 		"an old requirement": {with(ready(), "cmd/tool/go.mod", "module example.com/setpoint/cmd/tool\n\ngo 1.26.0\n\nrequire example.com/setpoint v0.0.9\n", "go.work", strings.Replace(ready()["go.work"], "v0.1.0", "v0.0.9", 1)),
 			[]string{"cmd/tool/go.mod requires example.com/setpoint v0.0.9: run 'go mod edit -require=example.com/setpoint@v0.1.0 cmd/tool/go.mod'.", "go.work replaces example.com/setpoint v0.0.9: write v0.1.0 there."}},
 		"pages of another version": {with(ready(), "README.md", "Setpoint has no\nrelease yet.\n", "docs/versions.md", "none\n", "docs/a.md", "go get example.com/setpoint/cache@v0.0.9\n"),
-			[]string{"README.md does not name v0.1.0", "docs/versions.md does not name v0.1:", "README.md has \"no release yet\"", "docs/a.md has \"setpoint/cache@v0.0.9\": write v0.1.0 there."}},
+			[]string{"README.md does not name v0.1.0", "docs/versions.md has no row for v0.1: add it", "README.md has \"no release yet\"", "docs/a.md has \"setpoint/cache@v0.0.9\": write v0.1.0 there."}},
 		"a manifest of another version": {with(ready(), plugin.ManifestFile, "spec:\n  version: v0.0.9\n"),
 			[]string{plugin.ManifestFile + " is for another version than v0.1.0: run 'make plugin VERSION=v0.1.0' and commit it."}},
 		"a manifest without archives": {with(ready(), plugin.ManifestFile, "spec:\n  version: v0.1.0\n"),
@@ -289,7 +290,7 @@ func second(version, source, lines, changes string) map[string]string {
 	for name, text := range files {
 		files[name] = strings.ReplaceAll(text, "v0.1.0", version)
 	}
-	files["docs/versions.md"] = version
+	files["docs/versions.md"] = "\n| " + semver.MajorMinor(version) + " |\n"
 	return files
 }
 

@@ -52,10 +52,10 @@ func (f *family) members(mode string) []client.ApplyConfiguration {
 		children.With(service("web"), children.After(base)),
 		deploy, base,
 	}
-	switch mode {
-	case "1":
-		all = append(all, configMap("spare", "1"), configMap("extra", "1"))
-	case "2":
+	if mode == "1" {
+		all = append(all, configMap("spare", "1"))
+	}
+	if mode != "3" {
 		all = append(all, configMap("extra", "1"))
 	}
 	return all

@@ -22,11 +22,13 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/finalizer"
 	"github.com/setpoint-dev/setpoint/handler"
@@ -36,6 +38,7 @@ import (
 
 var (
 	owners   = sim.Resource{Version: "v1", Kind: "ServiceAccount", Name: "serviceaccounts", Namespaced: true}
+	secrets  = sim.Resource{Version: "v1", Kind: "Secret", Name: "secrets", Namespaced: true}
 	services = sim.Resource{Version: "v1", Kind: "Service", Name: "services", Namespaced: true}
 )
 
@@ -49,6 +52,7 @@ type world struct {
 	unwatched bool
 	tooling   string
 
+	cfg  *rest.Config // of the running operator
 	stop func()
 	mgr  *manager.Manager
 	set  *children.Set[*corev1.ServiceAccount]
@@ -73,7 +77,8 @@ func (w *world) init() {
 
 // start begins the operator. Its kinds are ConfigMaps, Services and Deployments.
 func (w *world) start() {
-	mgr := manager.New(w.api.Config(), manager.Options{Name: "owners", Scheme: scheme.Scheme, Logger: slog.New(slog.DiscardHandler)})
+	w.cfg = w.api.Config()
+	mgr := manager.New(w.cfg, manager.Options{Name: "owners", Scheme: scheme.Scheme, Logger: slog.New(slog.DiscardHandler)})
 	w.mgr = mgr
 	all := cache.For[*corev1.ServiceAccount](mgr.Cache())
 	configMaps, svcs := cache.For[*corev1.ConfigMap](mgr.Cache()), cache.For[*corev1.Service](mgr.Cache())
@@ -114,6 +119,13 @@ func (w *world) start() {
 func (w *world) restart() {
 	w.stop()
 	w.start()
+}
+
+// crash is a restart of an operator whose requests have all failed before.
+func (w *world) crash() {
+	w.api.Add(fault.Rule{Match: fault.Match{Config: w.cfg}, Cut: true})
+	w.api.Cut(fault.Match{Config: w.cfg})
+	w.restart()
 }
 
 func (w *world) reconcile(ctx context.Context, owner *corev1.ServiceAccount, h *client.Handle[*corev1.ServiceAccount]) error {

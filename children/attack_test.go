@@ -516,7 +516,7 @@ func TestReconcile_Storm(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				r := &random{world: w, Rand: rand.New(rand.NewPCG(seed, 2)), wants: map[string]map[string]string{}, foreign: map[string]string{}}
+				r := newRandom(w, seed)
 				var mu sync.Mutex
 				dice := rand.New(rand.NewPCG(seed, 3))
 				chance := func(n int) func(*fault.Request) bool {

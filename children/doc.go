@@ -43,6 +43,13 @@
 // one of them differs, or if a controller owns the object. Else it becomes a child, because a
 // server-side apply cannot demand that an object is new.
 //
+// # Old views of the owner
+//
+// Reconcile acts on the owner that it is given. After a hand-over, the caches of the new replica
+// have what the former one wrote, but perhaps not the version of the owner that it acted on. Then
+// a child may get an earlier form, and a pruned child may come back, until the owner's event
+// arrives.
+//
 // # Pruning
 //
 // Reconcile deletes the objects that the owner controls, that have the annotation, and that are not

@@ -59,8 +59,7 @@ func (h *hasher) value(v reflect.Value, depth int) {
 	case reflect.Struct:
 		h.fields(v, depth)
 	case reflect.Slice, reflect.Array:
-		add(h, v.Kind() == reflect.Slice && v.IsNil()) // as JSON distinguishes nil from empty
-		add(h, v.Len())
+		h.size(v)
 		for i := range v.Len() {
 			h.value(v.Index(i), depth-1)
 		}
@@ -81,30 +80,33 @@ func (h *hasher) fields(v reflect.Value, depth int) {
 		return
 	}
 	for i := range v.NumField() {
-		if field := v.Field(i); !isUnset(field) { // most are
-			add(h, i)
-			h.value(field, depth-1)
+		field := v.Field(i)
+		if field.IsZero() { // most are
+			continue
 		}
+		if add(h, i); field.Kind() == reflect.Pointer { // and not nil
+			field = field.Elem()
+		}
+		h.value(field, depth-1)
 	}
 	add(h, -1)
 }
 
-func isUnset(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
-		return v.IsNil()
-	default:
-		return false
+// size distinguishes nil from empty, as JSON does.
+func (h *hasher) size(v reflect.Value) {
+	if v.Kind() != reflect.Array && v.IsNil() {
+		add(h, -1)
+	} else {
+		add(h, v.Len())
 	}
 }
 
 // entries adds the hashes of the entries, because a map has no order.
 func (h *hasher) entries(v reflect.Value, depth int) {
-	add(h, v.IsNil())
-	add(h, v.Len())
+	h.size(v)
 	var sum uint64
-	if texts, ok := textsOf(v); ok { // much faster
-		for key, value := range texts {
+	if v.CanInterface() && v.Type() == reflect.TypeFor[map[string]string]() { // this is faster
+		for key, value := range v.Interface().(map[string]string) { //nolint:forcetypeassert // as checked
 			sum += maphash.Comparable(h.Seed(), [2]string{key, value})
 		}
 		add(h, sum)
@@ -120,14 +122,6 @@ func (h *hasher) entries(v reflect.Value, depth int) {
 	}
 	add(h, sum)
 	h.failed = h.failed || entry.failed
-}
-
-// textsOf returns the most frequent kind of a map, such as labels.
-func textsOf(v reflect.Value) (texts map[string]string, ok bool) {
-	if v.CanInterface() {
-		texts, ok = v.Interface().(map[string]string)
-	}
-	return texts, ok
 }
 
 func add[T comparable](h *hasher, value T) { maphash.WriteComparable(&h.Hash, value) }

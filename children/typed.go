@@ -61,8 +61,7 @@ func (t *typed) MarshalJSON() ([]byte, error) {
 			"use an apply configuration, such as client.UnstructuredConfiguration", t.of)
 	}
 	if t.of.GetResourceVersion() != "" || t.of.GetUID() != "" || len(t.of.GetManagedFields()) > 0 {
-		return nil, errors.New("children.Typed: the object has a resourceVersion, a uid or managedFields; " +
-			"give only the fields to apply, not an object that was read")
+		return nil, errors.New("children.Typed: the object has a resourceVersion, a uid or managedFields; give only the fields to apply, not an object that was read")
 	}
 	data, err := json.Marshal(t.of)
 	if err != nil {

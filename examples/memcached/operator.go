@@ -56,23 +56,18 @@ func operator(cfg *rest.Config, o manager.Options, lookAgain time.Duration) (*ma
 	c := controller.New("memcached", r, controller.Options{})
 	var err error
 	r.children, err = children.New(r.memcacheds, r.client,
-		child(c, r, cache.For[*appsv1.Deployment](in)), child(c, r, cache.For[*corev1.Service](in)),
-		child(c, r, cache.For[*policyv1.PodDisruptionBudget](in)), child(c, r, cache.For[*networkingv1.NetworkPolicy](in)),
-		child(c, r, cache.For[*autoscalingv2.HorizontalPodAutoscaler](in)),
-		child(c, r, cache.ForScope[*unstructured.Unstructured](in, cache.Scope{Kind: serviceMonitorKind})))
+		children.Of(cache.For[*appsv1.Deployment](in)), children.Of(cache.For[*corev1.Service](in)),
+		children.Of(cache.For[*policyv1.PodDisruptionBudget](in)), children.Of(cache.For[*networkingv1.NetworkPolicy](in)),
+		children.Of(cache.For[*autoscalingv2.HorizontalPodAutoscaler](in)),
+		children.Of(cache.ForScope[*unstructured.Unstructured](in, cache.Scope{Kind: serviceMonitorKind})))
 	if err != nil {
 		return nil, err
 	}
+	r.children.Watch(c)
 	c.Watch(source.Kind(r.memcacheds, handler.Self(), handler.Or(handler.GenerationChanged, handler.AnnotationsChanged)))
 	c.Watch(source.Kind(r.secrets, r.secretUsers(cache.NewIndex(r.memcacheds, "secret", secretNames, "spec"))))
 	mgr.Add(c)
 	return mgr, nil
-}
-
-// child makes the owner due when one of its children changes.
-func child[T client.Object](c *controller.Controller[types.NamespacedName], r *reconciler, of *cache.Handle[T]) children.Kind {
-	c.Watch(source.Kind(of, handler.Owner(r.memcacheds)))
-	return children.Of(of)
 }
 
 // The permissions that the operator needs. Some API servers require the one on finalizers to set a

@@ -115,7 +115,7 @@ func controllerOf(obj, owner client.Object) string {
 // configuration returns the fields to apply.
 func (c *call[O]) configuration(d *child, fields map[string]any) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: fields}
-	u.SetGroupVersionKind(d.kind.gvk())
+	u.SetGroupVersionKind(d.kind.GroupVersionKind())
 	u.SetNamespace(d.Name.Namespace)
 	u.SetName(d.Name.Name)
 	own := *metav1.NewControllerRef(c.owner, c.set.owners.GroupVersionKind())
@@ -160,8 +160,7 @@ func (d *child) checkApplied(desired map[string]any, applied client.Object) erro
 	if len(dropped) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the API server does not store %s; leave the field out, or find out what removes it: "+
-		"it may be a part of the status, of a disabled feature, or a webhook may change it", strings.Join(dropped, ", "))
+	return fmt.Errorf("the API server does not store %s; leave the field out, or find out what removes it: it may be a part of the status, of a disabled feature, or a webhook may change it", strings.Join(dropped, ", "))
 }
 
 // isImmutable reports whether the API server refuses the object only because immutable fields
@@ -182,8 +181,7 @@ func isImmutableCause(c metav1.StatusCause) bool {
 		text = text[strings.LastIndex(text, ": ")+1:]
 	}
 	return slices.ContainsFunc([]string{
-		"immutable", "may not be changed", "may not change", "cannot change roleRef",
-		"updates to statefulset spec for fields other than",
+		"immutable", "may not be changed", "may not change", "cannot change roleRef", "updates to statefulset spec for fields other than",
 	}, func(known string) bool { return strings.Contains(text, known) })
 }
 

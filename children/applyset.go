@@ -73,7 +73,7 @@ func (c *call[O]) describeSet() map[string]string {
 	all, namespaces := map[string]string{setTooling: c.set.tooling}, map[string]bool{}
 	var kinds []string
 	for _, k := range c.set.kinds {
-		kinds = append(kinds, k.gvk().GroupKind().String())
+		kinds = append(kinds, k.GroupVersionKind().GroupKind().String())
 	}
 	for i := range c.owned {
 		namespaces[c.owned[i].Name.Namespace] = true

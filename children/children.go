@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,11 +21,8 @@ import (
 // fields. A child without it is not pruned.
 const AppliedAnnotation = "setpoint.dev/applied"
 
-const (
-	// mostKnown is how many owners' children a Set remembers. It forgets the oldest first.
-	mostKnown = 100_000
-	knownFor  = 24 * time.Hour
-)
+// mostKnown is how many owners' children a Set remembers. It forgets the oldest first.
+const mostKnown = 100_000
 
 // Set keeps the children of owners of one kind. It is safe for concurrent use. For one owner, call
 // its methods from one goroutine at a time, such as its Reconcile.
@@ -64,7 +60,7 @@ func New[O client.Object](owners *cache.Handle[O], c *client.Client, kinds ...Ki
 		if err := k.check(); err != nil {
 			return nil, fmt.Errorf("children.New: kind %d: %w", i+1, err)
 		}
-		of := k.gvk().GroupKind()
+		of := k.GroupVersionKind().GroupKind()
 		if known[of] {
 			return nil, fmt.Errorf("children.New: the kind %s is given twice; give one handle", of)
 		}
@@ -87,7 +83,7 @@ func (s *Set[O]) kindOf(c client.ApplyConfiguration) (Kind, error) {
 	gvk := kindName(c)
 	t, isTyped := c.(*typed)
 	for _, k := range s.kinds {
-		of := k.gvk()
+		of := k.GroupVersionKind()
 		switch {
 		case gvk == of, gvk.Kind == "" && isTyped && k.is(t.of):
 			return k, nil
@@ -95,12 +91,11 @@ func (s *Set[O]) kindOf(c client.ApplyConfiguration) (Kind, error) {
 			return nil, fmt.Errorf("it is of version %s, and the handle of version %s; use the same", gvk.Version, of.Version)
 		}
 	}
-	what := "kind " + gvk.GroupKind().String()
-	if gvk.Kind == "" {
-		if !isTyped {
-			return nil, errors.New("it has no kind; set its kind and apiVersion")
-		}
-		what = fmt.Sprintf("type %T", t.of)
+	switch {
+	case gvk.Kind != "":
+		return nil, fmt.Errorf("children.New was not given its kind %s; add children.Of with a handle for it", gvk.GroupKind())
+	case isTyped:
+		return nil, fmt.Errorf("children.New was not given its type %T; add children.Of with a handle for it", t.of)
 	}
-	return nil, fmt.Errorf("children.New was not given its %s; add children.Of with a handle for it", what)
+	return nil, errors.New("it has no kind; set its kind and apiVersion")
 }

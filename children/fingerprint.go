@@ -59,7 +59,8 @@ func (h *hasher) value(v reflect.Value, depth int) {
 	case reflect.Struct:
 		h.fields(v, depth)
 	case reflect.Slice, reflect.Array:
-		h.size(v)
+		add(h, v.Kind() == reflect.Slice && v.IsNil()) // as JSON distinguishes nil from empty
+		add(h, v.Len())
 		for i := range v.Len() {
 			h.value(v.Index(i), depth-1)
 		}
@@ -71,39 +72,22 @@ func (h *hasher) value(v reflect.Value, depth int) {
 }
 
 func (h *hasher) fields(v reflect.Value, depth int) {
-	if v.Type() == reflect.TypeFor[time.Time]() { // its Location has caches
-		if h.failed = !v.CanInterface(); !h.failed {
-			t := v.Interface().(time.Time) //nolint:forcetypeassert // as checked
-			add(h, t.UnixNano())
-			add(h, t.Location().String())
-		}
+	if h.failed = v.Type() == reflect.TypeFor[time.Time](); h.failed { // its Location has caches
 		return
 	}
 	for i := range v.NumField() {
-		field := v.Field(i)
-		if field.IsZero() { // most are
-			continue
+		if field := v.Field(i); !field.IsZero() { // most are
+			add(h, i)
+			h.value(field, depth-1)
 		}
-		if add(h, i); field.Kind() == reflect.Pointer { // and not nil
-			field = field.Elem()
-		}
-		h.value(field, depth-1)
 	}
 	add(h, -1)
 }
 
-// size distinguishes nil from empty, as JSON does.
-func (h *hasher) size(v reflect.Value) {
-	if v.Kind() != reflect.Array && v.IsNil() {
-		add(h, -1)
-	} else {
-		add(h, v.Len())
-	}
-}
-
 // entries adds the hashes of the entries, because a map has no order.
 func (h *hasher) entries(v reflect.Value, depth int) {
-	h.size(v)
+	add(h, v.IsNil())
+	add(h, v.Len())
 	var sum uint64
 	if v.CanInterface() && v.Type() == reflect.TypeFor[map[string]string]() { // this is faster
 		for key, value := range v.Interface().(map[string]string) { //nolint:forcetypeassert // as checked

@@ -21,14 +21,14 @@ import (
 
 // Kind is a kind of children. Make it with [Of].
 type Kind interface {
-	gvk() schema.GroupVersionKind
+	GroupVersionKind() schema.GroupVersionKind
+	Namespaced() (bool, error)
+	OwnedVersions(ctx context.Context, owner types.UID, o cache.ListOptions) ([]cache.Version, error)
 	check() error
-	namespaced() (bool, error)
 	// is reports whether an object has the handle's Go type.
 	is(obj client.Object) bool
 	// source makes the owner of a changed object due.
 	source(owners handler.Kind) source.Source[types.NamespacedName]
-	owned(ctx context.Context, owner types.UID) ([]cache.Version, error)
 	get(ctx context.Context, key types.NamespacedName) (client.Object, error)
 	getLive(ctx context.Context, c *client.Client, key types.NamespacedName) (client.Object, error)
 	// apply applies an object. live is the present one, or nil.
@@ -39,59 +39,47 @@ type Kind interface {
 
 // Of returns the kind of a handle. The handle has the children of all owners in its scope, in whole
 // objects and without a selector.
-func Of[T client.Object](h *cache.Handle[T]) Kind { return handleKind[T]{h} }
+func Of[T client.Object](h *cache.Handle[T]) Kind { return kind[T]{h} }
 
-type handleKind[T client.Object] struct{ handle *cache.Handle[T] }
+type kind[T client.Object] struct{ *cache.Handle[T] }
 
-func (k handleKind[T]) check() error {
-	if k.handle == nil {
+func (k kind[T]) check() error {
+	if k.Handle == nil {
 		return fmt.Errorf("the handle of %s is nil; cache.For makes one", reflect.TypeFor[T]())
 	}
 	if reflect.TypeFor[T]() == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
-		return fmt.Errorf("the handle of %s has metadata only; give one of whole objects", k.gvk().Kind)
+		return fmt.Errorf("the handle of %s has metadata only; give one of whole objects", k.GroupVersionKind().Kind)
 	}
 	return nil
 }
 
-func (k handleKind[T]) gvk() schema.GroupVersionKind { return k.handle.GroupVersionKind() }
-
-func (k handleKind[T]) namespaced() (bool, error) { return k.handle.Namespaced() }
-
-func (k handleKind[T]) is(obj client.Object) bool {
+func (k kind[T]) is(obj client.Object) bool {
 	_, is := obj.(T)
 	return is
 }
 
-func (k handleKind[T]) source(owners handler.Kind) source.Source[types.NamespacedName] {
-	return source.Kind(k.handle, handler.Owner(owners))
+func (k kind[T]) source(owners handler.Kind) source.Source[types.NamespacedName] {
+	return source.Kind(k.Handle, handler.Owner(owners))
 }
 
-func (k handleKind[T]) owned(ctx context.Context, owner types.UID) ([]cache.Version, error) {
-	return k.handle.OwnedVersions(ctx, owner, cache.ListOptions{})
+func (k kind[T]) get(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	return k.Get(ctx, key)
 }
 
-func (k handleKind[T]) get(ctx context.Context, key types.NamespacedName) (client.Object, error) {
-	return k.handle.Get(ctx, key)
+func (k kind[T]) getLive(ctx context.Context, c *client.Client, key types.NamespacedName) (client.Object, error) {
+	return client.ForKind[T](c, k.GroupVersionKind()).GetLive(ctx, key)
 }
 
-func (k handleKind[T]) writer(c *client.Client) *client.Handle[T] {
-	return client.ForKind[T](c, k.gvk())
-}
-
-func (k handleKind[T]) getLive(ctx context.Context, c *client.Client, key types.NamespacedName) (client.Object, error) {
-	return k.writer(c).GetLive(ctx, key)
-}
-
-func (k handleKind[T]) apply(ctx context.Context, c *client.Client, obj *unstructured.Unstructured, live client.Object) (client.Object, error) {
+func (k kind[T]) apply(ctx context.Context, c *client.Client, obj *unstructured.Unstructured, live client.Object) (client.Object, error) {
 	options := []client.Option{client.UnlessAlready(live)}
 	if live == nil { // without force, an object that appeared since the read keeps its values
 		options = append(options, client.NoForce())
 	}
-	return k.writer(c).Apply(ctx, client.UnstructuredConfiguration(obj), options...)
+	return client.ForKind[T](c, k.GroupVersionKind()).Apply(ctx, client.UnstructuredConfiguration(obj), options...)
 }
 
-func (k handleKind[T]) remove(ctx context.Context, c *client.Client, obj client.Object) error {
+func (k kind[T]) remove(ctx context.Context, c *client.Client, obj client.Object) error {
 	// With the version: the owner may have given the object up meanwhile. The retry knows.
 	is := client.Preconditions(obj.GetUID(), obj.GetResourceVersion())
-	return client.IgnoreNotFound(k.writer(c).Delete(ctx, client.ObjectKeyFromObject(obj), is))
+	return client.IgnoreNotFound(client.ForKind[T](c, k.GroupVersionKind()).Delete(ctx, client.ObjectKeyFromObject(obj), is))
 }

@@ -52,7 +52,7 @@ func (c *call[O]) pruneOne(ctx context.Context, k Kind, name types.NamespacedNam
 	default:
 		err = k.remove(ctx, c.set.client, obj)
 	}
-	row := Child{Kind: k.gvk(), Name: name, State: Pruned, Reason: "it is no longer desired"}
+	row := Child{Kind: k.GroupVersionKind(), Name: name, State: Pruned, Reason: "it is no longer desired"}
 	if err != nil {
 		row.State, row.Err = Failed, fmt.Errorf("deleting it, because it is no longer desired: %w", err)
 	}

@@ -169,9 +169,8 @@ func (s state) number(absent int64, path ...string) int64 {
 		return n
 	case float64: // decoded by encoding/json
 		return int64(n)
-	default:
-		return absent
 	}
+	return absent
 }
 
 func (s state) condition(name string) condition {

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,8 +52,8 @@ type child struct {
 	desired
 	Child
 
-	cached   *version // in owned, or nil
-	print    uint64   // of the desired fields and of the options
+	cached   cache.Version // of the object in the cache, or empty
+	print    uint64        // of the desired fields and of the options
 	printed  bool
 	sum      string   // of its JSON
 	needs    []*child // those before it
@@ -123,10 +124,9 @@ func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfi
 		}
 		c.desired[d.identity()] = d
 	}
-	for i := range c.owned {
-		v := &c.owned[i]
+	for _, v := range c.owned {
 		if d := c.desired[identity{v.kind, v.Name}]; d != nil {
-			d.cached = v
+			d.cached = v.Version
 		}
 	}
 	c.order(ctx)
@@ -135,14 +135,14 @@ func (s *Set[O]) begin(ctx context.Context, owner O, desired []client.ApplyConfi
 
 // read reads the versions of the owned objects of a kind.
 func (c *call[O]) read(ctx context.Context, k Kind) {
-	versions, err := k.owned(ctx, c.owner.GetUID())
+	versions, err := k.OwnedVersions(ctx, c.owner.GetUID(), cache.ListOptions{})
 	if errors.As(err, new(*consistency.UndeclaredError)) {
 		err = fmt.Errorf("%w; or rather call Set.Watch with the controller, so that changes of children make their owner due", err)
 	}
 	if err != nil {
 		c.unread[k] = err
 		if !meta.IsNoMatchError(err) {
-			c.pruned = append(c.pruned, Child{Kind: k.gvk(), State: Failed, Err: fmt.Errorf("finding those that are no longer desired: %w", err)})
+			c.pruned = append(c.pruned, Child{Kind: k.GroupVersionKind(), State: Failed, Err: fmt.Errorf("finding those that are no longer desired: %w", err)})
 		}
 		return
 	}
@@ -177,10 +177,10 @@ func (c *call[O]) identify(ctx context.Context, d *child) (err error) {
 		d.Kind = kindName(d.ApplyConfiguration)
 		return err
 	}
-	d.Kind = d.kind.gvk()
+	d.Kind = d.kind.GroupVersionKind()
 	namespaced, err := true, c.unread[d.kind]
 	if err == nil {
-		namespaced, err = d.kind.namespaced()
+		namespaced, err = d.kind.Namespaced()
 	}
 	var wrong error
 	if d.Name, wrong = keyOf(d.ApplyConfiguration, c.owner.GetNamespace(), namespaced); err != nil {
@@ -247,7 +247,7 @@ func (d *child) wait() {
 
 // unchanged settles a child whose version in the cache is known to be as desired.
 func (c *call[O]) unchanged(d *child) bool {
-	if d.cached == nil || !d.printed {
+	if d.cached.UID == "" || !d.printed {
 		return false
 	}
 	f, ok := c.known[d.cached.UID]
@@ -287,7 +287,7 @@ func (c *call[O]) result(ctx context.Context) (r Result) {
 		for _, d := range c.all {
 			known[d.uid] = d.finding
 		}
-		c.set.known.Add(c.owner.GetUID(), known, knownFor)
+		c.set.known.Add(c.owner.GetUID(), known, 24*time.Hour)
 	}
 	r.Children = make([]Child, 0, len(c.all)+len(c.pruned))
 	for _, d := range c.all {

@@ -150,16 +150,18 @@ func (t *lead[K]) slowFight(item workqueue.Item[K], of *record[K], r *round) boo
 		return false
 	}
 	c, next := t.controller, *of.fight
-	wait := next.last + next.pause() - c.now()
-	if !next.asked {
+	wait, ask := next.last+next.pause()-c.now(), !next.asked
+	if ask {
 		wait = spinMax
-		t.report(item.Key(), &next)
 	}
 	if wait <= 0 {
 		return false
 	}
 	next.paused, next.asked = true, true
 	c.records.edit(item.Key(), func(r *record[K]) { r.fight = &next })
+	if ask { // now, because the answer is noted in the record
+		t.report(item.Key(), &next)
+	}
 	c.delay(item, of, wait)
 	return true
 }

@@ -31,9 +31,9 @@ func (t *lead[K]) leaveFight(r *running[K], own []pendingWrite) {
 		return
 	}
 	next := t.controller.nextFight(r, own)
-	if next.known() && !next.asked && next.rounds > fightRounds+fightFree {
+	ask := next.known() && !next.asked && next.rounds > fightRounds+fightFree
+	if ask {
 		next.asked = true // there is always another cause, too
-		t.report(r.item.Key(), next)
 	}
 	if r.fight.suspicious() && !r.spins && !next.known() { // next.answer is enough
 		for i := range own {
@@ -43,6 +43,9 @@ func (t *lead[K]) leaveFight(r *running[K], own []pendingWrite) {
 		}
 	}
 	t.controller.records.edit(r.item.Key(), func(of *record[K]) { of.fight = next })
+	if ask {
+		t.report(r.item.Key(), next)
+	}
 }
 
 func (t *lead[K]) report(key K, f *fight) {

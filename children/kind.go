@@ -21,6 +21,7 @@ import (
 
 // Kind is a kind of children. Make it with [Of].
 type Kind interface {
+	// The first three are the handle's.
 	GroupVersionKind() schema.GroupVersionKind
 	Namespaced() (bool, error)
 	OwnedVersions(ctx context.Context, owner types.UID, o cache.ListOptions) ([]cache.Version, error)

@@ -6,7 +6,6 @@ package children
 import (
 	"cmp"
 	"context"
-
 	"errors"
 	"fmt"
 

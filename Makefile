@@ -2,8 +2,8 @@
 
 GO ?= go
 
-# The examples that are modules of their own are in go.work, and the commands. The other modules stand
-# outside it and are used with GOWORK=off.
+# The commands, and the examples that are modules of their own, are in go.work. The other modules
+# stand outside it and are used with GOWORK=off.
 TEMPLATES  := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 JOINED     := $(patsubst %/go.mod,%,$(wildcard cmd/*/go.mod)) $(TEMPLATES)
 STANDALONE := $(patsubst %/go.mod,%,$(wildcard debug/pagetest/go.mod envtest/controlplane/go.mod envtest/sim/crd/go.mod tools/go.mod tracing/go.mod))

@@ -34,7 +34,7 @@ var leaseKind = schema.GroupVersionResource{Group: "coordination.k8s.io", Versio
 
 // newBasis creates the objects of a scenario.
 func newBasis(ctx context.Context, cfg *rest.Config, s *Scenario) (basis, error) {
-	api, err := dynamic.NewForConfig(cfg)
+	api, err := newDynamic(cfg)
 	if err != nil {
 		return basis{}, err
 	}
@@ -114,7 +114,7 @@ func (b basis) version(ctx context.Context) (string, error) {
 
 // age brings an API server to later versions.
 func age(ctx context.Context, cfg *rest.Config) error {
-	api, err := dynamic.NewForConfig(cfg)
+	api, err := newDynamic(cfg)
 	if err != nil {
 		return err
 	}

@@ -29,24 +29,54 @@ func (r *region) DeepCopyObject() runtime.Object {
 // TestRun_ScopeOfCRD: the simulated API server serves a kind with the scope and the plural of its
 // CRD, although the scheme has it, too.
 func TestRun_ScopeOfCRD(t *testing.T) {
-	gvk := schema.GroupVersionKind{Group: "sweep.setpoint.dev", Version: "v1", Kind: "Region"}
+	custom{kind: "Region", plural: "realms", crd: "testdata/regions.yaml"}.run(t)
+}
+
+// TestRun_KindStatus: a kind of this name is recorded like others, not as metav1's.
+func TestRun_KindStatus(t *testing.T) {
+	custom{kind: "Status", plural: "statuses", crd: "testdata/statuses.yaml"}.run(t)
+}
+
+// custom is a cluster-scoped kind that a scenario creates and changes.
+type custom struct{ kind, plural, crd string }
+
+func (k custom) run(t *testing.T) {
+	t.Helper()
+	gvk := schema.GroupVersionKind{Group: "sweep.setpoint.dev", Version: "v1", Kind: k.kind}
 	kinds := runtime.NewScheme()
 	if err := scheme.AddToScheme(kinds); err != nil {
 		t.Fatal(err)
 	}
 	kinds.AddKnownTypeWithName(gvk, &region{})
 	create := func(ctx context.Context, c *client.Client) error {
-		if m, err := c.Mapping(ctx, gvk); err != nil || m.Resource.Resource != "realms" {
+		if m, err := c.Mapping(ctx, gvk); err != nil || m.Resource.Resource != k.plural {
 			t.Errorf("the mapping is %v, %v", m, err)
 		}
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(gvk)
 		u.SetName("north")
-		_, err := client.ForKind[*unstructured.Unstructured](c, gvk).Create(ctx, u)
-		return client.IgnoreAlreadyExists(err)
+		objects := client.ForKind[*unstructured.Unstructured](c, gvk)
+		created, err := objects.Create(ctx, u)
+		if err != nil {
+			return client.IgnoreAlreadyExists(err)
+		}
+		created.SetLabels(map[string]string{"changed": "true"})
+		_, err = objects.Update(ctx, created)
+		return err
+	}
+	seen := map[int]bool{} // labels at a version
+	see := func(s *sweep.State) error {
+		for _, r := range sweep.List[*region](s) {
+			seen[len(r.Labels)] = true
+		}
+		return nil
 	}
 	sweep.Run(t, sweep.Scenario{
-		Scheme: kinds, CRDs: []string{"testdata/regions.yaml"}, Operator: works,
-		Steps: []sweep.Step{set("change", map[string]string{want: "1"}), {Name: "create", Do: create}},
+		Scheme: kinds, CRDs: []string{k.crd}, Operator: works,
+		Steps:      []sweep.Step{set("change", map[string]string{want: "1"}), {Name: "create", Do: create}},
+		Invariants: []sweep.Invariant{{Name: "each version is recorded", Holds: see}},
 	})
+	if !seen[0] || !seen[1] {
+		t.Errorf("the versions of %s have labels: %v, want one with none and one with one", k.kind, seen)
+	}
 }

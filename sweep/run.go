@@ -60,8 +60,8 @@ func perform(ctx context.Context, p plane, s *Scenario, plan Plan, k known) *rec
 	}
 	from, err := p.version(ctx)
 	if err == nil {
-		var api *dynamic.DynamicClient
-		if api, err = dynamic.NewForConfig(p.config()); err == nil {
+		var api dynamic.Interface
+		if api, err = newDynamic(p.config()); err == nil {
 			r.history = newHistory(api, from)
 			if plan.Fault == Restore { // a restored server has no list of the begin
 				for _, of := range k.kinds {

@@ -100,6 +100,10 @@ demo: go-version ## run the website operator on an API server in memory, once (D
 ha: go-version ## three replicas of an operator, whose leader is stopped, killed, suspended and cut off (HAFLAGS='-rounds 60')
 	$(GO) run ./internal/scenario/ha $(HAFLAGS)
 
+.PHONY: upgrade
+upgrade: control-plane ## fleets in which each second replica is of another version (UPGRADEFLAGS='-from v0.1.0')
+	SETPOINT_FULL=1 $(GO) test -count=1 -v ./internal/scenario/upgrade -timeout=60m $(UPGRADEFLAGS)
+
 .PHONY: cluster
 cluster: go-version ## run a control plane in the foreground, for kubectl
 	$(GO) run ./envtest/cluster

@@ -90,7 +90,8 @@ var mayImport = map[string][]string{
 	"internal/scenario/owners":   {},
 	"internal/scenario/wire":     {},
 	"internal/scenario/rotation": {"client", "events", "hook", "manager", "server", "webhook", "internal/run"},
-	"internal/scenario/ha":       {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source"},
+	"internal/scenario/ha":       {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source", "internal/scenario/upgrade"},
+	"internal/scenario/upgrade":  {},
 }
 
 // onlyIn restricts imports of production code to folders, with the reason. A name that ends in a

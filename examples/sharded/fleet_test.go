@@ -35,6 +35,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/scenario/upgrade"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -153,14 +154,15 @@ func (t *tail) String() string {
 type fleet struct {
 	*history
 
-	orders  // of each replica
-	cluster *envtest.Cluster
-	proxy   *fault.Proxy
-	sites   *client.Handle[*corev1.ConfigMap]
-	leases  *rest.RESTClient
-	members []*member
-	running sync.WaitGroup // goroutines of the fleet
-	failed  context.CancelCauseFunc
+	orders   // of each replica
+	cluster  *envtest.Cluster
+	proxy    *fault.Proxy
+	sites    *client.Handle[*corev1.ConfigMap]
+	leases   *rest.RESTClient
+	members  []*member
+	programs upgrade.Replicas
+	running  sync.WaitGroup // goroutines of the fleet
+	failed   context.CancelCauseFunc
 
 	refused int // requests, by the fence; guarded by the history's mutex, as what follows
 	lost    int // Leases that were lost without a fault
@@ -230,11 +232,11 @@ func (f *fleet) start(m *member) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	program, err := f.programs.Executable()
 	if err != nil {
 		return err
 	}
-	p := &process{identity: o.Identity, cmd: exec.Command(self), ended: make(chan struct{})}
+	p := &process{identity: o.Identity, cmd: exec.Command(program), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asReplica+"="+string(text))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see internal/scenario/ha
 	p.cmd.Stderr = &p.log

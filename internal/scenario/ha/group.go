@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/scenario/upgrade"
 )
 
 // group is three replicas that share a Lease.
@@ -29,6 +30,7 @@ type group struct {
 	table     *table
 	direct    *client.Handle[*corev1.ConfigMap] // bypasses the network
 	replicas  []*replica
+	programs  upgrade.Replicas
 	running   sync.WaitGroup // goroutines that listen to processes
 
 	mu     sync.Mutex // guards the fields below and the state of processes

@@ -46,7 +46,7 @@ type process struct {
 
 // start starts a process for a replica.
 func (g *group) start(r *replica) error {
-	self, err := os.Executable()
+	program, err := g.programs.Executable()
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (g *group) start(r *replica) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self)
+	cmd := exec.Command(program) //nolint:gosec // see upgrade.Replicas
 	cmd.Env = append(os.Environ(), asReplica+"=1")
 	// The child has its own process group, so that a Ctrl-C at a terminal reaches only the driver.
 	// If the driver is killed, the kernel wakes and ends a suspended member (POSIX: orphaned

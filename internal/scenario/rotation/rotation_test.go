@@ -6,6 +6,7 @@ package rotation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/scenario/upgrade"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -65,11 +67,16 @@ func runReplica(r Replica, mode string) error {
 	return Setpoint(ctx, r, certificates(mode), os.Stdout)
 }
 
-// replicaCommand returns a replica of a mode.
-func replicaCommand(mode string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), modeOf+"="+mode)
-	return cmd
+// replicas returns a function that returns a replica of the present mode.
+func replicas(mode *string) func() *exec.Cmd {
+	var programs upgrade.Replicas
+	return func() *exec.Cmd {
+		program, err := programs.Executable()
+		cmd := exec.Command(program)
+		cmd.Err = errors.Join(cmd.Err, err)
+		cmd.Env = append(os.Environ(), modeOf+"="+*mode)
+		return cmd
+	}
 }
 
 // newCluster returns the options for a control plane of the test's own.
@@ -105,7 +112,7 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // reports a replica that hangs
 	defer cancel()
 	o, mode := newCluster(t), "ahead"
-	o.Command = func() *exec.Cmd { return replicaCommand(mode) }
+	o.Command = replicas(&mode)
 	r, err := open(ctx, o)
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +189,8 @@ func TestA1_NoRequestFailsInRotationsByTime(t *testing.T) {
 	if *rotations == 0 {
 		t.Skip("it takes minutes of an idle machine, because its CAs live for seconds; set -rotations")
 	}
-	o, logged := newCluster(t), 0
-	o.Command = func() *exec.Cmd { return replicaCommand("short") }
+	o, mode, logged := newCluster(t), "short", 0
+	o.Command = replicas(&mode)
 	o.Rotations = *rotations
 	o.KillEvery = cmp.Or(*killEvery, max(min(50, *rotations/3), 1))
 	o.Progress = func(r Result) {

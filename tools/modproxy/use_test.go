@@ -74,13 +74,14 @@ func (u *user) build(dir, verb string, args ...string) {
 // With SETPOINT_FULL=1 it also compiles.
 func TestRelease_CanBeUsed(t *testing.T) {
 	u := newUser(t)
-	t.Run("an empty module imports the library", func(t *testing.T) {
+	t.Run("docs/first-controller.md, up to its test", func(t *testing.T) {
 		u, dir := u.in(t), t.TempDir()
 		copyFile(t, "../../examples/hello/main.go", filepath.Join(dir, "main.go"))
+		copyFile(t, "../../examples/hello/main_test.go", filepath.Join(dir, "main_test.go"))
 		u.run(dir, "go", "mod", "init", "example.com/hello")
 		u.run(dir, "go", "get", modules.Library+"@"+version)
-		u.run(dir, "go", "get", ".")
-		u.build(dir, "build", "./...")
+		u.run(dir, "go", "mod", "tidy")
+		u.build(dir, "vet", ".")
 	})
 	t.Run("a module imports the other libraries", func(t *testing.T) {
 		u, dir := u.in(t), t.TempDir()
@@ -93,7 +94,7 @@ func TestRelease_CanBeUsed(t *testing.T) {
 		u.run(dir, "go", "mod", "tidy")
 		u.build(dir, "build", "./...")
 	})
-	t.Run("a copy of the template builds", func(t *testing.T) {
+	t.Run("a copy of the template runs in its image", func(t *testing.T) {
 		u, dir := u.in(t), t.TempDir()
 		files, err := sources("../../examples/template")
 		if err != nil {
@@ -103,9 +104,13 @@ func TestRelease_CanBeUsed(t *testing.T) {
 			copyFile(t, filepath.Join("../../examples/template", f.Path()), filepath.Join(dir, f.Path()))
 		}
 		u.run(dir, "go", "mod", "tidy")
-		u.build(dir, "build", "./...")
+		image := t.TempDir() // as in its Dockerfile, from scratch
+		u.build(dir, "build", "-ldflags=-s", "-o", filepath.Join(image, "operator"), ".")
+		if !u.dry {
+			runIn(t, image, "/operator", "-help")
+		}
 	})
-	for _, program := range []string{"cmd/kubectl-setpoint", "examples/website", "envtest/controlplane"} {
+	for _, program := range []string{"cmd/setpoint", "cmd/kubectl-setpoint", "examples/website", "envtest/controlplane"} {
 		t.Run("go install "+program, func(t *testing.T) {
 			u := u.in(t)
 			if program == "envtest/controlplane" {

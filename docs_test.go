@@ -110,6 +110,7 @@ func TestMoving_AnswersASearch(t *testing.T) {
 		"OnlyMetadata", "EventRecorder", "WithOptions", "Priority", "interceptor", "fake client",
 		"CreateOrPatch", "MergeFromWithOptimisticLock", "DeleteAllOf", "Status().Update", "Status().Patch", "SubResource",
 		"ObjectKeyFromObject", "DryRun", "FieldOwner", "ForceOwnership", "FieldValidation", "GetRESTMapper",
+		"EnableReadYourWritesConsistency",
 	} {
 		if !strings.Contains(page, name) {
 			t.Errorf("docs/controller-runtime.md has no answer for %s", name)

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -34,7 +33,7 @@ type burstResult struct {
 }
 
 // connections compares the connections of a client with client-go's.
-func connections(w *tabwriter.Writer, rounds int) {
+func connections(w *report, rounds int) {
 	var ours, theirs []burstResult
 	for range rounds {
 		for _, c := range []struct {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/workqueue"
@@ -14,7 +13,7 @@ import (
 // The cost of one add, get and settle with classes, tenants and reasons, as every controller has.
 // Metrics are off on both sides. The contestants take turns of 10,000 cycles, so that other load
 // affects all.
-func everybody(w *tabwriter.Writer, rounds int) {
+func everybody(w *report, rounds int) {
 	const turns, cycles = 20, 10_000
 	contestants := []struct {
 		name string

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +51,7 @@ type arena struct {
 	new    func(ctx context.Context) (namespace string, err error)
 }
 
-func (f *failover) run(w *tabwriter.Writer, _ int) {
+func (f *failover) run(w *report, _ int) {
 	if err := f.runIn(context.Background(), w); err != nil {
 		w.Flush()
 		fmt.Fprintln(os.Stderr, err)
@@ -60,7 +59,7 @@ func (f *failover) run(w *tabwriter.Writer, _ int) {
 	}
 }
 
-func (f *failover) runIn(ctx context.Context, w *tabwriter.Writer) (err error) {
+func (f *failover) runIn(ctx context.Context, w *report) (err error) {
 	cluster, err := envtest.Start(ctx, envtest.Options{})
 	if err != nil {
 		return err
@@ -80,7 +79,7 @@ func (f *failover) runIn(ctx context.Context, w *tabwriter.Writer) (err error) {
 	a := &arena{direct, cluster.Config(), proxy, func(ctx context.Context) (string, error) { return cluster.Namespace(ctx, "bench-") }}
 	for _, part := range []struct {
 		name string
-		run  func(context.Context, *tabwriter.Writer, *arena) error
+		run  func(context.Context, *report, *arena) error
 	}{{"gaps", f.gaps}, {"costs", f.costs}, {"unsynced", f.unsynced}, {"takeover", f.takeovers}} {
 		if f.parts != "all" && f.parts != part.name {
 			continue
@@ -112,7 +111,7 @@ var operators = []string{"setpoint", "controller-runtime"}
 
 // gaps makes both operators lose their leaders. Each has a namespace for each kind of end, and all
 // run concurrently: nearly all of the time is waiting.
-func (f *failover) gaps(ctx context.Context, w *tabwriter.Writer, a *arena) error {
+func (f *failover) gaps(ctx context.Context, w *report, a *arena) error {
 	listening, stopListening := context.WithCancel(ctx)
 	var listener sync.WaitGroup
 	listener.Go(func() { f.noise.listen(listening) })
@@ -135,6 +134,7 @@ func (f *failover) gaps(ctx context.Context, w *tabwriter.Writer, a *arena) erro
 			if len(gaps) == 0 {
 				continue
 			}
+			w.keep(failoverChart, e.name+", since "+e.since, name, seconds(gaps))
 			most, ok, ratio := "", "", "\t"
 			if j == 0 {
 				most, ok = e.most.String(), verdict(gaps[len(gaps)-1] <= e.most)
@@ -146,6 +146,13 @@ func (f *failover) gaps(ctx context.Context, w *tabwriter.Writer, a *arena) erro
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func seconds(gaps []time.Duration) (s []float64) {
+	for _, g := range gaps {
+		s = append(s, g.Seconds())
+	}
+	return s
 }
 
 func ratioBy(a, b []time.Duration, i, j int) float64 { return a[i].Seconds() / b[j].Seconds() }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +19,7 @@ import (
 )
 
 // costs counts the requests of an idle leader and an idle standby.
-func (f *failover) costs(ctx context.Context, w *tabwriter.Writer, a *arena) error {
+func (f *failover) costs(ctx context.Context, w *report, a *arena) error {
 	const whileIdle = time.Minute
 	names := append([]string{"client-go"}, operators...)
 	rows, errs := make([]string, len(names)), make([]error, len(names))
@@ -115,7 +114,7 @@ var calamities = []calamity{
 }
 
 // unsynced stops operators whose caches have not synced.
-func (f *failover) unsynced(ctx context.Context, w *tabwriter.Writer, a *arena) error {
+func (f *failover) unsynced(ctx context.Context, w *report, a *arena) error {
 	fmt.Fprintln(w, "SIGTERM with unsynced caches, to the process's end\tat most\tsetpoint\tprocessor\t\tcontroller-runtime\tprocessor")
 	for _, c := range calamities {
 		row := ""

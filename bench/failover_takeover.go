@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -84,7 +83,7 @@ func deletesOne(ctx context.Context, c *client.Handle[*corev1.ConfigMap], namesp
 }
 
 // takeovers measures the time from the acquisition of a released Lease to the first Reconcile.
-func (f *failover) takeovers(ctx context.Context, w *tabwriter.Writer, a *arena) error {
+func (f *failover) takeovers(ctx context.Context, w *report, a *arena) error {
 	fmt.Fprintf(w, "from the Lease to the first Reconcile, %d releases; the last write is\tleast\tmedian\tmost\t\n", f.rounds)
 	for _, s := range successions {
 		took, err := s.measure(ctx, a, f.rounds)

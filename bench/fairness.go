@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +65,7 @@ var situations = []situation{
 }
 
 // run prints all figures. For changes it starts a control plane, unless there is a kubeconfig.
-func (f *fairness) run(w *tabwriter.Writer, _ int) {
+func (f *fairness) run(w *report, _ int) {
 	crlog.SetLogger(quietLog)
 	var err error
 	if f.part != "changes" {
@@ -82,7 +81,7 @@ func (f *fairness) run(w *tabwriter.Writer, _ int) {
 	}
 }
 
-func (f *fairness) runInTemp(w *tabwriter.Writer) error {
+func (f *fairness) runInTemp(w *report) error {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
@@ -90,7 +89,7 @@ func (f *fairness) runInTemp(w *tabwriter.Writer) error {
 	return errors.Join(f.runIn(dir, w), os.RemoveAll(dir))
 }
 
-func (f *fairness) runIn(dir string, w *tabwriter.Writer) (err error) {
+func (f *fairness) runIn(dir string, w *report) (err error) {
 	ctx := context.Background()
 	if *f.kubeconfig == "" {
 		*f.kubeconfig = filepath.Join(dir, "kubeconfig")
@@ -120,7 +119,7 @@ func (f *fairness) runIn(dir string, w *tabwriter.Writer) (err error) {
 	return nil
 }
 
-func (f *fairness) measure(ctx context.Context, w *tabwriter.Writer, cfg *rest.Config, s situation, c fairContestant) error {
+func (f *fairness) measure(ctx context.Context, w *report, cfg *rest.Config, s situation, c fairContestant) error {
 	ctx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
 	cr := newCrowd(f.keys, s)
@@ -139,6 +138,7 @@ func (f *fairness) measure(ctx context.Context, w *tabwriter.Writer, cfg *rest.C
 	if len(cr.sinceWrite) == 0 {
 		return errors.New("timeout before the first change")
 	}
+	w.keep(fairnessChart, s.name, c.name, cr.sinceWrite)
 	ours, verdictOf := c.name == "setpoint", ""
 	if ours {
 		verdictOf = fmt.Sprintf("%d\t%s", mostBefore, verdict(median(cr.sinceWrite) <= mostBefore))

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	clientgo "k8s.io/client-go/util/workqueue"
@@ -165,7 +164,7 @@ func (l *landlord) controllerRuntime(ctx context.Context, adds chan<- func(key))
 }
 
 // tenants prints how long a namespace with few keys waits behind one with many.
-func (f *fairness) tenants(ctx context.Context, w *tabwriter.Writer) error {
+func (f *fairness) tenants(ctx context.Context, w *report) error {
 	fmt.Fprintf(w, "a namespace with %d ready keys, %d workers; another adds %d\tothers before the last of the %d\tbound\t\t\n",
 		f.keys, fairWorkers, newTenantKeys, newTenantKeys)
 	for i := range 3 {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"runtime"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	clientgo "k8s.io/client-go/util/workqueue"
@@ -19,7 +18,7 @@ import (
 
 // memory prints the heap per queued key. With these sizes, hash tables are sometimes nearly full,
 // sometimes nearly empty.
-func memory(w *tabwriter.Writer, _ int) {
+func memory(w *report, _ int) {
 	fmt.Fprintln(w, "bytes per queued key\tsetpoint\tclient-go\tratio\tmost\t\t")
 	var ours, theirs float64
 	ns := []int{50_000, 70_000, 100_000, 150_000, 200_000, 300_000, 400_000, 600_000, 800_000, 1_000_000}
@@ -51,7 +50,7 @@ func perKey(m maker, n int) float64 {
 }
 
 // sizes prints the cost to add a key, take another and settle it while n are queued.
-func sizes(w *tabwriter.Writer, rounds int) {
+func sizes(w *report, rounds int) {
 	fmt.Fprintln(w, "add, take, settle while queued\tsetpoint\tclient-go\tbare map\tbare array\tsetpoint, delayed add\tallocs\t")
 	for _, n := range []int{1_000, 10_000, 100_000, 999_000} {
 		var ours, theirs, bare, array, late []float64
@@ -160,7 +159,7 @@ func delayedAt(n int) result {
 }
 
 // tenants prints when small tenants are served while a large one has 100,000 keys.
-func tenants(w *tabwriter.Writer, _ int) {
+func tenants(w *report, _ int) {
 	fmt.Fprintln(w, "999 tenants with 1 key, 1 with 100,000 before them\tlast small tenant served as number\tmost\t\t")
 	var all []key
 	for i := range many {
@@ -197,7 +196,7 @@ func tenants(w *tabwriter.Writer, _ int) {
 
 // failures prints when the last of 10,000 keys that fail together is retried, with each framework's
 // default.
-func failures(w *tabwriter.Writer, _ int) {
+func failures(w *report, _ int) {
 	fmt.Fprintln(w, "10,000 keys fail together: the last is retried after\t")
 	var worst time.Duration
 	limiter := clientgo.DefaultTypedControllerRateLimiter[key]()

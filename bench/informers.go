@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"text/tabwriter"
 )
 
 // informers measures the cost of bringing up a controller's cache, against a control plane. Each
@@ -55,7 +54,7 @@ var targets = []bounds{
 }
 
 // run prints all figures. It starts a control plane, unless there is a kubeconfig.
-func (p *informers) run(w *tabwriter.Writer, rounds int) {
+func (p *informers) run(w *report, rounds int) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err == nil {
 		err = errors.Join(p.runIn(dir, w, rounds), os.RemoveAll(dir))
@@ -67,7 +66,7 @@ func (p *informers) run(w *tabwriter.Writer, rounds int) {
 	}
 }
 
-func (p *informers) runIn(dir string, w *tabwriter.Writer, rounds int) (err error) {
+func (p *informers) runIn(dir string, w *report, rounds int) (err error) {
 	ctx := context.Background()
 	stop := func() error { return nil }
 	if p.kubeconfig == "" {
@@ -143,7 +142,7 @@ func (p *informers) child(ctx context.Context, name string) (usage, error) {
 	return r, nil
 }
 
-func (p *informers) print(w *tabwriter.Writer, results map[string][]usage) {
+func (p *informers) print(w *report, results map[string][]usage) {
 	how := "each one's defaults"
 	if p.same {
 		how = "the same transform for all"

@@ -3,9 +3,10 @@
 
 // Command bench compares Setpoint with client-go and controller-runtime. By default it compares
 // workqueues. The contestants take turns in one run, so that other load affects all. It prints
-// ratios: the median over the rounds of each round's ratio.
+// ratios: the median over the rounds of each round's ratio. With -json it also writes the tables to
+// a file. With -charts it draws three of them as SVG: packed (memory), failover and fairness.
 //
-//	GOWORK=off go run . [-rounds 7] [-cpu]
+//	GOWORK=off go run . [-rounds 7] [-cpu] [-json file] [-charts directory]
 //
 // The cost of bringing up a controller's cache, against a control plane that it starts:
 //
@@ -67,7 +68,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"text/tabwriter"
 )
 
 func main() {
@@ -81,6 +81,8 @@ func main() {
 	rounds := flag.Int("rounds", 7, "`number` of times that each measurement is made")
 	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, packed, webhooks, connections, rotation")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
+	jsonFile := flag.String("json", "", "also write the tables, and the values behind some, to this `file`")
+	chartDir := flag.String("charts", "", "also draw the charts of the parts that have one, as SVG in this `directory`")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
 	failover, fair, heap, certificates := newFailover(), newFairness(informers), newHeap(), newRotations()
@@ -104,19 +106,24 @@ func main() {
 	fmt.Printf("%s %s/%s, %d processors\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
 	parts := []struct {
 		name string
-		run  func(w *tabwriter.Writer, rounds int)
+		run  func(w *report, rounds int)
 	}{
 		{"time", times}, {"everybody", everybody}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
 		{"fairness", fair.run}, {"heap", heap.run}, {"packed", packs.run}, {"webhooks", webhooks}, {"connections", connections}, {"rotation", certificates.run},
 	}
+	w := newReport(os.Stdout)
 	for i, p := range parts {
 		if *only == "" && i < 6 || *only == p.name {
 			fmt.Println()
-			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			w.begin(p.name)
 			p.run(w, *rounds)
 			w.Flush()
 		}
+	}
+	if err := w.write(*jsonFile, *chartDir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
@@ -132,7 +139,7 @@ func ofEnvironment() func() error {
 }
 
 // times prints the time per operation of all measurements in all modes.
-func times(w *tabwriter.Writer, rounds int) {
+func times(w *report, rounds int) {
 	for mode := plain; mode <= extras; mode++ {
 		title := modes[mode]
 		fmt.Fprintf(w, "%s\tsetpoint\tallocs\tclient-go\tallocs\tratio\tmost\t\tcontroller-runtime\tallocs\tfaster\tleast\t\n", title)
@@ -143,7 +150,7 @@ func times(w *tabwriter.Writer, rounds int) {
 	}
 }
 
-func row(w *tabwriter.Writer, m measurement, on mode, rounds int) {
+func row(w *report, m measurement, on mode, rounds int) {
 	results := make([][]result, len(makers))
 	for round := range rounds {
 		for i := range makers {

@@ -17,7 +17,6 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,7 +64,7 @@ var holders = []contestant{
 }
 
 // run prints the heaps for three combinations of objects and defaults.
-func (p *heap) run(w *tabwriter.Writer, rounds int) {
+func (p *heap) run(w *report, rounds int) {
 	for _, c := range []struct {
 		title   string
 		managed bool // the objects have managedFields
@@ -84,7 +83,7 @@ func (p *heap) run(w *tabwriter.Writer, rounds int) {
 	}
 }
 
-func (p *heap) compare(w *tabwriter.Writer, rounds int, title string, managed, same bool) error {
+func (p *heap) compare(w *report, rounds int, title string, managed, same bool) error {
 	server := httptest.NewServer(configMapServer{p.objects, managed})
 	defer server.Close()
 	results := make([][]float64, len(holders))

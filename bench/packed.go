@@ -14,7 +14,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -107,7 +106,7 @@ func (p *packed) scenes() []scene {
 }
 
 // run prints all tables.
-func (p *packed) run(w *tabwriter.Writer, rounds int) {
+func (p *packed) run(w *report, rounds int) {
 	if err := p.compare(w, rounds); err != nil {
 		w.Flush()
 		fmt.Fprintln(os.Stderr, err)
@@ -115,7 +114,7 @@ func (p *packed) run(w *tabwriter.Writer, rounds int) {
 	}
 }
 
-func (p *packed) compare(w *tabwriter.Writer, rounds int) error {
+func (p *packed) compare(w *report, rounds int) error {
 	if err := printSizes(w); err != nil {
 		return err
 	}
@@ -138,7 +137,7 @@ func (p *packed) compare(w *tabwriter.Writer, rounds int) error {
 }
 
 // printSizes prints the sizes of the objects and their managedFields.
-func printSizes(w *tabwriter.Writer) error {
+func printSizes(w *report) error {
 	s := newPackedServer(0)
 	size := func(k *packedKind, form string, bare bool) (int, error) {
 		o := k.object(12345, created)
@@ -238,7 +237,7 @@ func (o packedOrders) child(ctx context.Context) (f figures, err error) {
 }
 
 // print prints a row: each contestant's median, its spread, and its ratios.
-func (row packedRow) print(w *tabwriter.Writer, title string, names []string, results map[string][]figures, objects float64) {
+func (row packedRow) print(w *report, title string, names []string, results map[string][]figures, objects float64) {
 	fmt.Fprintf(w, "%s\tmedian\tleast–most\t", title)
 	for _, b := range row.bases {
 		fmt.Fprintf(w, ": %s\t", b.name)
@@ -250,6 +249,7 @@ func (row packedRow) print(w *tabwriter.Writer, title string, names []string, re
 			v = append(v, f[row.figure])
 		}
 		m := median(v)
+		w.keep(packedChart, title, name, scaled(v, row.unit))
 		fmt.Fprintf(w, "%s\t"+row.format, name, m*row.unit)
 		if row.figure == heapFigure && row.bases != nil {
 			fmt.Fprintf(w, ", %.0f B each", m/objects)
@@ -264,6 +264,13 @@ func (row packedRow) print(w *tabwriter.Writer, title string, names []string, re
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(w)
+}
+
+func scaled(values []float64, unit float64) (scaled []float64) {
+	for _, v := range values {
+		scaled = append(scaled, v*unit)
+	}
+	return scaled
 }
 
 // ratio returns the median of the rounds' ratios, and the bound of the packed form.

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,7 +55,7 @@ var reconcileTargets = []struct {
 }
 
 // run prints all figures.
-func (r *reconciles) run(w *tabwriter.Writer, rounds int) {
+func (r *reconciles) run(w *report, rounds int) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard) // discards logs of starts and stops
 	crlog.SetLogger(klog.Background())
@@ -88,7 +87,7 @@ func (r *reconciles) takeTurns(rounds, workers int) (map[string][]result, error)
 	return results, nil
 }
 
-func (r *reconciles) print(w *tabwriter.Writer, workers int, results map[string][]result) {
+func (r *reconciles) print(w *report, workers int, results map[string][]result) {
 	fmt.Fprintf(w, "no-op reconcile, queue to queue, workers: %d\ttime\tallocations\t\n", workers)
 	medianOf := func(name string, of func(result) float64) float64 {
 		var vs []float64

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/internal/scenario/rotation"
@@ -69,7 +68,7 @@ func rotationReplica(contestant string) error {
 	return rotation.Setpoint(ctx, r, rotation.Certificates(), os.Stdout)
 }
 
-func (r *rotations) run(w *tabwriter.Writer, _ int) {
+func (r *rotations) run(w *report, _ int) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "bench")
@@ -84,7 +83,7 @@ func (r *rotations) run(w *tabwriter.Writer, _ int) {
 }
 
 // runIn prints the table, also if a contestant ends early.
-func (r *rotations) runIn(ctx context.Context, dir string, w *tabwriter.Writer) error {
+func (r *rotations) runIn(ctx context.Context, dir string, w *report) error {
 	var results []rotation.Result
 	var wrong error
 	for _, system := range strings.Split(r.systems, ",") {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -46,7 +45,7 @@ func newOwnWrites(p *informers) *ownWrites {
 const leastQuiet = 0.9
 
 // run prints all figures. It starts a control plane, unless there is a kubeconfig.
-func (o *ownWrites) run(w *tabwriter.Writer, _ int) {
+func (o *ownWrites) run(w *report, _ int) {
 	crlog.SetLogger(logr.FromSlogHandler(newLogHandler()))
 	dir, err := os.MkdirTemp("", "bench")
 	if err == nil {
@@ -59,7 +58,7 @@ func (o *ownWrites) run(w *tabwriter.Writer, _ int) {
 	}
 }
 
-func (o *ownWrites) runIn(dir string, w *tabwriter.Writer) (err error) {
+func (o *ownWrites) runIn(dir string, w *report) (err error) {
 	ctx := context.Background()
 	if *o.kubeconfig == "" {
 		*o.kubeconfig = filepath.Join(dir, "kubeconfig")
@@ -93,7 +92,7 @@ type weather struct {
 
 // compare runs a contestant in the calm, in a storm with undelayed watches, and in a storm with
 // late watches.
-func (o *ownWrites) compare(ctx context.Context, w *tabwriter.Writer, cfg *rest.Config, s stormer) error {
+func (o *ownWrites) compare(ctx context.Context, w *report, cfg *rest.Config, s stormer) error {
 	cycles := max(o.cycles/o.keys, 1)
 	weathers := []weather{{"calm", 0, 0, 5 * time.Second}, {"undelayed", 0, cycles, o.limit}, {o.lag.String() + " late", o.lag, cycles, o.limit}}
 	rates := make([]float64, len(weathers))

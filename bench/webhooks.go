@@ -13,7 +13,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -34,7 +33,7 @@ const validations = 500 // requests of a measurement
 
 // webhooks prints the cost of a typed validator on an object of 10 KB, from the HTTP request to the
 // answer. Both libraries count with their metrics.
-func webhooks(w *tabwriter.Writer, rounds int) {
+func webhooks(w *report, rounds int) {
 	body, size, err := reviewOfDeployment()
 	if err == nil {
 		err = compareWebhooks(w, rounds, body, size)
@@ -45,7 +44,7 @@ func webhooks(w *tabwriter.Writer, rounds int) {
 	}
 }
 
-func compareWebhooks(w *tabwriter.Writer, rounds int, body []byte, size int) error {
+func compareWebhooks(w *report, rounds int, body []byte, size int) error {
 	ours, err := ourValidator()
 	if err != nil {
 		return err

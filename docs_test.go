@@ -117,3 +117,46 @@ func TestMoving_AnswersASearch(t *testing.T) {
 		}
 	}
 }
+
+var (
+	footnote   = regexp.MustCompile(`\[\^([a-z0-9-]+)\]`)
+	definition = regexp.MustCompile(`(?m)^\[\^([a-z0-9-]+)\]: .*https://`)
+)
+
+// TestComparison_EachCellHasASource requires a footnote or a link in each cell of the feature
+// tables, unless it reads "not known". Each footnote has a definition with an address, and is used.
+func TestComparison_EachCellHasASource(t *testing.T) {
+	page := read(t, "docs/comparison.md")
+	features, _, _ := strings.Cut(page, "## Figures")
+	rows := 0
+	for _, line := range strings.Split(features, "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(cells) != 7 || strings.Contains(line, "| Setpoint |") {
+			continue
+		}
+		rows++
+		for _, cell := range cells[1:] {
+			if cell != "not known" && !strings.Contains(cell, "](") && !footnote.MatchString(cell) {
+				t.Errorf("docs/comparison.md, line %q: the cell %q has no source: add a footnote, or write \"not known\"", cells[0], cell)
+			}
+		}
+	}
+	if rows < 25 {
+		t.Errorf("docs/comparison.md compares %d features, fewer than expected", rows)
+	}
+	defined := map[string]int{}
+	for _, m := range definition.FindAllStringSubmatch(page, -1) {
+		defined[m[1]] = 0
+	}
+	for _, m := range footnote.FindAllStringSubmatch(page, -1) {
+		if _, ok := defined[m[1]]; !ok {
+			t.Errorf("docs/comparison.md: the footnote %s has no definition with an address", m[1])
+		}
+		defined[m[1]]++
+	}
+	for name, times := range defined {
+		if times < 2 {
+			t.Errorf("docs/comparison.md: nothing uses the footnote %s", name)
+		}
+	}
+}

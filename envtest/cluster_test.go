@@ -72,8 +72,12 @@ func TestVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version.GitVersion != KubernetesVersion || version.Major != "1" || version.Minor != "36" {
-		t.Errorf("/version says %s (%s.%s), want %s", version.GitVersion, version.Major, version.Minor, KubernetesVersion)
+	want, err := Options{}.release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version.GitVersion != string(want) || version.Major+"."+version.Minor != want.minor() {
+		t.Errorf("/version is %s (%s.%s), want %s", version.GitVersion, version.Major, version.Minor, want)
 	}
 }
 

@@ -13,7 +13,7 @@ func findCommands(ctx context.Context, o Options) (commands, error) {
 	if o.UseKubebuilderAssets {
 		return findAssets(o)
 	}
-	path, err := Program(ctx, o.Progress)
+	path, err := Program(ctx, o)
 	if err != nil {
 		return nil, err
 	}

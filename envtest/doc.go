@@ -36,8 +36,16 @@
 //
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch
 //
-// It prints the program's path. Without fetch, the command runs a control plane in the foreground
-// and prints the path of a kubeconfig.
+// It prints the program's path. [Options.Version] chooses an older Kubernetes for one Start. The
+// environment variable SETPOINT_KUBERNETES chooses it for a whole test suite, and for fetch:
+//
+//	SETPOINT_KUBERNETES=1.36 go test ./...
+//
+// The variable does not affect tests that use an existing cluster or prebuilt binaries. Together
+// with SETPOINT_CONTROLPLANE it is an error.
+//
+// Without fetch, the command runs a control plane in the foreground and prints the path of a
+// kubeconfig.
 //
 // # Guarantees
 //

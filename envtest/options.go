@@ -11,14 +11,17 @@ import (
 	"time"
 )
 
-// KubernetesVersion is the version of the control plane that Start builds.
-const KubernetesVersion = "v1.36.3"
-
 // Options configure Start. The zero value finds or builds the control plane program and runs etcd
 // and kube-apiserver.
 type Options struct {
 	// CRDs are files or directories for InstallCRDs. Default: none.
 	CRDs []string
+
+	// Version is the minor version of Kubernetes: "1.37", "1.36" or "1.35". Each is built once and
+	// cached beside the others. It excludes Kubeconfig, UseKubebuilderAssets and the environment
+	// variable SETPOINT_CONTROLPLANE, which have a version of their own. Default: the environment
+	// variable SETPOINT_KUBERNETES, or else "1.37".
+	Version string
 
 	// Controllers also runs kube-controller-manager with the controllers for garbage collection,
 	// namespaces, deployments, replica sets, jobs, service accounts and root CA config maps. A
@@ -60,12 +63,17 @@ func (o Options) Validate() error {
 	switch {
 	case o.Kubeconfig != "" && o.UseKubebuilderAssets:
 		return fmt.Errorf("envtest: Options.Kubeconfig and Options.UseKubebuilderAssets exclude each other; set one of them")
+	case o.Version != "" && o.Kubeconfig != "":
+		return fmt.Errorf("envtest: Options.Version and Options.Kubeconfig exclude each other; set one of them")
+	case o.Version != "" && o.UseKubebuilderAssets:
+		return fmt.Errorf("envtest: Options.Version and Options.UseKubebuilderAssets exclude each other; set one of them")
 	case o.StartTimeout < 0:
 		return fmt.Errorf("envtest: Options.StartTimeout is %v: it must not be negative", o.StartTimeout)
 	case o.StopTimeout < 0:
 		return fmt.Errorf("envtest: Options.StopTimeout is %v: it must not be negative", o.StopTimeout)
 	}
-	return nil
+	_, err := findRelease("Options.Version", o.Version)
+	return err
 }
 
 func (o Options) startTimeoutCause() error {

@@ -20,6 +20,13 @@ func TestValidate(t *testing.T) {
 		"start":    {Options{StartTimeout: -1}, "Options.StartTimeout"},
 		"stop":     {Options{StopTimeout: -1}, "Options.StopTimeout"},
 		"two":      {Options{Kubeconfig: "a", UseKubebuilderAssets: true}, "Options.Kubeconfig"},
+
+		"version":                 {Options{Version: "1.36"}, "nil"},
+		"default version":         {Options{Version: "1.37"}, "nil"},
+		"unsupported version":     {Options{Version: "1.34"}, `Options.Version is "1.34"; use a supported version: 1.37, 1.36, 1.35`},
+		"patch version":           {Options{Version: "v1.36.3"}, `Options.Version is "v1.36.3"; use`},
+		"version of a cluster":    {Options{Version: "1.36", Kubeconfig: "a"}, "Options.Version and Options.Kubeconfig"},
+		"version of the binaries": {Options{Version: "1.36", UseKubebuilderAssets: true}, "Options.Version and Options.UseKubebuilderAssets"},
 	} {
 		if got := errorText(test.options.Validate()); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s, want %q", name, got, test.want)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,31 +20,33 @@ const programVariable = "SETPOINT_CONTROLPLANE"
 const keptFor = 30 * 24 * time.Hour
 
 // Program returns the path of the control plane program: the file that SETPOINT_CONTROLPLANE names,
-// the cached build, or a fresh build, which takes minutes and reports to progress (nil: os.Stderr).
-// Start calls it. It is safe for concurrent use, also by several processes: one builds, the others
-// wait.
-func Program(ctx context.Context, progress io.Writer) (string, error) {
-	if progress == nil {
-		progress = os.Stderr
+// the cached build of o.Version, or a fresh build, which takes minutes and reports to o.Progress.
+// The other options have no effect. Start calls it. It is safe for concurrent use, also by several
+// processes: one builds, the others wait.
+func Program(ctx context.Context, o Options) (string, error) {
+	if err := o.Validate(); err != nil {
+		return "", err
 	}
 	if err := supported(); err != nil {
 		return "", err
 	}
-	if path := os.Getenv(programVariable); path != "" {
-		if err := checkProgram(path); err != nil {
-			return "", fmt.Errorf("envtest: %s=%s: %w; name a file made by \"go run %s/envtest/cluster fetch\", or unset it", programVariable, path, err, modulePath)
-		}
-		return path, nil
+	if path, err := o.givenProgram(); path != "" || err != nil {
+		return path, err
+	}
+	r, err := o.release()
+	if err != nil {
+		return "", err
 	}
 	src, err := findSource(ctx)
 	if err != nil {
 		return "", err
 	}
+	src.release = r
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("envtest: there is no cache directory for the control plane program: %w; set HOME or XDG_CACHE_HOME, or %s", err, programVariable)
 	}
-	return cachedProgram(ctx, filepath.Join(cache, "setpoint", "controlplane"), src, &progressReport{out: progress})
+	return cachedProgram(ctx, filepath.Join(cache, "setpoint", "controlplane"), src, &progressReport{out: o.withDefaults().Progress})
 }
 
 func checkProgram(path string) error {
@@ -64,7 +65,7 @@ func cachedProgram(ctx context.Context, dir string, src source, report *progress
 	if err != nil {
 		return "", fmt.Errorf("envtest: cannot read the control plane's source: %w", err)
 	}
-	key = fmt.Sprintf("%s-%s-%s-%s-%s", KubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, key)
+	key = fmt.Sprintf("%s-%s-%s-%s-%s", src.release, runtime.Version(), runtime.GOOS, runtime.GOARCH, key)
 	program := filepath.Join(dir, key)
 	if useCached(program) {
 		return program, nil

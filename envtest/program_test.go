@@ -37,7 +37,7 @@ func fakeGo(t *testing.T, script string) (src source, cache, log string) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
-	return source{dir: filepath.Join(dir, "src")}, filepath.Join(dir, "cache"), log
+	return source{dir: filepath.Join(dir, "src"), release: KubernetesVersion}, filepath.Join(dir, "cache"), log
 }
 
 // builds is a go command that builds a program which echoes.
@@ -98,6 +98,30 @@ func TestBuildOnce(t *testing.T) {
 	}
 	if files := cached(t, cache); len(files) != 2 {
 		t.Errorf("in the cache: %v, want two programs", files)
+	}
+}
+
+// E1: each release has its own requirements, and its own program in the cache.
+func TestBuild_CachesReleasesBesideEachOther(t *testing.T) {
+	src, cache, log := fakeGo(t, builds)
+	for _, src.release = range releases() {
+		path, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}})
+		if err != nil || !strings.HasPrefix(filepath.Base(path), string(src.release)+"-go") {
+			t.Fatalf("%s: %s, %v", src.release, path, err)
+		}
+	}
+	if files := cached(t, cache); len(files) != len(releases()) {
+		t.Errorf("in the cache: %v, want a program for each of %v", files, releases())
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range releases() {
+		// One is list, the other build.
+		if n := strings.Count(string(text), " -modfile="+r.requirements()+".mod -tags="+r.tag()+" "); n != 2 {
+			t.Errorf("%s: %d go commands with its module file, want 2:\n%s", r, n, text)
+		}
 	}
 }
 
@@ -256,6 +280,7 @@ func TestBuildEnvironment(t *testing.T) {
 }
 
 func TestProgramVariable(t *testing.T) {
+	t.Setenv(versionVariable, "")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -267,7 +292,7 @@ func TestProgramVariable(t *testing.T) {
 		filepath.Join(dir, "nobody"): "no such file",
 	} {
 		t.Setenv(programVariable, path)
-		_, err := Program(t.Context(), &buffer{})
+		_, err := Program(t.Context(), Options{Progress: &buffer{}})
 		if text := errorText(err); !strings.Contains(text, programVariable+"="+path) || !strings.Contains(text, want) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -276,13 +301,14 @@ func TestProgramVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(programVariable, file)
-	if got, err := Program(t.Context(), &buffer{}); got != file || err != nil {
+	if got, err := Program(t.Context(), Options{Progress: &buffer{}}); got != file || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }
 
 // E4: the error names a file that is another program.
 func TestStrangeProgram(t *testing.T) {
+	t.Setenv(versionVariable, "")
 	for text, want := range map[string]string{
 		"#!/bin/sh\necho hello\n":                 "it is not the control plane program",
 		"#!/bin/sh\necho what? >&2\nexit 7\n":     "exit status 7",

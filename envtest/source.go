@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	gobuild "go/build"
 	"io"
 	"os"
 	"os/exec"
@@ -23,13 +24,15 @@ const modulePath = "github.com/setpoint-dev/setpoint"
 
 const programPath = modulePath + "/envtest/controlplane"
 
-// source is a directory, or a version on the module proxy.
+// source is a directory or a version on the module proxy, and the Kubernetes to build with it.
 type source struct {
 	dir     string
 	version string
+	release release
 }
 
-// key identifies the contents of the source. A published version never changes.
+// key identifies the contents of the source. A published version never changes. The requirements of
+// other releases do not count.
 func (s source) key() (string, error) {
 	if s.dir == "" {
 		return s.version, nil
@@ -40,14 +43,15 @@ func (s source) key() (string, error) {
 	}
 	sum := sha256.New()
 	for _, name := range files {
-		if ext := filepath.Ext(name); ext != ".go" && ext != ".mod" && ext != ".sum" || strings.HasSuffix(name, "_test.go") {
+		base := filepath.Base(name)
+		if !s.release.uses(s.dir, base) {
 			continue
 		}
 		f, err := os.Open(name)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintln(sum, filepath.Base(name))
+		fmt.Fprintln(sum, base)
 		_, err = io.Copy(sum, f)
 		f.Close()
 		if err != nil {
@@ -55,6 +59,17 @@ func (s source) key() (string, error) {
 		}
 	}
 	return "src-" + hex.EncodeToString(sum.Sum(nil))[:16], nil
+}
+
+// uses reports whether a build of the release reads the file in the source's directory.
+func (r release) uses(dir, file string) bool {
+	if filepath.Ext(file) != ".go" {
+		return file == r.requirements()+".mod" || file == r.requirements()+".sum"
+	}
+	with := gobuild.Default
+	with.BuildTags, with.CgoEnabled = []string{r.tag()}, false
+	match, err := with.MatchFile(dir, file)
+	return (match || err != nil) && !strings.HasSuffix(file, "_test.go") // the compiler reports err
 }
 
 // findSource determines which setpoint module this program was compiled from: its working tree, a

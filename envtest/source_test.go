@@ -11,19 +11,21 @@ import (
 	"testing"
 )
 
-// The version is in three places: here, in the program, and in the program's go.mod.
-func TestOneKubernetesVersion(t *testing.T) {
-	for file, want := range map[string]string{
-		"controlplane/go.mod":     "\tk8s.io/kubernetes " + KubernetesVersion + "\n",
-		"controlplane/version.go": `const kubernetesVersion = "` + KubernetesVersion + `"` + "\n",
-	} {
+// The version is in two places: here, and in the program's requirements.
+func TestRequirements_AreOfTheRelease(t *testing.T) {
+	for _, r := range releases() {
+		file := "controlplane/" + r.requirements() + ".mod"
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%s does not say %q", file, want)
+		if want := "\tk8s.io/kubernetes " + string(r) + "\n"; !strings.Contains(string(text), want) {
+			t.Errorf("%s does not have %q: change one of them, and run go run tidy.go there", file, want)
 		}
+	}
+	files, err := filepath.Glob("controlplane/*.mod")
+	if err != nil || len(files) != len(releases()) {
+		t.Errorf("controlplane has %d module files (%v), want one for each of %v", len(files), err, releases())
 	}
 }
 
@@ -40,15 +42,18 @@ func TestOneProtocol(t *testing.T) {
 
 // A module with replace lines, or without go.sum, cannot be installed by version.
 func TestProgramCanBeInstalled(t *testing.T) {
-	text, err := os.ReadFile("controlplane/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(text), "replace") {
-		t.Error("controlplane/go.mod has replace lines: run go run tidy.go there")
-	}
-	if _, err := os.Stat("controlplane/go.sum"); err != nil {
-		t.Error(err)
+	for _, r := range releases() {
+		file := "controlplane/" + r.requirements()
+		text, err := os.ReadFile(file + ".mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "replace") || strings.Contains(string(text), " v0.0.0\n") {
+			t.Errorf("%s.mod has replace lines, or requires staging modules at v0.0.0: run go run tidy.go there", file)
+		}
+		if _, err := os.Stat(file + ".sum"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -102,14 +107,14 @@ func TestSourceKey(t *testing.T) {
 	}
 	key := func() string {
 		t.Helper()
-		k, err := source{dir: dir}.key()
+		k, err := source{dir: dir, release: KubernetesVersion}.key()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return k
 	}
 	seen := map[string]string{}
-	for _, step := range []struct{ name, text string }{{"go.mod", "a"}, {"go.sum", "a"}, {"main.go", "a"}, {"main.go", "b"}, {"other.go", ""}} {
+	for _, step := range []struct{ name, text string }{{"go.mod", "a"}, {"go.sum", "a"}, {"main.go", "package main"}, {"main.go", "package main // b"}, {"other.go", ""}} {
 		write(step.name, step.text)
 		k := key()
 		if before, ok := seen[k]; ok {
@@ -120,8 +125,31 @@ func TestSourceKey(t *testing.T) {
 	last := key()
 	write("main_test.go", "x")
 	write("README.md", "x")
+	write("kubernetes-1.36.mod", "x")
+	write("kubernetes-1.36.sum", "x")
+	write("only_1.36.go", "//go:build kubernetes1.36\n\npackage main\n")
 	if key() != last {
-		t.Error("a file that is not compiled changes the key")
+		t.Error("a file that is not used changes the key")
+	}
+	older := func() string {
+		t.Helper()
+		k, err := source{dir: dir, release: "v1.36.3"}.key()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	last = older()
+	write("go.sum", "changed")
+	if older() != last {
+		t.Error("go.sum changes the key of an older release")
+	}
+	for _, name := range []string{"kubernetes-1.36.mod", "kubernetes-1.36.sum", "only_1.36.go", "main.go"} {
+		write(name, "//go:build !kubernetes1.37\n\npackage main // changed\n")
+		if older() == last {
+			t.Errorf("%s does not change the key of its release", name)
+		}
+		last = older()
 	}
 	if k, err := (source{version: "v0.3.0"}).key(); k != "v0.3.0" || err != nil {
 		t.Errorf("the key of a version: %q, %v", k, err)

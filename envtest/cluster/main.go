@@ -6,6 +6,8 @@
 //
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster        # prints a kubeconfig's path
 //	go run github.com/setpoint-dev/setpoint/envtest/cluster fetch  # prints the program's path
+//
+// The flag -version chooses an older Kubernetes, as envtest.Options.Version does.
 package main
 
 import (
@@ -19,6 +21,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"k8s.io/client-go/discovery"
 
 	"github.com/setpoint-dev/setpoint/envtest"
 )
@@ -49,6 +53,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	crds := flags.String("crds", "", "`files` or directories of CRDs to install, separated by commas")
 	path := flags.String("kubeconfig", "", "`path` of the kubeconfig to write (default: in a temporary directory)")
+	version := flags.String("version", "", "minor `version` of Kubernetes, such as 1.36 (default: SETPOINT_KUBERNETES, or else the newest)")
 	controllers := flags.Bool("controllers", true, "also run kube-controller-manager")
 	logs := flags.Bool("logs", false, "show the processes' logs")
 	if err := flags.Parse(args); err != nil {
@@ -60,7 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {
 	case flags.NArg() == 0:
 	case flags.NArg() == 1 && flags.Arg(0) == "fetch":
-		program, err := envtest.Program(ctx, os.Stderr)
+		program, err := envtest.Program(ctx, envtest.Options{Version: *version})
 		if err == nil {
 			fmt.Fprintln(out, program)
 		}
@@ -68,7 +73,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	default:
 		return fmt.Errorf("cluster: unknown command %q; see -help", strings.Join(flags.Args(), " "))
 	}
-	o := envtest.Options{Controllers: *controllers}
+	o := envtest.Options{Version: *version, Controllers: *controllers}
 	if *crds != "" {
 		o.CRDs = strings.Split(*crds, ",")
 	}
@@ -100,7 +105,15 @@ func serve(ctx context.Context, o envtest.Options, path string, out io.Writer) (
 		return err
 	}
 	fmt.Fprintln(out, path)
-	fmt.Fprintf(os.Stderr, "setpoint: Kubernetes %s at %s; Ctrl-C ends it\n", envtest.KubernetesVersion, c.Config().Host)
+	client, err := discovery.NewDiscoveryClientForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	version, err := client.ServerVersion()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "setpoint: Kubernetes %s at %s; Ctrl-C ends it\n", version, c.Config().Host)
 	<-ctx.Done()
 	return nil
 }

@@ -27,7 +27,6 @@ import (
 	rootca "k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	"k8s.io/kubernetes/pkg/controller/deployment"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
-	"k8s.io/kubernetes/pkg/controller/job"
 	"k8s.io/kubernetes/pkg/controller/namespace"
 	"k8s.io/kubernetes/pkg/controller/replicaset"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
@@ -206,10 +205,6 @@ func (m *controllerManager) buildDeployments(ctx context.Context, client clients
 func (m *controllerManager) buildReplicaSets(ctx context.Context, client clientset.Interface, _ *restclient.Config) (controller, error) {
 	core, apps := m.informers.Core().V1(), m.informers.Apps().V1()
 	return replicaset.NewReplicaSetController(ctx, apps.ReplicaSets(), core.Pods(), client, replicaset.BurstReplicas), nil
-}
-
-func (m *controllerManager) buildJobs(ctx context.Context, client clientset.Interface, _ *restclient.Config) (controller, error) {
-	return job.NewController(ctx, client, m.informers.Core().V1().Pods(), m.informers.Batch().V1().Jobs(), nil, nil)
 }
 
 func (m *controllerManager) buildServiceAccounts(ctx context.Context, client clientset.Interface, _ *restclient.Config) (controller, error) {

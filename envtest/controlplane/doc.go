@@ -20,10 +20,17 @@
 //
 //	go install github.com/setpoint-dev/setpoint/envtest/controlplane@latest
 //
+// Older releases have their own requirements beside go.mod, in kubernetes-1.36.mod for instance. A
+// file that only one release compiles has the build constraint kubernetes1.36. By hand, a build is:
+//
+//	go build -modfile=kubernetes-1.36.mod -tags=kubernetes1.36 .
+//
 // "go mod tidy" needs replace lines, because k8s.io/kubernetes requires its staging modules at
-// v0.0.0, which do not exist. To upgrade, change the versions in go.mod and run in this directory:
+// v0.0.0, which do not exist. To upgrade, change the version of k8s.io/kubernetes in a module file
+// and in envtest/release.go, and run in this directory:
 //
 //	go run tidy.go
 //
-// It adds the replace lines, tidies and removes them.
+// It sets the versions of the staging modules, and tidies each module file with replace lines that
+// it then removes.
 package main

@@ -29,7 +29,7 @@ To use this file without a network: SETPOINT_CONTROLPLANE=<this file> go test ./
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintf(os.Stderr, usage, kubernetesVersion)
+		fmt.Fprintf(os.Stderr, usage, kubernetesVersion())
 		os.Exit(2)
 	}
 	var run func(*pipe) error
@@ -41,22 +41,25 @@ func main() {
 	case "kube-controller-manager":
 		run = runControllerManager
 	case "version":
-		fmt.Printf("kubernetes %s protocol %d\n", kubernetesVersion, protocol)
+		fmt.Printf("kubernetes %s protocol %d\n", kubernetesVersion(), protocol)
 		return
 	case "help", "-h", "-help", "--help":
-		fmt.Printf(usage, kubernetesVersion)
+		fmt.Printf(usage, kubernetesVersion())
 		return
 	default:
-		fmt.Fprintf(os.Stderr, "controlplane: unknown command %q\n\n"+usage, os.Args[1], kubernetesVersion)
+		fmt.Fprintf(os.Stderr, "controlplane: unknown command %q\n\n"+usage, os.Args[1], kubernetesVersion())
 		os.Exit(2)
 	}
 	// A Ctrl-C goes to every process of the terminal. The parent decides when to stop: its tests
 	// may still need us for cleanup.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP)
-	stampVersion()
 	p := newPipe(os.Stdin, os.Stdout)
 	os.Stdout = os.Stderr // only the report may reach the parent
-	if err := run(p); err != nil {
+	err := stampVersion(kubernetesVersion())
+	if err == nil {
+		err = run(p)
+	}
+	if err != nil {
 		if !p.fail(err) {
 			fmt.Fprintln(os.Stderr, "controlplane:", err)
 		}

@@ -3,33 +3,44 @@
 
 //go:build ignore
 
-// This program runs "go mod tidy" for a module that requires k8s.io/kubernetes; see doc.go.
+// This program runs "go mod tidy" for modules that require k8s.io/kubernetes; see doc.go.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
-const kubernetes = "k8s.io/kubernetes"
+const (
+	kubernetes = "k8s.io/kubernetes"
+	unstaged   = "v0.0.0"
+)
 
 func main() {
-	if err := tidy(); err != nil {
+	older, err := filepath.Glob("kubernetes-*.mod")
+	for _, file := range append([]string{"go.mod"}, older...) {
+		if err == nil {
+			err = tidy(file)
+		}
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "tidy:", err)
 		os.Exit(1)
 	}
 }
 
-func tidy() error {
-	versions, err := required("go.mod")
+func tidy(file string) error {
+	before, err := required(file)
 	if err != nil {
 		return err
 	}
-	version := versions[kubernetes]
-	// Kubernetes v1.36.3 is published with k8s.io/api v0.36.3.
+	version := before[kubernetes]
+	// Kubernetes v1.37.2 is published with k8s.io/api v0.37.2.
 	staged := "v0" + strings.TrimPrefix(version, "v1")
 	out, err := goCommand("mod", "download", "-json", kubernetes+"@"+version)
 	if err != nil {
@@ -43,21 +54,48 @@ func tidy() error {
 	if err != nil {
 		return err
 	}
-	var replace, drop []string
+	var add, drop []string
 	for path, v := range staging {
-		if v == "v0.0.0" {
-			replace = append(replace, "-replace="+path+"="+path+"@"+staged)
-			drop = append(drop, "-dropreplace="+path)
+		if v != unstaged {
+			continue
+		}
+		add = append(add, "-replace="+path+"="+path+"@"+staged)
+		drop = append(drop, "-dropreplace="+path)
+		if before[path] != "" {
+			add = append(add, "-require="+path+"@"+staged)
 		}
 	}
-	if _, err := goCommand(append([]string{"mod", "edit"}, replace...)...); err != nil {
+	if err := edit(file, add); err != nil {
 		return err
 	}
-	_, tidyErr := goCommand("mod", "tidy")
-	if _, err := goCommand(append([]string{"mod", "edit"}, drop...)...); err != nil {
+	_, tidyErr := goCommand("mod", "tidy", "-modfile="+file)
+	if err := edit(file, drop); err != nil || tidyErr != nil {
+		return errors.Join(tidyErr, err)
+	}
+	return requireStaged(file, staged)
+}
+
+// requireStaged replaces the requirements that tidying adds as Kubernetes has them.
+func requireStaged(file, staged string) error {
+	after, err := required(file)
+	if err != nil {
 		return err
 	}
-	return tidyErr
+	var changes []string
+	for path, v := range after {
+		if v == unstaged {
+			changes = append(changes, "-require="+path+"@"+staged)
+		}
+	}
+	return edit(file, changes)
+}
+
+func edit(file string, changes []string) error {
+	if len(changes) == 0 {
+		return nil // go mod edit requires one
+	}
+	_, err := goCommand(append(append([]string{"mod", "edit"}, changes...), file)...)
+	return err
 }
 
 // required returns the required version of each module in a go.mod file.

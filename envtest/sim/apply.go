@@ -29,7 +29,7 @@ func (s *Server) appliedLocked(p *patch, t *table, old *unstructured.Unstructure
 	}
 	change := &unstructured.Unstructured{Object: map[string]any{}}
 	if err := yaml.Unmarshal(p.request.body, &change.Object); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	obj, err := fields.Apply(live, change, p.options.FieldManager, p.options.Force != nil && *p.options.Force)
 	if pends := s.unansweredLocked(); pends != nil {
@@ -86,7 +86,7 @@ func (p *patch) duplicates() error {
 	switch {
 	case err == nil:
 	case p.options.FieldValidation == metav1.FieldValidationStrict:
-		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", err))
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", err))
 	default:
 		p.request.warnAll([]error{err})
 	}

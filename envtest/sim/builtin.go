@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// builtIns returns the kinds that Kubernetes v1.36 serves by default, in discovery's order.
+// builtIns returns the kinds that Kubernetes v1.37 serves by default, in discovery's order.
 var builtIns = sync.OnceValue(func() []definition {
 	var list []definition
 	var gv schema.GroupVersion
@@ -100,6 +100,8 @@ batch/v1
 	jobs Job categories=all sub=status
 certificates.k8s.io/v1
 	certificatesigningrequests CertificateSigningRequest cluster short=csr sub=approval,status
+	clustertrustbundles ClusterTrustBundle cluster
+	podcertificaterequests PodCertificateRequest sub=status
 networking.k8s.io/v1
 	ingressclasses IngressClass cluster
 	ingresses Ingress short=ing sub=status
@@ -115,7 +117,7 @@ rbac.authorization.k8s.io/v1
 	roles Role
 storage.k8s.io/v1
 	csidrivers CSIDriver cluster
-	csinodes CSINode cluster
+	csinodes CSINode cluster sub=status
 	csistoragecapacities CSIStorageCapacity
 	storageclasses StorageClass cluster short=sc
 	volumeattachments VolumeAttachment cluster sub=status
@@ -139,10 +141,13 @@ discovery.k8s.io/v1
 	endpointslices EndpointSlice
 resource.k8s.io/v1
 	deviceclasses DeviceClass cluster
+	devicetaintrules DeviceTaintRule cluster sub=status
 	resourceclaims ResourceClaim sub=status
 	resourceclaimtemplates ResourceClaimTemplate
 	resourceslices ResourceSlice cluster
 flowcontrol.apiserver.k8s.io/v1
 	flowschemas FlowSchema cluster sub=status
 	prioritylevelconfigurations PriorityLevelConfiguration cluster sub=status
+storagemigration.k8s.io/v1
+	storageversionmigrations StorageVersionMigration cluster sub=status
 `

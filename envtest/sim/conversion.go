@@ -126,10 +126,11 @@ func (s *Server) readLocked(r *Request, t *table, o *unstructured.Unstructured) 
 		return t.present(o)
 	}
 	shown, err := s.convertOneLocked(&r.answers, t, o)
-	if err == nil {
-		t.keep(o, shown)
+	if err != nil {
+		return nil, r.undecodable(t, o, err)
 	}
-	return shown, err
+	t.keep(o, shown)
+	return shown, nil
 }
 
 // showLocked makes present work for stored objects: those that were never converted are converted

@@ -150,6 +150,7 @@ func defaultStatefulSet(o *appsv1.StatefulSet) {
 	}
 	if update.Type == appsv1.RollingUpdateStatefulSetStrategyType && update.RollingUpdate != nil {
 		pointed(&update.RollingUpdate.Partition, 0)
+		pointed(&update.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	pointed(&o.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	initial(&o.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)

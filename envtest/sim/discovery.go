@@ -242,8 +242,8 @@ func (t *table) responseKind(kind schema.GroupVersionKind) *metav1.GroupVersionK
 
 func serverVersion() *apiversion.Info {
 	return &apiversion.Info{
-		Major: "1", Minor: "36", EmulationMajor: "1", EmulationMinor: "36", MinCompatibilityMajor: "1", MinCompatibilityMinor: "35",
-		GitVersion: "v1.36.3+sim", GitTreeState: "clean", BuildDate: "1970-01-01T00:00:00Z",
+		Major: "1", Minor: "37", EmulationMajor: "1", EmulationMinor: "37", MinCompatibilityMajor: "1", MinCompatibilityMinor: "36",
+		GitVersion: "v1.37.2+sim", GitTreeState: "clean", BuildDate: "1970-01-01T00:00:00Z",
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 }

@@ -127,7 +127,7 @@
 //     CustomResourceDefinition and APIService have no fields. Operations have no descriptions.
 //     Unsupported subresources and CBOR are missing. Without package envtest/sim/crd, custom kinds
 //     accept every field.
-//   - The version is v1.36.3+sim.
+//   - The version is v1.37.2+sim.
 //   - SelfSubjectRulesReview answers with one rule that allows everything. TokenReview accepts no
 //     token.
 //

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,4 +75,18 @@ func custom(group string) bool {
 
 func notAcceptable(format, goType string) error {
 	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, fmt.Sprintf(format, goType))
+}
+
+// undecodable returns the error for an object that a webhook did not convert. The real server
+// describes it as corrupt, and names its place in etcd unless the request updates it.
+func (r *Request) undecodable(t *table, o *unstructured.Unstructured, err error) error {
+	if _, pends := errors.AsType[*pending](err); pends {
+		return err
+	}
+	err = fmt.Errorf("object not decodable revision=%s: %w", o.GetResourceVersion(), err)
+	if r.Verb != "get" && r.Verb != "delete" {
+		return err
+	}
+	return apierrors.NewInternalError(fmt.Errorf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
+		strings.TrimPrefix(t.storageKey(o), "/registry"), err))
 }

@@ -187,16 +187,19 @@ func unguarded(pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) bool {
 
 // takeDisruption records a disruption in the budget's status, if one is allowed.
 func takeDisruption(b *policyv1.PodDisruptionBudget, pod string) error {
-	forbid := func(why string) error {
-		return apierrors.NewForbidden(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}, b.Name, errors.New(why))
+	forbid := func(why, cause string) error {
+		err := apierrors.NewForbidden(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}, b.Name, errors.New(why))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause,
+			Message: fmt.Sprintf("The disruption budget %s does not allow evicting pods currently: %s", b.Name, cause)}}
+		return err
 	}
 	switch {
 	case b.Status.ObservedGeneration < b.Generation:
 		return violated(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
 	case b.Status.DisruptionsAllowed < 0:
-		return forbid("pdb disruptions allowed is negative")
+		return forbid("pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
 	case len(b.Status.DisruptedPods) > maxDisrupted:
-		return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+		return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller", "too many pending evictions not confirmed by PDB controller")
 	case b.Status.DisruptionsAllowed == 0:
 		return violated(0, whyNotDisrupted(b))
 	}

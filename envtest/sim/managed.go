@@ -19,13 +19,16 @@ import (
 )
 
 // manageLocked updates the managedFields of obj, which replaces live (nil: is new). An apply has
-// done that itself. An object of another kind has no fields that can be managed.
+// done that itself. An object of another kind keeps the managedFields of live.
 func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unstructured) error {
 	switch {
 	case r.Verb == "apply":
 		return nil
 	case obj.GetKind() != t.Kind:
 		obj.SetManagedFields(nil)
+		if live != nil {
+			obj.SetManagedFields(live.GetManagedFields())
+		}
 		return nil
 	}
 	fields, err := s.fieldManagerLocked(t, r.Subresource)

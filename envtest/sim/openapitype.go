@@ -137,7 +137,7 @@ func (g *goTypes) addFields(s *spec.Schema, t reflect.Type, name string) {
 // patchTags are the struct tags for strategic merge patches, and their names in OpenAPI.
 var patchTags = map[string]string{"patchStrategy": "x-kubernetes-patch-strategy", "patchMergeKey": "x-kubernetes-patch-merge-key"}
 
-// property returns the schema of a field or an element. If it is not optional, its zero value is
+// property returns the schema of a field. If it is not optional, its zero value is
 // its default.
 func (g *goTypes) property(t reflect.Type, optional bool) *spec.Schema {
 	switch kind := t.Kind(); {
@@ -146,9 +146,9 @@ func (g *goTypes) property(t reflect.Type, optional bool) *spec.Schema {
 	case kind == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
 		return spec.StrFmtProperty("byte")
 	case kind == reflect.Slice:
-		return spec.ArrayProperty(alone(g.property(t.Elem(), false), ""))
+		return spec.ArrayProperty(g.element(t.Elem()))
 	case kind == reflect.Map:
-		return spec.MapProperty(alone(g.property(t.Elem(), false), ""))
+		return spec.MapProperty(g.element(t.Elem()))
 	case kind == reflect.Struct:
 		return g.reference(t)
 	default:
@@ -159,6 +159,11 @@ func (g *goTypes) property(t reflect.Type, optional bool) *spec.Schema {
 		}
 		return s
 	}
+}
+
+// element returns the schema of the elements of a list or map, which have no default.
+func (g *goTypes) element(t reflect.Type) *spec.Schema {
+	return alone(g.property(t, true).WithDefault(nil), "")
 }
 
 // alone describes a schema. A reference without a default and a description stands alone.

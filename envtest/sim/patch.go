@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -89,7 +91,21 @@ func (r *Request) patch(c codec) (*patch, error) {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", errs)
 	}
 	r.dryRun, r.manager = len(p.options.DryRun) > 0, p.options.FieldManager
-	return p, nil
+	return p, p.isJSON()
+}
+
+// isJSON checks the patch before the object is read, as the real server does for its audit log.
+func (p *patch) isJSON() error {
+	if p.request.patchType() == types.ApplyYAMLPatchType {
+		if _, err := utilyaml.ToJSON(p.request.body); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+		}
+		return nil
+	}
+	if !json.Valid(p.request.body) {
+		return apierrors.NewBadRequest("invalid JSON patch")
+	}
+	return nil
 }
 
 func (r *Request) patchType() types.PatchType {

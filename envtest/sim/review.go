@@ -130,9 +130,9 @@ func oneSubject(u *unstructured.Unstructured) field.ErrorList {
 	switch {
 	case resource && other:
 		as := struct{ Path, Verb any }{path["path"], path["verb"]}
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "nonResourceAttributes"), as, "cannot be specified in combination with resourceAttributes")}
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), as, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	case !resource && !other:
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "resourceAttributes"), nil,
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), nil,
 			"exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}
 	return nil

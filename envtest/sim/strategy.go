@@ -52,7 +52,7 @@ func builtInStrategy(of schema.GroupResource) strategy {
 }
 
 // builtInRules lists the built-in kinds that differ from the zero strategy, as in the strategies of
-// Kubernetes v1.36.
+// Kubernetes v1.37.
 var builtInRules = []struct {
 	resources []schema.GroupResource
 	set       func(*strategy)
@@ -72,15 +72,17 @@ var builtInRules = []struct {
 	{group("apiextensions.k8s.io", "customresourcedefinitions"), isConditional},
 	{group("apiregistration.k8s.io", "apiservices"), isConditional},
 	{group("storage.k8s.io", "csidrivers", "csinodes", "csistoragecapacities", "volumeattachments"), isConditional},
+	{group("storagemigration.k8s.io", "storageversionmigrations"), isConditional},
 
 	{group("", "namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "podtemplates", "resourcequotas", "serviceaccounts", "services"), isReturned},
 	{group("storage.k8s.io", "csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"), isReturned},
-	{group("resource.k8s.io", "deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"), isReturned},
+	{group("resource.k8s.io", "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"), isReturned},
 
 	{group("apiextensions.k8s.io", "customresourcedefinitions"), generationAt(specGeneration)},
 	{group("apps", "deployments"), generationAt(annotationGeneration)},
 	{group("apps", "daemonsets", "replicasets", "statefulsets"), generationAt(specGeneration)},
 	{group("batch", "cronjobs", "jobs"), generationAt(specGeneration)},
+	{group("autoscaling", "horizontalpodautoscalers"), generationAt(specGeneration)},
 	{group("", "pods", "replicationcontrollers"), generationAt(specGeneration)},
 	{group("", "podtemplates"), generationAt(contentGeneration)},
 	{group("networking.k8s.io", "ingresses", "ingressclasses", "networkpolicies"), generationAt(specGeneration)},
@@ -104,7 +106,8 @@ var builtInRules = []struct {
 	{group("networking.k8s.io", "ingresses", "servicecidrs"), hasStatus},
 	{group("policy", "poddisruptionbudgets"), hasStatus},
 	{group("resource.k8s.io", "devicetaintrules", "resourceclaims"), hasStatus},
-	{group("storage.k8s.io", "volumeattachments"), hasStatus},
+	{group("storage.k8s.io", "csinodes", "volumeattachments"), hasStatus},
+	{group("storagemigration.k8s.io", "storageversionmigrations"), hasStatus},
 	{group("admissionregistration.k8s.io", "validatingadmissionpolicies"), hasStatus},
 
 	{group("apps", "deployments", "replicasets", "statefulsets"), isScalable},

@@ -16,6 +16,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -25,7 +26,6 @@ import (
 func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
 	at, meta := field.NewPath("metadata"), &managedBy{u, heads(u)}
 	var errs field.ErrorList
-	defer func() { earlierOwnerErrors(errs) }()
 	wrong := !t.builtIn && u.GetKind() != t.Kind
 	switch {
 	case wrong && live == nil:
@@ -50,7 +50,7 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	default:
 		errs = append(errs, t.validateUpdate(u, live, meta)...)
 	}
-	return append(errs, t.validateScale(u)...)
+	return t.distinct(append(errs, t.validateScale(u)...))
 }
 
 // validateUpdate checks the fields of a built-in kind in an update. The order and the repetition of
@@ -71,28 +71,18 @@ func (t *table) validateUpdate(u, live *unstructured.Unstructured, accessor meta
 
 func (t *table) isCoreEvents() bool { return t.Group == "" && t.Name == Events.Name }
 
-// earlierOwnerErrors gives errors of owner references the form that they have in v1.36: without an
-// index, and with another reason.
-func earlierOwnerErrors(errs field.ErrorList) {
-	const owners = "metadata.ownerReferences"
-	for _, err := range errs {
-		rest, ok := strings.CutPrefix(err.Field, owners+"[")
-		if !ok {
-			continue
-		}
-		_, rest, _ = strings.Cut(rest, "]")
-		err.Field = owners + rest
-		switch rest {
-		case ".apiVersion":
-			err.Detail = "version must not be empty"
-		case ".kind", ".name", ".uid":
-		default:
-			continue
-		}
-		if err.Type == field.ErrorTypeRequired {
-			err.Type, err.BadValue = field.ErrorTypeInvalid, ""
-		}
+// distinct returns the first of equal errors. The real server drops repeated ones where declarative
+// validation may add errors: for all built-in kinds but CustomResourceDefinition and APIService.
+func (t *table) distinct(errs field.ErrorList) field.ErrorList {
+	if !t.builtIn || t.Group == "apiextensions.k8s.io" || t.Group == "apiregistration.k8s.io" {
+		return errs
 	}
+	known := sets.New[string]()
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		before := known.Has(err.Error())
+		known.Insert(err.Error())
+		return before
+	})
 }
 
 // validateMeta checks the metadata of a new object.

@@ -28,7 +28,7 @@ var (
 	instant  = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( \+0000 UTC|Z|\+00:00)?`)
 	address  = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
 	uuid     = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
-	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
+	versions = regexp.MustCompile(`((?i:resource ?version|current|record|version|revision|cause)[^0-9"]{0,30})(\d+)( \(\d+\))?`)
 	// program is the name of the control plane program, which has the controllers.
 	program = regexp.MustCompile(`^v\d+\.\d+\.\d+-go\d`)
 	// age is the age of an object in a table.

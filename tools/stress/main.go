@@ -6,13 +6,14 @@
 // Command stress runs the tests of the library and the examples many times, to find flaky ones.
 //
 //	stress [-runs 12] [-race 3] [-light 4] [-procs 1,2,8] [-hogs 2] [-jobs 2] [-for 1h]
-//	       [-packages regexp] [-run regexp]
+//	       [-packages regexp] [-run regexp] [-first 0] [-seed 1]
 //
 // It builds each package's test binary once, and once more with the race detector. Each run
 // shuffles the tests and takes the next value of -procs as GOMAXPROCS. It shares the machine with
 // -hogs goroutines of this program that use a CPU each. The runs go in rounds: all packages run
 // once before any runs twice. Packages whose tests start a control plane are slow. They run only in
-// every fourth round, or as -light specifies.
+// every fourth round, or as -light specifies. Each round begins with package number -first, so a
+// short run can reach other packages.
 //
 // A failed run is printed with the command that repeats it. A table of all packages follows at the
 // end. The exit status is 1 if a run failed, 2 if the tests could not be built or run, and 130
@@ -46,6 +47,7 @@ type options struct {
 	bound    time.Duration
 	timeout  time.Duration
 	packages *regexp.Regexp
+	first    int
 	run      string
 	seed     int64
 }
@@ -100,6 +102,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.light, "light", 4, "run packages that start a control plane in every n-th round only")
 	f.IntVar(&o.hogs, "hogs", 2, "goroutines that use a CPU each, next to the tests")
 	f.IntVar(&o.jobs, "jobs", min(2, runtime.NumCPU()), "test binaries that run at the same time")
+	f.IntVar(&o.first, "first", 0, "begin each round with the `n`-th package; after the last one follows number 0")
 	f.DurationVar(&o.bound, "for", time.Hour, "begin no run after this time, not counting builds")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time limit of one run")
 	f.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
@@ -128,6 +131,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unknown argument %q", f.Arg(0))
 	case o.runs < 0 || o.race < 0 || o.hogs < 0:
 		return o, errors.New("-runs, -race and -hogs must not be negative")
+	case o.first < 0:
+		return o, fmt.Errorf("-first %d: it must not be negative", o.first)
 	case o.light < 1 || o.jobs < 1:
 		return o, errors.New("-light and -jobs must be positive")
 	}

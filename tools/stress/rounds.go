@@ -77,8 +77,8 @@ func (o *options) stress(ctx context.Context, w io.Writer, results *table) (err 
 func (o *options) plan(packages []pkg, files []string, rounds int, race bool) []run {
 	var runs []run
 	for round := range rounds {
-		for i := range packages {
-			turn := round
+		for n := range packages {
+			i, turn := (o.first+n)%len(packages), round
 			if packages[i].cluster {
 				if round%o.light != 0 {
 					continue

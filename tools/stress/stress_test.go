@@ -94,12 +94,27 @@ func TestStress_BeginsNoRunWhenTheTimeIsUp(t *testing.T) {
 	}
 }
 
+func TestPlan_BeginsEachRoundWithTheFirstPackage(t *testing.T) {
+	packages, files := []pkg{{name: "a"}, {name: "b", cluster: true}, {name: "c"}}, make([]string, 3)
+	for first, want := range map[int]string{0: "abcac", 1: "bcaca", 2: "cabca", 4: "bcaca"} {
+		o := options{first: first, light: 2, procs: []int{1}}
+		got := ""
+		for _, r := range o.plan(packages, files, 2, false) {
+			got += r.name
+		}
+		if got != want {
+			t.Errorf("-first %d: the runs are %s, want %s", first, got, want)
+		}
+	}
+}
+
 func TestStress_Errors(t *testing.T) {
 	broken := fixture(t, map[string]string{"a/a_test.go": "package a\n\nfunc\n"})
 	for args, want := range map[string]string{
 		"-procs 1,0":           "-procs 1,0",
 		"-packages (":          "-packages",
 		"-light 0":             "must be positive",
+		"-first -1":            "-first -1: it must not be negative",
 		"-runs -1":             "must not be negative",
 		"more":                 "unknown argument",
 		"-root " + broken:      "a_test.go",

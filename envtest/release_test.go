@@ -50,6 +50,21 @@ func TestRelease_ExcludesTheGivenProgram(t *testing.T) {
 	}
 }
 
+// make compat has the versions, too.
+func TestReleases_AreTheMakefiles(t *testing.T) {
+	text, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "\nKUBERNETES ?="
+	for _, r := range releases() {
+		want += " " + r.minor()
+	}
+	if !strings.Contains(string(text), want+"\n") {
+		t.Errorf("the Makefile does not contain %q", want)
+	}
+}
+
 // Start with prebuilt binaries or an existing cluster does not look at the variable.
 func TestRelease_VariableIsForBuildsOnly(t *testing.T) {
 	t.Setenv(versionVariable, "1.3")

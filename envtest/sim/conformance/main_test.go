@@ -68,6 +68,9 @@ func (c *cluster) start(t testing.TB) (host string, client *http.Client) {
 		if c.client, err = rest.HTTPClientFor(cfg); err != nil {
 			t.Fatal(err)
 		}
+		if err := readMinor(c.client, cfg.Host); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return c.started.Config().Host, c.client
 }

@@ -21,6 +21,9 @@ import (
 // simulation lists what is masked here.
 func TestV1_OpenAPIDocuments(t *testing.T) {
 	host, client := plain.start(t)
+	if realMinor.Load() < newestMinor() {
+		t.Skip("documents differ between releases; see docs/versions.md")
+	}
 	if err := (&side{host: host, client: client}).described(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -71,6 +71,23 @@ mutate: control-plane ## break the code once for each guarantee and see its test
 conformance: control-plane ## compare the simulated API server with the real one (CONFORMANCEFLAGS='-ops 1000000 -owners 10000 -seed 1')
 	GOGC=400 $(GO) test -count=1 -timeout=6h -v -run V1 ./envtest/sim/conformance $(or $(CONFORMANCEFLAGS),-ops 100000)
 
+# The versions that envtest.Options.Version takes.
+KUBERNETES ?= 1.37 1.36 1.35
+
+# The packages of the library whose tests start a control plane.
+USERS = $$(GOWORK=off $(GO) list -test -f '{{$$p := .ImportPath}}{{range .Deps}}{{if eq . "github.com/setpoint-dev/setpoint/envtest"}}{{println $$p}}{{end}}{{end}}' ./... | sed -n 's/\.test$$//p' | grep -v sim/conformance)
+
+.PHONY: compat
+compat: export GOGC = 200
+compat: go-version ## the tests that need a control plane, on each supported Kubernetes (KUBERNETES='1.36 1.35')
+	@status=0; for v in $(KUBERNETES); do \
+		echo "== Kubernetes $$v"; export SETPOINT_KUBERNETES=$$v; \
+		$(GO) run ./envtest/cluster fetch >/dev/null || { status=1; continue; }; \
+		GOWORK=off $(GO) test -count=1 -p $(AT_ONCE) $(TESTFLAGS) $(USERS) || status=1; \
+		GOWORK=off $(GO) test -count=1 -run V1 ./envtest/sim/conformance -ops 60000 || status=1; \
+		GOWORK= $(GO) test -count=1 -p $(AT_ONCE) $(TESTFLAGS) $(JOINED:%=./%/...) || status=1; \
+	done; exit $$status
+
 .PHONY: structure
 structure: go-version ## size and shape of the library, in numbers (STRUCTUREFLAGS='-before v0.1.0', '-arrows cache')
 	@GOWORK=off $(GO) build -C tools -o ../bin/structure ./structure

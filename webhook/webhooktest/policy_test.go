@@ -197,6 +197,9 @@ func comparisons() map[string]comparison {
 // TestSameAsPolicy_OnTheRealServer: equal rules pass, and each other rule is found with a change of
 // one field.
 func TestSameAsPolicy_OnTheRealServer(t *testing.T) {
+	if os.Getenv("SETPOINT_KUBERNETES") == "1.35" {
+		t.Skip("Kubernetes 1.35 does not serve MutatingAdmissionPolicy in v1; see docs/versions.md")
+	}
 	cfg := realServer(t)
 	for name, test := range comparisons() {
 		if test.full && os.Getenv("SETPOINT_FULL") == "" {

@@ -116,6 +116,10 @@ var earlierDifferences = []earlier{
 		matches: func(one step, real, sim *response) bool {
 			return strings.Contains(one.target, "/status") && everyLine(one, real, sim, "managedFields", "metadata.resourceVersion")
 		}},
+	{until: 35, row: "`admissionregistration.k8s.io/v1` has no MutatingAdmissionPolicy and no MutatingAdmissionPolicyBinding.",
+		matches: func(one step, real, _ *response) bool {
+			return real.Status == http.StatusNotFound && strings.Contains(one.target, "/mutatingadmissionpolic")
+		}},
 	{until: 35, row: "The name of a Service must begin with a letter.",
 		matches: func(_ step, real, _ *response) bool {
 			return strings.HasPrefix(message(real), "Service ") && strings.Contains(message(real), "a DNS-1035 label must")

@@ -6,6 +6,7 @@ package owners
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -269,6 +270,9 @@ func testParallel(t *testing.T, cfg *rest.Config) {
 // owners until the first apply. If this is of the status, it tracks only owners of the status. A
 // later apply that gives up its last finalizer then removes all. docs/troubleshooting.md says so.
 func testUntracked(t *testing.T, cfg *rest.Config) {
+	if os.Getenv("SETPOINT_KUBERNETES") == "1.35" {
+		t.Skip("in Kubernetes 1.35 the writer of a status owns metadata; see docs/versions.md")
+	}
 	c, ctx := newClient(t, cfg), t.Context()
 	h := client.For[*Parcel](c)
 	p, err := h.Create(ctx, &Parcel{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "untracked"}})

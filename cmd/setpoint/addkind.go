@@ -4,9 +4,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"path"
 	"strings"
 
@@ -15,56 +13,20 @@ import (
 
 func addKindCommand() *cobra.Command {
 	var n names
-	c := &cobra.Command{
-		Use: "kind KIND", Short: "add a kind, with its controller and tests", Args: oneArgument("the kind, such as Shop"),
-		RunE: func(c *cobra.Command, args []string) error {
+	c := addCommand("kind KIND", "add a kind, with its controller and tests", []string{"the kind, such as Shop"},
+		func(p *project, to files, args []string) error {
 			n.kind = args[0]
-			changed, err := addKind(c.Context(), ".", n)
-			if err != nil {
+			n.name, n.module, n.group, n.version = p.name, p.module, p.group, p.version
+			if err := n.validateKind(); err != nil {
 				return err
 			}
-			for _, name := range changed.names() {
-				if _, err := fmt.Fprintln(c.OutOrStdout(), name); err != nil {
-					return err
-				}
+			if err := p.addFiles(to, n); err != nil {
+				return err
 			}
-			return nil
-		},
-	}
+			return p.addLines(to, n)
+		})
 	kindFlags(c, &n)
 	return c
-}
-
-// addKind adds a kind to the project in a directory, and returns the files that it wrote. If it
-// fails, it has written nothing.
-func addKind(ctx context.Context, dir string, n names) (files, error) {
-	p, err := open(dir)
-	if err != nil {
-		return nil, err
-	}
-	n.name, n.module, n.group, n.version = p.name, p.module, p.group, p.version
-	if err := n.validateKind(); err != nil {
-		return nil, err
-	}
-	if err := p.committed(ctx); err != nil {
-		return nil, err
-	}
-	present, err := p.read()
-	if err != nil {
-		return nil, err
-	}
-	wanted := maps.Clone(present)
-	if err := p.addFiles(wanted, n); err != nil {
-		return nil, err
-	}
-	if err := p.addLines(wanted, n); err != nil {
-		return nil, err
-	}
-	changed, err := p.try(ctx, present, wanted)
-	if err != nil {
-		return nil, err
-	}
-	return changed, changed.write(dir)
 }
 
 // addFiles adds the files of a kind.
@@ -88,21 +50,19 @@ func (p *project) addFiles(to files, n names) error {
 
 // addLines adds the kind to the lists that have a line for each.
 func (p *project) addLines(to files, n names) error {
-	kinds, controllers, crds := p.anchors()
-	for _, add := range []struct {
-		anchor
+	return to.apply(p.kindLines(n)...)
+}
 
-		text string
-	}{
-		{kinds, fmt.Sprintf("\t\t&%s{}, &%[1]sList{},", n.kind)},
-		{controllers, fmt.Sprintf("\t\tadd%s(mgr),", n.kind)},
-		{crds, fmt.Sprintf("- crd/%s_%s.yaml", n.group, n.plural)},
-	} {
-		text, err := add.insert(to[add.file], add.text)
-		if err != nil {
-			return err
-		}
-		to[add.file] = text
+// kindLines are the changes of the lists that have a line for each kind.
+func (p *project) kindLines(n names) []change {
+	return []change{
+		kindLine(p.api+"/doc.go", n.kind),
+		below("operator.go", `\t\tadd\w+\(mgr\),`, "addShop(mgr),", fmt.Sprintf("\t\tadd%s(mgr),\n", n.kind)),
+		below("config/kustomization.yaml", `- crd/\S+\.yaml`, "- crd/shop.example.org_shops.yaml", fmt.Sprintf("- crd/%s_%s.yaml\n", n.group, n.plural)),
 	}
-	return nil
+}
+
+// kindLine adds a kind to the package of an API version.
+func kindLine(doc, kind string) change {
+	return below(doc, `\t\t&\w+\{\}, &\w+List\{\},`, "&Shop{}, &ShopList{},", fmt.Sprintf("\t\t&%s{}, &%[1]sList{},\n", kind))
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/modfile"
@@ -21,7 +22,7 @@ func newCommand() *cobra.Command {
 	n.module, n.plural = "", ""
 	var checkout string
 	c := &cobra.Command{
-		Use: "new NAME", Short: "make the project of an operator in the directory NAME", Args: oneArgument("the name of the operator, such as shop-operator"),
+		Use: "new NAME", Short: "make the project of an operator in the directory NAME", Args: want("the name of the operator, such as shop-operator"),
 		RunE: func(c *cobra.Command, args []string) error {
 			n.name = args[0]
 			if err := create(n, checkout); err != nil {
@@ -44,13 +45,14 @@ func kindFlags(c *cobra.Command, n *names) {
 	c.Flags().BoolVar(&n.clusterScoped, "cluster-scoped", false, "objects of the kind have no namespace")
 }
 
-// oneArgument refuses other numbers of arguments.
-func oneArgument(what string) cobra.PositionalArgs {
+// want refuses other numbers of arguments.
+func want(arguments ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("give one argument: %s", what)
+		if len(args) == len(arguments) {
+			return nil
 		}
-		return nil
+		count := map[int]string{1: "one argument", 2: "two arguments"}[len(arguments)]
+		return fmt.Errorf("give %s: %s", count, strings.Join(arguments, ", and "))
 	}
 }
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command setpoint makes the project of an operator, and adds kinds to it.
+// Command setpoint makes the project of an operator, and adds kinds, versions, webhooks, finalizers
+// and children to it.
 //
 //	go run github.com/setpoint-dev/setpoint/cmd/setpoint@latest new shop-operator --module example.org/shop-operator --kind Shop --group shop.example.org
 //	cd shop-operator && make test
@@ -33,13 +34,13 @@ func main() {
 // command returns the command with all others below it. They print to out.
 func command(out io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use: "setpoint", Short: "make the project of an operator, and add kinds to it",
+		Use: "setpoint", Short: "make the project of an operator, and add to it",
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetOut(out)
 	root.CompletionOptions.DisableDefaultCmd = true
 	add := &cobra.Command{Use: "add", Short: "add to the project in this directory"}
-	add.AddCommand(addKindCommand())
+	add.AddCommand(addKindCommand(), addWebhookCommand(), addVersionCommand(), addFinalizerCommand(), addChildCommand())
 	root.AddCommand(newCommand(), add, doctorCommand())
 	return root
 }

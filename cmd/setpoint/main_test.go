@@ -5,9 +5,12 @@ package main
 
 import (
 	"bytes"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,9 +73,38 @@ func TestTemplate_IsCurrent(t *testing.T) {
 	for _, f := range txtar.Parse(packed).Files {
 		embedded[f.Name] = string(f.Data)
 	}
-	for name, text := range filesOf(t, "../../examples/template") {
-		if embedded[name] != text {
+	template := os.DirFS("../../examples/template")
+	err := fs.WalkDir(template, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := fs.ReadFile(template, name)
+		if embedded[name] != string(text) {
 			t.Errorf("%s differs from the embedded one: run go generate in cmd/setpoint", name)
+		}
+		delete(embedded, name)
+		return err
+	})
+	if err != nil || len(embedded) > 0 {
+		t.Errorf("embedded, but not there: %v, error: %v", embedded.names(), err)
+	}
+}
+
+// TestTemplate_HasFewFilesToRead: those that AGENTS.md lists before a first change exist.
+func TestTemplate_HasFewFilesToRead(t *testing.T) {
+	agents, err := os.ReadFile("../../examples/template/AGENTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, first, _ := strings.Cut(string(agents), "## Read first\n")
+	first, _, _ = strings.Cut(first, "\n## ")
+	named := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(first, -1)
+	if len(named) == 0 || len(named) > 9 { // and AGENTS.md itself
+		t.Errorf("AGENTS.md lists %d files to read first, want 1 to 9", len(named))
+	}
+	for _, name := range named {
+		if _, err := os.Stat(filepath.Join("../../examples/template", filepath.FromSlash(name[1]))); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -106,7 +138,7 @@ func TestNew_LeavesAWholeProject(t *testing.T) {
 					}
 				}
 			}
-			found, err := doctor(t.Context(), dir)
+			found, err := doctor(t.Context(), dir, "")
 			if err != nil || len(found) > 0 {
 				t.Errorf("doctor finds %q, %v", found, err)
 			}
@@ -115,63 +147,6 @@ func TestNew_LeavesAWholeProject(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestAddKind: the project has a second kind and compiles. A failed command changes nothing.
-func TestAddKind(t *testing.T) {
-	dir := made(t)
-	must(t, dir, "git", "init", "-q", ".")
-	commit := func() {
-		t.Helper()
-		must(t, dir, "git", "add", "-A")
-		must(t, dir, "git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-m", "a")
-	}
-	commit()
-	out, err := setpoint(t, dir, "add", "kind", "Policy", "--cluster-scoped")
-	if err != nil || !strings.Contains(out, "policy_controller.go\n") || !strings.Contains(out, "operator.go\n") {
-		t.Fatalf("it printed %q and returned %v", out, err)
-	}
-	if os.Getenv("SETPOINT_FULL") != "" {
-		must(t, dir, "go", "test", "./...")
-	}
-	refuse := func(want string, args ...string) {
-		t.Helper()
-		before := filesOf(t, dir)
-		_, err := setpoint(t, dir, args...)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("setpoint %s returns %v, want %q", strings.Join(args, " "), err, want)
-		}
-		if !maps.Equal(before, filesOf(t, dir)) {
-			t.Errorf("setpoint %s changed files", strings.Join(args, " "))
-		}
-	}
-	refuse("changes that are not committed", "add", "kind", "Bus")
-	commit()
-	refuse("the kind Policy is there already", "add", "kind", "Policy")
-	refuse("another kind has the plural policies", "add", "kind", "Pol", "--plural", "policies")
-	refuse("a capital first", "add", "kind", "bus")
-	refuse("give one argument", "add", "kind")
-	refuse("redeclared", "add", "kind", "PolicySpec") // go vet says so
-
-	operator := filepath.Join(dir, "operator.go")
-	text, err := os.ReadFile(operator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	edited := strings.NewReplacer("addGreeting(mgr),", "addGreeting(mgr), addPolicy(mgr),", "\t\taddPolicy(mgr),\n", "").Replace(string(text))
-	if err := os.WriteFile(operator, []byte(edited), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	commit()
-	refuse(`operator.go has no line such as "addShop(mgr),"`, "add", "kind", "Bus")
-	if _, err := setpoint(t, dir, "doctor"); err == nil || !strings.Contains(err.Error(), "operator.go has no line") {
-		t.Errorf("doctor returns %v", err)
-	}
-	must(t, dir, "git", "checkout", "-q", "HEAD~1", ".")
-	commit()
-	t.Setenv("GOPROXY", "off")
-	t.Setenv("GOMODCACHE", t.TempDir())
-	refuse("nothing was changed", "add", "kind", "Bus")
 }
 
 // TestDoctor names files that are not as the markers say.
@@ -191,6 +166,50 @@ func TestDoctor(t *testing.T) {
 	}
 	if _, err := setpoint(t, t.TempDir(), "doctor"); err == nil || !strings.Contains(err.Error(), "run it at the top of a project") {
 		t.Errorf("outside of a project, doctor returns %v", err)
+	}
+}
+
+// TestDoctor_NamesWhatIsOldOrMissing makes one change at a time to a project that lacks nothing.
+func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
+	dir := made(t)
+	p, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := filesOf(t, dir)
+	good["webhooks.go"], good["config/webhook/service.yaml"] = "\thooks := webhook.New(o)\n", "kind: Service\n"
+	good["config/kustomization.yaml"] += "- webhook/service.yaml\n"
+	good["config/manager/deployment.yaml"] += "        - -webhooks=:9443\n"
+	// The version of a replaced module does not count.
+	good["go.mod"] = strings.Replace(good["go.mod"], "\nreplace ", "\n// ", 1)
+	find := func(in files, version string) []string {
+		return slices.Concat(p.missingLines(in), unlisted(in), oldVersions(in, p.api+"/doc.go", version), p.missingRights(in))
+	}
+	if found := find(good, "v0.1.0"); len(found) > 0 {
+		t.Errorf("before a change, it finds %q", found)
+	}
+	for _, c := range []struct{ file, before, after, want string }{
+		{"webhooks.go", "webhook.New", "New", "webhooks.go has no line such as"},
+		{"config/manager/deployment.yaml", "-webhooks", "-other", "has no argument -webhooks=:9443"},
+		{"config/kustomization.yaml", "webhook/service.yaml", "", "does not list webhook/service.yaml"},
+		{"go.mod", "go 1.26.0", "go 1.25.0", "run 'go mod edit -go=1.26.0'"},
+		{"go.mod", "go 1.26.0", "go 1.99.0", "Dockerfile builds with golang:1.26, older than Go 1.99.0"},
+		{"go.mod", "k8s.io/client-go v0.37.2", "k8s.io/client-go v0.36.0", "k8s.io/client-go v0.36.0, older than v0.37.2"},
+		{"go.mod", "k8s.io/client-go v0.37.2", "k8s.io/client-go v0.38.0", "different versions of k8s.io/api, k8s.io/apimachinery, k8s.io/client-go"},
+		{"go.mod", library + " v0.1.0", library + " v0.0.9", "v0.0.9, older than this program, v0.1.0; run 'go get " + library + "@v0.1.0'"},
+		{"go.mod", library + " v0.1.0", library + " v0.2.0", "this program is v0.1.0, older than"},
+		{"api/v1alpha1/doc.go", "controller-gen@v0.23.0", "controller-gen@v0.22.1", "runs controller-gen v0.22.1, older than v0.23.0"},
+		{"config/rbac/role.yaml", "  - configmaps\n", "  - secrets\n", "greeting_controller.go reads the kind ConfigMap, and config/rbac/role.yaml does not grant it; add '// +kubebuilder:rbac:groups=\"\",resources=configmaps,verbs=list;watch'"},
+		{"config/rbac/role.yaml", "  - greetings\n  verbs:\n  - list\n  - watch\n", "  - greetings\n  verbs:\n  - list\n", "reads the kind Greeting"},
+		{"greeting_controller.go", "cache.For[*corev1.ConfigMap]", "cache.For[*corev1.Pod]", "resources=pods"},
+	} {
+		bad := maps.Clone(good)
+		if bad[c.file] = strings.Replace(bad[c.file], c.before, c.after, 1); bad[c.file] == good[c.file] {
+			t.Errorf("%s has no %q", c.file, c.before)
+		}
+		if found := find(bad, "v0.1.0"); len(found) != 1 || !strings.Contains(found[0], c.want) {
+			t.Errorf("with %q in %s, it finds %q, want one with %q", c.after, c.file, found, c.want)
+		}
 	}
 }
 

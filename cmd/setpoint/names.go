@@ -18,6 +18,7 @@ type names struct {
 	name, module                 string
 	kind, plural, group, version string
 	clusterScoped                bool
+	newVersion                   string // of add version
 }
 
 func (n *names) replacer() *strings.Replacer {
@@ -27,10 +28,20 @@ func (n *names) replacer() *strings.Replacer {
 		t.name, n.name,
 		t.group, n.group,
 		t.version, n.version,
+		t.newVersion, n.newVersion,
+		exported(t.newVersion), exported(n.newVersion),
 		t.plural, n.plural,
 		t.kind, n.kind,
 		strings.ToLower(t.kind), strings.ToLower(n.kind),
 	)
+}
+
+// exported returns a name that begins with a capital.
+func exported(name string) string {
+	if name == "" {
+		return ""
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
 }
 
 // validateProject checks the names of an operator.

@@ -24,11 +24,12 @@ type project struct {
 	names
 
 	dir string
-	api string // the directory of the API version, such as api/v1alpha1
+	api string // the directory of the version that the controllers use, such as api/v1alpha1
 }
 
 var (
 	operatorName = regexp.MustCompile(`(?m)^const name = "([^"]+)"$`)
+	generates    = regexp.MustCompile(`(?m)^//go:generate .*controller-gen`)
 	groupName    = regexp.MustCompile(`(?m)^// \+groupName=(\S+)$`)
 )
 
@@ -46,14 +47,22 @@ func open(dir string) (*project, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(apis) != 1 {
-		return nil, fmt.Errorf("the project has %d API versions (api/*/doc.go), and this command knows what to do with one; add the kind by hand", len(apis))
+	var doc []byte
+	for _, api := range apis {
+		text, err := os.ReadFile(api)
+		if err != nil {
+			return nil, err
+		}
+		if generates.Match(text) {
+			if doc != nil {
+				return nil, fmt.Errorf("api/%s/doc.go and %s both run controller-gen; leave the line in the version that the controllers use", p.version, api)
+			}
+			doc, p.version = text, filepath.Base(filepath.Dir(api))
+		}
 	}
-	doc, err := os.ReadFile(apis[0])
-	if err != nil {
-		return nil, err
+	if doc == nil {
+		return nil, errors.New("no api/*/doc.go has a line '//go:generate … controller-gen …', which shows the version that the controllers use; put it back")
 	}
-	p.version = filepath.Base(filepath.Dir(apis[0]))
 	p.api = path.Join("api", p.version)
 	group := groupName.FindSubmatch(doc)
 	if group == nil {
@@ -70,29 +79,6 @@ func (p *project) committed(ctx context.Context) error {
 		return errors.New("the directory has changes that are not committed; commit them first, so that you can see what is added and undo it")
 	}
 	return nil // or it is not in git
-}
-
-// a line of a file, after which another one is added.
-type anchor struct {
-	file string
-	line *regexp.Regexp
-	like string
-}
-
-func (p *project) anchors() (kinds, controllers, crds anchor) {
-	return anchor{p.api + "/doc.go", regexp.MustCompile(`(?m)^\t\t&\w+\{\}, &\w+List\{\},\n`), "&Shop{}, &ShopList{},"},
-		anchor{"operator.go", regexp.MustCompile(`(?m)^\t\tadd\w+\(mgr\),\n`), "addShop(mgr),"},
-		anchor{"config/kustomization.yaml", regexp.MustCompile(`(?m)^- crd/\S+\.yaml\n`), "- crd/shop.example.org_shops.yaml"}
-}
-
-// insert returns the text with a line after the last one that fits.
-func (a *anchor) insert(text, line string) (string, error) {
-	all := a.line.FindAllStringIndex(text, -1)
-	if all == nil {
-		return "", fmt.Errorf("%s has no line such as %q, after which another one could be added; put one back, or add the kind by hand", a.file, a.like)
-	}
-	end := all[len(all)-1][1]
-	return text[:end] + line + "\n" + text[end:], nil
 }
 
 // read returns the files of the project, without those that git and editors keep.

@@ -27,6 +27,7 @@ var packed []byte
 var inTemplate = names{
 	name: "sample-operator", module: "github.com/setpoint-dev/setpoint/examples/template",
 	kind: "Greeting", plural: "greetings", group: "demo.example.com", version: "v1alpha1",
+	newVersion: "v1beta1",
 }
 
 // files are the contents of files by their slash-separated names.
@@ -47,25 +48,32 @@ func template(n names) (files, error) {
 	}
 	renamed, to := files{}, n.replacer()
 	for name, text := range all {
-		text = to.Replace(text)
-		switch {
-		case path.Ext(name) == ".go":
-			formatted, err := format.Source([]byte(text))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			text = string(formatted)
-		case path.Base(name) == "role.yaml":
-			text = sortRules(text)
-		case path.Dir(name) == "config/crd":
-			var err error
-			if text, err = wrapped(text); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
+		text, err := n.rename(name, text)
+		if err != nil {
+			return nil, err
 		}
 		renamed[to.Replace(name)] = text
 	}
 	return renamed, nil
+}
+
+// rename replaces the names in a file of the template or of a part, and restores what depends on
+// their order and length.
+func (n *names) rename(name, text string) (string, error) {
+	text = n.replacer().Replace(text)
+	switch {
+	case path.Ext(name) == ".go":
+		formatted, err := format.Source([]byte(text))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		return string(formatted), nil
+	case path.Base(name) == "role.yaml":
+		return sortRules(text), nil
+	case path.Dir(name) == "config/crd":
+		return wrapped(text)
+	}
+	return text, nil
 }
 
 // scopeToCluster changes the template's kind to a cluster-scoped one, whose ConfigMaps are in the
@@ -74,8 +82,8 @@ func (f files) scopeToCluster() error {
 	const types, controller, test = "api/v1alpha1/greeting_types.go", "greeting_controller.go", "greeting_controller_test.go"
 	for _, change := range []struct{ file, before, after string }{
 		{types, "resource:path=greetings", "resource:path=greetings,scope=Cluster"},
-		{controller, "ConfigMap(obj.Name, obj.Namespace)", `ConfigMap(obj.Name, "default")`},
-		{test, `types.NamespacedName{Namespace: "default", Name: "sample"}`, `types.NamespacedName{Name: "sample"}`},
+		{controller, namespaceOf, inDefault},
+		{test, keyOf, clusterKey},
 		{"config/samples/greeting.yaml", "  namespace: default\n", ""},
 		{"config/crd/demo.example.com_greetings.yaml", "scope: Namespaced", "scope: Cluster"},
 	} {
@@ -86,6 +94,12 @@ func (f files) scopeToCluster() error {
 	}
 	return nil
 }
+
+// The code that differs for cluster-scoped kinds.
+const (
+	namespaceOf, inDefault = "(obj.Name, obj.Namespace)", `(obj.Name, "default")`
+	keyOf, clusterKey      = `types.NamespacedName{Namespace: "default", Name: "sample"}`, `types.NamespacedName{Name: "sample"}`
+)
 
 // wrapped breaks the lines of a CRD as the generator does.
 func wrapped(crd string) (string, error) {

@@ -8,9 +8,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/leaderelection"
@@ -80,16 +78,15 @@ func greetingConfigMap(key types.NamespacedName) types.NamespacedName {
 
 // TestGreeting_Sweep crashes the operator at each of its writes, and shows it old views.
 func TestGreeting_Sweep(t *testing.T) {
-	all := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(scheme.AddToScheme, v1alpha1.AddToScheme)
-	if err := builder.AddToScheme(all); err != nil {
+	all, err := newScheme()
+	if err != nil {
 		t.Fatal(err)
 	}
 	key := types.NamespacedName{Namespace: "default", Name: "sample"}
 	objects, configMaps := client.For[*v1alpha1.Greeting], client.For[*corev1.ConfigMap]
 	sweep.Run(t, sweep.Scenario{
 		Scheme: all,
-		CRDs:   []string{"config/crd"},
+		CRDs:   crds(),
 		Operator: func(p sweep.Process) (sweep.Operator, error) {
 			lease := leaderelection.Options{Lease: name, Namespace: "default"}
 			return newOperator(p.Config, manager.Options{Logger: p.Logger, LeaderElection: &lease})

@@ -22,13 +22,23 @@ const name = "sample-operator"
 
 // newOperator returns the operator with all of its controllers.
 func newOperator(cfg *rest.Config, o manager.Options) (*manager.Manager, error) {
-	o.Name, o.Scheme = name, runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(o.Scheme), v1alpha1.AddToScheme(o.Scheme)); err != nil {
+	var err error
+	if o.Scheme, err = newScheme(); err != nil {
 		return nil, err
 	}
+	o.Name = name
 	mgr := manager.New(cfg, o)
-	err := errors.Join(
+	err = errors.Join(
 		addGreeting(mgr),
 	)
 	return mgr, err
+}
+
+// newScheme returns a scheme with the built-in kinds and the kinds of this operator.
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, errors.Join(
+		scheme.AddToScheme(s),
+		v1alpha1.AddToScheme(s),
+	)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
@@ -30,9 +31,16 @@ type world struct {
 // start starts a world for the time of the test.
 func start(t *testing.T) *world {
 	t.Helper()
+	cluster := startCluster(t)
+	return &world{Cluster: cluster, mgr: runOperator(t, cluster), admin: admin(t, cluster.Config())}
+}
+
+// startCluster starts a real API server with the manifests of the operator, which does not run.
+func startCluster(t *testing.T) *envtest.Cluster {
+	t.Helper()
 	ctx := t.Context()
 	cluster, err := envtest.Start(ctx, envtest.Options{
-		CRDs:          []string{"config/crd"},
+		CRDs:          crds(),
 		APIServerArgs: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
 	})
 	if err != nil {
@@ -46,46 +54,77 @@ func start(t *testing.T) *world {
 	if err := cluster.Apply(ctx, "config/manager/namespace.yaml", "config/rbac", "config/manager", "config/metrics/role.yaml", "config/metrics/service.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Cluster: cluster, mgr: runOperator(t, cluster)}
-	if w.admin, err = client.New(cluster.Config(), client.Options{Scheme: w.mgr.Client().Scheme(), FieldOwner: "test"}); err != nil {
+	return cluster
+}
+
+// crds are the files and directories with the CRDs of the tests.
+func crds() []string {
+	return []string{
+		"config/crd",
+	}
+}
+
+// admin returns a client of a user who may do everything.
+func admin(t *testing.T, cfg *rest.Config) *client.Client {
+	t.Helper()
+	s, err := newScheme()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.admin.Close)
-	return w
+	c, err := client.New(cfg, client.Options{Scheme: s, FieldOwner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
 }
 
 // runOperator runs the operator as its ServiceAccount, with leader election.
 func runOperator(t *testing.T, cluster *envtest.Cluster) *manager.Manager {
 	t.Helper()
-	cfg, err := cluster.ConfigFor("system:serviceaccount:" + namespace + ":" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	registry := prometheus.NewRegistry()
 	counts, err := metrics.New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mgr, err := newOperator(cfg, manager.Options{
+	mgr, err := newOperator(account(t, cluster), manager.Options{
 		Metrics:        counts,
 		LeaderElection: &leaderelection.Options{Lease: name, Namespace: namespace},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	result := make(chan error, 1)
-	go func() { result <- mgr.Run(ctx) }()
+	run(t, mgr)
 	t.Cleanup(func() {
 		if n, err := testutil.GatherAndCount(registry, "controller_runtime_reconcile_time_seconds"); err != nil || n == 0 {
 			t.Errorf("%d controllers have metrics, error: %v", n, err)
 		}
+	})
+	return mgr
+}
+
+// account is the operator's ServiceAccount.
+func account(t *testing.T, cluster *envtest.Cluster) *rest.Config {
+	t.Helper()
+	cfg, err := cluster.ConfigFor("system:serviceaccount:" + namespace + ":" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// run runs a manager until the end of the test.
+func run(t *testing.T, mgr *manager.Manager) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- mgr.Run(ctx) }()
+	t.Cleanup(func() {
 		cancel()
 		if err := <-result; err != nil {
 			t.Error(err)
 		}
 	})
-	return mgr
 }
 
 // settle waits until the operator has nothing left to do.

@@ -5,7 +5,7 @@
 // +groupName=demo.example.com
 package v1alpha1
 
-//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd rbac:roleName=sample-operator paths=.;../.. output:crd:dir=../../config/crd output:rbac:dir=../../config/rbac
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd rbac:roleName=sample-operator paths=../...;../.. output:crd:dir=../../config/crd output:rbac:dir=../../config/rbac
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// commit commits all files of a project.
+func commit(t *testing.T, dir string) {
+	t.Helper()
+	must(t, dir, "git", "init", "-q", ".")
+	must(t, dir, "git", "add", "-A")
+	must(t, dir, "git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "a")
+}
+
+// refuse expects an error, and that no file changes.
+func refuse(t *testing.T, dir, want string, args ...string) {
+	t.Helper()
+	before := filesOf(t, dir)
+	_, err := setpoint(t, dir, args...)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("setpoint %s returns %v, want %q", strings.Join(args, " "), err, want)
+	}
+	if !maps.Equal(before, filesOf(t, dir)) {
+		t.Errorf("setpoint %s changed files", strings.Join(args, " "))
+	}
+}
+
+// edit replaces text in a file of a project, and commits.
+func edit(t *testing.T, dir, file, before, after string) {
+	t.Helper()
+	name := filepath.Join(dir, filepath.FromSlash(file))
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), before) {
+		t.Fatalf("%s has no %q", file, before)
+	}
+	if err := os.WriteFile(name, []byte(strings.Replace(string(text), before, after, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, dir)
+}
+
+// addsAll does what several add commands do, and generates and compiles once.
+func addsAll(t *testing.T, dir, kind string, children ...string) {
+	t.Helper()
+	_, err := add(t.Context(), dir, func(p *project, to files) error {
+		changes := []func() error{
+			func() error { return addVersion(p, to, kind, "v1") },
+			func() error { return addWebhook(p, to, kind) },
+			func() error { return addFinalizer(p, to, kind) },
+		}
+		for _, child := range children {
+			changes = append(changes, func() error { return addChild(p, to, child, kind, "") })
+		}
+		for _, change := range changes {
+			if err := change(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAdd_AllParts: a project with all parts compiles, and kustomize builds its manifests. With
+// SETPOINT_FULL=1, the project has two kinds with all parts, and its tests pass.
+func TestAdd_AllParts(t *testing.T) {
+	full := os.Getenv("SETPOINT_FULL") != ""
+	dir := made(t)
+	addsAll(t, dir, "Greeting", "Deployment", "ConfigMap", "gateway.networking.k8s.io/v1/Gateway")
+	all := filesOf(t, dir)
+	for name, text := range all {
+		for _, old := range []string{"widget", "v1beta1", "v1gamma1"} {
+			if strings.Contains(strings.ToLower(name+text), old) {
+				t.Errorf("%s still has %q", name, old)
+			}
+		}
+	}
+	for file, want := range map[string]string{
+		"webhooks.go":                     "addGreetingV1(hooks)\n\taddGreetingWebhooks(hooks)\n",
+		"greeting_controller.go":          "children.Of(configMaps), children.Of(cache.For[*appsv1.Deployment](mgr.Cache())), greetingGateways(mgr))",
+		"config/webhook/conversions.yaml": "name: greetings.demo.example.com\n",
+		"config/webhook/manifests.yaml":   "name: validate.greetings.demo.example.com\n",
+		"config/rbac/role.yaml":           "gateways\n",
+		"api/v1alpha1/greeting_types.go":  "// +kubebuilder:storageversion\n",
+		"config/kustomization.yaml":       "\npatches:\n- path: webhook/conversions.yaml\n",
+	} {
+		if !strings.Contains(all[file], want) {
+			t.Errorf("%s has no %q:\n%s", file, want, all[file])
+		}
+	}
+	if found, err := doctor(t.Context(), dir, ""); err != nil || len(found) > 0 {
+		t.Errorf("doctor finds %q, %v", found, err)
+	}
+	if !full {
+		return
+	}
+	if _, err := setpoint(t, dir, "add", "kind", "Policy", "--cluster-scoped"); err != nil {
+		t.Fatal(err)
+	}
+	addsAll(t, dir, "Policy", "Service", "StatefulSet", "Secret", "gateway.networking.k8s.io/v1/Gateway")
+	must(t, dir, "make", "test", "generated")
+}
+
+// TestAddKind: the project has a second kind and compiles. A failed command changes nothing.
+func TestAddKind(t *testing.T) {
+	dir := made(t)
+	commit(t, dir)
+	out, err := setpoint(t, dir, "add", "kind", "Policy", "--cluster-scoped")
+	if err != nil || !strings.Contains(out, "policy_controller.go\n") || !strings.Contains(out, "operator.go\n") {
+		t.Fatalf("it printed %q and returned %v", out, err)
+	}
+	if os.Getenv("SETPOINT_FULL") != "" {
+		must(t, dir, "go", "test", "./...")
+	}
+	refuse(t, dir, "changes that are not committed", "add", "kind", "Bus")
+	commit(t, dir)
+	refuse(t, dir, "the kind Policy is there already", "add", "kind", "Policy")
+	refuse(t, dir, "another kind has the plural policies", "add", "kind", "Pol", "--plural", "policies")
+	refuse(t, dir, "a capital first", "add", "kind", "bus")
+	refuse(t, dir, "give one argument", "add", "kind")
+	refuse(t, dir, "redeclared", "add", "kind", "PolicySpec") // go vet says so
+
+	edit(t, dir, "operator.go", "addGreeting(mgr),\n\t\taddPolicy(mgr),\n", "addGreeting(mgr), addPolicy(mgr),\n")
+	refuse(t, dir, `operator.go has no line such as "addShop(mgr),"`, "add", "kind", "Bus")
+	if _, err := setpoint(t, dir, "doctor"); err == nil || !strings.Contains(err.Error(), "operator.go has no line") {
+		t.Errorf("doctor returns %v", err)
+	}
+	must(t, dir, "git", "checkout", "-q", "HEAD~1", ".")
+	commit(t, dir)
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOMODCACHE", t.TempDir())
+	refuse(t, dir, "nothing was changed", "add", "kind", "Bus")
+}
+
+// TestAdd_RefusesBadInput: one sentence each, before anything is generated.
+func TestAdd_RefusesBadInput(t *testing.T) {
+	dir := made(t)
+	commit(t, dir)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"give one argument: the kind", []string{"add", "webhook"}},
+		{"give two arguments: the kind", []string{"add", "version", "Greeting"}},
+		{"give one argument: the kind", []string{"add", "finalizer", "Greeting", "Bus"}},
+		{"give one argument: the kind", []string{"add", "child"}},
+		{`config/crd has no kind "Bus", only Greeting`, []string{"add", "webhook", "Bus"}},
+		{`config/crd has no kind "greeting"`, []string{"add", "version", "greeting", "v1"}},
+		{`config/crd has no kind "Bus"`, []string{"add", "finalizer", "Bus"}},
+		{`config/crd has no kind "Bus"`, []string{"add", "child", "Service", "--owner", "Bus"}},
+		{`the version "1": want one such as v1`, []string{"add", "version", "Greeting", "1"}},
+		{"has the version v1alpha1 already", []string{"add", "version", "Greeting", "v1alpha1"}},
+		{`the kind "Pod": want one of ConfigMap, `, []string{"add", "child", "Pod"}},
+		{`the kind "a/b": want one of`, []string{"add", "child", "a/b"}},
+		{"the kind autoscaling/v2/HorizontalPodAutoscaler is built in", []string{"add", "child", "autoscaling/v2/HorizontalPodAutoscaler"}},
+		{"the kind Greeting is of this project", []string{"add", "child", "demo.example.com/v1/Greeting"}},
+		{`the plural "A": want lower-case`, []string{"add", "child", "a.example.org/v1/A", "--plural", "A"}},
+	} {
+		refuse(t, dir, c.want, c.args...)
+		for _, outside := range []string{t.TempDir(), filepath.Join(dir, "config")} {
+			if len(c.args) > 2 {
+				if _, err := setpoint(t, outside, c.args...); err == nil || !strings.Contains(err.Error(), "at the top of a project") && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("outside of a project, setpoint %s returns %v", strings.Join(c.args, " "), err)
+				}
+			}
+		}
+	}
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOMODCACHE", t.TempDir())
+	all := [][]string{{"add", "webhook", "Greeting"}, {"add", "version", "Greeting", "v1"}, {"add", "finalizer", "Greeting"}, {"add", "child", "Service"}}
+	for _, args := range all {
+		refuse(t, dir, "in a copy of the project, so nothing was changed", args...)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "new.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range all {
+		refuse(t, dir, "changes that are not committed", args...)
+	}
+}
+
+// TestAdd_RefusesEditedLines: the error names the file, and what to add by hand.
+func TestAdd_RefusesEditedLines(t *testing.T) {
+	dir := made(t)
+	commit(t, dir)
+	for _, c := range []struct{ file, before, after, want, args string }{
+		{"main.go", "\tflag.Parse()\n", "\tflag.CommandLine.Parse(os.Args[1:])\n", `main.go has no line such as "flag.Parse()", which shows`, "webhook Greeting"},
+		{"main.go", "type settings struct {", "type settings struct { // flags", "webhooks, manifests string", "version Greeting v1"},
+		{"config/manager/deployment.yaml", "- -metrics=:8443", "- -metrics=:9090", "- -webhooks=:9443", "webhook Greeting"},
+		{"api/v1alpha1/greeting_types.go", "// +kubebuilder:object:root=true\n", "// +kubebuilder:object:root:=true\n", "// +kubebuilder:storageversion", "version Greeting v1"},
+		{"greeting_controller.go", "if obj.DeletionTimestamp != nil {", "if !obj.DeletionTimestamp.IsZero() {", "return r.finalize(ctx, obj)", "finalizer Greeting"},
+		{"greeting_controller.go", "type GreetingReconciler struct {", "type GreetingReconciler struct { // it", "cleanup *finalizer.Chain[*v1alpha1.Greeting]", "finalizer Greeting"},
+		{"greeting_controller_test.go", "func greetingConfigMap(", "func nameOf(", "has no func greetingConfigMap(", "finalizer Greeting"},
+		{"greeting_controller.go", "r.children.Reconcile(ctx, obj, desired)", "r.children.Reconcile(ctx, obj, all...)", "greeting_controller.go has no single call r.children.Reconcile(…)", "child Service"},
+		{"greeting_controller.go", "children.New(r.objects", "newChildren(r.objects", "greeting_controller.go has no single call children.New(…)", "child Service"},
+	} {
+		edit(t, dir, c.file, c.before, c.after)
+		refuse(t, dir, c.want, append([]string{"add"}, strings.Fields(c.args)...)...)
+		edit(t, dir, c.file, c.after, c.before)
+	}
+}
+
+// TestAdd_Twice: each part can be added once.
+func TestAdd_Twice(t *testing.T) {
+	dir := made(t)
+	for file, args := range map[string]string{
+		"greeting_webhook.go":           "webhook Greeting",
+		"api/v1beta1/greeting_types.go": "version Greeting v1beta1",
+		"greeting_finalizer.go":         "finalizer Greeting",
+		"greeting_deployment.go":        "child Deployment",
+		"greeting_gateway.go":           "child a.example.org/v1/Gateway",
+	} {
+		name := filepath.Join(dir, filepath.FromSlash(file))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte("package main\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		commit(t, dir)
+		refuse(t, dir, "the file "+file+" exists, so", append([]string{"add"}, strings.Fields(args)...)...)
+	}
+}

@@ -113,6 +113,63 @@ func TestAdd_AllParts(t *testing.T) {
 	must(t, dir, "make", "test", "generated")
 }
 
+// TestAdd_EachPart: with SETPOINT_FULL=1, the tests pass of a project with one part, and of projects
+// whose kinds have odd names and all parts.
+func TestAdd_EachPart(t *testing.T) {
+	if os.Getenv("SETPOINT_FULL") == "" {
+		t.Skip("it takes minutes; set SETPOINT_FULL=1")
+	}
+	for _, args := range []string{"webhook Greeting", "version Greeting v1", "finalizer Greeting", "child Job", "child CronJob"} {
+		t.Run(args, func(t *testing.T) {
+			dir := made(t)
+			if _, err := setpoint(t, dir, append([]string{"add"}, strings.Fields(args)...)...); err != nil {
+				t.Fatal(err)
+			}
+			must(t, dir, "make", "test", "generated")
+		})
+	}
+	for kind, args := range map[string][]string{
+		"Policy": {"--cluster-scoped"}, "Status": nil, "Bus": nil, "DNSRecord": nil, "ConfigMap": nil, "Service": {"--cluster-scoped"}, "Test": nil,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			dir := made(t, append(args, "--kind", kind, "--group", "my-group.example.org")...)
+			edit(t, dir, "api/v1alpha1/"+strings.ToLower(kind)+"_types.go", "// "+kind+"Status is", nestedType(kind))
+			const message = "\tMessage string `json:\"message\"`\n"
+			edit(t, dir, "api/v1alpha1/"+strings.ToLower(kind)+"_types.go", message, message+"\t// page is a part.\n\t// +optional\n\tPage "+kind+"Page `json:\"page,omitempty\"`\n")
+			addsAll(t, dir, kind, "Deployment", "ServiceAccount", "Service", "a.example.org/v1/Bus")
+			must(t, dir, "make", "test", "generated")
+		})
+	}
+}
+
+// nestedType adds a field to a spec whose type is in the package.
+func nestedType(kind string) string {
+	return "// " + kind + "Page is a part of the spec.\ntype " + kind + "Page struct {\n\t// size is its size.\n\t// +optional\n\tSize int32 `json:\"size,omitempty\"`\n}\n\n// " + kind + "Status is"
+}
+
+// TestAddVersion_NestedTypes: Go cannot convert a struct whose fields have types of the package.
+func TestAddVersion_NestedTypes(t *testing.T) {
+	dir := made(t)
+	p, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const types = "api/v1alpha1/greeting_types.go"
+	for _, nested := range []bool{false, true} {
+		to := filesOf(t, dir)
+		to[types] = strings.Replace(to[types], "// GreetingStatus is", nestedType("Greeting"), 1)
+		if nested {
+			to[types] = strings.Replace(to[types], "\tMessage string", "\tPages []GreetingPage `json:\"pages\"`\n\tMessage string", 1)
+		}
+		if err := addVersion(p, to, "Greeting", "v1"); err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.Contains(to["greeting_v1.go"], "\treturn sameFields(from, to)\n"); has != nested || (to["conversions.go"] != "") != nested {
+			t.Errorf("with nested types: %t, the conversion is\n%s", nested, to["greeting_v1.go"])
+		}
+	}
+}
+
 // TestAddKind: the project has a second kind and compiles. A failed command changes nothing.
 func TestAddKind(t *testing.T) {
 	dir := made(t)

@@ -113,8 +113,8 @@ func TestAdd_AllParts(t *testing.T) {
 	must(t, dir, "make", "test", "generated")
 }
 
-// TestAdd_EachPart: with SETPOINT_FULL=1, the tests pass of a project with one part, and of projects
-// whose kinds have odd names and all parts.
+// TestAdd_EachPart: with SETPOINT_FULL=1, the tests of projects with one part pass, and also with
+// all parts and a kind that has an odd name.
 func TestAdd_EachPart(t *testing.T) {
 	if os.Getenv("SETPOINT_FULL") == "" {
 		t.Skip("it takes minutes; set SETPOINT_FULL=1")

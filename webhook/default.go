@@ -33,7 +33,7 @@ func AddDefaulter[T client.Object](w *Webhooks, set func(ctx context.Context, ob
 		if set == nil {
 			return errors.New("the function is nil")
 		}
-		r = k.registration("default", r, []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update})
+		r = k.registration(&w.o, "default", r, []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update})
 		return w.mountAdmissionLocked(&admission{name: r.Name, mutating: true, r: r, handle: defaulter(w, k, set)})
 	})
 }

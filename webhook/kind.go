@@ -11,7 +11,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,19 +80,19 @@ func text(k schema.GroupVersionKind) string {
 }
 
 // registration fills in the defaults of Name and Rules.
-func (k kind[T]) registration(verb string, r Registration, operations []admissionregistrationv1.OperationType) Registration {
-	plural, _ := meta.UnsafeGuessKindToResource(k.GroupVersionKind)
+func (k kind[T]) registration(o *Options, verb string, r Registration, operations []admissionregistrationv1.OperationType) Registration {
+	plural := o.plural(k.GroupKind())
 	if r.Name == "" {
 		group := k.Group
 		if group == "" {
 			group = "core"
 		}
-		r.Name = verb + "." + plural.Resource + "." + group
+		r.Name = verb + "." + plural + "." + group
 	}
 	if r.Rules == nil {
 		r.Rules = []admissionregistrationv1.RuleWithOperations{{
 			Operations: operations,
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{k.Group}, APIVersions: []string{k.Version}, Resources: []string{plural.Resource}},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{k.Group}, APIVersions: []string{k.Version}, Resources: []string{plural}},
 		}}
 	}
 	return r

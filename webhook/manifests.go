@@ -12,7 +12,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -209,20 +208,12 @@ func (w *Webhooks) conversionOf(kind schema.GroupKind) *unstructured.Unstructure
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": crdKind.GroupVersion().String(), "kind": crdKind.Kind,
-		"metadata": map[string]any{"name": crdName(kind)},
+		"metadata": map[string]any{"name": w.o.plural(kind) + "." + kind.Group},
 		"spec": map[string]any{"conversion": map[string]any{
 			"strategy": "Webhook",
 			"webhook":  map[string]any{"clientConfig": to, "conversionReviewVersions": []any{"v1"}},
 		}},
 	}}
-}
-
-func crdName(kind schema.GroupKind) string { return resourceOf(kind).String() }
-
-// resourceOf pluralizes in English, as code generators do.
-func resourceOf(kind schema.GroupKind) schema.GroupResource {
-	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
-	return plural.GroupResource()
 }
 
 func target(obj *unstructured.Unstructured) string { return obj.GetKind() + " " + obj.GetName() }

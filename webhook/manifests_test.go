@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/webhook"
@@ -177,6 +178,29 @@ func TestManifests_WithAURL(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
+	}
+}
+
+// TestManifests_NameTheResourcesOfPlurals: in rules, in names and in the CRD of a conversion.
+func TestManifests_NameTheResourcesOfPlurals(t *testing.T) {
+	kind := schema.GroupKind{Group: "shops.example.com", Kind: "Shop"}
+	o := webhook.Options{Name: "shop-operator", Scheme: shops(), URL: "https://localhost:9443", Plurals: map[schema.GroupKind]string{kind: "stores"}}
+	w := webhook.New(o)
+	webhook.AddConversion(w, fromAlpha, toAlpha)
+	webhook.AddDefaulter(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{})
+	webhook.AddValidator(w, webhook.Validator[*Shop]{Create: func(context.Context, *Shop) error { return nil }}, webhook.Registration{})
+	text := yamlOf(t, w)
+	for want, times := range map[string]int{
+		"    - stores\n": 2, "name: default.stores.shops.example.com\n": 1, "name: validate.stores.shops.example.com\n": 1,
+		"  name: stores.shops.example.com\n": 1, "shops.shops": 0,
+	} {
+		if n := strings.Count(text, want); n != times {
+			t.Errorf("%q is there %d times, want %d, in\n%s", want, n, times, text)
+		}
+	}
+	o.Plurals[kind] = "Stores"
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), `Plurals: "Stores" is not the name of a resource for the kind Shop.shops.example.com`) {
+		t.Errorf("Validate returns %v", err)
 	}
 }
 

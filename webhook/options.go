@@ -11,8 +11,10 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -42,6 +44,9 @@ type Options struct {
 	// Events configures the events about registrations and certificates, which are cluster-scoped:
 	// see events.Options.Namespace. Default: as events.For.
 	Events events.Options
+	// Plurals are the plural names of resources, by their kinds, as in the CRDs. Default: as most CRD
+	// generators name them, except that any -y becomes -ies. So the kind Gateway needs an entry.
+	Plurals map[schema.GroupKind]string
 	// Register applies the registrations at the start and restores them. Default: false, apply
 	// Manifests with the deployment.
 	Register bool
@@ -107,6 +112,11 @@ func (o Options) Validate() error {
 	if o.ServicePort < 0 || o.ServicePort > 65535 {
 		wrong = append(wrong, fmt.Errorf("webhook.Options.ServicePort: %d is not a port; use 1 to 65535", o.ServicePort))
 	}
+	for kind, plural := range o.Plurals {
+		if len(validation.IsDNS1035Label(plural)) > 0 {
+			wrong = append(wrong, fmt.Errorf("webhook.Options.Plurals: %q is not the name of a resource for the kind %s; use spec.names.plural of its CRD", plural, kind))
+		}
+	}
 	switch to, err := url.Parse(o.URL); {
 	case o.URL == "" && (o.Service.Namespace == "" || o.Service.Name == ""):
 		wrong = append(wrong, errors.New("webhook.Options.Service: the namespace or the name is empty; set both, or set URL for a process outside the cluster"))
@@ -119,6 +129,12 @@ func (o Options) Validate() error {
 		}
 	}
 	return errors.Join(wrong...)
+}
+
+// plural returns the name of a kind's resource.
+func (o *Options) plural(kind schema.GroupKind) string {
+	guess, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
+	return cmp.Or(o.Plurals[kind], guess.Resource)
 }
 
 func (o *Options) managed() bool {

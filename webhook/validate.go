@@ -39,7 +39,7 @@ func AddValidator[T client.Object](w *Webhooks, v Validator[T], r Registration) 
 		if operations == nil {
 			return errors.New("the Validator has no function; set Create, Update or Delete")
 		}
-		r = k.registration("validate", r, operations)
+		r = k.registration(&w.o, "validate", r, operations)
 		return w.mountAdmissionLocked(&admission{name: r.Name, r: r, handle: v.handler(w, k)})
 	})
 }

@@ -53,7 +53,7 @@ func addVersion(p *project, to files, kind, version string) error {
 	if err := addPatch(to); err != nil {
 		return err
 	}
-	return to.apply(append(p.storedVersion(to, types, kind), hooksLine(fmt.Sprintf("\tadd%s%s(hooks)\n", kind, exported(version))))...)
+	return to.apply(append(p.storedVersion(to, types, kind), pluralLine(to, &n), hooksLine(fmt.Sprintf("\tadd%s%s(hooks)\n", kind, exported(version))))...)
 }
 
 // copyOfTypes returns the file of a kind for another version.

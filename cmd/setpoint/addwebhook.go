@@ -29,12 +29,21 @@ func addWebhook(p *project, to files, kind string) error {
 	if err := to.addParts(&n, "greeting_webhook.go", "greeting_webhook_test.go"); err != nil {
 		return err
 	}
-	return to.apply(hooksLine(fmt.Sprintf("\tadd%sWebhooks(hooks)\n", kind)))
+	return to.apply(pluralLine(to, &n), hooksLine(fmt.Sprintf("\tadd%sWebhooks(hooks)\n", kind)))
 }
 
 // hooksLine adds a line to newWebhooks.
 func hooksLine(text string) change {
 	return below("webhooks.go", `\thooks := webhook\.New\(o\)|\tadd\w+\(hooks\)`, "hooks := webhook.New(o)", text)
+}
+
+// pluralLine names the resource of a kind, which the library cannot always know, unless it is there.
+func pluralLine(in files, n *names) change {
+	text := fmt.Sprintf("\t\t{Group: %q, Kind: %q}: %q,\n", n.group, n.kind, n.plural)
+	if strings.Contains(in["webhooks.go"], fmt.Sprintf("{Group: %q, Kind: %q}:", n.group, n.kind)) {
+		text = ""
+	}
+	return below("webhooks.go", `\t\t\{Group: ".*", Kind: ".*"\}:.*`, `{Group: "shop.example.org", Kind: "Shop"}: "shops",`, text)
 }
 
 // addWebhookServer makes the operator answer webhooks, unless it does.

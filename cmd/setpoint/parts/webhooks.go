@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,6 +30,9 @@ func newWebhooks(o webhook.Options) (*webhook.Webhooks, error) {
 	var err error
 	if o.Scheme, err = newScheme(); err != nil {
 		return nil, err
+	}
+	o.Plurals = map[schema.GroupKind]string{
+		{Group: "demo.example.com", Kind: "Greeting"}: "greetings",
 	}
 	o.Name = name
 	o.Service = types.NamespacedName{Namespace: "sample-operator-system", Name: "sample-operator-webhook"}

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -54,7 +55,7 @@ func simWithWebhooks(t *testing.T) *rest.Config {
 		t.Fatal(err)
 	}
 	hooks := webhooksWith(t, certificate, nil)
-	api := sim.New(t, hooks.Scheme())
+	api := sim.New(t, scheme.Scheme) // the other kinds are in CRDs
 	api.UseWebhooks(hooks.Handler(nil))
 	install(t, api.Config(), hooks, "operator.test:443", ca)
 	return api.Config()

@@ -44,7 +44,7 @@ type Options struct {
 	// Events configures the events about registrations and certificates, which are cluster-scoped:
 	// see events.Options.Namespace. Default: as events.For.
 	Events events.Options
-	// Plurals are the plural names of resources, by their kinds, as in the CRDs. Default: as most CRD
+	// Plurals are the names of resources by their kinds, as in the CRDs. Default: as most CRD
 	// generators name them, except that any -y becomes -ies. So the kind Gateway needs an entry.
 	Plurals map[schema.GroupKind]string
 	// Register applies the registrations at the start and restores them. Default: false, apply

@@ -37,7 +37,7 @@ func hooksLine(text string) change {
 	return below("webhooks.go", `\thooks := webhook\.New\(o\)|\tadd\w+\(hooks\)`, "hooks := webhook.New(o)", text)
 }
 
-// pluralLine names the resource of a kind, which the library cannot always know, unless it is there.
+// pluralLine names the resource of a kind, because the library can only guess it.
 func pluralLine(in files, n *names) change {
 	text := fmt.Sprintf("\t\t{Group: %q, Kind: %q}: %q,\n", n.group, n.kind, n.plural)
 	if strings.Contains(in["webhooks.go"], fmt.Sprintf("{Group: %q, Kind: %q}:", n.group, n.kind)) {

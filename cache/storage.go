@@ -5,7 +5,9 @@ package cache
 
 import (
 	"fmt"
+	"os"
 	"reflect"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -18,7 +20,8 @@ import (
 
 // Storage is how the cache stores objects between reads: a choice between memory and CPU time.
 // Reads return the same objects in both forms. Set [Options].Storage for all handles, or
-// [Scope].Storage for one.
+// [Scope].Storage for one. With client-go's environment variable KUBE_CACHE_MUTATION_DETECTOR=true,
+// which is for tests, all objects are Decoded.
 type Storage uint8
 
 const (
@@ -58,13 +61,21 @@ func usualStorage(gvk schema.GroupVersionKind, f listwatch.Form, example Object)
 	return Decoded
 }
 
-// storageFor returns the storage of a form: metadata is always decoded. own reports whether it is
-// not the one of Options.
+// storageFor returns the storage of a form: metadata is always decoded, and everything is while
+// client-go's mutation detector runs. own reports whether it is not the one of Options.
 func (s Scope) storageFor(f listwatch.Form) (_ Storage, own bool) {
-	if f == listwatch.Metadata {
+	if f == listwatch.Metadata || detectsMutations() {
 		return Decoded, false
 	}
 	return s.Storage, s.ownStorage
+}
+
+// detectsMutations reports whether client-go's mutation detector runs. It compares the informer's
+// objects with copies, so it cannot see what happens to an object that was decoded for a reader.
+// For packed objects it would report the memory of the last decoding as a change.
+func detectsMutations() bool {
+	on, _ := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR"))
+	return on
 }
 
 // records reports whether an informer that this package makes stores Records.

@@ -99,6 +99,33 @@ func TestTroubleshooting_QuotesTheCode(t *testing.T) {
 	}
 }
 
+// TestRecipes_FitTheTemplate requires that the template has the targets of make and the files that
+// the commands of docs/recipes.md name.
+func TestRecipes_FitTheTemplate(t *testing.T) {
+	page, makefile := read(t, "docs/recipes.md"), read(t, "examples/template/Makefile")
+	targets := regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)").FindAllStringSubmatch(page, -1)
+	files := regexp.MustCompile(`[ ./](config(?:/[a-z.]+)*)`).FindAllStringSubmatch(page, -1)
+	if len(targets) < 5 || len(files) < 4 {
+		t.Errorf("docs/recipes.md has %d targets of make and %d files of config, fewer than expected", len(targets), len(files))
+	}
+	for _, m := range targets {
+		if !strings.Contains(makefile, "\n"+m[1]+": ##") {
+			t.Errorf("docs/recipes.md calls make %s, and examples/template/Makefile has no such target", m[1])
+		}
+	}
+	for _, m := range files {
+		if _, err := os.Stat(path.Join("examples/template", m[1])); err != nil {
+			t.Errorf("docs/recipes.md: %v", err)
+		}
+	}
+	deployment := read(t, "examples/template/config/manager/deployment.yaml")
+	for _, used := range []string{"image: sample-operator:dev", "namespace: sample-operator-system", "name: sample-operator\n"} {
+		if !strings.Contains(deployment, used) {
+			t.Errorf("docs/recipes.md relies on %q, and the template's Deployment has another", used)
+		}
+	}
+}
+
 // TestMoving_AnswersASearch requires that docs/controller-runtime.md contains the names that users
 // of controller-runtime and client-go search for.
 func TestMoving_AnswersASearch(t *testing.T) {

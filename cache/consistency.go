@@ -76,6 +76,30 @@ func (d *declarations) Missed(w consistency.Write) bool {
 	return false
 }
 
+func (d *declarations) Shown(add func(host string, of schema.GroupResource, version string)) {
+	type resource struct {
+		host string
+		schema.GroupResource
+	}
+	informers := map[resource][]*informer{}
+	for _, g := range d.groups() {
+		host := g.cache.host()
+		g.first(func(i *informer) bool {
+			if m := i.view.Mapping.Load(); m != nil && host != "" {
+				r := resource{host, m.Resource.GroupResource()}
+				informers[r] = append(informers[r], i)
+			}
+			return false
+		})
+	}
+	for r, all := range informers {
+		// With several, such as one for each namespace, some may have no event at that version.
+		if all = slices.Compact(all); len(all) == 1 && all[0].view.Newest() != "" {
+			add(r.host, r.GroupResource, all[0].view.Newest())
+		}
+	}
+}
+
 func (d *declarations) Failing() consistency.Lag {
 	for _, g := range d.groups() {
 		if i := g.first((*informer).fails); i != nil {

@@ -253,6 +253,7 @@ func (i *informer) Prepare(o Object) Object {
 		return o
 	}
 	i.learnScope(o)
+	i.view.Came(o.GetResourceVersion())
 	o = i.intake.prepare(o)
 	if r, ok := o.(storage.Record); ok {
 		i.prepareIndexes(r) // here, the store is not locked

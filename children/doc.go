@@ -45,10 +45,10 @@
 //
 // # Old views of the owner
 //
-// Reconcile acts on the owner that it is given. After a hand-over, the caches of the new replica
-// have what the former one wrote, but perhaps not the version of the owner that it acted on. Then
-// a child may get an earlier form, and a pruned child may come back, until the owner's event
-// arrives.
+// Reconcile acts on the owner that it is given. After a crash, the caches of the new replica may
+// not have the version of the owner that the former one acted on. Then a child may get an earlier
+// form, and a pruned child may come back, until the owner's event arrives. A graceful hand-over
+// waits for that version: see "Takeover" in package controller for its limits.
 //
 // # Pruning
 //

@@ -110,11 +110,14 @@
 // # Takeover
 //
 // If the previous leader released its term, Lead first waits until the informers show what that
-// term wrote: until each informer of a written resource has passed the newest version, and has none
-// of the deleted objects. An informer with a selector, a namespace or
-// a name may have no event at that version. Lead then lists the metadata of the objects that the
-// informer selects, and waits until the informer shows them. It does the same for all informers of
-// a resource if an answer was lost. If objects were deleted, the list is made after a second.
+// term wrote, and what its informers had shown: so no Reconcile acts on an older version of an
+// object than one of the term before. That leaves out adopted informers, and resources with several
+// informers, such as one for each namespace: there, only the writes count. Lead waits until each
+// informer has passed the newest version of its resource, and has none of the deleted objects. An
+// informer with a selector, a namespace or a name may have no event at that version. Lead then
+// lists the metadata of the objects that the informer selects, and waits until the informer shows
+// them. It does the same for all informers of a resource if an answer was lost. If objects were
+// deleted, the list is made after a second.
 //
 // After [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. After a crash
 // the last writes are unknown, and Lead does not wait. With several clusters, Lead does not wait
@@ -225,12 +228,12 @@
 //     second at most.
 //   - C14: A key that fights with another writer for a field is slowed down to one Reconcile a
 //     second. Changes of other fields are not delayed.
-//   - L9: The first Reconcile of a term sees the writes of the previous term, if that was released,
-//     or [Options].ReadYourWrites is over, or they are in a further cluster that no read answers
-//     from yet.
+//   - L9: The first Reconcile of a term sees what the previous term wrote and its informers had
+//     shown, if that was released, or [Options].ReadYourWrites is over, or they are in a further
+//     cluster that no read answers from yet.
 //   - P1: With Options.Partition, a key is reconciled only between the takeover of its slot and the
 //     slot's stop. The slot is not released before its running Reconciles are settled.
-//   - P4: The first Reconcile of a slot sees what its former owner wrote, or
+//   - P4: The first Reconcile of a slot sees what its former owner wrote and had read, or
 //     [Options].ReadYourWrites is over, or the owner crashed.
 //   - S9: Workers start when each source and Readable is synced, or cannot sync, for example
 //     because its API is missing or forbidden. The log names the cause. Reads then return the last

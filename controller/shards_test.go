@@ -265,8 +265,24 @@ func TestP1_RequestsEndWithTheSlot(t *testing.T) {
 		if len(errs) != 3 || errs[0] != nil || !errors.Is(errs[1], term.ErrFenced) || errs[2] != nil {
 			t.Errorf("the writes returned %v", errs)
 		}
-		if h := a.Term.Written(); len(h.Written) != 1 || h.Written[0].Resource.Resource != "secrets" {
+		if h := a.Term.Written(); len(h.Written) != 2 || h.Written[0].Resource.Resource != "configmaps" || h.Written[1].Resource.Resource != "secrets" {
 			t.Errorf("the first ownership's term recorded %+v", h)
+		}
+	})
+}
+
+// TestP4_ASlotHandsOverWhatWasRead: not only what was written.
+func TestP4_ASlotHandsOverWhatWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all := newSharded(t, controller.Options{})
+		r.start()
+		a := ownership('a', nil)
+		all.Acquire(a)
+		r.wantSeen("acquired", time.Second, "a")
+		m := r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("b1"), Data: map[string]string{"k": "changed"}})
+		r.wantSeen("changed", time.Second, "")
+		if h := a.Term.Written(); len(h.Written) == 0 || h.Written[0].Resource.Resource != "configmaps" || h.Written[0].ResourceVersion != m.GetResourceVersion() {
+			t.Errorf("the slot hands over %+v, want the version %s of configmaps", h, m.GetResourceVersion())
 		}
 	})
 }

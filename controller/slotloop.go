@@ -60,8 +60,9 @@ func (f *slotLoop[K]) await(ctx, work context.Context, all []term.OwnedSlot) {
 	for _, a := range all {
 		if !slices.Contains(f.known, a) {
 			a.Waits(f.controller.name, "it begins to follow the slot")
-			left := fence.FromContext(a.Context(work)).Inherited()
-			groups[left] = append(groups[left], a)
+			t := fence.FromContext(a.Context(work))
+			t.Reads(f.controller.inputs.informers)
+			groups[t.Inherited()] = append(groups[t.Inherited()], a)
 		}
 	}
 	f.known = all

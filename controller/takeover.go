@@ -26,6 +26,7 @@ func (k *pendingWrites) awaitLeader(take, work context.Context) (goOn bool) {
 	if leading == nil {
 		return true
 	}
+	leading.Reads(k.informers)
 	defer k.inherited.waits.Store(nil)
 	show := func(what string) { k.inherited.waits.Store(&what) }
 	return k.awaitHandover(take, work, leading.Inherited(), wait{result: &k.inherited.leader, show: show})

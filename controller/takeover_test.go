@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,6 +170,38 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 		if s := r.control.Snapshot(); s.TakingOver != "" {
 			t.Errorf("taking over: %q", s.TakingOver)
 		}
+	})
+}
+
+// TestL9_ATermHandsOverWhatWasRead: not only what was written. A deletion counts, too.
+func TestL9_ATermHandsOverWhatWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)
+		leading := fence.New(fence.Token{}, time.Now(), time.Hour)
+		ctx, cancel := context.WithCancel(fence.With(context.Background(), leading))
+		ended := make(chan error, 1)
+		go func() { ended <- r.control.Run(ctx) }()
+		reads := func(version string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for _, w := range leading.Written().Written {
+				if w.Resource.Resource == "secrets" && w.ResourceVersion == version {
+					return
+				}
+			}
+			t.Errorf("the term hands over %+v, want the version %s of secrets", leading.Written().Written, version)
+		}
+		reads(r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s")}).GetResourceVersion())
+		other := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("other")})
+		reads(other.GetResourceVersion())
+		r.api.Remove(sim.Secrets, "default", "s")
+		last, err := strconv.Atoi(other.GetResourceVersion())
+		ok(t, err)
+		reads(strconv.Itoa(last + 1))
+		cancel()
+		ok(t, <-ended)
+		leading.End(nil)
 	})
 }
 

@@ -103,12 +103,12 @@ type Awaited struct {
 }
 
 // Takeover reports the start of a term after a graceful release, unless ReadYourWrites is off. The
-// first Reconcile waits until the caches contain the previous leader's writes.
+// first Reconcile waits until the caches contain what the previous leader wrote and had read.
 type Takeover struct {
 	Controller string
 	Took       time.Duration // of the wait
-	// Writes counts the resources that the previous leader has written, including those outside
-	// this controller's scopes.
+	// Writes counts the resources that the previous leader has written or read, including those
+	// outside this controller's scopes.
 	Writes int
 	// Expired reports whether the wait reached its limit (ReadYourWrites).
 	Expired bool

@@ -75,12 +75,12 @@
 //
 // # Handover
 //
-// A release stores the newest version of each written resource, and the latest deletions, in an
-// annotation of the Lease ([WrittenAnnotation]). The next holder moves them to its own term,
-// whose first Reconciles wait until the caches show them. If that term lasts less than a minute,
-// its release passes them on, too. After a crash, or a release by another
-// elector, the last writes are unknown. An annotation of another version of this module counts as
-// an unknown write.
+// A release stores the newest version of each resource that its term wrote, or that the informers
+// of its controllers had shown, and its latest deletions, in an annotation of the Lease
+// ([WrittenAnnotation]). The next holder moves them to its own term, whose first Reconciles wait
+// until the caches show them. If that term lasts less than a minute, its release passes them on,
+// too. After a crash, or a release by another elector, the last writes are unknown. An annotation
+// of another version of this module counts as an unknown write.
 //
 // # Guarantees
 //

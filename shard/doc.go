@@ -113,9 +113,9 @@
 //     with its age and the reason.
 //   - P3: A graceful move leaves a slot unserved while its running Reconciles finish, plus one
 //     write and one event. After a crash, it is unserved for LeaseDuration since the last renewal.
-//   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote:
-//     the newest version of each resource, and the latest deletions (2 KiB for each release). A
-//     crash hands nothing over.
+//   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote and
+//     had read: the newest version of each resource, and the latest deletions of their own (2 KiB
+//     for each release). A crash hands nothing over.
 //   - P5: No request of a slot passes the fence after the slot's release.
 //   - P6: A change of one member moves at most ⌈256/members⌉ + 1 slots from or to each member, if
 //     all have the same weight.

@@ -78,6 +78,9 @@ type Declarations interface {
 	// Managers asks the API server for the managed fields of a written object. It returns nil if
 	// that fails.
 	Managers(ctx context.Context, w Write) []metav1.ManagedFieldsEntry
+	// Shown calls add with the newest version of an object that a declared informer has shown, or
+	// is about to. It leaves out adopted informers, and resources with several informers.
+	Shown(add func(host string, of schema.GroupResource, version string))
 	// Failing returns a lag that closes when a declared informer recovers, or nil if none fails or
 	// waits for its kind to be served.
 	Failing() Lag

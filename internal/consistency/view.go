@@ -10,6 +10,7 @@ package consistency
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +74,25 @@ type View struct {
 	learned atomic.Pointer[schema.GroupResource] // the resource of a foreign informer
 	waiters waiters
 	reset   atomic.Pointer[time.Time]
+	came    atomic.Uint64 // the newest version of an object, or 0
+}
+
+// Came records the version of an object that the store will show.
+func (view *View) Came(version string) {
+	v, err := strconv.ParseUint(version, 10, 64)
+	for err == nil {
+		if last := view.came.Load(); v <= last || view.came.CompareAndSwap(last, v) {
+			return
+		}
+	}
+}
+
+// Newest returns the newest version that an object has had, or "" if that is unknown.
+func (view *View) Newest() string {
+	if v := view.came.Load(); v > 0 {
+		return strconv.FormatUint(v, 10)
+	}
+	return ""
 }
 
 // Reset records that the store has a list that was made after a time, at which the API server was
@@ -80,6 +100,7 @@ type View struct {
 // before, whatever their versions.
 func (view *View) Reset(at time.Time) {
 	view.reset.Store(&at)
+	view.came.Store(0)
 	view.Look()
 }
 

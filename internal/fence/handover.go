@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
-// Handover describes the writes of a released term for the next one.
+// Handover describes the writes of a released term for the next one, and what it has read.
 type Handover struct {
 	// Holder released the Lease at Released, by its own clock.
 	Holder   string
@@ -25,13 +25,13 @@ type Handover struct {
 	Unknown int
 }
 
-// Written describes the writes of one resource.
+// Written describes the writes and the reads of one resource.
 type Written struct {
 	// Host is the API server, as in a [ledger.Request].
 	Host     string
 	Resource schema.GroupResource
-	// ResourceVersion is the newest version that a write made, or empty. A cache that has passed it
-	// shows all writes but the deletions: their answers have no version.
+	// ResourceVersion is the newest version that a write made, or that the work has read, or empty.
+	// A cache that has passed it shows both, but for the deletions: their answers have no version.
 	ResourceVersion string
 	// Deleted has the newest deletions, oldest first.
 	Deleted []Deletion

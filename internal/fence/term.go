@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/ledger"
@@ -35,6 +36,13 @@ type Term struct {
 	made      time.Time
 	inherited *Handover
 	trail     trail // guarded by the fence's mutex; a ledger may hold its own mutex meanwhile
+	viewers   []Viewer
+}
+
+// Viewer is what the work under a term reads. Package cache implements it.
+type Viewer interface {
+	// Shown calls add with the newest version of an object that each informer has shown, or more.
+	Shown(add func(host string, of schema.GroupResource, version string))
 }
 
 // New is term.New.
@@ -120,8 +128,18 @@ func (t *Term) Wrote(w *ledger.Write) {
 	t.trail.note(w)
 }
 
+// Reads records what the work under the term reads, for Written.
+func (t *Term) Reads(v Viewer) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.viewers = append(t.viewers, v)
+}
+
 // Written returns the handover for the next term, sorted by API server and resource: the writes of
-// this term and, in its first minute, the inherited ones.
+// this term, what its work has read and, in its first minute, what it has inherited.
 func (t *Term) Written() *Handover {
 	h := &Handover{}
 	if t.inherited != nil && time.Since(t.made) <= handedOn {
@@ -129,7 +147,13 @@ func (t *Term) Written() *Handover {
 	}
 	t.mu.Lock()
 	h.Add(t.trail.now())
+	viewers := slices.Clone(t.viewers)
 	t.mu.Unlock()
+	for _, v := range viewers {
+		v.Shown(func(host string, of schema.GroupResource, version string) {
+			h.Add(&Handover{Written: []Written{{Host: host, Resource: of, ResourceVersion: version}}})
+		})
+	}
 	slices.SortFunc(h.Written, func(a, b Written) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Resource.String(), b.Resource.String()))
 	})

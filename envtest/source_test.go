@@ -145,7 +145,7 @@ func TestSourceKey(t *testing.T) {
 		t.Error("go.sum changes the key of an older release")
 	}
 	for _, name := range []string{"kubernetes-1.36.mod", "kubernetes-1.36.sum", "only_1.36.go", "main.go"} {
-		write(name, "//go:build !kubernetes1.37\n\npackage main // changed\n")
+		write(name, "//go:build kubernetes1.36\n\npackage main // changed\n")
 		if older() == last {
 			t.Errorf("%s does not change the key of its release", name)
 		}

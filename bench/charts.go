@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	stdfont "golang.org/x/image/font"
@@ -35,24 +36,26 @@ const (
 type chart struct {
 	name, title string
 	axis        string
-	format      string // of a value
-	logarithmic bool
+	format      string   // of a value
+	logarithmic float64  // the least value of a logarithmic axis; 0: the axis is linear
 	groups      []string // beginnings of the wanted groups; nil is all
 	names       []string // of the wanted contestants, in order
 }
 
 var charts = []chart{
 	{
-		packedChart, "Memory of a cache", "MB", "%.0f MB", false, []string{"heap after sync", "peak resident memory of the first sync"},
+		packedChart, "Memory of a cache", "MB", "%.0f", 0, []string{"heap after sync", "peak resident memory of the first sync"},
 		[]string{packedName, clientGoName, runtimeName},
 	},
-	{failoverChart, "Until the next leader reconciles a new object", "seconds, logarithmic", "%.3g s", true, nil, operators},
-	{fairnessChart, "Keys that are reconciled before a user's change", "keys, logarithmic", "%.0f", true, nil, []string{"setpoint", runtimeName}},
+	{failoverChart, "Until the next leader reconciles a new object", "seconds, logarithmic", "%.3g", 1e-3, nil, operators},
+	{fairnessChart, "Other keys that are reconciled before a user's change", "keys, logarithmic", "%.0f", 1, nil, []string{"setpoint", runtimeName}},
 }
 
-// palette has colors that differ in brightness, too. They are from the palette of Okabe and Ito.
-var palette = []color.Color{
-	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x99, 0x99, 0x99, 0xff},
+// palette has the color of each contestant. They differ in brightness, too, and are from the
+// palette of Okabe and Ito.
+var palette = map[string]color.Color{
+	"setpoint": color.RGBA{0x00, 0x72, 0xb2, 0xff}, packedName: color.RGBA{0x00, 0x72, 0xb2, 0xff},
+	runtimeName: color.RGBA{0xe6, 0x9f, 0x00, 0xff}, clientGoName: color.RGBA{0x99, 0x99, 0x99, 0xff},
 }
 
 // write writes the JSON file and draws the charts. An empty name leaves either out.
@@ -110,9 +113,9 @@ func (c *chart) draw(figures []figure, file string) error {
 	p.Title.Text, p.X.Label.Text = c.title, c.axis
 	p.Title.Padding, p.X.Padding = vg.Points(6), vg.Points(4)
 	p.Y.Width, p.Y.Tick.Width, p.Y.Tick.Length = 0, 0, 0
-	least, most := rangeOf(figures)
-	p.X.Min, p.X.Max = 0, most*1.45
-	if c.logarithmic {
+	least, most := c.rangeOf(figures)
+	p.X.Min, p.X.Max, p.X.Tick.Marker = 0, most*1.35, steps{}
+	if c.logarithmic > 0 {
 		p.X.Min, p.X.Max = math.Pow(10, math.Floor(math.Log10(least))), most*30
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
 	}
@@ -137,7 +140,7 @@ func (c *chart) draw(figures []figure, file string) error {
 	}
 	p.Y.Tick.Marker = names
 	p.Y.Min, p.Y.Max = row, 0
-	return save(p, vg.Points(600), vg.Points(75-17*row), file)
+	return save(p, vg.Points(500), vg.Points(75-17*row), file)
 }
 
 // save writes a plot with a margin. The plate is white, for pages with a dark background, too.
@@ -159,13 +162,13 @@ func save(p *plot.Plot, width, height vg.Length, file string) error {
 // row draws the median as a bar, or as a dot on a logarithmic axis, and the range as a line.
 func (c *chart) row(p *plot.Plot, y float64, f figure) error {
 	m, least, most := median(f.Values), slices.Min(f.Values), slices.Max(f.Values)
-	hue := palette[slices.Index(c.names, f.Name)%len(palette)]
+	hue := palette[f.Name]
 	between, err := plotter.NewLine(plotter.XYs{{X: c.at(least), Y: y}, {X: c.at(most), Y: y}})
 	if err != nil {
 		return err
 	}
 	between.Width = vg.Points(1)
-	if c.logarithmic {
+	if c.logarithmic > 0 {
 		between.Width, between.Color = vg.Points(3), hue
 		dot, err := plotter.NewScatter(plotter.XYs{{X: c.at(m), Y: y}})
 		if err != nil {
@@ -189,15 +192,7 @@ func (c *chart) row(p *plot.Plot, y float64, f figure) error {
 }
 
 // at keeps values within a logarithmic axis, which has no zero.
-func (c *chart) at(v float64) float64 {
-	if c.logarithmic {
-		return max(v, smallest)
-	}
-	return v
-}
-
-// smallest is the smallest value that a logarithmic axis shows.
-const smallest = 1e-3
+func (c *chart) at(v float64) float64 { return max(v, c.logarithmic) }
 
 func (c *chart) label(p *plot.Plot, x, y float64, text string, strong bool) error {
 	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{text}})
@@ -214,11 +209,11 @@ func (c *chart) label(p *plot.Plot, x, y float64, text string, strong bool) erro
 	return nil
 }
 
-// rangeOf returns the least value above smallest, and the greatest.
-func rangeOf(figures []figure) (least, most float64) {
+// rangeOf returns the least value that the axis shows, and the greatest.
+func (c *chart) rangeOf(figures []figure) (least, most float64) {
 	least = math.Inf(1)
 	for _, f := range figures {
-		least, most = min(least, max(smallest, slices.Min(f.Values))), max(most, slices.Max(f.Values))
+		least, most = min(least, c.at(slices.Min(f.Values))), max(most, slices.Max(f.Values))
 	}
 	return least, most
 }
@@ -228,7 +223,23 @@ type decades struct{}
 
 func (decades) Ticks(least, most float64) (ticks []plot.Tick) {
 	for v := least; v <= most*1.0001; v *= 10 {
-		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.4g", v)})
+		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', -1, 64)})
+	}
+	return ticks
+}
+
+// steps marks up to ten multiples of 1, 2 or 5 times a power of ten.
+type steps struct{}
+
+func (steps) Ticks(_, most float64) (ticks []plot.Tick) {
+	step := math.Pow(10, math.Floor(math.Log10(most/2)))
+	for _, more := range []float64{2, 2.5, 2} {
+		if most/step > 10 {
+			step *= more
+		}
+	}
+	for v := 0.0; v <= most; v += step {
+		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', -1, 64)})
 	}
 	return ticks
 }

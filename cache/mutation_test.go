@@ -30,7 +30,7 @@ func TestMutationDetector(t *testing.T) {
 	for reader, found := range map[string]bool{"changes": true, "reads": false} {
 		t.Run(reader, func(t *testing.T) {
 			// A report about a packed object would be endless: it prints what the object points to.
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			child := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestMutationDetector_Reader$", "-test.count=1")
 			child.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true", mutationReader+"="+reader)

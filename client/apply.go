@@ -120,10 +120,16 @@ func (t target) configuration(desired ApplyConfiguration, kind schema.GroupVersi
 	if ns := desired.GetNamespace(); ns != nil {
 		key.Namespace = *ns
 	}
-	if k, ok := desired.(interface{ GetKind() *string }); ok && k.GetKind() != nil && *k.GetKind() != kind.Kind {
-		return key, nil, fmt.Errorf("%s: the configuration is of a %s, not of a %s", t.doing(applying, key), *k.GetKind(), kind.Kind)
-	}
 	apiVersion := kind.GroupVersion().String()
+	if k, ok := desired.(interface{ GetKind() *string }); ok {
+		switch k := k.GetKind(); {
+		case k == nil || *k == "":
+			return key, nil, fmt.Errorf("%s: the configuration has no kind; set its apiVersion and kind, or the TypeMeta of its object, to %s and %s",
+				t.doing(applying, key), apiVersion, kind.Kind)
+		case *k != kind.Kind:
+			return key, nil, fmt.Errorf("%s: the configuration is of a %s, not of a %s", t.doing(applying, key), *k, kind.Kind)
+		}
+	}
 	if v, ok := desired.(interface{ GetAPIVersion() *string }); ok && v.GetAPIVersion() != nil && *v.GetAPIVersion() != apiVersion {
 		return key, nil, fmt.Errorf("%s: the configuration is of version %s, not of %s", t.doing(applying, key), *v.GetAPIVersion(), apiVersion)
 	}

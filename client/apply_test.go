@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,25 @@ func replicas(n int32) *appsac.DeploymentApplyConfiguration {
 		WithSelector(metaac.LabelSelector().WithMatchLabels(labels)).
 		WithTemplate(coreac.PodTemplateSpec().WithLabels(labels).WithSpec(coreac.PodSpec().
 			WithContainers(coreac.Container().WithName("web").WithImage("web:1")))))
+}
+
+// TestApply_OfAnotherKind: a configuration without a kind, or with another one, is not sent.
+func TestApply_OfAnotherKind(t *testing.T) {
+	a := newApplying(t)
+	kindless := replicas(1)
+	kindless.Kind, kindless.APIVersion = nil, nil
+	other := replicas(1).WithKind("ReplicaSet")
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetName("web")
+	for want, c := range map[string]client.ApplyConfiguration{
+		"has no kind; set its apiVersion and kind, or the TypeMeta of its object, to apps/v1 and Deployment": kindless,
+		"the configuration has no kind":                             client.UnstructuredConfiguration(object),
+		"the configuration is of a ReplicaSet, not of a Deployment": other,
+	} {
+		if _, err := a.deployments.Apply(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want one with %q", err, want)
+		}
+	}
 }
 
 // web is a valid Deployment.

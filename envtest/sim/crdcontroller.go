@@ -159,6 +159,7 @@ func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map
 		s.crdStores = map[string]*store{}
 	}
 	s.crdStores[c.Metadata.Name] = with
+	s.withdrawGuessLocked(c)
 }
 
 func (c *crd) define(v crdVersion) definition {

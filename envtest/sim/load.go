@@ -89,11 +89,28 @@ func (s *Server) serveSchemeLocked(scheme *runtime.Scheme) {
 		}
 		plural, singular := meta.UnsafeGuessKindToResource(gvk)
 		d := define(Resource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: plural.Resource, Namespaced: true})
-		d.singular = singular.Resource
+		d.singular, d.guessed = singular.Resource, true
 		if _, ok := scheme.AllKnownTypes()[gvk].FieldByName("Status"); !ok {
 			d.sub, d.status = nil, false
 		}
 		s.serveKindLocked(d, s.siblingLocked(d))
+	}
+}
+
+// withdrawGuessLocked stops serving a kind in another way than its definition. If the plural was
+// wrong, objects that a test has put there stay.
+func (s *Server) withdrawGuessLocked(c *crd) {
+	kind, plural := schema.GroupKind{Group: c.Spec.Group, Kind: c.Status.AcceptedNames.Kind}, c.Status.AcceptedNames.Plural
+	for gvr, t := range s.tables {
+		if !t.guessed || t.gvk().GroupKind() != kind {
+			continue
+		}
+		served := slices.ContainsFunc(c.Spec.Versions, func(v crdVersion) bool { return v.Served && v.Name == t.Version })
+		if t.Name == plural && !served || t.Name != plural && len(t.objects) == 0 {
+			delete(s.tables, gvr)
+			close(t.gone)
+			s.changedLocked()
+		}
 	}
 }
 

@@ -21,7 +21,8 @@ type TB interface {
 // The server serves the built-in kinds of Kubernetes, the kinds that the scheme adds to them, and
 // the kinds of CustomResourceDefinitions among the objects. Without a CustomResourceDefinition, a
 // custom kind is namespaced, its plural follows the usual rule, and it has a status subresource if
-// its Go type has a Status field. The versions of a kind share their objects.
+// its Go type has a Status field. A definition that is created later replaces that. The versions of
+// a kind share their objects.
 //
 // The objects are stored first, in any order and with their status, uid and creation time. They may
 // be typed, unstructured, or lists. Their namespaces are made.

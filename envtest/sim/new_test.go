@@ -203,6 +203,37 @@ func TestNew_DefinitionsDescribeTheirKinds(t *testing.T) {
 	})
 }
 
+// TestNew_ALaterDefinitionReplacesTheGuess: of the plural, and of the versions.
+func TestNew_ALaterDefinitionReplacesTheGuess(t *testing.T) {
+	for _, plural := range []string{"gadgets", "gizmos"} {
+		t.Run(plural, func(t *testing.T) {
+			ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t)).Config())
+			guessed := client.Resource(gadgets)
+			if _, err := guessed.List(ctx, metav1.ListOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			d := definition("Cluster", "v2")
+			d.SetName(plural + ".test.dev")
+			if err := unstructured.SetNestedField(d.Object, plural, "spec", "names", "plural"); err != nil {
+				t.Fatal(err)
+			}
+			crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+			if _, err := crds.Create(ctx, d, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Resource(gadgets.GroupResource().WithVersion("v2")).List(ctx, metav1.ListOptions{}); (err == nil) != (plural == "gadgets") {
+				t.Errorf("a list of gadgets in v2: %v", err)
+			}
+			if _, err := client.Resource(schema.GroupVersionResource{Group: "test.dev", Version: "v2", Resource: plural}).List(ctx, metav1.ListOptions{}); err != nil {
+				t.Errorf("a list as defined: %v", err)
+			}
+			if _, err := guessed.List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("a list as guessed: %v", err)
+			}
+		})
+	}
+}
+
 func gadgetOf(version, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "test.dev/" + version, "kind": "Gadget", "metadata": map[string]any{"name": name},

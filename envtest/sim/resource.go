@@ -55,6 +55,7 @@ type definition struct {
 	printed           []printerColumn  // of a CustomResourceDefinition
 	selectable        []string         // the paths that its field selectors can name
 	crd, terminating  bool             // a CustomResourceDefinition describes it; is being deleted
+	guessed           bool             // no CustomResourceDefinition names its plural
 
 	prepare func(*unstructured.Unstructured) // runs before an object is stored; may be nil
 }

@@ -85,7 +85,8 @@ func (d *declarations) Shown(add func(host string, of schema.GroupResource, vers
 	for _, g := range d.groups() {
 		host := g.cache.host()
 		g.first(func(i *informer) bool {
-			if m := i.view.Mapping.Load(); m != nil && host != "" {
+			// The API of one that waits is missing or forbidden, also for the next owner.
+			if m := i.view.Mapping.Load(); m != nil && host != "" && i.Phase() != hook.Waiting {
 				r := resource{host, m.Resource.GroupResource()}
 				informers[r] = append(informers[r], i)
 			}

@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -173,7 +174,8 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 	})
 }
 
-// TestL9_ATermHandsOverWhatWasRead: not only what was written. A deletion counts, too.
+// TestL9_ATermHandsOverWhatWasRead: not only what was written. A deletion counts, too. After a restore
+// it is what was read since, and nothing once the kind is not served.
 func TestL9_ATermHandsOverWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)
@@ -199,6 +201,19 @@ func TestL9_ATermHandsOverWhatWasRead(t *testing.T) {
 		last, err := strconv.Atoi(other.GetResourceVersion())
 		ok(t, err)
 		reads(strconv.Itoa(last + 1))
+		backup := r.api.Backup()
+		for range 10 {
+			r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("later")})
+		}
+		time.Sleep(time.Minute)
+		r.api.Restore(backup)
+		time.Sleep(10 * time.Minute)
+		reads(other.GetResourceVersion()) // as the store has it now
+		r.api.Withdraw(sim.Secrets)
+		time.Sleep(10 * time.Minute)
+		if h := leading.Written(); slices.ContainsFunc(h.Written, func(w fence.Written) bool { return w.Resource.Resource == "secrets" }) {
+			t.Errorf("the next term waits for a kind that is not served: %+v", h.Written)
+		}
 		cancel()
 		ok(t, <-ended)
 		leading.End(nil)

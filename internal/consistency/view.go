@@ -101,6 +101,11 @@ func (view *View) Newest() string {
 func (view *View) Reset(at time.Time) {
 	view.reset.Store(&at)
 	view.came.Store(0)
+	for _, obj := range view.store().List() { // they came before this
+		if o, ok := obj.(object.Object); ok {
+			view.Came(o.GetResourceVersion())
+		}
+	}
 	view.Look()
 }
 

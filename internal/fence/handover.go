@@ -37,6 +37,8 @@ type Written struct {
 	Deleted []Deletion
 	// Unknown counts the latest writes without a version: their answer was lost or incomplete.
 	Unknown int
+	// Read reports that nothing was written: without room, the entry may be left out.
+	Read bool
 }
 
 // Deletion describes a deleted object.
@@ -53,12 +55,13 @@ func (h *Handover) Add(o *Handover) {
 		w := &o.Written[i]
 		n := slices.IndexFunc(h.Written, func(o Written) bool { return o.Host == w.Host && o.Resource == w.Resource })
 		if n < 0 {
-			n, h.Written = len(h.Written), append(h.Written, Written{Host: w.Host, Resource: w.Resource})
+			n, h.Written = len(h.Written), append(h.Written, Written{Host: w.Host, Resource: w.Resource, Read: true})
 		}
 		of := &h.Written[n]
 		of.ResourceVersion = later(of.ResourceVersion, w.ResourceVersion)
 		of.Deleted = append(of.Deleted, w.Deleted...)
 		of.Unknown += w.Unknown
+		of.Read = of.Read && w.Read
 	}
 }
 

@@ -151,7 +151,7 @@ func (t *Term) Written() *Handover {
 	t.mu.Unlock()
 	for _, v := range viewers {
 		v.Shown(func(host string, of schema.GroupResource, version string) {
-			h.Add(&Handover{Written: []Written{{Host: host, Resource: of, ResourceVersion: version}}})
+			h.Add(&Handover{Written: []Written{{Host: host, Resource: of, ResourceVersion: version, Read: true}}})
 		})
 	}
 	slices.SortFunc(h.Written, func(a, b Written) int {

@@ -26,6 +26,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,24 +62,35 @@ type entry struct {
 	Host     string      `json:"host,omitempty"`
 }
 
-// Encode returns the text of a release at a time. Without room, older deletions count as unknown
-// writes of their resource, and as the last resort each resource as an unknown write. Encode
-// returns "" if there is nothing to tell, or no room at all.
+// Encode returns the text of a release at a time. Without room, it leaves out what was only read.
+// Then older deletions count as unknown writes of their resource, and as the last resort each
+// resource as an unknown write. Encode returns "" if there is nothing to tell, or no room at all.
 func (c Codec) Encode(h *fence.Handover, at time.Time) string {
 	if len(h.Written) == 0 && h.Unknown == 0 {
 		return ""
 	}
-	t := text{Holder: c.Identity, Released: at.UTC(), Unknown: len(h.Written) + h.Unknown, Lost: h.Unknown}
-	for _, deletions := range []int{len(h.Written) * 1000, 100, 30, 10, 0} {
-		t.Written = make([]entry, 0, len(h.Written))
-		for i := range h.Written {
-			t.Written = append(t.Written, c.entryOf(&h.Written[i], deletions))
-		}
-		if s := c.fitting(&t); s != "" {
+	if s := c.encode(h, h.Written, at, len(h.Written)*1000); s != "" {
+		return s
+	}
+	written := slices.DeleteFunc(slices.Clone(h.Written), func(w fence.Written) bool { return w.Read })
+	if len(written) == 0 && h.Unknown == 0 {
+		return ""
+	}
+	for _, deletions := range []int{len(written) * 1000, 100, 30, 10, 0} {
+		if s := c.encode(h, written, at, deletions); s != "" {
 			return s
 		}
 	}
+	t := text{Holder: c.Identity, Released: at.UTC(), Unknown: len(written) + h.Unknown}
 	t.Written, t.Lost = []entry{}, t.Unknown
+	return c.fitting(&t)
+}
+
+func (c Codec) encode(h *fence.Handover, written []fence.Written, at time.Time, deletions int) string {
+	t := text{Holder: c.Identity, Released: at.UTC(), Unknown: len(written) + h.Unknown, Lost: h.Unknown, Written: make([]entry, 0, len(written))}
+	for i := range written {
+		t.Written = append(t.Written, c.entryOf(&written[i], deletions))
+	}
 	return c.fitting(&t)
 }
 

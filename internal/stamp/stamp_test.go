@@ -139,3 +139,22 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestL9_WithoutRoomOnlyReadsAreLeftOut: what was written, and its deletions, stay.
+func TestL9_WithoutRoomOnlyReadsAreLeftOut(t *testing.T) {
+	for _, reads := range []int{10, 100} {
+		h := &fence.Handover{Written: []fence.Written{written("deployments.apps", "104212345", fence.Deletion{UID: "3c2f1a50-9d0e-4c7c-8f43-000000000001"})}}
+		for i := range reads {
+			read := written(fmt.Sprintf("resource%d.group.example.com", i), "104212345")
+			read.Read = true
+			h.Written = append(h.Written, read)
+		}
+		got, err := codec(2 << 10).Decode(codec(2<<10).Encode(h, at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[int]int{10: 11, 100: 1}[reads]; len(got.Written) != want || len(got.Written[0].Deleted) != 1 || got.Unknown != 0 {
+			t.Errorf("with %d resources that were read, the text has %+v", reads, got)
+		}
+	}
+}

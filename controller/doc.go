@@ -113,13 +113,12 @@
 // term wrote, and what its informers had shown: so no Reconcile acts on an older version of an
 // object than one of the term before. That leaves out adopted informers, and resources with several
 // informers, such as one for each namespace: there, only the writes count. It also leaves out kinds
-// that are not served, and all reads if the text of a release has no room for them, which is about 25
-// resources for a slot. Lead waits until each
-// informer has passed the newest version of its resource, and has none of the deleted objects. An
-// informer with a selector, a namespace or a name may have no event at that version. Lead then
-// lists the metadata of the objects that the informer selects, and waits until the informer shows
-// them. It does the same for all informers of a resource if an answer was lost. If objects were
-// deleted, the list is made after a second.
+// that are not served, and all reads if the text of a release has no room for them, which is about
+// 25 resources for a slot. Lead waits until each informer has passed the newest version of its
+// resource, and has none of the deleted objects. An informer with a selector, a namespace or a name
+// may have no event at that version. Lead then lists the metadata of the objects that the informer
+// selects, and waits until the informer shows them. It does the same for all informers of a
+// resource if an answer was lost. If objects were deleted, the list is made after a second.
 //
 // After [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. After a crash
 // the last writes are unknown, and Lead does not wait. With several clusters, Lead does not wait

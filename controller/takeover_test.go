@@ -174,8 +174,8 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 	})
 }
 
-// TestL9_ATermHandsOverWhatWasRead: not only what was written. A deletion counts, too. After a restore
-// it is what was read since, and nothing once the kind is not served.
+// TestL9_ATermHandsOverWhatWasRead: not only what was written. A deletion counts, too. After a
+// restore it is what was read since, and nothing once the kind is not served.
 func TestL9_ATermHandsOverWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil)

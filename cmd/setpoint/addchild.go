@@ -104,7 +104,7 @@ func (c *child) addBuiltin(to files) error {
 	}
 	var changed []string
 	if c.kind == "ConfigMap" {
-		changed = []string{`Name: "sample", Namespace`, `Name: "sample-settings", Namespace`}
+		changed = []string{`Name: "greeting-sample", Namespace`, `Name: "greeting-sample-settings", Namespace`}
 	}
 	if err := c.addTest(to, append(changed, "appsv1.Deployment", alias+"."+c.kind, `appsv1 "k8s.io/api/apps/v1"`, alias+` "`+imported+`"`)...); err != nil {
 		return err

@@ -222,6 +222,8 @@ func TestNew_RefusesBadInput(t *testing.T) {
 		"malformed import path": {"new", "shop-operator", "--module", "example.org/a b"},
 		"the kind \"shop\"":     append(good, "--kind", "shop"),
 		"the kind Main":         append(good, "--kind", "Main"),
+		"the kind ShopList":     append(good, "--kind", "ShopList"),
+		"for Kubernetes' own":   {"new", "net-operator", "--module", "example.org/net-operator", "--kind", "Net", "--group", "net.k8s.io"},
 		"the plural \"Shops\"":  append(good, "--plural", "Shops"),
 		"--group \"shop\"":      append(good, "--group", "shop"),
 		"there is no checkout":  append(good, "--setpoint", "."),

@@ -74,6 +74,12 @@ func (n *names) validateKind() error {
 	if bad := validation.IsDNS1123Subdomain(n.group); bad != nil || !strings.Contains(n.group, ".") {
 		return fmt.Errorf("--group %q: want a domain, such as shop.example.org", n.group)
 	}
+	if of := "." + n.group; strings.HasSuffix(of, ".k8s.io") || strings.HasSuffix(of, ".kubernetes.io") {
+		return fmt.Errorf("--group %q: k8s.io and kubernetes.io are for Kubernetes' own kinds; choose a domain of yours, such as shop.example.org", n.group)
+	}
+	if strings.HasSuffix(n.kind, "List") {
+		return fmt.Errorf("the kind %s: the name is for the list of the kind %s; choose another name", n.kind, strings.TrimSuffix(n.kind, "List"))
+	}
 	if n.kind == "Main" {
 		return errors.New("the kind Main: its test would be TestMain, which go test calls for another purpose; choose another name")
 	}

@@ -98,7 +98,7 @@ func (f files) scopeToCluster() error {
 // The code that differs for cluster-scoped kinds.
 const (
 	namespaceOf, inDefault = "(obj.Name, obj.Namespace)", `(obj.Name, "default")`
-	keyOf, clusterKey      = `types.NamespacedName{Namespace: "default", Name: "sample"}`, `types.NamespacedName{Name: "sample"}`
+	keyOf, clusterKey      = `types.NamespacedName{Namespace: "default", Name: "greeting-sample"}`, `types.NamespacedName{Name: "greeting-sample"}`
 )
 
 // wrapped breaks the lines of a CRD as the generator does.

@@ -24,7 +24,7 @@ func TestGreeting(t *testing.T) {
 	if err := w.Apply(ctx, "config/samples/greeting.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	key := types.NamespacedName{Namespace: "default", Name: "sample"}
+	key := types.NamespacedName{Namespace: "default", Name: "greeting-sample"}
 	w.reconciledGreeting(t, key, "hello")
 
 	patch := []byte(`{"spec":{"message":"hello, world"}}`)
@@ -82,7 +82,7 @@ func TestGreeting_Sweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := types.NamespacedName{Namespace: "default", Name: "sample"}
+	key := types.NamespacedName{Namespace: "default", Name: "greeting-sample"}
 	objects, configMaps := client.For[*v1alpha1.Greeting], client.For[*corev1.ConfigMap]
 	sweep.Run(t, sweep.Scenario{
 		Scheme: all,

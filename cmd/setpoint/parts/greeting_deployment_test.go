@@ -24,13 +24,13 @@ func TestGreetingDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settle(t)
-	key := types.NamespacedName{Namespace: "default", Name: "sample"}
+	key := types.NamespacedName{Namespace: "default", Name: "greeting-sample"}
 	obj, err := client.For[*v1alpha1.Greeting](w.admin).GetLive(ctx, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := client.For[*appsv1.Deployment](w.admin)
-	child := types.NamespacedName{Name: "sample", Namespace: "default"}
+	child := types.NamespacedName{Name: "greeting-sample", Namespace: "default"}
 	for range 2 {
 		owned, err := all.GetLive(ctx, child)
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 func TestGreetingFinalizer(t *testing.T) {
 	ctx, w := t.Context(), start(t)
 	objects, configMaps := client.For[*v1alpha1.Greeting](w.admin), client.For[*corev1.ConfigMap](w.admin)
-	key := types.NamespacedName{Namespace: "default", Name: "sample"}
+	key := types.NamespacedName{Namespace: "default", Name: "greeting-sample"}
 	if err := w.Apply(ctx, "config/samples/greeting.yaml"); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 func TestGreetingV1beta1(t *testing.T) {
 	withWebhooks(t, func(t *testing.T, c *client.Client) {
 		ctx, stored, served := t.Context(), client.For[*v1alpha1.Greeting](c), client.For[*v1beta1.Greeting](c)
-		key := types.NamespacedName{Namespace: "default", Name: "sample"}
+		key := types.NamespacedName{Namespace: "default", Name: "greeting-sample"}
 		sample := &v1alpha1.Greeting{}
 		readSample(t, "config/samples/greeting.yaml", sample)
 		if _, err := stored.Create(ctx, sample); err != nil {

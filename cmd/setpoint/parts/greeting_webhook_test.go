@@ -21,7 +21,7 @@ import (
 func TestGreetingWebhooks(t *testing.T) {
 	withWebhooks(t, func(t *testing.T, c *client.Client) {
 		ctx, objects := t.Context(), client.For[*v1alpha1.Greeting](c)
-		key := types.NamespacedName{Namespace: "default", Name: "sample"}
+		key := types.NamespacedName{Namespace: "default", Name: "greeting-sample"}
 		sample := &v1alpha1.Greeting{}
 		readSample(t, "config/samples/greeting.yaml", sample)
 		obj, err := objects.Create(ctx, sample)

@@ -110,15 +110,18 @@
 // # Takeover
 //
 // If the previous leader released its term, Lead first waits until the informers show what that
-// term wrote, and what its informers had shown: so no Reconcile acts on an older version of an
-// object than one of the term before. That leaves out adopted informers, and resources with several
-// informers, such as one for each namespace: there, only the writes count. It also leaves out kinds
-// that are not served, and all reads if the text of a release has no room for them, which is about
-// 25 resources for a slot. Lead waits until each informer has passed the newest version of its
-// resource, and has none of the deleted objects. An informer with a selector, a namespace or a name
-// may have no event at that version. Lead then lists the metadata of the objects that the informer
-// selects, and waits until the informer shows them. It does the same for all informers of a
-// resource if an answer was lost. If objects were deleted, the list is made after a second.
+// term wrote and had read. So no Reconcile acts on an older version of an object than one of the
+// term before. Each informer must pass the newest version of its resource, and have none of the
+// deleted objects.
+//
+// Reads are not covered for adopted informers, for a resource with several informers, such as one
+// for each namespace, and for kinds that are not served. A release also leaves all of them out if
+// its text has no room, which a slot has for about 25 resources.
+//
+// An informer with a selector, a namespace or a name may have no event at that version. Lead then
+// lists the metadata of the objects that the informer selects, and waits until the informer shows
+// them. It does the same for all informers of a resource if an answer was lost. If objects were
+// deleted, the list is made after a second.
 //
 // After [Options].ReadYourWrites Lead continues, and [Stale] names what is missing. After a crash
 // the last writes are unknown, and Lead does not wait. With several clusters, Lead does not wait
@@ -229,13 +232,13 @@
 //     second at most.
 //   - C14: A key that fights with another writer for a field is slowed down to one Reconcile a
 //     second. Changes of other fields are not delayed.
-//   - L9: The first Reconcile of a term sees what the previous term wrote and its informers had
-//     shown, if that was released, or [Options].ReadYourWrites is over, or they are in a further
-//     cluster that no read answers from yet.
+//   - L9: The first Reconcile of a term sees what the previous term wrote and, within the limits of
+//     "Takeover", had read, if that term was released, or [Options].ReadYourWrites is over, or it
+//     is in a further cluster that no read answers from yet.
 //   - P1: With Options.Partition, a key is reconciled only between the takeover of its slot and the
 //     slot's stop. The slot is not released before its running Reconciles are settled.
-//   - P4: The first Reconcile of a slot sees what its former owner wrote and had read, or
-//     [Options].ReadYourWrites is over, or the owner crashed.
+//   - P4: The first Reconcile of a slot sees what its former owner wrote and, within the same
+//     limits, had read, or [Options].ReadYourWrites is over, or the owner crashed.
 //   - S9: Workers start when each source and Readable is synced, or cannot sync, for example
 //     because its API is missing or forbidden. The log names the cause. Reads then return the last
 //     known state, and [Stale] names it. With several clusters, the keys of each one wait for that

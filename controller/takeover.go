@@ -67,7 +67,7 @@ func (k *pendingWrites) awaitHandover(take, work context.Context, left *fence.Ha
 // API server is asked, as about a write without an answer.
 func batches(left *fence.Handover, began time.Time) (all []pendingWrite) {
 	add := func(of fence.Written, batch consistency.Batch) {
-		w := ledger.Write{ResourceVersion: of.ResourceVersion, Effect: ledger.Stored, Unknown: "the previous leader has written it"}
+		w := ledger.Write{ResourceVersion: of.ResourceVersion, Effect: ledger.Stored, Unknown: "the previous leader has written or read it"}
 		w.Verb, w.Host, w.Group, w.Resource = "update", of.Host, of.Resource.Group, of.Resource.Resource
 		all = append(all, pendingWrite{Write: w, batch: &batch, taken: began})
 	}

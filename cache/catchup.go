@@ -18,8 +18,11 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// lookAgain is the first pause before another list.
-const lookAgain = time.Second
+// CatchUp lists again after lookAgain, and then after twice the pause before, up to longestLook.
+const (
+	lookAgain   = time.Second
+	longestLook = time.Minute
+)
 
 // CatchUp returns nil once the cache shows everything that the API server had in the handle's scope
 // at the call: each object at that version or later, and no object that was already deleted. A kind
@@ -82,9 +85,9 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 		r.expect(marks[n])
 		defer r.OnMark(marks[n])
 	}
-	for pause := lookAgain; ; pause *= 2 {
+	for pause := lookAgain; ; pause = min(2*pause, longestLook) {
 		recorded := i.lw != nil || r.record()
-		changed := s.group.cache.changed()
+		restoring := i.isRestoring()
 		unseen, served, odd, err := i.compare(ctx)
 		if err != nil || !served {
 			return err
@@ -92,7 +95,7 @@ func (s *Subscription) catchUp(ctx context.Context, i *informer, r *registration
 		limited, cancel := context.WithTimeout(ctx, pause)
 		missing := odd
 		if odd != "" {
-			await(limited, changed)
+			s.awaitRestoring(limited, i, !restoring)
 		} else {
 			missing = s.unseen(limited, i, r, unseen)
 		}
@@ -141,13 +144,27 @@ func (i *informer) compare(ctx context.Context) (unseen []consistency.Write, ser
 		return nil, false, "", nil
 	}
 	switch {
-	case i.restoring.Load() != nil || i.hasOutlived():
+	case i.isRestoring():
 		return nil, true, i.state().String(), nil
 	case object.Before(list.ResourceVersion, known):
 		i.lw.Doubt()
 		return nil, true, fmt.Sprintf("%s is at version %s, and the API server is at version %s now, which is earlier", i, known, list.ResourceVersion), nil
 	}
 	return i.view.Compare(list, i.key.place, &consistency.Write{Resource: mapping.Resource.GroupResource()}), true, "", nil
+}
+
+// isRestoring reports whether the API server is known to be restored since the store's list.
+func (i *informer) isRestoring() bool { return i.restoring.Load() != nil || i.hasOutlived() }
+
+// awaitRestoring waits until isRestoring returns this.
+func (s *Subscription) awaitRestoring(ctx context.Context, i *informer, this bool) {
+	for ctx.Err() == nil {
+		changed := s.group.cache.changed()
+		if i.isRestoring() == this || run.Closed(i.stopped) {
+			return
+		}
+		await(ctx, changed)
+	}
 }
 
 // newest returns the newest version that the API server has shown. It is empty if that is unknown.

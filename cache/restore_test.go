@@ -417,3 +417,43 @@ func TestS2_RestoredAndRestored(t *testing.T) {
 		}
 	})
 }
+
+// TestS10_WhileRestored: while kinds wait for their list after a restore, CatchUp does not list
+// them again for each piece of news of the cache.
+func TestS10_WhileRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		c, told := restorable(t, api, cache.DefaultStorage)
+		maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
+		defer start(t, c)()
+		synced(t, maps)
+		synced(t, secrets)
+		backup := api.Backup()
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("s").ObjectMeta})
+		time.Sleep(10 * time.Minute)
+		api.Restore(backup)
+		for told.count() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		before := len(api.Requests())
+		var all sync.WaitGroup
+		for _, h := range []interface{ CatchUp(context.Context) error }{maps, secrets} {
+			all.Go(func() {
+				if err := h.CatchUp(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		waits := maps.Stale() != nil || secrets.Stale() != nil
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 {
+			_ = maps.CatchUp(ended) // it stops waiting at once, which is news
+			time.Sleep(10 * time.Millisecond)
+		}
+		all.Wait()
+		if lists := len(api.Requests()) - before; !waits || lists > 20 {
+			t.Errorf("a kind is not listed yet: %t; sent %d requests", waits, lists)
+		}
+	})
+}

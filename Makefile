@@ -6,7 +6,7 @@ GO ?= go
 # stand outside it and are used with GOWORK=off.
 TEMPLATES  := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 JOINED     := $(patsubst %/go.mod,%,$(wildcard cmd/*/go.mod)) $(TEMPLATES)
-STANDALONE := $(patsubst %/go.mod,%,$(wildcard debug/pagetest/go.mod envtest/controlplane/go.mod envtest/sim/crd/go.mod tools/go.mod tracing/go.mod))
+STANDALONE := $(patsubst %/go.mod,%,$(wildcard crbridge/go.mod debug/pagetest/go.mod envtest/controlplane/go.mod envtest/sim/crd/go.mod tools/go.mod tracing/go.mod))
 BENCH      := $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
 
 .DEFAULT_GOAL := help

@@ -16,6 +16,7 @@ func Published() []string {
 		".",
 		"cmd/kubectl-setpoint",
 		"cmd/setpoint",
+		"crbridge",
 		"envtest/controlplane",
 		"envtest/sim/crd",
 		"examples/template", // for gonew
@@ -25,12 +26,12 @@ func Published() []string {
 }
 
 // Libraries returns the directories of the modules whose packages others import.
-func Libraries() []string { return []string{".", "envtest/sim/crd", "tracing"} }
+func Libraries() []string { return []string{".", "crbridge", "envtest/sim/crd", "tracing"} }
 
 // Unpublished returns the directories of the other modules. They are used in a clone only.
 func Unpublished() []string {
 	return []string{
-		"bench", "bench/knative", "debug/pagetest", "examples/cronjob", "examples/kubestyle",
+		"bench", "bench/knative", "crbridge/testdata/memcached", "debug/pagetest", "examples/cronjob", "examples/kubestyle",
 		"examples/memcached", "tools", "tools/lint",
 	}
 }

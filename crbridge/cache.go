@@ -1,0 +1,289 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	theircache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/setpoint-dev/setpoint/cache"
+)
+
+// form is how objects are read. Each form has an informer of its own.
+type form uint8
+
+const (
+	typed form = iota
+	free       // unstructured
+	metadata
+)
+
+type kindForm struct {
+	gvk  schema.GroupVersionKind
+	form form
+}
+
+// cache is controller-runtime's interface of a cache of Setpoint. It declares a kind when it is
+// asked for it.
+type bridgeCache struct {
+	own     *cache.Cache
+	options theircache.Options
+	keep    bool // managedFields
+
+	mu     sync.Mutex
+	kinds  map[kindForm]kind
+	begun  chan struct{} // closed by Start
+	starts sync.Once
+}
+
+var _ theircache.Cache = (*bridgeCache)(nil)
+
+func newCache(own *cache.Cache, o theircache.Options, keep bool) *bridgeCache {
+	return &bridgeCache{own: own, options: o, keep: keep, kinds: map[kindForm]kind{}, begun: make(chan struct{})}
+}
+
+// provide is a NewCacheFunc.
+func (c *bridgeCache) provide(*rest.Config, theircache.Options) (theircache.Cache, error) {
+	return c, nil
+}
+
+// kindFormOf returns the kind of an object or a list.
+func (c *bridgeCache) kindFormOf(obj runtime.Object) (kindForm, error) {
+	gvk, err := apiutil.GVKForObject(obj, c.own.Scheme())
+	if err != nil {
+		return kindForm{}, err
+	}
+	if meta.IsListType(obj) {
+		gvk.Kind = singular(gvk.Kind)
+	}
+	k := kindForm{gvk: gvk}
+	switch obj.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		k.form = metadata
+	case runtime.Unstructured:
+		k.form = free
+	}
+	return k, nil
+}
+
+func singular(listKind string) string {
+	if n := len(listKind) - len("List"); n > 0 && listKind[n:] == "List" {
+		return listKind[:n]
+	}
+	return listKind
+}
+
+// of returns a kind, and declares it at the first call.
+func (c *bridgeCache) of(obj runtime.Object) (kind, error) {
+	k, err := c.kindFormOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	return c.declared(k)
+}
+
+func (c *bridgeCache) declared(k kindForm) (kind, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.kinds[k]; known != nil {
+		return known, nil
+	}
+	scope, err := c.scope(k.gvk)
+	if err != nil {
+		return nil, err
+	}
+	var made kind
+	switch k.form {
+	case free:
+		made = newKind[*unstructured.Unstructured](c.own, scope)
+	case metadata:
+		made = newKind[*metav1.PartialObjectMetadata](c.own, scope)
+	default:
+		made = newKind[cache.Object](c.own, scope)
+	}
+	if err := made.validate(); err != nil {
+		return nil, err
+	}
+	c.kinds[k] = made
+	return made, nil
+}
+
+func (c *bridgeCache) scope(gvk schema.GroupVersionKind) (scope cache.Scope, err error) {
+	for obj, by := range c.options.ByObject {
+		if of, err := apiutil.GVKForObject(obj, c.own.Scheme()); err != nil {
+			return scope, err
+		} else if of == gvk {
+			if scope, err = scopeOf(fmt.Sprintf("ctrl.Options.Cache.ByObject of %T", obj), by); err != nil {
+				return scope, err
+			}
+		}
+	}
+	scope.Kind, scope.KeepManagedFields = gvk, c.keep
+	return scope, nil
+}
+
+// Get reads an object from the cache.
+func (c *bridgeCache) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	k, err := c.readable(ctx, into)
+	if err != nil {
+		return err
+	}
+	var o client.GetOptions
+	o.ApplyOptions(opts)
+	shared := o.UnsafeDisableDeepCopy != nil && *o.UnsafeDisableDeepCopy
+	obj, err := k.get(ctx, key, shared)
+	if err != nil {
+		return err
+	}
+	target := reflect.ValueOf(into)
+	if target.Type() != reflect.TypeOf(obj) {
+		return fmt.Errorf("crbridge: the cache has %T for %s, not %T", obj, k, into)
+	}
+	target.Elem().Set(reflect.ValueOf(obj).Elem())
+	if !shared {
+		into.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind())
+	}
+	return nil
+}
+
+// List reads objects from the cache. As in controller-runtime, a field selector needs an index for
+// each field, and continue is not supported.
+func (c *bridgeCache) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	k, err := c.readable(ctx, into)
+	if err != nil {
+		return err
+	}
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	if o.Continue != "" {
+		return errors.New("crbridge: the cache has no pages; leave Continue empty, or read with the manager's APIReader")
+	}
+	objects, err := k.list(ctx, &o)
+	if err != nil {
+		return err
+	}
+	items := make([]runtime.Object, 0, len(objects))
+	for _, obj := range objects {
+		if o.UnsafeDisableDeepCopy == nil || !*o.UnsafeDisableDeepCopy {
+			obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind())
+		}
+		items = append(items, obj)
+	}
+	if err := meta.SetList(into, items); err != nil {
+		return fmt.Errorf("crbridge: %T: %w", into, err)
+	}
+	into.SetContinue("continue-not-supported") // as controller-runtime's does
+	return nil
+}
+
+// readable returns a kind that the Reconcile of a context may read.
+func (c *bridgeCache) readable(ctx context.Context, obj runtime.Object) (kind, error) {
+	k, err := c.of(obj)
+	if err == nil {
+		if by, ok := ctx.Value(builtKey{}).(*built); ok {
+			err = by.declare(k)
+		}
+	}
+	return k, err
+}
+
+// IndexField declares an index for field selectors of List.
+func (c *bridgeCache) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	k, err := c.of(obj)
+	if err != nil {
+		return err
+	}
+	return k.index(field, values)
+}
+
+// GetInformer returns the events of a kind. It waits until the kind is synced if the cache runs.
+func (c *bridgeCache) GetInformer(ctx context.Context, obj client.Object, opts ...theircache.InformerGetOption) (theircache.Informer, error) {
+	k, err := c.readable(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	return c.informer(ctx, k, opts)
+}
+
+// GetInformerForKind is GetInformer for a kind of the scheme, or else for unstructured objects.
+func (c *bridgeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...theircache.InformerGetOption) (theircache.Informer, error) {
+	k := kindForm{gvk: gvk}
+	if !c.own.Scheme().Recognizes(gvk) {
+		k.form = free
+	}
+	declared, err := c.declared(k)
+	if err != nil {
+		return nil, err
+	}
+	return c.informer(ctx, declared, opts)
+}
+
+func (c *bridgeCache) informer(ctx context.Context, k kind, opts []theircache.InformerGetOption) (theircache.Informer, error) {
+	var o theircache.InformerGetOptions
+	for _, set := range opts {
+		set(&o)
+	}
+	select {
+	case <-c.begun:
+		if o.BlockUntilSynced == nil || *o.BlockUntilSynced {
+			if err := k.WaitForSync(ctx); err != nil {
+				return nil, err
+			}
+		}
+	default:
+	}
+	return &informer{kind: k}, nil
+}
+
+// RemoveInformer gives the informer of a kind back. Event handlers stay until they are removed.
+func (c *bridgeCache) RemoveInformer(_ context.Context, obj client.Object) error {
+	k, err := c.kindFormOf(obj)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	removed := c.kinds[k]
+	delete(c.kinds, k)
+	c.mu.Unlock()
+	if removed != nil {
+		removed.release()
+	}
+	return nil
+}
+
+// Start returns when ctx ends. The manager runs the cache.
+func (c *bridgeCache) Start(ctx context.Context) error {
+	c.starts.Do(func() { close(c.begun) })
+	<-ctx.Done()
+	return nil
+}
+
+// WaitForCacheSync waits until all kinds that are known at the call are synced.
+func (c *bridgeCache) WaitForCacheSync(ctx context.Context) bool {
+	c.mu.Lock()
+	all := make([]kind, 0, len(c.kinds))
+	for _, k := range c.kinds {
+		all = append(all, k)
+	}
+	c.mu.Unlock()
+	for _, k := range all {
+		if k.WaitForSync(ctx) != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crbridge runs controllers that were written for controller-runtime on Setpoint. It
+// has the names of controller-runtime's root package, so a file moves with one import:
+//
+//	import ctrl "github.com/setpoint-dev/setpoint/crbridge" // was "sigs.k8s.io/controller-runtime"
+//
+// # Level a: the manager
+//
+// With the import changed in main.go, [NewManager] returns a manager of Setpoint behind the
+// interface of controller-runtime's. Reconcilers, SetupWithManager and the builder stay as they
+// are. Each controller keeps controller-runtime's queue and workers. It gains:
+//
+//   - the Lease: a graceful hand-over, and writes after a lost Lease are refused;
+//   - a stop in two phases: running Reconciles may finish, while the Lease is still renewed;
+//   - the cache: built-in kinds stored as bytes, one informer for each kind and form, trouble with
+//     an informer in log, metrics and /readyz;
+//   - sources run on every replica, so a new leader has its keys already.
+//
+// # Level b: the controller
+//
+// With the import changed in the file of a controller, [NewControllerManagedBy] returns a builder
+// with the same methods that makes a controller of Setpoint. It gains all of package controller:
+// a Reconcile sees its key's previous writes, failing and waiting keys are explained by package
+// why, a change does not wait behind other keys, hot loops and fights are slowed down.
+//
+// Reads of a Reconcile are cached, as there. A kind that the controller does not watch is declared
+// when a Reconcile reads it for the first time, which [Settings].RefuseUndeclared makes an error;
+// [Builder.Reads] declares it before.
+//
+// # What differs
+//
+// Options without a counterpart are errors of NewManager or Build, or the log names what happens
+// instead. The cache keeps no managedFields, unless [Settings].KeepManagedFields is set. A panic in
+// a Reconcile is always an error. A cache that does not sync ends no process: the controller starts
+// without it, the log and /readyz name it, and its reads wait. A lost Lease still ends the process,
+// if a controller of level a, or another Runnable that needs the Lease, is under it.
+//
+// Stability: experimental.
+package crbridge

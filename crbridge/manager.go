@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crbridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	theirs "sigs.k8s.io/controller-runtime/pkg/manager"
+	theirmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	"github.com/setpoint-dev/setpoint/leaderelection"
+	"github.com/setpoint-dev/setpoint/manager"
+	"github.com/setpoint-dev/setpoint/metrics"
+)
+
+// Settings are what controller-runtime's options have no field for.
+type Settings struct {
+	// Name is the program's name, as in manager.Options. Default: LeaderElectionID, or else the
+	// name of the executable.
+	Name string
+	// RefuseUndeclared makes it an error if a Reconcile of level b reads a kind that its controller
+	// neither watches nor declares with [Builder.Reads]. Default: the read declares it.
+	RefuseUndeclared bool
+	// KeepManagedFields keeps metadata.managedFields in the cache. Default: the cache drops them.
+	KeepManagedFields bool
+	// Configure changes the options of Setpoint's manager that NewManager has computed. Default:
+	// nothing.
+	Configure func(*manager.Options)
+}
+
+// Bridge is a manager of Setpoint behind controller-runtime's interface.
+type Bridge struct {
+	cluster.Cluster
+
+	manager *manager.Manager
+	cache   *bridgeCache
+	options theirs.Options
+	strict  bool
+	metrics metricsserver.Server // or nil
+
+	converters conversion.Registry
+	elected    chan struct{}
+
+	mu       sync.Mutex
+	webhooks bool // the webhook server was added
+	added    int
+}
+
+var _ theirs.Manager = (*Bridge)(nil)
+
+// NewManager is New with the zero Settings, for a main function that calls ctrl.NewManager.
+func NewManager(cfg *rest.Config, o Options) (Manager, error) {
+	b, err := New(cfg, o, Settings{})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// New returns a manager for the options of controller-runtime's. It makes no request. An option
+// that has no counterpart is an error, or the log names what happens instead.
+func New(cfg *rest.Config, o Options, s Settings) (*Bridge, error) {
+	if cfg == nil {
+		return nil, errors.New("crbridge: the rest.Config is nil; pass the result of GetConfig")
+	}
+	o = withDefaults(o)
+	own, err := managerOptions(o, s)
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	// Without a field owner, the API server names the field manager after the user agent.
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, rest.DefaultKubernetesUserAgent())
+	b := &Bridge{
+		manager: manager.New(cfg, own), options: o, strict: s.RefuseUndeclared,
+		converters: conversion.NewRegistry(), elected: make(chan struct{}),
+	}
+	b.cache = newCache(b.manager.Cache(), o.Cache, s.KeepManagedFields)
+	if b.Cluster, err = b.newCluster(); err != nil {
+		return nil, err
+	}
+	if b.metrics, err = metricsserver.NewServer(o.Metrics, b.GetConfig(), b.GetHTTPClient()); err != nil {
+		return nil, fmt.Errorf("crbridge: the metrics server: %w", err)
+	}
+	return b, errors.Join(b.addAll(), remarks(o))
+}
+
+// newCluster returns controller-runtime's cluster, with our cache, transport and configuration.
+func (b *Bridge) newCluster() (cluster.Cluster, error) {
+	c := b.manager.Client()
+	return cluster.New(c.Config(), func(o *cluster.Options) {
+		o.Scheme, o.MapperProvider, o.Logger = b.options.Scheme, b.options.MapperProvider, b.options.Logger
+		o.HTTPClient, o.NewCache = eventsWithoutTerm(c.HTTPClient()), b.cache.provide
+		o.NewClient, o.Client = b.options.NewClient, b.options.Client
+		o.EventBroadcaster = b.options.EventBroadcaster //nolint:staticcheck // their option
+	})
+}
+
+func withDefaults(o Options) Options {
+	if o.Logger.GetSink() == nil {
+		o.Logger = log.Log
+	}
+	if o.Controller.Logger.GetSink() == nil {
+		o.Controller.Logger = o.Logger
+	}
+	if o.WebhookServer == nil {
+		o.WebhookServer = webhook.NewServer(webhook.Options{})
+	}
+	return o
+}
+
+// managerOptions maps the options to the ones of Setpoint's manager.
+func managerOptions(o Options, s Settings) (manager.Options, error) {
+	own := manager.Options{
+		Name: cmp.Or(s.Name, o.LeaderElectionID, filepath.Base(os.Args[0])), Scheme: o.Scheme,
+		Logger: slog.New(logr.ToSlogHandler(o.Logger)), FieldOwner: o.Client.FieldOwner,
+	}
+	var wrong []error
+	// If it fails, another manager of the process counts, and the registry is served once.
+	if m, err := metrics.New(theirmetrics.Registry); err == nil {
+		own.Metrics = m
+	}
+	if o.GracefulShutdownTimeout != nil {
+		own.Grace = *o.GracefulShutdownTimeout
+	}
+	if o.NewCache != nil {
+		wrong = append(wrong, errors.New("crbridge: ctrl.Options.NewCache has no counterpart; remove it, the cache is Setpoint's"))
+	}
+	if o.LeaderElection {
+		lease, err := leaseOptions(o)
+		wrong = append(wrong, err)
+		own.LeaderElection = lease
+	}
+	var err error
+	own.Cache, err = cacheOptions(o.Cache)
+	if wrong = append(wrong, err); s.Configure != nil {
+		s.Configure(&own)
+	}
+	return own, errors.Join(append(wrong, own.Validate())...)
+}
+
+func leaseOptions(o Options) (*leaderelection.Options, error) {
+	lease := &leaderelection.Options{
+		Lease: o.LeaderElectionID, Namespace: o.LeaderElectionNamespace, Config: o.LeaderElectionConfig, Labels: o.LeaderElectionLabels,
+	}
+	if o.LeaseDuration != nil {
+		lease.LeaseDuration = *o.LeaseDuration
+	}
+	if o.RenewDeadline != nil {
+		lease.RenewDeadline = *o.RenewDeadline
+	}
+	if o.RetryPeriod != nil {
+		lease.RetryPeriod = *o.RetryPeriod
+	}
+	switch {
+	case o.LeaderElectionResourceLockInterface != nil:
+		return lease, errors.New("crbridge: ctrl.Options.LeaderElectionResourceLockInterface has no counterpart; name the Lease with LeaderElectionID")
+	case o.LeaderElectionResourceLock != "" && o.LeaderElectionResourceLock != resourcelock.LeasesResourceLock:
+		return lease, fmt.Errorf("crbridge: ctrl.Options.LeaderElectionResourceLock is %q; only %q is supported", o.LeaderElectionResourceLock, resourcelock.LeasesResourceLock)
+	case o.LeaderElectionID == "":
+		return lease, errors.New("crbridge: ctrl.Options.LeaderElectionID is empty; name the Lease")
+	}
+	return lease, nil
+}
+
+// Setpoint returns Setpoint's manager, for controllers, servers and checks of its own. Do not call
+// its Run: Start does.
+func (b *Bridge) Setpoint() *manager.Manager { return b.manager }
+
+// Start runs everything until ctx ends, as manager.Manager.Run does. Call it once.
+func (b *Bridge) Start(ctx context.Context) error { return b.manager.Run(ctx) }
+
+// Elected returns a channel that is closed when this process leads for the first time, or at the
+// start without leader election.
+func (b *Bridge) Elected() <-chan struct{} { return b.elected }
+
+// AddMetricsServerExtraHandler is as in controller-runtime.
+func (b *Bridge) AddMetricsServerExtraHandler(path string, handler http.Handler) error {
+	if b.metrics == nil {
+		return fmt.Errorf("crbridge: nothing serves %s, because Metrics.BindAddress is \"0\"; set an address", path)
+	}
+	return b.metrics.AddExtraHandler(path, handler)
+}
+
+// AddHealthzCheck adds a check to /livez and /healthz.
+func (b *Bridge) AddHealthzCheck(name string, check healthz.Checker) error {
+	b.manager.AddLivezCheck(name, func(ctx context.Context) error { return check(requestOf(ctx, "/healthz/"+name)) })
+	return nil
+}
+
+// AddReadyzCheck adds a check to /readyz.
+func (b *Bridge) AddReadyzCheck(name string, check healthz.Checker) error {
+	b.manager.AddReadyzCheck(name, func(ctx context.Context) error { return check(requestOf(ctx, "/readyz/"+name)) })
+	return nil
+}
+
+func requestOf(ctx context.Context, path string) *http.Request {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)
+	if err != nil { // a name that is no path
+		return (&http.Request{}).WithContext(ctx)
+	}
+	return r
+}
+
+// GetWebhookServer returns the options' server, and adds it at the first call.
+func (b *Bridge) GetWebhookServer() webhook.Server {
+	b.mu.Lock()
+	first := !b.webhooks
+	b.webhooks = true
+	b.mu.Unlock()
+	if first {
+		b.everywhere(b.options.WebhookServer)
+	}
+	return b.options.WebhookServer
+}
+
+// GetLogger returns the options' logger.
+func (b *Bridge) GetLogger() logr.Logger { return b.options.Logger }
+
+// GetControllerOptions returns the options for controllers of level a. Their sources run on every
+// replica, unless the program switches that off.
+func (b *Bridge) GetControllerOptions() config.Controller {
+	o := b.options.Controller
+	if o.EnableWarmup == nil {
+		o.EnableWarmup = new(true)
+	}
+	return o
+}
+
+// GetConverterRegistry returns the converters of the webhook server.
+func (b *Bridge) GetConverterRegistry() conversion.Registry { return b.converters }
+
+var _ controller.Controller = (*built)(nil)

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crbridge
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	theircache "sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/setpoint-dev/setpoint/cache"
+)
+
+// cacheOptions maps the options that hold for all kinds.
+func cacheOptions(o theircache.Options) (cache.Options, error) {
+	own := cache.Options{Labels: o.DefaultLabelSelector}
+	if o.SyncPeriod != nil {
+		own.Resync = *o.SyncPeriod
+	}
+	if o.DefaultTransform != nil {
+		own.Transform = transformOf("ctrl.Options.Cache.DefaultTransform", o.DefaultTransform)
+	}
+	var wrong []error
+	if o.NewInformer != nil {
+		wrong = append(wrong, errors.New("crbridge: ctrl.Options.Cache.NewInformer has no counterpart; remove it, the informers are Setpoint's"))
+	}
+	if o.DefaultFieldSelector != nil {
+		wrong = append(wrong, errors.New("crbridge: ctrl.Options.Cache.DefaultFieldSelector has no counterpart; set the field selector in ByObject"))
+	}
+	namespaces, err := namespacesOf("ctrl.Options.Cache.DefaultNamespaces", o.DefaultNamespaces)
+	own.Namespaces = namespaces
+	for obj, by := range o.ByObject {
+		_, err := scopeOf(fmt.Sprintf("ctrl.Options.Cache.ByObject of %T", obj), by)
+		wrong = append(wrong, err)
+	}
+	return own, errors.Join(append(wrong, err)...)
+}
+
+// scopeOf maps the options of one kind.
+func scopeOf(who string, o theircache.ByObject) (cache.Scope, error) {
+	namespaces, err := namespacesOf(who, o.Namespaces)
+	s := cache.Scope{Namespaces: namespaces, Labels: o.Label, Fields: o.Field}
+	if o.Transform != nil {
+		s.Transform = transformOf(who, o.Transform)
+	}
+	if o.SyncPeriod != nil {
+		s.Resync = *o.SyncPeriod
+	}
+	return s, err
+}
+
+// namespacesOf returns nil for all namespaces.
+func namespacesOf(who string, all map[string]theircache.Config) (*cache.Set[string], error) {
+	if len(all) == 0 {
+		return nil, nil //nolint:nilnil // no limit, and no error
+	}
+	set := cache.NewSet[string]()
+	for namespace, c := range all {
+		if c.LabelSelector != nil || c.FieldSelector != nil || c.Transform != nil || c.SyncPeriod != nil {
+			return nil, fmt.Errorf("crbridge: %s has options for the namespace %q alone, which has no counterpart; set them for the kind", who, namespace)
+		}
+		set.Add(namespace)
+	}
+	return set, nil
+}
+
+// transformOf adapts a transform, which may return another object of the same type.
+func transformOf(name string, f toolscache.TransformFunc) *cache.Transform {
+	return cache.NewTransform(name, func(o cache.Object) {
+		changed, err := f(o)
+		if err != nil {
+			panic(err) // the informer's state reports it, and the object stays
+		}
+		if reflect.TypeOf(changed) == reflect.TypeOf(o) && changed != any(o) {
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(changed).Elem())
+		}
+	})
+}
+
+// remarks logs what happens instead of an option without a counterpart.
+func remarks(o Options) error {
+	say := func(set bool, option, instead string) {
+		if set {
+			o.Logger.Info("an option has no counterpart", "option", option, "instead", instead)
+		}
+	}
+	c := o.Cache
+	say(c.DefaultWatchErrorHandler != nil, "Cache.DefaultWatchErrorHandler", "the log, the metrics and /readyz report failing informers")
+	say(c.DefaultUnsafeDisableDeepCopy != nil, "Cache.DefaultUnsafeDisableDeepCopy", "reads return copies; pass client.UnsafeDisableDeepCopy to a List")
+	say(c.DefaultEnableWatchBookmarks != nil, "Cache.DefaultEnableWatchBookmarks", "watches have bookmarks")
+	say(c.ReaderFailOnMissingInformer, "Cache.ReaderFailOnMissingInformer", "Settings.RefuseUndeclared is for controllers of level b; other reads declare the kind")
+	say(o.Controller.RecoverPanic != nil && !*o.Controller.RecoverPanic, "Controller.RecoverPanic", "controllers of level b turn a panic into an error")
+	say(o.ReadinessEndpointName != "", "ReadinessEndpointName", "/readyz")
+	say(o.LivenessEndpointName != "", "LivenessEndpointName", "/livez and /healthz")
+	say(o.LeaderElection && !o.LeaderElectionReleaseOnCancel, "LeaderElectionReleaseOnCancel", "the Lease is released when all that runs under it has ended")
+	return nil
+}

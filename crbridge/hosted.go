@@ -127,6 +127,11 @@ func (h *hosted) Lead(take, work context.Context) error {
 	stop := h.stop
 	h.mu.Unlock()
 	defer h.ended()
+	select { // Start would wait for Warmup without looking at its context
+	case <-h.synced:
+	case <-take.Done():
+		return lost(take)
+	}
 	// It waits for its workers, and they for the queue, which ends with the context of Warm.
 	defer context.AfterFunc(take, stop)()
 	if err := h.theirs.Start(h.bridge.based(take)); err != nil {

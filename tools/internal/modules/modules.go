@@ -31,7 +31,8 @@ func Libraries() []string { return []string{".", "crbridge", "envtest/sim/crd", 
 // Unpublished returns the directories of the other modules. They are used in a clone only.
 func Unpublished() []string {
 	return []string{
-		"bench", "bench/knative", "crbridge/testdata/memcached", "debug/pagetest", "examples/cronjob", "examples/kubestyle",
+		"bench", "bench/knative", "crbridge/testdata/cassandra", "crbridge/testdata/harness",
+		"crbridge/testdata/memcached", "crbridge/testdata/sandbox", "debug/pagetest", "examples/cronjob", "examples/kubestyle",
 		"examples/memcached", "tools", "tools/lint",
 	}
 }

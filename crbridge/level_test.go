@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	theirs "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ctrl "github.com/setpoint-dev/setpoint/crbridge"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/term"
+)
+
+// levels complete a controller for ConfigMaps that own Secrets.
+var levels = map[string]func(ctrl.Manager, reconcile.Reconciler) error{
+	"level a": func(mgr ctrl.Manager, r reconcile.Reconciler) error {
+		return theirs.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).Complete(r)
+	},
+	"level b": func(mgr ctrl.Manager, r reconcile.Reconciler) error {
+		return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).Complete(r)
+	},
+}
+
+func eachLevel(t *testing.T, test func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error)) {
+	t.Helper()
+	for name, complete := range levels {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, complete) })
+		})
+	}
+}
+
+func secrets(t *testing.T, server *sim.Server) []corev1.Secret {
+	t.Helper()
+	var list corev1.SecretList
+	if err := newClient(t, server.Config()).List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func elected() ctrl.Options {
+	return ctrl.Options{LeaderElection: true, LeaderElectionID: "bridge", LeaderElectionNamespace: "default"}
+}
+
+// TestStop_LetsReconcilesFinish: a stop takes no new key, and the context of a running Reconcile
+// goes on. controller-runtime ends it at once.
+func TestStop_LetsReconcilesFinish(t *testing.T) {
+	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		mgr := newManager(t, server.Config(), elected(), ctrl.Settings{})
+		begun := make(chan struct{})
+		var finished error
+		err := complete(mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			close(begun)
+			time.Sleep(5 * time.Second)
+			finished = mgr.GetClient().Create(ctx, &corev1.Secret{ObjectMeta: configMap(r.Name).ObjectMeta})
+			return ctrl.Result{}, finished
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, mgr)
+		<-begun
+		ended(t, stop)
+		if finished != nil || len(secrets(t, server)) != 1 {
+			t.Errorf("the write of the running Reconcile failed: %v", finished)
+		}
+	})
+}
+
+// TestLostLease: a write after a lost Lease is refused.
+func TestLostLease(t *testing.T) {
+	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		mgr := newManager(t, server.Config(), elected(), ctrl.Settings{})
+		written := make(chan error, 1)
+		var once atomic.Bool
+		err := complete(mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			if once.Swap(true) {
+				return ctrl.Result{}, nil
+			}
+			server.Add(fault.Rule{Match: fault.Match{Resources: []string{"leases"}}, Refuse: apierrors.NewInternalError(errors.New("etcd"))})
+			time.Sleep(20 * time.Second)
+			err := mgr.GetClient().Create(ctx, &corev1.Secret{ObjectMeta: configMap(r.Name).ObjectMeta})
+			written <- err
+			return ctrl.Result{}, err
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, mgr)
+		if err := <-written; !errors.Is(err, term.ErrFenced) && !errors.Is(err, context.Canceled) {
+			t.Errorf("the write after the lost Lease returned %v", err)
+		}
+		synctest.Wait()
+		if len(secrets(t, server)) != 0 {
+			t.Error("the write after the lost Lease was carried out")
+		}
+		_ = stop() // level a ends with an error, because their controllers cannot start again
+	})
+}
+
+// TestReadYourWrites: with watches that are late, a controller of level b creates one object for
+// each key.
+func TestReadYourWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		server.Lag(500 * time.Millisecond)
+		mgr := newManager(t, server.Config(), ctrl.Options{}, ctrl.Settings{})
+		c := mgr.GetClient()
+		var runs atomic.Int64
+		err := levels["level b"](mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			runs.Add(1)
+			var owner corev1.ConfigMap
+			if err := c.Get(ctx, r.NamespacedName, &owner); err != nil {
+				return ctrl.Result{}, client.IgnoreNotFound(err)
+			}
+			var owned corev1.SecretList
+			if err := c.List(ctx, &owned, client.InNamespace(r.Namespace), client.MatchingLabels{"of": r.Name}); err != nil {
+				return ctrl.Result{}, err
+			}
+			if len(owned.Items) > 0 {
+				return ctrl.Result{}, nil
+			}
+			child := &corev1.Secret{}
+			child.GenerateName, child.Namespace, child.Labels = r.Name+"-", r.Namespace, map[string]string{"of": r.Name}
+			if err := controllerutil.SetControllerReference(&owner, child, mgr.GetScheme()); err != nil {
+				return ctrl.Result{}, err
+			}
+			return ctrl.Result{}, c.Create(ctx, child)
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, mgr)
+		defer ended(t, stop)
+		admin := newClient(t, server.Config())
+		for n := range 10 {
+			cm := configMap(fmt.Sprint("owner-", n))
+			if err := admin.Create(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond)
+			cm.Data = map[string]string{"a": "b"} // an event before the create is shown
+			if err := admin.Update(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := len(secrets(t, server)); n != 10 {
+			t.Errorf("created %d Secrets for 10 owners in %d Reconciles", n, runs.Load())
+		}
+	})
+}
+
+// TestUndeclaredReads: a read of another kind declares it, or is an error.
+func TestUndeclaredReads(t *testing.T) {
+	for name, strict := range map[string]bool{"declares": false, "refuses": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Pods)
+				server.Put(sim.ConfigMaps, configMap("a"))
+				server.Put(sim.Pods, &corev1.Pod{ObjectMeta: configMap("a").ObjectMeta})
+				mgr := newManager(t, server.Config(), ctrl.Options{}, ctrl.Settings{RefuseUndeclared: strict})
+				read := make(chan error, 100)
+				err := levels["level b"](mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+					var found corev1.Pod
+					err := mgr.GetClient().Get(ctx, r.NamespacedName, &found)
+					if err == nil && found.Name != "a" {
+						err = fmt.Errorf("read %+v", found)
+					}
+					read <- err
+					return ctrl.Result{}, reconcile.TerminalError(err)
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				stop := start(t, mgr)
+				err = <-read
+				ended(t, stop)
+				if strict == (err == nil) || strict && !strings.Contains(err.Error(), "add it to Reads of its builder") {
+					t.Errorf("the read returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestContext: the context of a Reconcile of level b has controller-runtime's ID and logger.
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		type key struct{}
+		o := ctrl.Options{BaseContext: func() context.Context { return context.WithValue(context.Background(), key{}, "based") }}
+		mgr := newManager(t, server.Config(), o, ctrl.Settings{})
+		got := make(chan string, 1)
+		err := levels["level b"](mgr, reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+			got <- fmt.Sprint(controller.ReconcileIDFromContext(ctx) != "", " ", ctx.Value(key{}), " ", ctrl.LoggerFrom(ctx).GetSink() != nil)
+			return ctrl.Result{}, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, mgr)
+		defer ended(t, stop)
+		if s := <-got; s != "true based true" {
+			t.Errorf("the context has %q", s)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crbridge_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	ctrl "github.com/setpoint-dev/setpoint/crbridge"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // else it warns after a while
+	goleak.VerifyTestMain(m)
+}
+
+// newManager returns a manager that logs to the test, and serves nothing.
+func newManager(t *testing.T, cfg *rest.Config, o ctrl.Options, s ctrl.Settings) *ctrl.Bridge {
+	t.Helper()
+	o.Logger, o.Metrics = testr.New(t), metricsserver.Options{BindAddress: "0"}
+	o.Controller = config.Controller{SkipNameValidation: new(true)}
+	mgr, err := ctrl.New(cfg, o, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr
+}
+
+// start runs a manager. stop ends it, waits, and returns its error.
+func start(t *testing.T, mgr ctrl.Manager) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+func ended(t *testing.T, stop func() error) {
+	t.Helper()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func newClient(t *testing.T, cfg *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+}

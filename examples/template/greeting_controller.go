@@ -32,7 +32,7 @@ import (
 // +kubebuilder:rbac:groups=demo.example.com,resources=greetings/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 
-// GreetingReconciler keeps a ConfigMap for each Greeting.
+// GreetingReconciler keeps the children of each Greeting.
 type GreetingReconciler struct {
 	objects  *cache.Handle[*v1alpha1.Greeting]
 	children *children.Set[*v1alpha1.Greeting]
@@ -77,14 +77,14 @@ func (r *GreetingReconciler) Reconcile(ctx context.Context, key types.Namespaced
 	return controller.Result{}, errors.Join(failure, r.report(ctx, obj, failure))
 }
 
-// apply creates or updates the ConfigMap. It sends nothing if the ConfigMap is as desired, and does
-// not touch one that belongs to others.
+// apply creates or updates the children. It sends nothing if they are as desired, and does not
+// touch objects of others.
 func (r *GreetingReconciler) apply(ctx context.Context, obj *v1alpha1.Greeting) error {
 	desired := coreac.ConfigMap(obj.Name, obj.Namespace).
 		WithData(map[string]string{"message": obj.Spec.Message})
 	result, err := r.children.Reconcile(ctx, obj, desired)
-	if result.Changes() != "" {
-		r.events.Eventf(ctx, obj, events.Normal, "Applied", "ApplyConfigMap", "applied the ConfigMap %s", obj.Name)
+	if changes := result.Changes(); changes != "" {
+		r.events.Eventf(ctx, obj, events.Normal, "Applied", "ApplyChildren", "%s", changes)
 	}
 	return err
 }

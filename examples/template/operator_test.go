@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,6 +89,7 @@ func runOperator(t *testing.T, cluster *envtest.Cluster) *manager.Manager {
 		t.Fatal(err)
 	}
 	mgr, err := newOperator(account(t, cluster), manager.Options{
+		Logger:         logger(t),
 		Metrics:        counts,
 		LeaderElection: &leaderelection.Options{Lease: name, Namespace: namespace},
 	})
@@ -101,6 +103,12 @@ func runOperator(t *testing.T, cluster *envtest.Cluster) *manager.Manager {
 		}
 	})
 	return mgr
+}
+
+// logger returns a logger whose warnings and errors are printed with the test, if it fails.
+func logger(t *testing.T) *slog.Logger {
+	t.Helper()
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // account is the operator's ServiceAccount.

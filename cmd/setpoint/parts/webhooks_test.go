@@ -26,7 +26,7 @@ import (
 
 // TestWebhooks_HaveTheirRights: config/rbac has what the certificates need.
 func TestWebhooks_HaveTheirRights(t *testing.T) {
-	mgr := manager.New(account(t, startCluster(t)), manager.Options{Name: name})
+	mgr := manager.New(account(t, startCluster(t)), manager.Options{Name: name, Logger: logger(t)})
 	if err := addWebhooks(mgr, "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func serveWebhooks(t *testing.T, cfg *rest.Config) {
 		t.Fatal(err)
 	}
 	hooks := webhooksWith(t, certificate, listener)
-	mgr := manager.New(cfg, manager.Options{Name: "webhooks"})
+	mgr := manager.New(cfg, manager.Options{Name: "webhooks", Logger: logger(t)})
 	hooks.AddTo(mgr)
 	run(t, mgr)
 	install(t, cfg, hooks, listener.Addr().String(), ca)

@@ -12,7 +12,7 @@ type GreetingSpec struct {
 
 // GreetingStatus is the observed state. Only the operator writes it.
 type GreetingStatus struct {
-	// conditions holds the condition Ready: the ConfigMap is as desired.
+	// conditions holds the condition Ready: the children are as desired.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

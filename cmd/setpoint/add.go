@@ -91,10 +91,13 @@ func (p *project) kinds(in files) (all []string) {
 // kind returns the names of a kind of the project.
 func (p *project) kind(in files, kind string) (names, error) {
 	for _, c := range p.crds(in) {
-		if s := c.Spec; s.Names.Kind == kind {
+		switch s := c.Spec; {
+		case s.Names.Kind == kind:
 			n := p.names
 			n.kind, n.plural, n.group, n.clusterScoped = kind, s.Names.Plural, s.Group, s.Scope == "Cluster"
 			return n, nil
+		case strings.EqualFold(s.Names.Kind, kind):
+			return names{}, fmt.Errorf("config/crd has no kind %q; did you mean %s?", kind, s.Names.Kind)
 		}
 	}
 	return names{}, fmt.Errorf("config/crd has no kind %q, only %s; add it with 'setpoint add kind', or give one that is there", kind, strings.Join(p.kinds(in), ", "))

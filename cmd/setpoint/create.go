@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,9 @@ func newCommand() *cobra.Command {
 		Use: "new NAME", Short: "make the project of an operator in the directory NAME", Args: want("the name of the operator, such as shop-operator"),
 		RunE: func(c *cobra.Command, args []string) error {
 			n.name = args[0]
+			if err := canCreate(c.Context(), n.module, checkout); err != nil {
+				return err
+			}
 			if err := create(n, checkout); err != nil {
 				return err
 			}
@@ -54,6 +58,26 @@ func want(arguments ...string) cobra.PositionalArgs {
 		count := map[int]string{1: "one argument", 2: "two arguments"}[len(arguments)]
 		return fmt.Errorf("give %s: %s", count, strings.Join(arguments, ", and "))
 	}
+}
+
+// canCreate refuses a place, a library or a module that cannot work.
+func canCreate(ctx context.Context, module, checkout string) error {
+	p, err := projectOf(".")
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		return fmt.Errorf("this directory is in the project %s; add a kind to it with 'setpoint add kind', or run 'cd %s' first", p.name, filepath.Join(p.dir, ".."))
+	}
+	if checkout == "" && ownVersion() == "" {
+		return errors.New("this program was not built from a release, so there is no release of Setpoint for the project; give the directory of a checkout with --setpoint")
+	}
+	if first, _, _ := strings.Cut(module, "/"); first != "" && !strings.Contains(first, ".") {
+		if _, err := run(ctx, os.TempDir(), "go", "list", module); err == nil {
+			return fmt.Errorf("--module %s: Go's standard library has this name; choose another one, such as example.org/shop-operator", module)
+		}
+	}
+	return nil
 }
 
 // create makes a project. It leaves nothing behind if it fails.

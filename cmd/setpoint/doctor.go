@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -29,14 +28,6 @@ func doctorCommand() *cobra.Command {
 			return fmt.Errorf("%s", strings.Join(found, "\n"))
 		},
 	}
-}
-
-// ownVersion returns the version of this program, or "" if it is not a release.
-func ownVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return ""
 }
 
 // doctor returns a sentence for each thing that is missing or old. version is the one of this

@@ -33,14 +33,16 @@ func main() {
 
 // command returns the command with all others below it. They print to out.
 func command(out io.Writer) *cobra.Command {
+	version := describe(buildInfo())
 	root := &cobra.Command{
-		Use: "setpoint", Short: "make the project of an operator, and add to it",
+		Use: "setpoint", Short: "make the project of an operator, and add to it", Version: version,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetOut(out)
+	root.SetVersionTemplate(version + "\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	add := &cobra.Command{Use: "add", Short: "add to the project in this directory"}
 	add.AddCommand(addKindCommand(), addWebhookCommand(), addVersionCommand(), addFinalizerCommand(), addChildCommand())
-	root.AddCommand(newCommand(), add, doctorCommand())
+	root.AddCommand(newCommand(), add, doctorCommand(), versionCommand(version))
 	return root
 }

@@ -214,16 +214,28 @@ func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 }
 
 func TestNew_RefusesBadInput(t *testing.T) {
-	good := []string{"new", "shop-operator", "--module", "example.org/shop"}
+	t.Setenv("GOWORK", "off")
+	library := checkout(t)
+	good := []string{"new", "shop-operator", "--module", "example.org/shop", "--setpoint", library}
+	project := made(t)
+	if _, err := setpoint(t, project, good...); err == nil || !strings.Contains(err.Error(), "is in the project shop-operator; add a kind to it with 'setpoint add kind', or run 'cd ..' first") {
+		t.Errorf("in a project, it returns %v", err)
+	}
+	if _, err := setpoint(t, filepath.Join(project, "config", "crd"), good...); err == nil || !strings.Contains(err.Error(), "or run 'cd ../../..' first") {
+		t.Errorf("below a project, it returns %v", err)
+	}
 	for want, args := range map[string][]string{
 		"give one argument":     {"new"},
-		"the name \"Shop\"":     {"new", "Shop", "--module", "example.org/shop"},
-		"give the Go module":    {"new", "shop-operator"},
-		"malformed import path": {"new", "shop-operator", "--module", "example.org/a b"},
+		"the name \"Shop\"":     {"new", "Shop", "--module", "example.org/shop", "--setpoint", library},
+		"give the Go module":    {"new", "shop-operator", "--setpoint", library},
+		"malformed import path": {"new", "shop-operator", "--module", "example.org/a b", "--setpoint", library},
+		"--module net/http: Go": {"new", "shop-operator", "--module", "net/http", "--setpoint", library},
+		"version at the end":    {"new", "shop-operator", "--module", "example.org/shop/v1", "--setpoint", library},
+		"not built from a rel":  {"new", "shop-operator", "--module", "example.org/shop"},
 		"the kind \"shop\"":     append(good, "--kind", "shop"),
 		"the kind Main":         append(good, "--kind", "Main"),
 		"the kind ShopList":     append(good, "--kind", "ShopList"),
-		"for Kubernetes' own":   {"new", "net-operator", "--module", "example.org/net-operator", "--kind", "Net", "--group", "net.k8s.io"},
+		"for Kubernetes' own":   {"new", "net-operator", "--module", "example.org/net-operator", "--kind", "Net", "--group", "net.k8s.io", "--setpoint", library},
 		"the plural \"Shops\"":  append(good, "--plural", "Shops"),
 		"--group \"shop\"":      append(good, "--group", "shop"),
 		"there is no checkout":  append(good, "--setpoint", "."),
@@ -237,6 +249,7 @@ func TestNew_RefusesBadInput(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
+	good[3] = "shop" // Go accepts names without a dot
 	if _, err := setpoint(t, dir, good...); err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,9 @@ func (n *names) validateProject() error {
 	if err := module.CheckImportPath(n.module); err != nil {
 		return fmt.Errorf("--module: %w", err)
 	}
+	if _, _, ok := module.SplitPathVersion(n.module); !ok {
+		return fmt.Errorf("--module %s: Go refuses this version at the end; want none, or /v2 and higher (with gopkg.in: .v1 and higher)", n.module)
+	}
 	return nil
 }
 

@@ -35,14 +35,17 @@ var (
 
 // open reads the names of the project in a directory.
 func open(dir string) (*project, error) {
-	p := &project{dir: dir}
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	operator, missing := os.ReadFile(filepath.Join(dir, "operator.go"))
-	name := operatorName.FindSubmatch(operator)
-	if err != nil || missing != nil || name == nil {
+	p := namesIn(dir)
+	if p == nil {
+		above, err := projectOf(dir)
+		if err != nil {
+			return nil, err
+		}
+		if above != nil {
+			return nil, fmt.Errorf("this directory is below the top of the project %s; run 'cd %s' first", above.name, above.dir)
+		}
 		return nil, errors.New("this directory has no go.mod, or no operator.go with the operator's name; run it at the top of a project that 'setpoint new' has made")
 	}
-	p.module, p.name = modfile.ModulePath(mod), string(name[1])
 	apis, err := filepath.Glob(filepath.Join(dir, "api", "*", "doc.go"))
 	if err != nil {
 		return nil, err
@@ -70,6 +73,35 @@ func open(dir string) (*project, error) {
 	}
 	p.group = string(group[1])
 	return p, nil
+}
+
+// namesIn returns a project with its module and name, or nil if the directory has none.
+func namesIn(dir string) *project {
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	operator, missing := os.ReadFile(filepath.Join(dir, "operator.go"))
+	name := operatorName.FindSubmatch(operator)
+	if err != nil || missing != nil || name == nil {
+		return nil
+	}
+	return &project{dir: dir, names: names{module: modfile.ModulePath(mod), name: string(name[1])}}
+}
+
+// projectOf returns the project that a directory belongs to, or nil. The path of the project is
+// relative to the directory.
+func projectOf(dir string) (*project, error) {
+	from, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	for at := from; ; at = filepath.Dir(at) {
+		if p := namesIn(at); p != nil {
+			p.dir, err = filepath.Rel(from, at)
+			return p, err
+		}
+		if at == filepath.Dir(at) {
+			return nil, nil
+		}
+	}
 }
 
 // committed returns an error if git knows of changes that are not committed.

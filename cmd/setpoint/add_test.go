@@ -4,6 +4,9 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
@@ -103,6 +106,11 @@ func TestAdd_AllParts(t *testing.T) {
 	if found, err := doctor(t.Context(), dir, ""); err != nil || len(found) > 0 {
 		t.Errorf("doctor finds %q, %v", found, err)
 	}
+	for name, text := range all {
+		if strings.HasSuffix(name, "_test.go") {
+			checkLoggers(t, name, text)
+		}
+	}
 	if !full {
 		return
 	}
@@ -111,6 +119,120 @@ func TestAdd_AllParts(t *testing.T) {
 	}
 	addsAll(t, dir, "Policy", "Service", "StatefulSet", "Secret", "gateway.networking.k8s.io/v1/Gateway")
 	must(t, dir, "make", "test", "generated")
+}
+
+// checkLoggers requires that each manager of a test has a logger. The default one buries failures
+// in lines of other tests.
+func checkLoggers(t *testing.T, name, text string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		literal, ok := node.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		from, to := literal.Pos()-1, literal.End()-1 // positions count from 1
+		if code := text[from:to]; strings.HasPrefix(code, "manager.Options{") && !strings.Contains(code, "Logger:") {
+			t.Errorf("%s makes a manager without a Logger: %s", name, code)
+		}
+		return true
+	})
+}
+
+// TestAdd_FailuresAreReadable: with SETPOINT_FULL=1, a test that fails prints its failure, and no
+// lines of the log that are not about it.
+func TestAdd_FailuresAreReadable(t *testing.T) {
+	if os.Getenv("SETPOINT_FULL") == "" {
+		t.Skip("it runs an API server; set SETPOINT_FULL=1")
+	}
+	dir := made(t)
+	edit(t, dir, "greeting_controller_test.go", `w.reconciledGreeting(t, key, "hello")`, `w.reconciledGreeting(t, key, "goodbye")`)
+	out, err := run(t.Context(), dir, "go", "test", "-run", "^TestGreeting$", ".")
+	if err == nil || !strings.Contains(out, `the ConfigMap has "hello"`) || strings.Contains(out, "INFO") {
+		t.Errorf("it returns %v and prints\n%s", err, out)
+	}
+}
+
+// TestAddChild_EachKind: a project with a child of each built-in kind compiles, and its comments
+// still are true. With SETPOINT_FULL=1, the tests of the children pass.
+func TestAddChild_EachKind(t *testing.T) {
+	dir := made(t)
+	_, err := add(t.Context(), dir, func(p *project, to files) error {
+		for _, c := range withPart() {
+			if err := addChild(p, to, c.kind, "", ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := filesOf(t, dir)["greeting_controller.go"]
+	for line := range strings.Lines(text) {
+		if _, comment, _ := strings.Cut(line, "//"); strings.Contains(comment, "ConfigMap") {
+			t.Errorf("after the children were added, greeting_controller.go has the comment %s", comment)
+		}
+	}
+	for _, want := range []string{"newGreetingDaemonSet(obj)", "newGreetingRole(obj), newGreetingRoleBinding(obj)", "children.Of(cache.For[*rbacv1.RoleBinding](mgr.Cache()))"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("greeting_controller.go has no %s:\n%s", want, text)
+		}
+	}
+	if found, err := doctor(t.Context(), dir, ""); err != nil || len(found) > 0 {
+		t.Errorf("doctor finds %q, %v", found, err)
+	}
+	if os.Getenv("SETPOINT_FULL") != "" {
+		must(t, dir, "go", "test", "-run", "^TestGreeting[A-Z]", ".")
+	}
+}
+
+// TestAdd_AfterTheExampleIsReplaced: a finalizer and a child need neither the example's ConfigMap
+// nor its test, and a finalizer needs no children. With SETPOINT_FULL=1, the tests pass.
+func TestAdd_AfterTheExampleIsReplaced(t *testing.T) {
+	none := strings.NewReplacer(
+		"\tdesired := coreac.ConfigMap(obj.Name, obj.Namespace).\n\t\tWithData(map[string]string{\"message\": obj.Spec.Message})\n\tresult, err := r.children.Reconcile(ctx, obj, desired)\n\tif changes := result.Changes(); changes != \"\" {\n\t\tr.events.Eventf(ctx, obj, events.Normal, \"Applied\", \"ApplyChildren\", \"%s\", changes)\n\t}\n\treturn err\n", "\t// It calls another system.\n\treturn ctx.Err()\n",
+		"\tconfigMaps := cache.For[*corev1.ConfigMap](mgr.Cache())\n\tvar err error\n\tif r.children, err = children.New(r.objects, r.client, children.Of(configMaps)); err != nil {\n\t\treturn fmt.Errorf(\"declaring the children: %w\", err)\n\t}\n", "",
+		"\tchildren *children.Set[*v1alpha1.Greeting]\n", "", "\tr.children.Watch(c)\n", "",
+		"\t\"fmt\"\n", "", "\t\"github.com/setpoint-dev/setpoint/children\"\n", "",
+		"\tcorev1 \"k8s.io/api/core/v1\"\n", "", "\tcoreac \"k8s.io/client-go/applyconfigurations/core/v1\"\n", "",
+	)
+	other := strings.NewReplacer("ConfigMap", "Secret", "configMap", "secret", "configmap", "secret", "WithData(", "WithStringData(")
+	for name, c := range map[string]struct {
+		by       *strings.Replacer
+		children []string
+	}{
+		"another kind": {other, []string{"ConfigMap", "Service", "a.example.org/v1/Bus"}},
+		"no children":  {none, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := made(t)
+			_, err := add(t.Context(), dir, func(p *project, to files) error {
+				const controller = "greeting_controller.go"
+				to[controller] = c.by.Replace(to[controller])
+				if strings.Contains(to[controller], "ConfigMap") {
+					t.Fatalf("%s still has the ConfigMap:\n%s", controller, to[controller])
+				}
+				delete(to, "greeting_controller_test.go")
+				for _, child := range c.children {
+					if err := addChild(p, to, child, "", ""); err != nil {
+						return err
+					}
+				}
+				return addFinalizer(p, to, "Greeting")
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if os.Getenv("SETPOINT_FULL") != "" {
+				must(t, dir, "rm", "greeting_controller_test.go")
+				must(t, dir, "go", "test", ".")
+			}
+		})
+	}
 }
 
 // TestAdd_EachPart: with SETPOINT_FULL=1, the tests of projects with one part pass, and also with
@@ -214,7 +336,9 @@ func TestAdd_RefusesBadInput(t *testing.T) {
 		{"give one argument: the kind", []string{"add", "finalizer", "Greeting", "Bus"}},
 		{"give one argument: the kind", []string{"add", "child"}},
 		{`config/crd has no kind "Bus", only Greeting`, []string{"add", "webhook", "Bus"}},
-		{`config/crd has no kind "greeting"`, []string{"add", "version", "greeting", "v1"}},
+		{`has no kind "GREETING"; did you mean Greeting?`, []string{"add", "webhook", "GREETING"}},
+		{`has no kind "greeting"; did you mean Greeting?`, []string{"add", "finalizer", "greeting"}},
+		{`has no kind "greeting"; did you mean Greeting?`, []string{"add", "version", "greeting", "v1"}},
 		{`config/crd has no kind "Bus"`, []string{"add", "finalizer", "Bus"}},
 		{`config/crd has no kind "Bus"`, []string{"add", "child", "Service", "--owner", "Bus"}},
 		{`the version "1": want one such as v1`, []string{"add", "version", "Greeting", "1"}},
@@ -223,12 +347,19 @@ func TestAdd_RefusesBadInput(t *testing.T) {
 		{`the kind "a/b": want one of`, []string{"add", "child", "a/b"}},
 		{"the kind autoscaling/v2/HorizontalPodAutoscaler is built in", []string{"add", "child", "autoscaling/v2/HorizontalPodAutoscaler"}},
 		{"the kind Greeting is of this project", []string{"add", "child", "demo.example.com/v1/Greeting"}},
+		{"children.Of(cache.For[*v1alpha1.Greeting](mgr.Cache()))", []string{"add", "child", "Greeting"}},
+		{`there is no kind "deployment"; did you mean Deployment?`, []string{"add", "child", "deployment"}},
+		{`there is no kind "apps/v1/daemonset"; did you mean DaemonSet?`, []string{"add", "child", "apps/v1/daemonset"}},
+		{`has no kind "greeting"; did you mean Greeting?`, []string{"add", "child", "Service", "--owner", "greeting"}},
 		{`the plural "A": want lower-case`, []string{"add", "child", "a.example.org/v1/A", "--plural", "A"}},
 	} {
 		refuse(t, dir, c.want, c.args...)
-		for _, outside := range []string{t.TempDir(), filepath.Join(dir, "config")} {
+		for outside, want := range map[string]string{
+			t.TempDir():                  "at the top of a project",
+			filepath.Join(dir, "config"): "below the top of the project shop-operator; run 'cd ..' first",
+		} {
 			if len(c.args) > 2 {
-				if _, err := setpoint(t, outside, c.args...); err == nil || !strings.Contains(err.Error(), "at the top of a project") && !strings.Contains(err.Error(), c.want) {
+				if _, err := setpoint(t, outside, c.args...); err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("outside of a project, setpoint %s returns %v", strings.Join(c.args, " "), err)
 				}
 			}
@@ -259,7 +390,6 @@ func TestAdd_RefusesEditedLines(t *testing.T) {
 		{"api/v1alpha1/greeting_types.go", "// +kubebuilder:object:root=true\n", "// +kubebuilder:object:root:=true\n", "// +kubebuilder:storageversion", "version Greeting v1"},
 		{"greeting_controller.go", "if obj.DeletionTimestamp != nil {", "if !obj.DeletionTimestamp.IsZero() {", "return r.finalize(ctx, obj)", "finalizer Greeting"},
 		{"greeting_controller.go", "type GreetingReconciler struct {", "type GreetingReconciler struct { // it", "cleanup *finalizer.Chain[*v1alpha1.Greeting]", "finalizer Greeting"},
-		{"greeting_controller_test.go", "func greetingConfigMap(", "func nameOf(", "has no func greetingConfigMap(", "finalizer Greeting"},
 		{"greeting_controller.go", "r.children.Reconcile(ctx, obj, desired)", "r.children.Reconcile(ctx, obj, all...)", "greeting_controller.go has no single call r.children.Reconcile(…)", "child Service"},
 		{"greeting_controller.go", "children.New(r.objects", "newChildren(r.objects", "greeting_controller.go has no single call children.New(…)", "child Service"},
 	} {

@@ -4,7 +4,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,8 +27,12 @@ func withPart() []child {
 	return []child{
 		{group: "", version: "v1", kind: "ConfigMap"}, {group: "", version: "v1", kind: "Secret"},
 		{group: "", version: "v1", kind: "Service"}, {group: "", version: "v1", kind: "ServiceAccount"},
-		{group: "apps", version: "v1", kind: "Deployment"}, {group: "apps", version: "v1", kind: "StatefulSet"},
+		{group: "", version: "v1", kind: "PersistentVolumeClaim"},
+		{group: "apps", version: "v1", kind: "DaemonSet"}, {group: "apps", version: "v1", kind: "Deployment"},
+		{group: "apps", version: "v1", kind: "StatefulSet"},
 		{group: "batch", version: "v1", kind: "CronJob"}, {group: "batch", version: "v1", kind: "Job"},
+		{group: "networking.k8s.io", version: "v1", kind: "Ingress"}, {group: "networking.k8s.io", version: "v1", kind: "NetworkPolicy"},
+		{group: "rbac.authorization.k8s.io", version: "v1", kind: "Role"}, // with its RoleBinding
 	}
 }
 
@@ -40,7 +46,7 @@ func addChildCommand() *cobra.Command {
 }
 
 func addChild(p *project, to files, kind, owner, plural string) error {
-	c, err := parseChild(kind)
+	c, err := p.parseChild(to, kind)
 	if err != nil {
 		return err
 	}
@@ -70,13 +76,20 @@ func (p *project) owner(in files, kind string) (names, error) {
 }
 
 // parseChild parses Deployment, apps/v1/Deployment or v1/Service.
-func parseChild(text string) (*child, error) {
+func (p *project) parseChild(in files, text string) (*child, error) {
 	var known []string
 	for _, c := range withPart() {
-		if text == c.kind || text == strings.TrimPrefix(c.group+"/", "/")+c.version+"/"+c.kind {
+		full := strings.TrimPrefix(c.group+"/", "/") + c.version + "/" + c.kind
+		if text == c.kind || text == full {
 			return &c, nil
 		}
+		if strings.EqualFold(text, c.kind) || strings.EqualFold(text, full) {
+			return nil, fmt.Errorf("there is no kind %q; did you mean %s?", text, c.kind)
+		}
 		known = append(known, c.kind)
+	}
+	if err := p.checkForeign(in, text); err != nil {
+		return nil, err
 	}
 	part := strings.Split(text, "/")
 	if len(part) != 3 || !validKind.MatchString(part[2]) || !validVersion.MatchString(part[1]) || validation.IsDNS1123Subdomain(part[0]) != nil {
@@ -88,6 +101,26 @@ func parseChild(text string) (*child, error) {
 	return &child{group: part[0], version: part[1], kind: part[2]}, nil
 }
 
+// checkForeign refuses a kind of the project. Only its author knows a valid spec.
+func (p *project) checkForeign(in files, text string) error {
+	for _, c := range p.crds(in) {
+		s := c.Spec
+		group, kind := path.Dir(path.Dir(text)), path.Base(text)
+		if !strings.EqualFold(kind, s.Names.Kind) || kind != text && group != s.Group {
+			continue
+		}
+		return fmt.Errorf(`the kind %[1]s is of this project, and only you know a valid spec; add this by hand to the owner's controller:
+a marker above the reconciler:
+  // +kubebuilder:rbac:groups=%[2]s,resources=%[3]s,verbs=get;list;watch;create;patch;delete
+an argument of children.New:
+  children.Of(cache.For[*%[4]s.%[1]s](mgr.Cache()))
+an argument of r.children.Reconcile, whose name is not the owner's:
+  children.Typed(&%[4]s.%[1]s{ObjectMeta: metav1.ObjectMeta{Name: obj.Name + "-%[5]s", Namespace: obj.Namespace}, Spec: %[4]s.%[1]sSpec{…}})`,
+			s.Names.Kind, s.Group, s.Names.Plural, p.version, strings.ToLower(s.Names.Kind))
+	}
+	return nil
+}
+
 // builtinGroup matches the API groups that an API server serves without CRDs.
 var builtinGroup = regexp.MustCompile(`^([^.]*|(admissionregistration|apiextensions|certificates|coordination|discovery|events|flowcontrol\.apiserver|networking|node|rbac\.authorization|resource|scheduling|storage)\.k8s\.io)$`)
 
@@ -97,14 +130,34 @@ func (c *child) builtin() bool {
 
 // addBuiltin adds a child that has a Go type.
 func (c *child) addBuiltin(to files) error {
-	pkg := map[string]string{"": "core", "apps": "apps", "batch": "batch"}[c.group]
-	alias, imported := pkg+c.version, "k8s.io/api/"+pkg+"/"+c.version
-	if err := to.addParts(&c.owner, "greeting_"+strings.ToLower(c.kind)+".go"); err != nil {
+	lower := strings.ToLower(c.kind)
+	part, replace := "greeting_"+lower+".go", []string(nil)
+	if c.kind == "DaemonSet" { // it has the fields of a Deployment
+		part, replace = "greeting_deployment.go", []string{"Deployment", c.kind, "deployment", lower}
+	}
+	if err := c.addCopy(to, part, replace...); err != nil {
 		return err
 	}
+	if err := c.declare(to); err != nil || c.kind != "Role" {
+		return err
+	}
+	binding := *c
+	binding.kind = "RoleBinding" // its function is in the file of the Role
+	return binding.declare(to)
+}
+
+// declare adds the test of a built-in child, and the child to the controller.
+func (c *child) declare(to files) error {
+	pkg, _, _ := strings.Cut(c.group, ".")
+	pkg = cmp.Or(pkg, "core")
+	alias, imported := pkg+c.version, "k8s.io/api/"+pkg+"/"+c.version
 	var changed []string
-	if c.kind == "ConfigMap" {
+	switch c.kind {
+	case "ConfigMap":
 		changed = []string{`Name: "greeting-sample", Namespace`, `Name: "greeting-sample-settings", Namespace`}
+	case "PersistentVolumeClaim": // its finalizer stays, because no controller removes it
+		const remove, release = "\t\tif err := all.Delete(", "\t\tif _, err := all.Patch(ctx, child, types.MergePatchType, []byte(`{\"metadata\":{\"finalizers\":null}}`)); err != nil {\n\t\t\tt.Fatal(err)\n\t\t}\n"
+		changed = []string{remove, release + remove}
 	}
 	if err := c.addTest(to, append(changed, "appsv1.Deployment", alias+"."+c.kind, `appsv1 "k8s.io/api/apps/v1"`, alias+` "`+imported+`"`)...); err != nil {
 		return err
@@ -125,9 +178,6 @@ func (c *child) addBuiltin(to files) error {
 
 // addOther adds a child of a kind with a CRD, and a stand-in of the CRD for the tests.
 func (c *child) addOther(p *project, to files) error {
-	if slices.Contains(p.kinds(to), c.kind) && c.group == p.group {
-		return fmt.Errorf("the kind %s is of this project: add its Go type to children.New and its apply to Reconcile by hand", c.kind)
-	}
 	if c.plural == "" {
 		c.plural = pluralOf(strings.ToLower(c.kind))
 	}
@@ -180,12 +230,15 @@ func (c *child) replacer() *strings.Replacer {
 
 // addTest adds the test of the child, with replacements.
 func (c *child) addTest(to files, replace ...string) error {
-	const test = "greeting_deployment_test.go"
-	text, err := readPart(test)
+	return c.addCopy(to, "greeting_deployment_test.go", append(replace, "TestGreetingDeployment", "TestGreeting"+c.kind)...)
+}
+
+// addCopy adds a part of the kind Deployment under the name of the kind, with replacements.
+func (c *child) addCopy(to files, part string, replace ...string) error {
+	text, err := readPart(part)
 	if err != nil {
 		return err
 	}
-	replace = append(replace, "TestGreetingDeployment", "TestGreeting"+c.kind)
-	name := strings.Replace(test, "deployment", strings.ToLower(c.kind), 1)
+	name := strings.Replace(part, "deployment", strings.ToLower(c.kind), 1)
 	return to.add(name, strings.NewReplacer(replace...).Replace(text), &c.owner)
 }

@@ -25,10 +25,6 @@ func addFinalizer(p *project, to files, kind string) error {
 	if to[file] != "" {
 		return fmt.Errorf("the file %s exists, so the kind %s has a finalizer already; add another step there", file, kind)
 	}
-	// The test needs a child that can be held.
-	if helper := "func " + lower + "ConfigMap("; !strings.Contains(to[lower+"_controller_test.go"], helper) {
-		return fmt.Errorf("%s_controller_test.go has no %s…), which the test of the finalizer uses; put it back, or add the finalizer by hand", lower, helper)
-	}
 	if err := to.addParts(&n, "greeting_finalizer.go", "greeting_finalizer_test.go"); err != nil {
 		return err
 	}
@@ -38,7 +34,7 @@ func addFinalizer(p *project, to files, kind string) error {
 		below(controller, `type `+kind+`Reconciler struct \{`, "type "+kind+"Reconciler struct {",
 			fmt.Sprintf("\tcleanup *finalizer.Chain[*%s.%s]\n", p.version, kind)),
 		above(controller, `\tc := controller\.New\(.*`, "c := controller.New(…)",
-			"\tif err := r.addCleanup(); err != nil {\n\t\treturn err\n\t}\n"),
+			"\tif err := r.addCleanup(r.cleanUp); err != nil {\n\t\treturn err\n\t}\n"),
 		change{
 			file: controller, line: lines(exactly(deleted)), like: "if obj.DeletionTimestamp != nil { return controller.Result{}, nil }",
 			text: "\tif obj.DeletionTimestamp != nil {\n\t\treturn r.finalize(ctx, obj)\n\t}\n" +

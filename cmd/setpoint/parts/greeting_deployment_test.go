@@ -31,6 +31,7 @@ func TestGreetingDeployment(t *testing.T) {
 	}
 	all := client.For[*appsv1.Deployment](w.admin)
 	child := types.NamespacedName{Name: "greeting-sample", Namespace: "default"}
+	var deleted types.UID
 	for range 2 {
 		owned, err := all.GetLive(ctx, child)
 		if err != nil {
@@ -39,6 +40,10 @@ func TestGreetingDeployment(t *testing.T) {
 		if !metav1.IsControlledBy(owned, obj) {
 			t.Errorf("the child has the owners %v", owned.GetOwnerReferences())
 		}
+		if owned.GetUID() == deleted {
+			t.Error("the deleted child is still there")
+		}
+		deleted = owned.GetUID()
 		if err := all.Delete(ctx, child); err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,8 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
-	github.com/setpoint-dev/setpoint v0.0.0
+	github.com/setpoint-dev/setpoint v0.1.0
+	github.com/setpoint-dev/setpoint/crbridge v0.1.0
 	golang.org/x/image v0.30.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2
@@ -80,4 +81,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/setpoint-dev/setpoint => ..
+replace (
+	github.com/setpoint-dev/setpoint => ..
+	github.com/setpoint-dev/setpoint/crbridge => ../crbridge
+)

@@ -52,6 +52,8 @@ var reconcileTargets = []struct {
 	{"setpoint, shared", "controller-runtime", 0.5},
 	{"setpoint, shared", "barest loop, string keys", 0},
 	{"careful loop", "barest loop", 0},
+	{"crbridge, level a", "controller-runtime", 0},
+	{"crbridge, level b", "controller-runtime", 0.7},
 }
 
 // run prints all figures.

@@ -31,6 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/source"
@@ -51,6 +52,7 @@ type loop struct {
 //   - The careful loop is hand-written for production. Each key is handled by a func that recovers,
 //     with a logger with the key in its context, and a copy of the object.
 //   - setpoint and controller-runtime with their defaults, including reasons and metrics.
+//   - crbridge with the same Reconciler as controller-runtime.
 //
 // Contestants that log use klog, whose loggers format only written lines. None is written.
 var loops = []loop{
@@ -59,7 +61,9 @@ var loops = []loop{
 	{"careful loop", carefulLoop},
 	{"setpoint", setpointLoop(false)},
 	{"setpoint, shared", setpointLoop(true)},
-	{"controller-runtime", controllerRuntimeLoop},
+	{"controller-runtime", controllerRuntimeLoop(crmanager.New, completed)},
+	{"crbridge, level a", controllerRuntimeLoop(crbridge.NewManager, completed)},
+	{"crbridge, level b", controllerRuntimeLoop(crbridge.NewManager, bridged)},
 }
 
 // barestLoop has keys of namespace and name, or strings.
@@ -232,34 +236,43 @@ func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
 	return func(i int) { q.AddWith(keys[i], hows[i]) }
 }
 
-func controllerRuntimeLoop(ctx context.Context, m *mill, workers int) error {
-	o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: klog.Background(), MapperProvider: configMapMapper}
-	o.Controller.SkipNameValidation = new(true) // the name repeats in each round
-	mgr, err := crmanager.New(m.api.Config(), o)
-	if err != nil {
-		return err
-	}
-	var requests []reconcile.Request
-	for i := range mills {
-		requests = append(requests, reconcile.Request{NamespacedName: millKey(i)})
-	}
-	adds := crsource.Func(func(_ context.Context, q clientgo.TypedRateLimitingInterface[reconcile.Request]) error {
-		m.add = func(i int) { q.Add(requests[i]) }
-		return nil
-	})
-	c := mgr.GetClient()
-	err = builder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(adds).WithOptions(crcontroller.Options{MaxConcurrentReconciles: workers}).
-		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func controllerRuntimeLoop(newManager func(*rest.Config, crmanager.Options) (crmanager.Manager, error), complete func(crmanager.Manager, crsource.Source, int, reconcile.Reconciler) error) func(context.Context, *mill, int) error {
+	return func(ctx context.Context, m *mill, workers int) error {
+		o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: klog.Background(), MapperProvider: configMapMapper}
+		o.Controller.SkipNameValidation = new(true) // the name repeats in each round
+		mgr, err := newManager(m.api.Config(), o)
+		if err != nil {
+			return err
+		}
+		var requests []reconcile.Request
+		for i := range mills {
+			requests = append(requests, reconcile.Request{NamespacedName: millKey(i)})
+		}
+		adds := crsource.Func(func(_ context.Context, q clientgo.TypedRateLimitingInterface[reconcile.Request]) error {
+			m.add = func(i int) { q.Add(requests[i]) }
+			return nil
+		})
+		c := mgr.GetClient()
+		err = complete(mgr, adds, workers, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			var o corev1.ConfigMap
 			if err := c.Get(ctx, req.NamespacedName, &o); err != nil {
 				return reconcile.Result{}, crclient.IgnoreNotFound(err)
 			}
 			return reconcile.Result{}, m.reconciled(&o)
 		}))
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
 	}
-	return mgr.Start(ctx)
+}
+
+func completed(mgr crmanager.Manager, adds crsource.Source, workers int, r reconcile.Reconciler) error {
+	return builder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(adds).WithOptions(crcontroller.Options{MaxConcurrentReconciles: workers}).Complete(r)
+}
+
+func bridged(mgr crmanager.Manager, adds crsource.Source, workers int, r reconcile.Reconciler) error {
+	return crbridge.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(adds).WithOptions(crcontroller.Options{MaxConcurrentReconciles: workers}).Complete(r)
 }
 
 // configMapMapper avoids controller-runtime's discovery.

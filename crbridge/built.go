@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	theircontroller "sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	theirsource "sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -32,6 +31,7 @@ type built struct {
 	options    theircontroller.Options
 	limiter    workqueue.TypedRateLimiter[reconcile.Request]
 	idKey      any // of ReconcileIDFromContext
+	logKey     any // of log.FromContext
 
 	declared sync.Map // set of kind that the controller declares
 }
@@ -40,7 +40,7 @@ type built struct {
 type builtKey struct{}
 
 func newBuilt(b *Bridge, name string, kind schema.GroupVersionKind, r reconcile.Reconciler, o theircontroller.Options) (*built, error) {
-	made := &built{bridge: b, reconciler: r, options: o, limiter: o.RateLimiter, idKey: reconcileIDKey()}
+	made := &built{bridge: b, reconciler: r, options: o, limiter: o.RateLimiter, idKey: reconcileIDKey(), logKey: logKey()}
 	if o.NewQueue != nil {
 		return nil, errors.New("controller.Options.NewQueue has no counterpart; remove it, the queue is Setpoint's")
 	}
@@ -127,11 +127,7 @@ type reconcilerOf struct{ *built }
 // Reconcile calls the Reconciler with the context that it expects, and maps its result.
 func (r reconcilerOf) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	b, request := r.built, reconcile.Request{NamespacedName: key}
-	info, _ := controller.InfoFromContext(ctx)
-	logger := b.options.LogConstructor(&request).WithValues("reconcileID", info.ReconcileID)
-	ctx = context.WithValue(b.bridge.based(ctx), builtKey{}, b)
-	ctx = log.IntoContext(context.WithValue(ctx, b.idKey, types.UID(info.ReconcileID)), logger)
-	result, err := b.reconciler.Reconcile(ctx, request)
+	result, err := b.reconciler.Reconcile(&reconcileContext{Context: b.bridge.based(ctx), by: b, request: request}, request)
 	return b.settle(request, result, err)
 }
 
@@ -158,24 +154,6 @@ func (b *built) settle(r reconcile.Request, result reconcile.Result, err error) 
 		b.limiter.Forget(r)
 	}
 	return own, nil
-}
-
-// reconcileIDKey returns the key that ReconcileIDFromContext asks for, which is not exported.
-func reconcileIDKey() (key any) {
-	theircontroller.ReconcileIDFromContext(asked(func(k any) { key = k }))
-	return key
-}
-
-// asked is a context that passes on which value it is asked for.
-type asked func(key any)
-
-func (asked) Deadline() (deadline time.Time, ok bool) { return deadline, false }
-func (asked) Done() <-chan struct{}                   { return nil }
-func (asked) Err() error                              { return nil }
-
-func (a asked) Value(key any) any {
-	a(key)
-	return nil
 }
 
 // Reconcile calls the Reconciler, for tests.

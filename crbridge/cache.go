@@ -44,6 +44,9 @@ type bridgeCache struct {
 	options theircache.Options
 	keep    bool // managedFields
 
+	// byType has the kinds of typed objects and lists that were read, by their reflect.Type.
+	byType sync.Map
+
 	mu     sync.Mutex
 	kinds  map[kindForm]kind
 	begun  chan struct{} // closed by Start
@@ -89,11 +92,19 @@ func singular(listKind string) string {
 
 // of returns a kind, and declares it at the first call.
 func (c *bridgeCache) of(obj runtime.Object) (kind, error) {
+	t := reflect.TypeOf(obj)
+	if known, ok := c.byType.Load(t); ok {
+		return known.(kind), nil //nolint:forcetypeassert // it has only kinds
+	}
 	k, err := c.kindFormOf(obj)
 	if err != nil {
 		return nil, err
 	}
-	return c.declared(k)
+	declared, err := c.declared(k)
+	if err == nil && k.form == typed {
+		c.byType.Store(t, declared)
+	}
+	return declared, err
 }
 
 func (c *bridgeCache) declared(k kindForm) (kind, error) {
@@ -258,6 +269,7 @@ func (c *bridgeCache) RemoveInformer(_ context.Context, obj client.Object) error
 	c.mu.Lock()
 	removed := c.kinds[k]
 	delete(c.kinds, k)
+	c.byType.Clear()
 	c.mu.Unlock()
 	if removed != nil {
 		removed.release()

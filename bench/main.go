@@ -78,7 +78,8 @@ func main() {
 		}
 		return
 	}
-	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError) // controller-runtime has defined a flag
+	// controller-runtime has defined a flag, -kubeconfig, which is ours here.
+	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
 	rounds := flag.Int("rounds", 7, "`number` of times that each measurement is made")
 	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, packed, webhooks, connections, rotation")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")

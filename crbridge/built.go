@@ -127,7 +127,8 @@ type reconcilerOf struct{ *built }
 // Reconcile calls the Reconciler with the context that it expects, and maps its result.
 func (r reconcilerOf) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	b, request := r.built, reconcile.Request{NamespacedName: key}
-	result, err := b.reconciler.Reconcile(&reconcileContext{Context: b.bridge.based(ctx), by: b, request: request}, request)
+	ctx = &reconcileContext{Context: b.bridge.based(ctx), by: b, request: request}
+	result, err := b.reconciler.Reconcile(ctx, request) //nolint:contextcheck // it is the same context with values
 	return b.settle(request, result, err)
 }
 

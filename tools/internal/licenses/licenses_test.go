@@ -19,8 +19,8 @@ func TestTree_LinksAllowedLicenses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(linked) < 10 {
-			t.Errorf("%s links %d modules, want at least 10", dir, len(linked))
+		if len(linked) < 3 {
+			t.Errorf("%s links %d modules, want at least 3", dir, len(linked))
 		}
 		for _, p := range Check(linked) {
 			t.Errorf("%s links %s", dir, p)

@@ -16,6 +16,7 @@ func Published() []string {
 		".",
 		"cmd/kubectl-setpoint",
 		"cmd/setpoint",
+		"cmd/setpoint-vet",
 		"crbridge",
 		"envtest/controlplane",
 		"envtest/sim/crd",
@@ -31,9 +32,9 @@ func Libraries() []string { return []string{".", "crbridge", "envtest/sim/crd", 
 // Unpublished returns the directories of the other modules. They are used in a clone only.
 func Unpublished() []string {
 	return []string{
-		"bench", "bench/knative", "crbridge/testdata/cassandra", "crbridge/testdata/harness",
-		"crbridge/testdata/memcached", "crbridge/testdata/sandbox", "debug/pagetest", "examples/cronjob", "examples/kubestyle",
-		"examples/memcached", "tools", "tools/lint",
+		"bench", "bench/knative", "cmd/setpoint-vet/analyzers/testdata", "crbridge/testdata/cassandra",
+		"crbridge/testdata/harness", "crbridge/testdata/memcached", "crbridge/testdata/sandbox", "debug/pagetest",
+		"examples/cronjob", "examples/kubestyle", "examples/memcached", "tools", "tools/lint",
 	}
 }
 

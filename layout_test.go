@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"internal/connection":  {"internal/run"},
 	"internal/contextkey":  {},
 	"internal/journal":     {"ledger", "internal/contextkey"},
-	"internal/consistency": {"hook", "internal/object", "internal/run"},
+	"internal/consistency": {"hook", "internal/object"},
 	"internal/lease":       {},
 	"internal/fence":       {"ledger"},
 	"internal/owned":       {"term", "internal/fence"},

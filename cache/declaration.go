@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-dev/setpoint/internal/consistency"
-	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // NewDeclarations returns the declarations of a controller, which declare nothing at first. It is
@@ -55,7 +54,6 @@ func (d *declarations) Declare(who string, handles ...any) {
 	n := &declared{who: who}
 	for _, h := range handles {
 		if g := scopeOf(h); g != nil {
-			g.declared.Store(true)
 			n.groups = append(n.groups, g)
 		}
 	}
@@ -74,7 +72,7 @@ func (g *group) declaredIn(ctx context.Context) error {
 	if d, ok := ctx.Value(declarationsKey{}).(*declarations); ok {
 		return d.missing(g)
 	}
-	return g.readByReconcile()
+	return nil
 }
 
 func (d *declarations) missing(g *group) error {
@@ -117,36 +115,6 @@ func (d *declarations) groups() []*group {
 		return n.groups
 	}
 	return nil
-}
-
-// readByReconcile returns an error if a Reconcile reads an undeclared handle with a context that is
-// not its own. It looks at the stack, which takes microseconds, only if no controller declares the
-// handle.
-func (g *group) readByReconcile() error {
-	if g.declared.Load() {
-		return nil
-	}
-	var err error
-	var looked *run.Goroutines
-	g.cache.users.Range(func(_, user any) bool {
-		on := user.(consistency.User).Goroutines() //nolint:forcetypeassert // the only type
-		if on == looked {
-			return true
-		}
-		looked = on
-		own := on.Working()
-		if own == nil {
-			return true
-		}
-		if d, ok := own.Value(declarationsKey{}).(*declarations); ok {
-			err = d.missing(g)
-		}
-		if err != nil {
-			err = fmt.Errorf("%w; the %s read it with a context that is not its own", err, own)
-		}
-		return false
-	})
-	return err
 }
 
 // DeclaredBy returns the owners of attached declarations with a handle of the cache, sorted, such

@@ -16,8 +16,8 @@
 //
 // Reads such as [Handle.Get] return copies; those through [Handle.Shared] do not. [Handle.Owned]
 // finds objects by owner, [NewIndex] declares an index, [Handle.Subscribe] adds an event handler,
-// and [Cache.Get] reads any declared kind. A Reconcile can read only handles that its controller
-// watches or declares; see its Reads.
+// and [Cache.Get] reads any declared kind. With its context, a Reconcile can read only handles that
+// its controller watches or declares; see its Reads.
 //
 // # Defaults
 //

@@ -30,8 +30,6 @@ type group struct {
 	inform  func(key) *informer
 	members atomic.Pointer[members] // replaced, never changed
 
-	declared atomic.Bool // a controller has ever declared it
-
 	mu        sync.Mutex // guards the fields below and writes of members
 	refs      int
 	listeners map[listener]struct{}

@@ -51,8 +51,6 @@ type heldEvent[K comparable] struct {
 
 func (h *heldEvent[K]) Wake() { h.queue.AddWith(h.key, h.how) }
 
-func (k *visibility[K]) Goroutines() *run.Goroutines { return k.goroutines }
-
 // putOff parks a key while the caches lack its last Reconcile's writes, or, after Stale, while
 // anything is stale. Otherwise p.doubts describes what the next Reconcile may not see.
 func (k *visibility[K]) putOff(ctx context.Context, item workqueue.Item[K], p *lastRun) (parked bool) {

@@ -127,8 +127,9 @@ func (c *Controller[K]) Unwatch(ctx context.Context, s source.Source[K]) error {
 }
 
 // Reads declares handles that Reconcile reads but the controller does not watch. Call it before Run
-// or Warm. Workers start when the handles are settled, and [Stale] covers them. A Reconcile can
-// read only watched or declared handles, so that a read never starts an unexpected watch.
+// or Warm. Workers start when the handles are settled, and [Stale] covers them. With its context, a
+// Reconcile can read only watched or declared handles, so that no worker waits for another kind's
+// first list. The command setpoint-vet finds reads with another context.
 func (c *Controller[K]) Reads(r ...Readable) {
 	if slices.ContainsFunc(r, func(r Readable) bool { return argument.IsNil(r) }) {
 		c.inputs.complain("Reads: an argument is nil; pass handles")

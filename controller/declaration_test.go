@@ -79,52 +79,10 @@ func TestS9_UndeclaredRead(t *testing.T) {
 	})
 }
 
-// TestS9_UndeclaredReadWithAnotherContext: the same holds for a Reconcile with another context, and
-// for goroutines that it has started.
-func TestS9_UndeclaredReadWithAnotherContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api, all := cluster(t, sim.ConfigMaps, sim.Secrets, sim.Pods)
-		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")})
-		maps, secrets, pods := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all), cache.For[*corev1.Pod](all)
-		errs := map[string]error{}
-		read := func(what string) {
-			_, errs[what+" undeclared"] = pods.List(context.Background(), cache.ListOptions{})
-			_, errs[what+" declared"] = secrets.List(context.Background(), cache.ListOptions{})
-			_, errs[what+" another handle"] = cache.For[*corev1.Secret](all).List(context.Background(), cache.ListOptions{})
-		}
-		c := controller.New("test", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
-			read("in Reconcile")
-			var started sync.WaitGroup
-			started.Go(func() { read("started by it") })
-			started.Wait()
-			return controller.Result{}, nil
-		}), controller.Options{Logger: silent})
-		c.Watch(source.Kind(maps, handler.Self()))
-		c.Reads(secrets)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		synctest.Wait()
-		read("elsewhere")
-		cancel()
-		ok(t, <-done)
-		const want = `list Pod: the controller "test" does not declare Pod.v1; pass the handle to its Reads; the Reconcile of default/a read it with a context that is not its own`
-		for what, err := range errs {
-			wrong := strings.HasSuffix(what, "undeclared") && !strings.HasPrefix(what, "elsewhere")
-			if wrong && (err == nil || err.Error() != want) || !wrong && err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	})
-}
-
 // TestC4_AnUndeclaredReadIsAMistakeInTheProgram: no retry fixes it. While inputs come and go, one
 // that was just removed may be read, so the key is retried.
 func TestC4_AnUndeclaredReadIsAMistakeInTheProgram(t *testing.T) {
-	for name, with := range map[string]struct{ unwatch, another bool }{
-		"never declared": {}, "with another context": {another: true}, "an input was removed": {unwatch: true},
-	} {
-		unwatch := with.unwatch
+	for name, unwatch := range map[string]bool{"never declared": false, "an input was removed": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, all := cluster(t, sim.ConfigMaps, sim.Secrets)
@@ -133,9 +91,6 @@ func TestC4_AnUndeclaredReadIsAMistakeInTheProgram(t *testing.T) {
 				var reconciles atomic.Int32
 				c := controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 					reconciles.Add(1)
-					if with.another {
-						ctx = context.Background()
-					}
 					_, err := secrets.List(ctx, cache.ListOptions{})
 					if err != nil {
 						err = fmt.Errorf("its credentials: %w", err)

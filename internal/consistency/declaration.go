@@ -13,14 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/object"
-	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
 // Declarations are the handles that can be read in a context. A controller declares the handles
 // that it watches and those given to its Reads. The first Reconcile that reads another handle gets
-// an error, because no worker would wait for that handle to sync. With another context, a
-// Reconcile's goroutine and those that it started can read only handles that some controller
-// declares.
+// an error, because no worker would wait for that handle to sync. A read with another context is
+// not checked; setpoint-vet finds it.
 //
 // Package cache implements them. All methods are safe for concurrent use. Only Resolve and
 // Managers make requests.
@@ -125,9 +123,6 @@ type User interface {
 	Relisted()
 	// Recovered is called when an informer begins to follow the API server, also after a failure.
 	Recovered()
-	// Goroutines returns where the controller's workers are registered. The controllers of a
-	// manager share one.
-	Goroutines() *run.Goroutines
 }
 
 // Lag is an informer that does not show a write yet, or that fails. All methods may be called from

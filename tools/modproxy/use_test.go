@@ -110,7 +110,7 @@ func TestRelease_CanBeUsed(t *testing.T) {
 			runIn(t, image, "/operator", "-help")
 		}
 	})
-	for _, program := range []string{"cmd/setpoint", "cmd/kubectl-setpoint", "examples/website", "envtest/controlplane"} {
+	for _, program := range []string{"cmd/setpoint", "cmd/setpoint-vet", "cmd/kubectl-setpoint", "examples/website", "envtest/controlplane"} {
 		t.Run("go install "+program, func(t *testing.T) {
 			u := u.in(t)
 			if program == "envtest/controlplane" {

@@ -15,15 +15,16 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// ReconcileContext reports a write whose context is not derived from the Reconcile's, and each
-// context.Background and context.TODO in a Reconcile. A write with another context is not
-// attributed to the key, so the next Reconcile may not see it, and it has no term of leadership.
-// The fix replaces context.Background() by the context of the function, except in literals.
+// ReconcileContext reports a write, or a read of a cache, whose context is not derived from the
+// Reconcile's, and each context.Background and context.TODO in a Reconcile. A write with another
+// context is not attributed to the key, so the next Reconcile may not see it, and it has no term of
+// leadership. A read with another context is not checked against the controller's declarations. The
+// fix replaces context.Background() by the context of the function, except in literals.
 //
 // A context that ledger.Without or term.Without returns is accepted.
 var ReconcileContext = &analysis.Analyzer{
 	Name:     "reconcilecontext",
-	Doc:      "report writes and contexts in a Reconcile that are not derived from its context",
+	Doc:      "report contexts in a Reconcile, and writes and reads with contexts, that are not derived from its context",
 	URL:      "https://pkg.go.dev/" + setpoint + "cmd/setpoint-vet/analyzers",
 	Requires: []*analysis.Analyzer{reconcileFinder},
 	Run: func(pass *analysis.Pass) (any, error) {
@@ -36,7 +37,7 @@ var ReconcileContext = &analysis.Analyzer{
 		}
 		for _, f := range r.all {
 			if r.parts[f] {
-				c.findWrites(f)
+				c.findRequests(f)
 			}
 		}
 		return nil, nil //nolint:nilnil // an analyzer without a result
@@ -158,10 +159,10 @@ func identOf(e ast.Expr) *ast.Ident {
 
 func text(call *ast.CallExpr) string { return types.ExprString(call) }
 
-func (c *contexts) findWrites(f *ssa.Function) {
+func (c *contexts) findRequests(f *ssa.Function) {
 	for i := range instructions(f) {
 		call, ok := i.(ssa.CallInstruction)
-		if !ok || !isWrite(callee(call.Common())) {
+		if !ok || !isWrite(callee(call.Common())) && !isRead(callee(call.Common())) {
 			continue
 		}
 		ctx, _ := contextOf(call.Common())

@@ -212,8 +212,8 @@ func (s *search) endsWith(i ssa.CallInstruction) bool {
 			s.report(second.syntax.Pos(), "written by "+second.verb(), second.verb() == s.verb())
 			return true
 		}
-		name := callee(common)
-		return name != setpoint+"client.ObjectKeyFromObject" && !strings.HasPrefix(method(name), "Get") // others may change it
+		name := callee(common) // if it only reads the object, the path goes on
+		return name != setpoint+"client.ObjectKeyFromObject" && !strings.HasPrefix(method(name), "Get")
 	}
 	return false
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/ledger"
@@ -21,6 +22,7 @@ type reconciler struct {
 	inside context.Context
 	maps   *client.Handle[*corev1.ConfigMap]
 	writer client.Writer[*corev1.ConfigMap]
+	cached *cache.Handle[*corev1.ConfigMap]
 }
 
 func newReconciler(ctx context.Context) *reconciler { return &reconciler{ctx: ctx} }
@@ -38,7 +40,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (c
 	_, _ = r.maps.Create(r.ctx, m) // want `Create in a Reconcile with a context that is not derived from the Reconcile's`
 	_, _ = r.maps.Create(r.given, m)
 	_, _, _ = client.CreateOrUpdate(r.ctx, r.maps, m, nil) // want `CreateOrUpdate in a Reconcile with a context that is not derived`
-	_, _ = r.maps.GetLive(r.ctx, key)
+	_, _ = r.cached.Get(ctx, key)
+	_, _ = r.cached.Get(r.ctx, key) // want `Get in a Reconcile with a context that is not derived`
 	r.inside = ctx
 	_, _ = r.maps.Create(r.inside, m)
 	_ = r.writer.Delete(global, key) // want `Delete in a Reconcile with a context that is not derived`

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -133,7 +132,7 @@ func withDefaults(o Options) Options {
 func managerOptions(o Options, s Settings) (manager.Options, error) {
 	own := manager.Options{
 		Name: cmp.Or(s.Name, o.LeaderElectionID, filepath.Base(os.Args[0])), Scheme: o.Scheme,
-		Logger: slog.New(logr.ToSlogHandler(o.Logger)), FieldOwner: o.Client.FieldOwner,
+		Logger: slogOf(o.Logger), FieldOwner: o.Client.FieldOwner,
 	}
 	var wrong []error
 	// If it fails, another manager of the process counts, and the registry is served once.

@@ -62,6 +62,7 @@ func (o *Operator) Start(t *testing.T, level Level, cfg *rest.Config) {
 	switch level {
 	case ControllerRuntime:
 		newManager = theirs.NewManager
+		options.Logger = logr.Discard() // it logs after Start has returned
 	case B:
 		setUp = o.Bridged
 	}

@@ -53,7 +53,7 @@ func NewControllerManagedBy(mgr Manager) *Builder { return &Builder{mgr: mgr} }
 // For sets the kind that is reconciled. Call it at most once.
 func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
 	if b.object != nil {
-		b.wrong = append(b.wrong, errors.New("For is called twice; a controller reconciles one kind"))
+		b.wrong = append(b.wrong, errors.New("For(...) should only be called once, could not assign multiple objects for reconciliation"))
 		return b
 	}
 	o, err := optionOf(opts)
@@ -171,11 +171,11 @@ func (b *Builder) check() error {
 			return errors.New("a watch has no object or no handler")
 		}
 		if w.owned && b.object == nil {
-			return errors.New("Owns needs For, whose kind the owners have")
+			return errors.New("Owns() can only be used together with For(), whose kind the owners have")
 		}
 	}
 	if len(b.watches)+len(b.raw) == 0 {
-		return errors.New("it watches nothing, so it would never reconcile; call For, Owns, Watches or WatchesRawSource")
+		return errors.New("there are no watches configured, controller will never get triggered. Use For(), Owns(), Watches() or WatchesRawSource() to set them up")
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (b *Builder) check() error {
 func (b *Builder) kind() (schema.GroupVersionKind, error) {
 	if b.object == nil {
 		if b.name == "" {
-			return schema.GroupVersionKind{}, errors.New("it has no name; call Named or For")
+			return schema.GroupVersionKind{}, errors.New("one of For() or Named() must be called")
 		}
 		return schema.GroupVersionKind{}, nil
 	}

@@ -49,7 +49,7 @@ func newBuilt(b *Bridge, name string, kind schema.GroupVersionKind, r reconcile.
 	}
 	global := b.options.Controller
 	own := controller.Options{
-		Workers: o.MaxConcurrentReconciles, Deadline: o.ReconciliationTimeout, Classes: ourqueue.ThreeClasses(),
+		Workers: o.MaxConcurrentReconciles, Classes: ourqueue.ThreeClasses(),
 	}
 	if own.Workers == 0 {
 		own.Workers = global.GroupKindConcurrency[kind.GroupKind().String()]
@@ -57,8 +57,8 @@ func newBuilt(b *Bridge, name string, kind schema.GroupVersionKind, r reconcile.
 	if own.Workers == 0 {
 		own.Workers = global.MaxConcurrentReconciles
 	}
-	if own.Deadline == 0 {
-		own.Deadline = global.ReconciliationTimeout
+	if made.options.ReconciliationTimeout == 0 {
+		made.options.ReconciliationTimeout = global.ReconciliationTimeout
 	}
 	if made.options.LogConstructor == nil {
 		made.options.LogConstructor = logConstructor(b.options.Controller.Logger, o.Logger, name, kind)
@@ -128,11 +128,20 @@ type reconcilerOf struct{ *built }
 func (r reconcilerOf) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 	b, request := r.built, reconcile.Request{NamespacedName: key}
 	ctx = &reconcileContext{Context: b.bridge.based(ctx), by: b, request: request}
+	// With the controller's Deadline, ctx.Err would be Canceled, not DeadlineExceeded.
+	if timeout := b.options.ReconciliationTimeout; timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the Reconcile exceeded its ReconciliationTimeout of %v", timeout))
+		defer cancel()
+	}
 	result, err := b.reconciler.Reconcile(ctx, request) //nolint:contextcheck // it is the same context with values
 	return b.settle(request, result, err)
 }
 
 func (b *built) settle(r reconcile.Request, result reconcile.Result, err error) (own controller.Result, _ error) {
+	if result.Priority != nil {
+		own.Class = new(classOf(*result.Priority))
+	}
 	switch {
 	case errors.Is(err, reconcile.TerminalError(nil)):
 		b.limiter.Forget(r)
@@ -141,9 +150,6 @@ func (b *built) settle(r reconcile.Request, result reconcile.Result, err error) 
 		return own, controller.RetryAfter(err, b.limiter.When(r))
 	case err != nil:
 		return own, err
-	}
-	if result.Priority != nil {
-		own.Class = new(classOf(*result.Priority))
 	}
 	switch {
 	case result.RequeueAfter > 0:

@@ -4,6 +4,7 @@
 package crbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type bridgeCache struct {
 
 	mu     sync.Mutex
 	kinds  map[kindForm]kind
-	begun  chan struct{} // closed by Start
+	begun  chan struct{} // closed by begin
 	starts sync.Once
 }
 
@@ -143,12 +144,18 @@ func (c *bridgeCache) scope(gvk schema.GroupVersionKind) (scope cache.Scope, err
 			}
 		}
 	}
+	if scope.Fields == nil {
+		scope.Fields = c.options.DefaultFieldSelector
+	}
 	scope.Kind, scope.KeepManagedFields = gvk, c.keep
 	return scope, nil
 }
 
 // Get reads an object from the cache.
 func (c *bridgeCache) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if err := cmp.Or(c.started(), c.missing(into)); err != nil {
+		return err
+	}
 	k, err := c.readable(ctx, into)
 	if err != nil {
 		return err
@@ -174,6 +181,9 @@ func (c *bridgeCache) Get(ctx context.Context, key client.ObjectKey, into client
 // List reads objects from the cache. As in controller-runtime, a field selector needs an index for
 // each field, and continue is not supported.
 func (c *bridgeCache) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	if err := cmp.Or(c.started(), c.missing(into)); err != nil {
+		return err
+	}
 	k, err := c.readable(ctx, into)
 	if err != nil {
 		return err
@@ -199,6 +209,33 @@ func (c *bridgeCache) List(ctx context.Context, into client.ObjectList, opts ...
 	}
 	into.SetContinue("continue-not-supported") // as controller-runtime's does
 	return nil
+}
+
+// started returns an error before Start, as in controller-runtime: a read would wait until its
+// context ends, and a program that reads before it starts the manager would hang.
+func (c *bridgeCache) started() error {
+	select {
+	case <-c.begun:
+		return nil
+	default:
+		return &theircache.ErrCacheNotStarted{}
+	}
+}
+
+// missing returns an error if nothing has asked for an informer of a kind that only a read would
+// declare, and Options.ReaderFailOnMissingInformer is set.
+func (c *bridgeCache) missing(obj runtime.Object) error {
+	if !c.options.ReaderFailOnMissingInformer {
+		return nil
+	}
+	k, err := c.kindFormOf(obj)
+	c.mu.Lock()
+	known := c.kinds[k] != nil
+	c.mu.Unlock()
+	if err == nil && !known {
+		return &theircache.ErrResourceNotCached{GVK: k.gvk}
+	}
+	return err
 }
 
 // readable returns a kind that the Reconcile of a context may read.
@@ -248,14 +285,10 @@ func (c *bridgeCache) informer(ctx context.Context, k kind, opts []theircache.In
 	for _, set := range opts {
 		set(&o)
 	}
-	select {
-	case <-c.begun:
-		if o.BlockUntilSynced == nil || *o.BlockUntilSynced {
-			if err := k.WaitForSync(ctx); err != nil {
-				return nil, err
-			}
+	if c.started() == nil && (o.BlockUntilSynced == nil || *o.BlockUntilSynced) {
+		if err := k.WaitForSync(ctx); err != nil {
+			return nil, err
 		}
-	default:
 	}
 	return &informer{kind: k}, nil
 }
@@ -277,15 +310,22 @@ func (c *bridgeCache) RemoveInformer(_ context.Context, obj client.Object) error
 	return nil
 }
 
+// begin lets reads wait for the cache, which the manager is about to run.
+func (c *bridgeCache) begin() { c.starts.Do(func() { close(c.begun) }) }
+
 // Start returns when ctx ends. The manager runs the cache.
 func (c *bridgeCache) Start(ctx context.Context) error {
-	c.starts.Do(func() { close(c.begun) })
 	<-ctx.Done()
 	return nil
 }
 
-// WaitForCacheSync waits until all kinds that are known at the call are synced.
+// WaitForCacheSync waits until the cache runs, and all kinds that are known then are synced.
 func (c *bridgeCache) WaitForCacheSync(ctx context.Context) bool {
+	select {
+	case <-c.begun:
+	case <-ctx.Done():
+		return false
+	}
 	c.mu.Lock()
 	all := make([]kind, 0, len(c.kinds))
 	for _, k := range c.kinds {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -61,7 +62,8 @@ type Bridge struct {
 	elected    chan struct{}
 
 	mu       sync.Mutex
-	webhooks bool // the webhook server was added
+	webhooks bool            // the webhook server was added
+	stopping <-chan struct{} // closed when the context of Start ends; nil before Start
 	added    int
 }
 
@@ -80,7 +82,7 @@ func NewManager(cfg *rest.Config, o Options) (Manager, error) {
 // that has no counterpart is an error, or the log names what happens instead.
 func New(cfg *rest.Config, o Options, s Settings) (*Bridge, error) {
 	if cfg == nil {
-		return nil, errors.New("crbridge: the rest.Config is nil; pass the result of GetConfig")
+		return nil, errors.New("crbridge: must specify Config; pass the result of GetConfig")
 	}
 	o = withDefaults(o)
 	own, err := managerOptions(o, s)
@@ -140,7 +142,7 @@ func managerOptions(o Options, s Settings) (manager.Options, error) {
 		own.Metrics = m
 	}
 	if o.GracefulShutdownTimeout != nil {
-		own.Grace = *o.GracefulShutdownTimeout
+		own.Grace = grace(*o.GracefulShutdownTimeout)
 	}
 	if o.NewCache != nil {
 		wrong = append(wrong, errors.New("crbridge: ctrl.Options.NewCache has no counterpart; remove it, the cache is Setpoint's"))
@@ -156,6 +158,19 @@ func managerOptions(o Options, s Settings) (manager.Options, error) {
 		s.Configure(&own)
 	}
 	return own, errors.Join(append(wrong, own.Validate())...)
+}
+
+// grace maps a graceful shutdown timeout: with 0 a stop does not wait, and below it waits forever.
+// In manager.Options, 0 is the default.
+func grace(timeout time.Duration) time.Duration {
+	switch {
+	case timeout == 0:
+		return time.Nanosecond
+	case timeout < 0:
+		return 365 * 24 * time.Hour
+	default:
+		return timeout
+	}
 }
 
 func leaseOptions(o Options) (*leaderelection.Options, error) {
@@ -187,7 +202,15 @@ func leaseOptions(o Options) (*leaderelection.Options, error) {
 func (b *Bridge) Setpoint() *manager.Manager { return b.manager }
 
 // Start runs everything until ctx ends, as manager.Manager.Run does. Call it once.
-func (b *Bridge) Start(ctx context.Context) error { return b.manager.Run(ctx) }
+func (b *Bridge) Start(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b.mu.Lock()
+	b.stopping = ctx.Done()
+	b.mu.Unlock()
+	b.cache.begin()
+	return b.manager.Run(ctx)
+}
 
 // Elected returns a channel that is closed when this process leads for the first time, or at the
 // start without leader election.

@@ -27,9 +27,6 @@ func cacheOptions(o theircache.Options) (cache.Options, error) {
 	if o.NewInformer != nil {
 		wrong = append(wrong, errors.New("crbridge: ctrl.Options.Cache.NewInformer has no counterpart; remove it, the informers are Setpoint's"))
 	}
-	if o.DefaultFieldSelector != nil {
-		wrong = append(wrong, errors.New("crbridge: ctrl.Options.Cache.DefaultFieldSelector has no counterpart; set the field selector in ByObject"))
-	}
 	namespaces, err := namespacesOf("ctrl.Options.Cache.DefaultNamespaces", o.DefaultNamespaces)
 	own.Namespaces = namespaces
 	for obj, by := range o.ByObject {
@@ -91,7 +88,6 @@ func remarks(o Options) error {
 	say(c.DefaultWatchErrorHandler != nil, "Cache.DefaultWatchErrorHandler", "the log, the metrics and /readyz report failing informers")
 	say(c.DefaultUnsafeDisableDeepCopy != nil, "Cache.DefaultUnsafeDisableDeepCopy", "reads return copies; pass client.UnsafeDisableDeepCopy to a List")
 	say(c.DefaultEnableWatchBookmarks != nil, "Cache.DefaultEnableWatchBookmarks", "watches have bookmarks")
-	say(c.ReaderFailOnMissingInformer, "Cache.ReaderFailOnMissingInformer", "Settings.RefuseUndeclared is for controllers of level b; other reads declare the kind")
 	say(o.Controller.RecoverPanic != nil && !*o.Controller.RecoverPanic, "Controller.RecoverPanic", "controllers of level b turn a panic into an error")
 	say(o.ReadinessEndpointName != "", "ReadinessEndpointName", "/readyz")
 	say(o.LivenessEndpointName != "", "LivenessEndpointName", "/livez and /healthz")

@@ -21,8 +21,17 @@ import (
 )
 
 // Add adds a Runnable: a controller of controller-runtime, a cluster, a server or any other one. As
-// in controller-runtime, it needs the Lease unless NeedLeaderElection returns false.
+// in controller-runtime, it needs the Lease unless NeedLeaderElection returns false. During Start it
+// starts at once; when the context of Start has ended, Add returns an error.
 func (b *Bridge) Add(r theirs.Runnable) error {
+	b.mu.Lock()
+	stopping := b.stopping
+	b.mu.Unlock()
+	select {
+	case <-stopping:
+		return fmt.Errorf("crbridge: %T was added too late: can't accept new runnable as stop procedure is already engaged", r)
+	default:
+	}
 	switch known := r.(type) {
 	case nil:
 		return errors.New("crbridge: the Runnable is nil")

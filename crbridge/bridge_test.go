@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crbridge_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/setpoint-dev/setpoint/crbridge"
+	"github.com/setpoint-dev/setpoint/envtest/sim"
+)
+
+// newManager returns a manager on a simulated API server, which has the ConfigMaps a and b.
+func newManager(t *testing.T, o crbridge.Options) crbridge.Manager {
+	t.Helper()
+	s := sim.New(t, scheme.Scheme)
+	o.Scheme, o.Logger, o.Metrics = scheme.Scheme, testr.New(t), server.Options{BindAddress: "0"}
+	mgr, err := crbridge.NewManager(s.Config(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(s.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		err := admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mgr
+}
+
+// start runs the manager. stop ends it, and returns the result of Start.
+func start(t *testing.T, mgr crbridge.Manager) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	<-mgr.Elected()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+func started(t *testing.T, o crbridge.Options) crbridge.Manager {
+	t.Helper()
+	mgr := newManager(t, o)
+	stop := start(t, mgr)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return mgr
+}
+
+func keyOf(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
+}
+
+func TestRead_BeforeStartIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := newManager(t, crbridge.Options{})
+		var not *cache.ErrCacheNotStarted
+		if err := mgr.GetClient().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); !errors.As(err, &not) {
+			t.Errorf("Get: %v", err)
+		}
+		if err := mgr.GetClient().List(t.Context(), &corev1.ConfigMapList{}); !errors.As(err, &not) {
+			t.Errorf("List: %v", err)
+		}
+		if err := mgr.GetAPIReader().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); err != nil {
+			t.Errorf("Get of the APIReader: %v", err)
+		}
+		ended, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if mgr.GetCache().WaitForCacheSync(ended) {
+			t.Error("WaitForCacheSync reports a synced cache before Start")
+		}
+		if err := start(t, mgr)(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRead_FailsOnMissingInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := started(t, crbridge.Options{Cache: cache.Options{ReaderFailOnMissingInformer: true}})
+		var missing *cache.ErrResourceNotCached
+		for range 2 { // the first one must not declare the kind
+			if err := mgr.GetClient().List(t.Context(), &corev1.ConfigMapList{}); !errors.As(err, &missing) {
+				t.Fatalf("List: %v", err)
+			}
+			if err := mgr.GetClient().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); !errors.As(err, &missing) {
+				t.Fatalf("Get: %v", err)
+			}
+		}
+		if _, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := mgr.GetClient().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); err != nil {
+			t.Errorf("Get with an informer: %v", err)
+		}
+	})
+}
+
+func TestCache_DefaultFieldSelector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := started(t, crbridge.Options{Cache: cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", "b")}})
+		var list corev1.ConfigMapList
+		if err := mgr.GetClient().List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) != 1 || list.Items[0].Name != "b" {
+			t.Errorf("the cache has %d objects, not only b", len(list.Items))
+		}
+	})
+}
+
+func TestRead_OfAMissingKindIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := started(t, crbridge.Options{})
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Missing"})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := mgr.GetClient().Get(ctx, keyOf("a"), u)
+		if !meta.IsNoMatchError(err) || ctx.Err() != nil {
+			t.Errorf("Get: %v", err)
+		}
+	})
+}
+
+func TestStop_GracefulShutdownTimeout(t *testing.T) {
+	for timeout, long := range map[time.Duration]bool{0: false, -1: true} {
+		synctest.Test(t, func(t *testing.T) {
+			mgr := newManager(t, crbridge.Options{GracefulShutdownTimeout: &timeout})
+			err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Hour)
+				return nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := start(t, mgr)
+			synctest.Wait()
+			began := time.Now()
+			err = stop()
+			if waited := time.Since(began); long != (err == nil) || long != (waited >= time.Hour) {
+				t.Errorf("with the timeout %d, Start waited for %v and returned %v", timeout, waited, err)
+			}
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
+func TestAdd_AfterTheStopIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := newManager(t, crbridge.Options{})
+		noop := manager.RunnableFunc(func(context.Context) error { return nil })
+		late := make(chan error, 1)
+		err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			late <- mgr.Add(noop)
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, mgr)
+		if err := mgr.Add(noop); err != nil {
+			t.Errorf("Add during Start: %v", err)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if err := <-late; err == nil {
+			t.Error("Add during the stop returned nil")
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -133,6 +135,81 @@ func TestCache_DefaultFieldSelector(t *testing.T) {
 		}
 		if len(list.Items) != 1 || list.Items[0].Name != "b" {
 			t.Errorf("the cache has %d objects, not only b", len(list.Items))
+		}
+	})
+}
+
+func TestCache_OptionsOfNamespaces(t *testing.T) {
+	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", "b")}
+	for name, test := range map[string]struct {
+		namespaces map[string]cache.Config
+		want       int // objects, or -1 for an error
+	}{
+		"none":          {map[string]cache.Config{"default": {}}, 2},
+		"one namespace": {map[string]cache.Config{"default": only}, 1},
+		"all":           {map[string]cache.Config{cache.AllNamespaces: only}, 1},
+		"equal":         {map[string]cache.Config{"default": only, "other": only}, 1},
+		"unequal":       {map[string]cache.Config{"default": only, "other": {}}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := crbridge.Options{Scheme: scheme.Scheme, Cache: cache.Options{
+					ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: test.namespaces}},
+				}}
+				if test.want < 0 {
+					if _, err := crbridge.NewManager(&rest.Config{}, o); err == nil {
+						t.Error("NewManager returned no error")
+					}
+					return
+				}
+				mgr := started(t, o)
+				var list corev1.ConfigMapList
+				if err := mgr.GetClient().List(t.Context(), &list); err != nil {
+					t.Fatal(err)
+				}
+				if len(list.Items) != test.want {
+					t.Errorf("the cache has %d objects, not %d", len(list.Items), test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestRead_WithAnEndedContextIsATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := started(t, crbridge.Options{})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := mgr.GetCache().Get(ended, keyOf("a"), &corev1.ConfigMap{}); !apierrors.IsTimeout(err) || !errors.Is(err, context.Canceled) {
+			t.Errorf("Get: %v", err)
+		}
+		if err := mgr.GetCache().List(ended, &corev1.SecretList{}); !apierrors.IsTimeout(err) {
+			t.Errorf("List: %v", err)
+		}
+		if _, err := mgr.GetCache().GetInformer(ended, &corev1.Pod{}); !apierrors.IsTimeout(err) {
+			t.Errorf("GetInformer: %v", err)
+		}
+	})
+}
+
+func TestInformer_IsStoppedAfterRemoveInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := started(t, crbridge.Options{})
+		informer, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if informer.IsStopped() {
+			t.Error("a new informer is stopped")
+		}
+		if err := mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
+			t.Fatal(err)
+		}
+		if !informer.IsStopped() {
+			t.Error("a removed informer is not stopped")
+		}
+		if err := mgr.GetCache().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); err != nil {
+			t.Errorf("Get, which begins a new informer: %v", err)
 		}
 	})
 }

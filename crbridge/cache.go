@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -165,7 +166,7 @@ func (c *bridgeCache) Get(ctx context.Context, key client.ObjectKey, into client
 	shared := o.UnsafeDisableDeepCopy != nil && *o.UnsafeDisableDeepCopy
 	obj, err := k.get(ctx, key, shared)
 	if err != nil {
-		return err
+		return timeout(ctx, err)
 	}
 	target := reflect.ValueOf(into)
 	if target.Type() != reflect.TypeOf(obj) {
@@ -195,7 +196,7 @@ func (c *bridgeCache) List(ctx context.Context, into client.ObjectList, opts ...
 	}
 	objects, err := k.list(ctx, &o)
 	if err != nil {
-		return err
+		return timeout(ctx, err)
 	}
 	items := make([]runtime.Object, 0, len(objects))
 	for _, obj := range objects {
@@ -220,6 +221,14 @@ func (c *bridgeCache) started() error {
 	default:
 		return &theircache.ErrCacheNotStarted{}
 	}
+}
+
+// timeout makes an error a timeout of package apierrors, as in controller-runtime, if ctx has ended.
+func timeout(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", apierrors.NewTimeoutError("crbridge: the cache is not synced in time", 0), err)
 }
 
 // missing returns an error if nothing has asked for an informer of a kind that only a read would
@@ -287,7 +296,7 @@ func (c *bridgeCache) informer(ctx context.Context, k kind, opts []theircache.In
 	}
 	if c.started() == nil && (o.BlockUntilSynced == nil || *o.BlockUntilSynced) {
 		if err := k.WaitForSync(ctx); err != nil {
-			return nil, err
+			return nil, timeout(ctx, err)
 		}
 	}
 	return &informer{kind: k}, nil

@@ -57,7 +57,8 @@ func (i *informer) HasSyncedChecker() toolscache.DoneChecker {
 	return newWaiter(i.kind.String(), i.kind.WaitForSync)
 }
 
-func (i *informer) IsStopped() bool { return false }
+// IsStopped reports whether RemoveInformer has removed the informer.
+func (i *informer) IsStopped() bool { return i.kind.released() }
 
 // registration is an event handler of an informer.
 type registration struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,6 +36,7 @@ type kind interface {
 	readable() controller.Readable
 	synced() bool
 	release()
+	released() bool
 }
 
 // kindOf is a kind whose objects are in the form T.
@@ -42,6 +44,7 @@ type kindOf[T cache.Object] struct {
 	*cache.Handle[T]
 
 	shared *cache.Handle[T]
+	gone   atomic.Bool // it was released
 
 	mu      sync.RWMutex
 	indexes map[string]*index[T]
@@ -62,7 +65,12 @@ func (k *kindOf[T]) validate() error { return k.Validate() }
 
 func (k *kindOf[T]) readable() controller.Readable { return k.Handle }
 
-func (k *kindOf[T]) release() { k.Release() }
+func (k *kindOf[T]) release() {
+	k.gone.Store(true)
+	k.Release()
+}
+
+func (k *kindOf[T]) released() bool { return k.gone.Load() }
 
 func (k *kindOf[T]) synced() bool {
 	ended, cancel := context.WithCancel(context.Background())

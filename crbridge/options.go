@@ -4,6 +4,7 @@
 package crbridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -27,8 +28,10 @@ func cacheOptions(o theircache.Options) (cache.Options, error) {
 	if o.NewInformer != nil {
 		wrong = append(wrong, errors.New("crbridge: ctrl.Options.Cache.NewInformer has no counterpart; remove it, the informers are Setpoint's"))
 	}
-	namespaces, err := namespacesOf("ctrl.Options.Cache.DefaultNamespaces", o.DefaultNamespaces)
-	own.Namespaces = namespaces
+	namespaces, config, err := namespacesOf("ctrl.Options.Cache.DefaultNamespaces", o.DefaultNamespaces)
+	if own.Namespaces = namespaces; limited(config) { // it must not hold for cluster-scoped kinds
+		wrong = append(wrong, errors.New("crbridge: ctrl.Options.Cache.DefaultNamespaces has options for its namespaces, which have no counterpart; set them in ByObject"))
+	}
 	for obj, by := range o.ByObject {
 		_, err := scopeOf(fmt.Sprintf("ctrl.Options.Cache.ByObject of %T", obj), by)
 		wrong = append(wrong, err)
@@ -36,32 +39,47 @@ func cacheOptions(o theircache.Options) (cache.Options, error) {
 	return own, errors.Join(append(wrong, err)...)
 }
 
-// scopeOf maps the options of one kind.
+// scopeOf maps the options of one kind. The ones of its namespaces come first.
 func scopeOf(who string, o theircache.ByObject) (cache.Scope, error) {
-	namespaces, err := namespacesOf(who, o.Namespaces)
+	namespaces, config, err := namespacesOf(who, o.Namespaces)
 	s := cache.Scope{Namespaces: namespaces, Labels: o.Label, Fields: o.Field}
-	if o.Transform != nil {
+	if config.LabelSelector != nil {
+		s.Labels = config.LabelSelector
+	}
+	if config.FieldSelector != nil {
+		s.Fields = config.FieldSelector
+	}
+	if f := config.Transform; f != nil {
+		s.Transform = transformOf(who, f)
+	} else if o.Transform != nil {
 		s.Transform = transformOf(who, o.Transform)
 	}
-	if o.SyncPeriod != nil {
-		s.Resync = *o.SyncPeriod
+	if period := cmp.Or(config.SyncPeriod, o.SyncPeriod); period != nil {
+		s.Resync = *period
 	}
 	return s, err
 }
 
-// namespacesOf returns nil for all namespaces.
-func namespacesOf(who string, all map[string]theircache.Config) (*cache.Set[string], error) {
+// limited reports whether the options of a namespace limit or change its objects.
+func limited(c theircache.Config) bool {
+	return c.LabelSelector != nil || c.FieldSelector != nil || c.Transform != nil || c.SyncPeriod != nil
+}
+
+// namespacesOf returns nil for all namespaces, and the options that all of them have.
+func namespacesOf(who string, all map[string]theircache.Config) (set *cache.Set[string], config theircache.Config, err error) {
 	if len(all) == 0 {
-		return nil, nil //nolint:nilnil // no limit, and no error
+		return nil, config, nil
 	}
-	set := cache.NewSet[string]()
+	first := true
+	set = cache.NewSet[string]()
 	for namespace, c := range all {
-		if c.LabelSelector != nil || c.FieldSelector != nil || c.Transform != nil || c.SyncPeriod != nil {
-			return nil, fmt.Errorf("crbridge: %s has options for the namespace %q alone, which has no counterpart; set them for the kind", who, namespace)
+		if !first && (limited(c) || limited(config)) && !reflect.DeepEqual(c, config) {
+			return nil, config, fmt.Errorf("crbridge: %s has other options for the namespace %q than for another one, which has no counterpart; set them for the kind", who, namespace)
 		}
+		config, first = c, false
 		set.Add(namespace)
 	}
-	return set, nil
+	return set, config, nil
 }
 
 // transformOf adapts a transform, which may return another object of the same type.

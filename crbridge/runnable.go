@@ -21,8 +21,8 @@ import (
 )
 
 // Add adds a Runnable: a controller of controller-runtime, a cluster, a server or any other one. As
-// in controller-runtime, it needs the Lease unless NeedLeaderElection returns false. During Start it
-// starts at once; when the context of Start has ended, Add returns an error.
+// in controller-runtime, it needs the Lease unless NeedLeaderElection returns false. During Start
+// it starts at once. When the context of Start has ended, Add returns an error.
 func (b *Bridge) Add(r theirs.Runnable) error {
 	b.mu.Lock()
 	stopping := b.stopping

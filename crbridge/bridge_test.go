@@ -6,10 +6,12 @@ package crbridge_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +36,10 @@ import (
 func newManager(t *testing.T, o crbridge.Options) crbridge.Manager {
 	t.Helper()
 	s := sim.New(t, scheme.Scheme)
-	o.Scheme, o.Logger, o.Metrics = scheme.Scheme, testr.New(t), server.Options{BindAddress: "0"}
+	o.Scheme, o.Metrics = scheme.Scheme, server.Options{BindAddress: "0"}
+	if o.Logger.GetSink() == nil {
+		o.Logger = testr.New(t)
+	}
 	mgr, err := crbridge.NewManager(s.Config(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -274,6 +279,33 @@ func TestAdd_AfterTheStopIsAnError(t *testing.T) {
 		}
 		if err := <-late; err == nil {
 			t.Error("Add during the stop returned nil")
+		}
+	})
+}
+
+// sink counts how often package logr initializes it. Zap's sink skips one more caller each time.
+type sink struct {
+	logr.LogSink
+	inits *atomic.Int32
+}
+
+func (s sink) Init(logr.RuntimeInfo) { s.inits.Add(1) }
+
+func TestLogger_IsInitializedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inits := &atomic.Int32{}
+		mgr := newManager(t, crbridge.Options{Logger: logr.New(sink{testr.New(t).GetSink(), inits})})
+		err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			return mgr.GetAPIReader().List(ctx, &corev1.ConfigMapList{})
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := start(t, mgr)(); err != nil {
+			t.Error(err)
+		}
+		if n := inits.Load(); n != 1 {
+			t.Errorf("the sink was initialized %d times", n)
 		}
 	})
 }

@@ -223,7 +223,8 @@ func (c *bridgeCache) started() error {
 	}
 }
 
-// timeout makes an error a timeout of package apierrors, as in controller-runtime, if ctx has ended.
+// timeout makes an error a timeout of package apierrors, as in controller-runtime, if ctx has
+// ended.
 func timeout(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -35,7 +35,13 @@
 // instead. The cache keeps no managedFields, unless [Settings].KeepManagedFields is set. A panic in
 // a Reconcile is always an error. A cache that does not sync ends no process: the controller starts
 // without it, the log and /readyz name it, and its reads wait. A lost Lease still ends the process,
-// if a controller of level a, or another Runnable that needs the Lease, is under it.
+// if a controller of level a, or another Runnable that needs the Lease, is under it. The options of
+// single namespaces in the cache's options must be equal, and in ByObject. Errors that both return
+// have the same types, such as ErrCacheNotStarted, but some have another text. An object that was
+// read with UnsafeDisableDeepCopy may still be a copy.
+//
+// The tests run controller-runtime's own suites on this package: see
+// testdata/suites/exceptions.txt for the specs that do not pass, each with its reason.
 //
 // Stability: experimental.
 package crbridge

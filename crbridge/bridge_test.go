@@ -234,7 +234,7 @@ func TestRead_OfAMissingKindIsAnError(t *testing.T) {
 }
 
 func TestStop_GracefulShutdownTimeout(t *testing.T) {
-	for timeout, long := range map[time.Duration]bool{0: false, -1: true} {
+	for timeout, long := range map[time.Duration]bool{0: false, -1: true} { // a stop has 3 seconds more
 		synctest.Test(t, func(t *testing.T) {
 			mgr := newManager(t, crbridge.Options{GracefulShutdownTimeout: &timeout})
 			err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
@@ -249,7 +249,7 @@ func TestStop_GracefulShutdownTimeout(t *testing.T) {
 			synctest.Wait()
 			began := time.Now()
 			err = stop()
-			if waited := time.Since(began); long != (err == nil) || long != (waited >= time.Hour) {
+			if waited := time.Since(began); long != (err == nil) || long != (waited >= time.Hour) || !long && waited > 5*time.Second {
 				t.Errorf("with the timeout %d, Start waited for %v and returned %v", timeout, waited, err)
 			}
 			time.Sleep(2 * time.Hour)

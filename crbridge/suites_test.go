@@ -35,7 +35,8 @@ func suites() []suite {
 	return []suite{
 		{name: "builder", folder: "builder"},
 		{name: "builder, level b", folder: "builder", copied: "builderb", rewrites: levelB()},
-		{name: "cache", folder: "cache", rewrites: []rewrite{ // without options of single namespaces
+		// Namespaces have no options of their own.
+		{name: "cache", folder: "cache", rewrites: []rewrite{
 			{"cache_test.go", "cache.AllNamespaces: {FieldSelector: fields.OneTermEqualSelector(\"metadata.namespace\", testNamespaceOne)},\n\t\t\ttestNamespaceTwo", "testNamespaceOne: {},\n\t\t\ttestNamespaceTwo"},
 		}},
 		{name: "client", folder: "client"},

@@ -234,7 +234,7 @@ func TestRead_OfAMissingKindIsAnError(t *testing.T) {
 }
 
 func TestStop_GracefulShutdownTimeout(t *testing.T) {
-	for timeout, long := range map[time.Duration]bool{0: false, -1: true} { // a stop has 3 seconds more
+	for timeout, long := range map[time.Duration]bool{0: false, -1: true} {
 		synctest.Test(t, func(t *testing.T) {
 			mgr := newManager(t, crbridge.Options{GracefulShutdownTimeout: &timeout})
 			err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {

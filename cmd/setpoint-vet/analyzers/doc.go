@@ -8,11 +8,11 @@
 //   - [StaleObject]: an object that is used again after a write returned a newer one.
 //   - [UndeclaredRead]: a read of a handle that the controller does not declare.
 //
-// A Reconcile is a method Reconcile of a reconciler, or a function that becomes a controller.Func,
-// of Setpoint or controller-runtime. Its helpers count as parts of it: function literals in it, and
-// functions of the same package that it calls by name. Calls through interfaces and function
-// values are not followed. The analyzers report only what is certain from one package, so they miss
-// mistakes that need another one.
+// A Reconcile is a function with a context that returns a Result and an error, of Setpoint or
+// controller-runtime. Its helpers count as parts of it: function literals in it, and functions of
+// the same package that it calls by name. Other calls through interfaces and function values are
+// not followed. The analyzers report only what is certain from one package, so they miss mistakes
+// that need another one.
 //
 // Stability: experimental.
 package analyzers

@@ -30,7 +30,7 @@ type reconciles struct {
 	pkg *ssa.Package
 	// all has every function of the package, with literals.
 	all []*ssa.Function
-	// roots are the Reconciles, and parts these and the functions that they call.
+	// roots are the Reconciles and the like, and parts these and the functions that they call.
 	roots []*ssa.Function
 	parts map[*ssa.Function]bool
 	// calls has the syntax of a call by its opening parenthesis, which is the position of its
@@ -61,13 +61,8 @@ func findReconciles(pass *analysis.Pass) *reconciles {
 		})
 	}
 	for _, f := range r.all {
-		if f.Name() == "Reconcile" && f.Signature.Recv() != nil && reconcilesKey(f.Signature) {
-			r.addRoot(f)
-		}
-		for i := range instructions(f) {
-			if c, ok := i.(*ssa.ChangeType); ok && isReconciler(c.Type()) {
-				r.addRoot(r.functionOf(c.X))
-			}
+		if returnsResult(f.Signature) {
+			r.roots = append(r.roots, f)
 		}
 	}
 	for _, root := range r.roots {
@@ -76,12 +71,6 @@ func findReconciles(pass *analysis.Pass) *reconciles {
 		}
 	}
 	return r
-}
-
-func (r *reconciles) addRoot(f *ssa.Function) {
-	if f != nil && !slices.Contains(r.roots, f) {
-		r.roots = append(r.roots, f)
-	}
 }
 
 // reachable returns f, its literals, and the functions of the package that these call by name.
@@ -137,15 +126,10 @@ func (r *reconciles) functionOf(v ssa.Value) *ssa.Function {
 	return r.local(f)
 }
 
-// isReconciler reports whether t is a function type with the method Reconcile.
-func isReconciler(t types.Type) bool {
-	name := typeName(t)
-	return name == setpoint+"controller.Func" || name == runtimeReconcile+"TypedFunc"
-}
-
-// reconcilesKey reports whether a method has the parameters and results of a Reconcile.
-func reconcilesKey(s *types.Signature) bool {
-	if s.Params().Len() != 2 || !isContext(s.Params().At(0).Type()) || s.Results().Len() != 2 {
+// returnsResult reports whether a function has a context and the results of a Reconcile, as a part
+// of one has that decides about the result.
+func returnsResult(s *types.Signature) bool {
+	if s.Params().Len() == 0 || !isContext(s.Params().At(0).Type()) || s.Results().Len() != 2 {
 		return false
 	}
 	result := typeName(s.Results().At(0).Type())

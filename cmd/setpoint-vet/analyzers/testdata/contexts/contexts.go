@@ -113,3 +113,13 @@ func (b *byMethod) do(ctx context.Context, key string) (controller.Result, error
 	_, err := b.maps.Create(context.Background(), &corev1.ConfigMap{}) // want `context.Background\(\) in a Reconcile; use ctx`
 	return controller.Result{}, err
 }
+
+type step func(ctx context.Context, m *corev1.ConfigMap) (controller.Result, error)
+
+// steps are called through values.
+func (b *byMethod) steps() []step { return []step{b.first} }
+
+func (b *byMethod) first(ctx context.Context, m *corev1.ConfigMap) (controller.Result, error) {
+	_, err := b.maps.Create(context.Background(), m) // want `context.Background\(\) in a Reconcile; use ctx`
+	return controller.Result{}, err
+}

@@ -181,7 +181,6 @@ func (d *declarations) call(call *ssa.Call, controller ssa.Value) {
 	case name == setpoint+"controller.Controller.Watch":
 		d.watch(syntax.Args[0])
 	case name == setpoint+"controller.Controller.Reads":
-		d.hidden = d.hidden || syntax.Ellipsis.IsValid()
 		for _, arg := range syntax.Args {
 			d.declare(arg)
 		}

@@ -178,3 +178,13 @@ func branches(ctx context.Context, h pods, pod *corev1.Pod, status bool) error {
 	_, err := h.Update(ctx, pod)
 	return err
 }
+
+func eachEither(ctx context.Context, h pods, list []*corev1.Pod) {
+	for _, pod := range list {
+		if pod.Name == "" {
+			_, _ = h.Update(ctx, pod)
+			continue
+		}
+		_, _ = h.UpdateStatus(ctx, pod)
+	}
+}

@@ -128,6 +128,19 @@ type parts struct {
 
 func newKept(k *kept) parts { return parts{controller.New("kept", k, controller.Options{})} }
 
+type byLiteral struct{ pods *cache.Handle[*corev1.Pod] }
+
+func (b *byLiteral) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
+	_, err := b.pods.Get(ctx, key)
+	return controller.Result{}, err
+}
+
+func newByLiteral(b *byLiteral) func() *controller.Controller[types.NamespacedName] {
+	return func() *controller.Controller[types.NamespacedName] {
+		return controller.New("literal", b, controller.Options{})
+	}
+}
+
 type inner struct{ pods *cache.Handle[*corev1.Pod] }
 
 func (i *inner) Reconcile(ctx context.Context, key types.NamespacedName) (controller.Result, error) {

@@ -111,7 +111,7 @@ func TestHost(t *testing.T) {
 
 // TestNewHost_OfABridge names the remedy.
 func TestNewHost_OfABridge(t *testing.T) {
-	mgr := newManager(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
+	mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
 	if _, err := ctrl.NewHost(mgr, client.Options{}); err == nil || !strings.Contains(err.Error(), "method Setpoint returns") {
 		t.Errorf("the error is %v", err)
 	}

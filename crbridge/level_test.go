@@ -65,7 +65,7 @@ func TestStop_LetsReconcilesFinish(t *testing.T) {
 	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
 		server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
 		server.Put(sim.ConfigMaps, configMap("a"))
-		mgr := newManager(t, server.Config(), elected(), ctrl.Settings{})
+		mgr := managerOn(t, server.Config(), elected(), ctrl.Settings{})
 		begun := make(chan struct{})
 		var finished error
 		err := complete(mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
@@ -91,7 +91,7 @@ func TestLostLease(t *testing.T) {
 	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
 		server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
 		server.Put(sim.ConfigMaps, configMap("a"))
-		mgr := newManager(t, server.Config(), elected(), ctrl.Settings{})
+		mgr := managerOn(t, server.Config(), elected(), ctrl.Settings{})
 		written := make(chan error, 1)
 		var once atomic.Bool
 		err := complete(mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
@@ -125,7 +125,7 @@ func TestReadYourWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		server.Lag(500 * time.Millisecond)
-		mgr := newManager(t, server.Config(), ctrl.Options{}, ctrl.Settings{})
+		mgr := managerOn(t, server.Config(), ctrl.Options{}, ctrl.Settings{})
 		c := mgr.GetClient()
 		var runs atomic.Int64
 		err := levels["level b"](mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
@@ -180,7 +180,7 @@ func TestUndeclaredReads(t *testing.T) {
 				server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Pods)
 				server.Put(sim.ConfigMaps, configMap("a"))
 				server.Put(sim.Pods, &corev1.Pod{ObjectMeta: configMap("a").ObjectMeta})
-				mgr := newManager(t, server.Config(), ctrl.Options{}, ctrl.Settings{RefuseUndeclared: strict})
+				mgr := managerOn(t, server.Config(), ctrl.Options{}, ctrl.Settings{RefuseUndeclared: strict})
 				read := make(chan error, 100)
 				err := levels["level b"](mgr, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 					var found corev1.Pod
@@ -212,7 +212,7 @@ func TestContext(t *testing.T) {
 		server.Put(sim.ConfigMaps, configMap("a"))
 		type key struct{}
 		o := ctrl.Options{BaseContext: func() context.Context { return context.WithValue(context.Background(), key{}, "based") }}
-		mgr := newManager(t, server.Config(), o, ctrl.Settings{})
+		mgr := managerOn(t, server.Config(), o, ctrl.Settings{})
 		got := make(chan string, 1)
 		err := levels["level b"](mgr, reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 			got <- fmt.Sprint(controller.ReconcileIDFromContext(ctx) != "", " ", ctx.Value(key{}), " ", ctrl.LoggerFrom(ctx).GetSink() != nil)

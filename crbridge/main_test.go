@@ -4,7 +4,6 @@
 package crbridge_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -26,8 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newManager returns a manager that logs to the test, and serves nothing.
-func newManager(t *testing.T, cfg *rest.Config, o ctrl.Options, s ctrl.Settings) *ctrl.Bridge {
+// managerOn returns a manager that logs to the test, and serves nothing.
+func managerOn(t *testing.T, cfg *rest.Config, o ctrl.Options, s ctrl.Settings) *ctrl.Bridge {
 	t.Helper()
 	o.Logger, o.Metrics = testr.New(t), metricsserver.Options{BindAddress: "0"}
 	o.Controller = config.Controller{SkipNameValidation: new(true)}
@@ -36,18 +35,6 @@ func newManager(t *testing.T, cfg *rest.Config, o ctrl.Options, s ctrl.Settings)
 		t.Fatal(err)
 	}
 	return mgr
-}
-
-// start runs a manager. stop ends it, waits, and returns its error.
-func start(t *testing.T, mgr ctrl.Manager) (stop func() error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	return func() error {
-		cancel()
-		return <-ended
-	}
 }
 
 func ended(t *testing.T, stop func() error) {

@@ -68,7 +68,7 @@ func (o operator) patched(t *testing.T, in, source string) string {
 		t.Fatal(err)
 	}
 	for name, p := range o.patches {
-		edit(t, filepath.Join(to, name), func(text string) string {
+		editFile(t, filepath.Join(to, name), func(text string) string {
 			if !strings.Contains(text, p[0]) {
 				t.Fatalf("%s has changed: it has no %q", name, p[0])
 			}
@@ -89,11 +89,11 @@ func (o operator) patched(t *testing.T, in, source string) string {
 			t.Fatal(err)
 		}
 	}
-	edit(t, mod, func(text string) string { return text + "\nreplace " + o.module + " => " + to + "\n" })
+	editFile(t, mod, func(text string) string { return text + "\nreplace " + o.module + " => " + to + "\n" })
 	return mod
 }
 
-func edit(t *testing.T, file string, change func(string) string) {
+func editFile(t *testing.T, file string, change func(string) string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,7 +30,9 @@ import (
 
 // TestHost runs a controller of Setpoint in a manager of controller-runtime. Although watches are
 // late, it creates one Secret for each ConfigMap, and it shares the informers of the manager.
-func TestHost(t *testing.T) {
+func TestHost(t *testing.T) { synctest.Test(t, hosts) }
+
+func hosts(t *testing.T) {
 	server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
 	server.Lag(100 * time.Millisecond)
 	o := elected()
@@ -90,10 +93,7 @@ func TestHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for began := time.Now(); len(secrets(t, server)) < 5 && time.Since(began) < time.Minute; {
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(500 * time.Millisecond) // one more would be a mistake
+	time.Sleep(time.Minute)
 	ended(t, stop)
 	if n := len(secrets(t, server)); n != 5 {
 		t.Errorf("created %d Secrets for 5 owners", n)

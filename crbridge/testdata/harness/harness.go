@@ -95,9 +95,9 @@ func (o *Operator) scheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// Simulated checks both levels on the simulated API server.
+// Simulated checks controller-runtime and both levels on the simulated API server.
 func (o *Operator) Simulated(t *testing.T) {
-	for _, level := range []Level{A, B} {
+	for _, level := range []Level{ControllerRuntime, A, B} {
 		t.Run(string(level), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := sim.New(t, o.scheme(t))

@@ -17,7 +17,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/crbridge"
 	ctrl "github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/source"
@@ -53,11 +52,11 @@ func ExampleNewHost() {
 	if err != nil {
 		panic(err)
 	}
-	host, err := crbridge.NewHost(mgr, client.Options{FieldOwner: "website"})
+	host, err := ctrl.NewHost(mgr, client.Options{FieldOwner: "website"})
 	if err != nil {
 		panic(err)
 	}
-	deployments, err := crbridge.Adopt[*appsv1.Deployment](host)
+	deployments, err := ctrl.Adopt[*appsv1.Deployment](host)
 	if err != nil {
 		panic(err)
 	}

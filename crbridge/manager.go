@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -23,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	theirs "sigs.k8s.io/controller-runtime/pkg/manager"
-	theirmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
@@ -58,6 +58,8 @@ type Bridge struct {
 	strict  bool
 	metrics metricsserver.Server // or nil
 
+	registry *prometheus.Registry // of Setpoint's metrics
+
 	converters conversion.Registry
 	elected    chan struct{}
 
@@ -85,7 +87,8 @@ func New(cfg *rest.Config, o Options, s Settings) (*Bridge, error) {
 		return nil, errors.New("crbridge: must specify Config; pass the result of GetConfig")
 	}
 	o = withDefaults(o)
-	own, err := managerOptions(o, s)
+	registry := prometheus.NewRegistry()
+	own, err := managerOptions(o, s, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,8 @@ func New(cfg *rest.Config, o Options, s Settings) (*Bridge, error) {
 	// Without a field owner, the API server names the field manager after the user agent.
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, rest.DefaultKubernetesUserAgent())
 	b := &Bridge{
-		manager: manager.New(cfg, own), options: o, strict: s.RefuseUndeclared,
+		registry: registry,
+		manager:  manager.New(cfg, own), options: o, strict: s.RefuseUndeclared,
 		converters: conversion.NewRegistry(), elected: make(chan struct{}),
 	}
 	b.cache = newCache(b.manager.Cache(), o.Cache, s.KeepManagedFields)
@@ -131,16 +135,14 @@ func withDefaults(o Options) Options {
 }
 
 // managerOptions maps the options to the ones of Setpoint's manager.
-func managerOptions(o Options, s Settings) (manager.Options, error) {
+func managerOptions(o Options, s Settings, r *prometheus.Registry) (manager.Options, error) {
 	own := manager.Options{
 		Name: cmp.Or(s.Name, o.LeaderElectionID, filepath.Base(os.Args[0])), Scheme: o.Scheme,
 		Logger: slogOf(o.Logger), FieldOwner: o.Client.FieldOwner,
 	}
-	var wrong []error
-	// If it fails, another manager of the process counts, and the registry is served once.
-	if m, err := metrics.New(theirmetrics.Registry); err == nil {
-		own.Metrics = m
-	}
+	counts, err := metrics.New(r)
+	wrong := []error{err}
+	own.Metrics = counts
 	if o.GracefulShutdownTimeout != nil {
 		own.Grace = grace(*o.GracefulShutdownTimeout)
 	}
@@ -152,7 +154,6 @@ func managerOptions(o Options, s Settings) (manager.Options, error) {
 		wrong = append(wrong, err)
 		own.LeaderElection = lease
 	}
-	var err error
 	own.Cache, err = cacheOptions(o.Cache)
 	if wrong = append(wrong, err); s.Configure != nil {
 		s.Configure(&own)
@@ -209,6 +210,11 @@ func (b *Bridge) Start(ctx context.Context) error {
 	b.stopping = ctx.Done()
 	b.mu.Unlock()
 	b.cache.begin()
+	shared, err := sharedCollector()
+	if err != nil {
+		return fmt.Errorf("crbridge: registering the metrics: %w", err)
+	}
+	defer shared.add(b.registry)()
 	return b.manager.Run(ctx)
 }
 

@@ -13,9 +13,9 @@ import (
 	theirmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// collector adds the metrics of Setpoint's managers to the registry of controller-runtime. Both have
-// the same names for the same things. A registry takes each name once, so ours are in registries of
-// their own, and merged when the registry is read.
+// collector adds the metrics of Setpoint's managers to the registry of controller-runtime. Both
+// have the same names for the same things. A registry takes each name once, so ours are in
+// registries of their own, and merged when the registry is read.
 type collector struct {
 	mu  sync.Mutex
 	all map[prometheus.Gatherer]bool

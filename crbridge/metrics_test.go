@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 			server := sim.NewServer(sim.ConfigMaps, sim.Leases, sim.Secrets)
 			server.Put(sim.ConfigMaps, configMap("a"))
 			o := elected()
-			o.LeaderElectionID = "metrics" // another test has counts of controller-runtime's elector
+			o.LeaderElectionID = "metrics" // another test has counts of their elector
 			mgr := managerOn(t, server.Config(), o, ctrl.Settings{})
 			r := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil })
 			if err := theirs.NewControllerManagedBy(mgr).Named("metrics-a").For(&corev1.ConfigMap{}).Complete(r); err != nil {

@@ -31,6 +31,7 @@ type record struct {
 	deleted  map[string]int
 	unseen   map[string]string // by write: an own write that the process did not see
 	failing  error             // of Idle, after the last step
+	notIdle  []string          // after which steps Idle failed, and how
 	failures []string          // what no run may do
 
 	log, requests, events strings.Builder // artefacts

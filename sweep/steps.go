@@ -193,6 +193,7 @@ func (r *run) converge(ctx context.Context, what string, hasty bool) bool {
 		case time.Since(changed) > r.pace.still:
 			r.logf("after %s, the operator is not idle: %v", what, err)
 			r.record.failing = err
+			r.record.notIdle = append(r.record.notIdle, fmt.Sprintf("after %s, the operator is not idle: %v", what, err))
 			return true
 		}
 		if time.Since(began) > r.pace.patience {

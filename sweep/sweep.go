@@ -174,6 +174,9 @@ func (sw *sweep) report(t *testing.T, plan Plan, r *record) {
 		t.Skipf("%s: the write did not come again in three runs", plan)
 	}
 	if problems := sw.problems(plan, r); len(problems) > 0 {
+		for _, text := range sw.want.notIdle { // it may be the cause
+			problems = append(problems, "also without faults, "+text)
+		}
 		keep(t, r)
 		t.Errorf("%s:\n\t%s\nto repeat it:\n\tsweep.Replay(t, scenario, %s)", plan, strings.Join(problems, "\n\t"), plan.goString())
 	}

@@ -54,6 +54,8 @@ func (r *copier) Reconcile(ctx context.Context, key types.NamespacedName) (contr
 	switch {
 	case err == nil && r.defect == "fails for ever", apierrors.IsNotFound(err) && r.defect == "fails for ever":
 		return controller.Result{}, errors.New("it fails")
+	case err == nil && r.defect == "fails at first" && from.Data["a"] == "1":
+		return controller.Result{}, errors.New("it fails at first")
 	case err != nil || from.DeletionTimestamp != nil || r.defect == "writes nothing":
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
@@ -68,7 +70,7 @@ func (r *copier) Reconcile(ctx context.Context, key types.NamespacedName) (contr
 		return controller.Result{}, nil
 	case err != nil:
 		return controller.Result{}, err
-	case r.defect == "annotates what it has just made" && !made:
+	case (r.defect == "annotates what it has just made" || r.defect == "fails at first") && !made:
 		return controller.Result{}, nil
 	}
 	return controller.Result{}, r.annotate(ctx, from)
@@ -252,6 +254,7 @@ func TestDefects(t *testing.T) {
 		"ignores its Lease":               `, and its Lease expired `,
 		"fights":                          `two programs change ConfigMap default/a.metadata.annotations.example.com/copied to and fro: `,
 		"fails for ever":                  `without faults: after the last step, the operator is not idle: `,
+		"fails at first":                  `also without faults, after step create, the operator is not idle: `,
 		"writes nothing":                  `without faults: the operator has written nothing; let it use Process.Config`,
 		"panics":                          `without faults: step create: it panicked: oops`,
 		"ends the test":                   `without faults: step create: it has ended its goroutine: let it return an error`,

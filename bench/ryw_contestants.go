@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
@@ -39,12 +40,15 @@ type stormer struct {
 
 // stormers are both frameworks, with and without protection against stale caches.
 // controller-runtime's is EnableReadYourWritesConsistency, off by default: reads wait, in the
-// worker. Setpoint's is on by default: the key waits.
+// worker. Setpoint's is on by default: the key waits. The contestants of crbridge have the
+// Reconciler of controller-runtime.
 var stormers = []stormer{
 	{"setpoint", stormSetpoint(0)},
 	{"setpoint, never put off", stormSetpoint(-1)},
-	{"controller-runtime", stormControllerRuntime(false)},
-	{"controller-runtime, read your writes", stormControllerRuntime(true)},
+	{"controller-runtime", stormControllerRuntime(crmanager.New, stormCompleted, false)},
+	{"controller-runtime, read your writes", stormControllerRuntime(crmanager.New, stormCompleted, true)},
+	{"crbridge, level a", stormControllerRuntime(crbridge.NewManager, stormCompleted, false)},
+	{"crbridge, level b", stormControllerRuntime(crbridge.NewManager, stormBridged, false)},
 }
 
 func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *storm) error {
@@ -105,12 +109,25 @@ func found[T cache.Object](get func(context.Context, key) (T, error)) func(conte
 	}
 }
 
-func stormControllerRuntime(consistent bool) func(context.Context, *rest.Config, *storm) error {
+// completes builds a controller of Deployments and ConfigMaps.
+type completes func(mgr crmanager.Manager, adds crsource.Source, r reconcile.Reconciler) error
+
+func stormCompleted(mgr crmanager.Manager, adds crsource.Source, r reconcile.Reconciler) error {
+	return builder.ControllerManagedBy(mgr).For(&appsv1.Deployment{}).Watches(&corev1.ConfigMap{}, &crhandler.EnqueueRequestForObject{}).WatchesRawSource(adds).
+		WithOptions(crcontroller.Options{MaxConcurrentReconciles: workersOfEach}).Complete(r)
+}
+
+func stormBridged(mgr crmanager.Manager, adds crsource.Source, r reconcile.Reconciler) error {
+	return crbridge.NewControllerManagedBy(mgr).For(&appsv1.Deployment{}).Watches(&corev1.ConfigMap{}, &crhandler.EnqueueRequestForObject{}).WatchesRawSource(adds).
+		WithOptions(crcontroller.Options{MaxConcurrentReconciles: workersOfEach}).Complete(r)
+}
+
+func stormControllerRuntime(newManager func(*rest.Config, crmanager.Options) (crmanager.Manager, error), complete completes, consistent bool) func(context.Context, *rest.Config, *storm) error {
 	return func(ctx context.Context, cfg *rest.Config, st *storm) error {
 		o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: logr.FromSlogHandler(newLogHandler())}
 		o.Client.Cache = &crclient.CacheOptions{EnableReadYourWritesConsistency: &consistent}
 		o.Controller.SkipNameValidation = new(true)
-		mgr, err := crmanager.New(cfg, o)
+		mgr, err := newManager(cfg, o)
 		if err != nil {
 			return err
 		}
@@ -120,15 +137,13 @@ func stormControllerRuntime(consistent bool) func(context.Context, *rest.Config,
 			queue = q
 			return nil
 		})
-		err = builder.ControllerManagedBy(mgr).For(&appsv1.Deployment{}).Watches(&corev1.ConfigMap{}, &crhandler.EnqueueRequestForObject{}).WatchesRawSource(adds).
-			WithOptions(crcontroller.Options{MaxConcurrentReconciles: workersOfEach}).
-			Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-				after, again, err := st.reconcile(ctx, a, req.NamespacedName)
-				if again && after == 0 {
-					queue.Add(req)
-				}
-				return reconcile.Result{RequeueAfter: after}, err
-			}))
+		err = complete(mgr, adds, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			after, again, err := st.reconcile(ctx, a, req.NamespacedName)
+			if again && after == 0 {
+				queue.Add(req)
+			}
+			return reconcile.Result{RequeueAfter: after}, err
+		}))
 		if err != nil {
 			return err
 		}

@@ -331,6 +331,7 @@ func TestAdd_RefusesBadInput(t *testing.T) {
 		want string
 		args []string
 	}{
+		{`unknown command "knd" for "setpoint add"`, []string{"add", "knd", "Bus"}},
 		{"give one argument: the kind", []string{"add", "webhook"}},
 		{"give two arguments: the kind", []string{"add", "version", "Greeting"}},
 		{"give one argument: the kind", []string{"add", "finalizer", "Greeting", "Bus"}},
@@ -364,6 +365,9 @@ func TestAdd_RefusesBadInput(t *testing.T) {
 				}
 			}
 		}
+	}
+	if out, err := setpoint(t, dir, "add"); err != nil || !strings.Contains(out, "Available Commands:") {
+		t.Errorf("setpoint add prints %q and returns %v", out, err)
 	}
 	t.Setenv("GOPROXY", "off")
 	t.Setenv("GOMODCACHE", t.TempDir())

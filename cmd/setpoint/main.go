@@ -41,7 +41,10 @@ func command(out io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetVersionTemplate(version + "\n")
 	root.CompletionOptions.DisableDefaultCmd = true
-	add := &cobra.Command{Use: "add", Short: "add to the project in this directory"}
+	add := &cobra.Command{
+		Use: "add", Short: "add to the project in this directory", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
 	add.AddCommand(addKindCommand(), addWebhookCommand(), addVersionCommand(), addFinalizerCommand(), addChildCommand())
 	root.AddCommand(newCommand(), add, doctorCommand(), versionCommand(version))
 	return root

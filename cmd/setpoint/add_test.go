@@ -383,6 +383,23 @@ func TestAdd_RefusesBadInput(t *testing.T) {
 	}
 }
 
+// TestAdd_RefusesWithoutSample: the tests of the parts read the sample of the kind.
+func TestAdd_RefusesWithoutSample(t *testing.T) {
+	dir := made(t)
+	if err := os.Remove(filepath.Join(dir, "config", "samples", "greeting.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, dir)
+	for _, c := range []struct{ args, test string }{
+		{"webhook Greeting", "greeting_webhook_test.go"},
+		{"version Greeting v1", "greeting_v1_test.go"},
+		{"finalizer Greeting", "greeting_finalizer_test.go"},
+		{"child Service", "greeting_service_test.go"},
+	} {
+		refuse(t, dir, "there is no file config/samples/greeting.yaml, which the new test "+c.test+" reads", append([]string{"add"}, strings.Fields(c.args)...)...)
+	}
+}
+
 // TestAdd_RefusesEditedLines: the error names the file, and what to add by hand.
 func TestAdd_RefusesEditedLines(t *testing.T) {
 	dir := made(t)

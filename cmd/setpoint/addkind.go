@@ -36,7 +36,7 @@ func (p *project) addFiles(to files, n names) error {
 		return err
 	}
 	kind := strings.ToLower(n.kind)
-	for _, name := range []string{path.Join(p.api, kind+"_types.go"), kind + "_controller.go", kind + "_controller_test.go", "config/samples/" + kind + ".yaml"} {
+	for _, name := range []string{path.Join(p.api, kind+"_types.go"), kind + "_controller.go", kind + "_controller_test.go", n.sample()} {
 		if _, there := to[name]; there {
 			return fmt.Errorf("the file %s exists, so the kind %s is there already; choose another one", name, n.kind)
 		}

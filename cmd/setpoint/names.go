@@ -36,6 +36,9 @@ func (n *names) replacer() *strings.Replacer {
 	)
 }
 
+// sample is the file with an object of the kind.
+func (n *names) sample() string { return "config/samples/" + strings.ToLower(n.kind) + ".yaml" }
+
 // exported returns a name that begins with a capital.
 func exported(name string) string {
 	if name == "" {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"embed"
+	"fmt"
 	"strings"
 )
 
@@ -14,14 +15,22 @@ import (
 //go:embed parts
 var parts embed.FS
 
-// add adds a file under a name of the template, with other names.
+// add adds a file under a name of the template, with other names. It refuses a test that reads a
+// sample which is not there.
 func (f files) add(name, text string, n *names) error {
 	if n.clusterScoped {
 		text = strings.NewReplacer("obj.Namespace)", `"default")`, keyOf, clusterKey).Replace(text)
 	}
 	text, err := n.rename(name, text)
-	f[n.replacer().Replace(name)] = text
-	return err
+	if err != nil {
+		return err
+	}
+	file := n.replacer().Replace(name)
+	if sample := n.sample(); strings.Contains(text, sample) && f[sample] == "" {
+		return fmt.Errorf("there is no file %s, which the new test %s reads; put an object of the kind %s there first", sample, file, n.kind)
+	}
+	f[file] = text
+	return nil
 }
 
 // readPart returns the text of a part without its head.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,6 +100,9 @@ func (p *project) kind(in files, kind string) (names, error) {
 		case strings.EqualFold(s.Names.Kind, kind):
 			return names{}, fmt.Errorf("config/crd has no kind %q; did you mean %s?", kind, s.Names.Kind)
 		}
+	}
+	if len(p.kinds(in)) == 0 {
+		return names{}, errors.New("config/crd has no kinds; run 'make generate' first, which writes the CRDs")
 	}
 	return names{}, fmt.Errorf("config/crd has no kind %q, only %s; add it with 'setpoint add kind', or give one that is there", kind, strings.Join(p.kinds(in), ", "))
 }

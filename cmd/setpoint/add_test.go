@@ -400,6 +400,18 @@ func TestAdd_RefusesWithoutSample(t *testing.T) {
 	}
 }
 
+// TestAdd_RefusesWithoutCRDs: the kinds of a project are in config/crd, which go generate writes.
+func TestAdd_RefusesWithoutCRDs(t *testing.T) {
+	dir := made(t)
+	if err := os.RemoveAll(filepath.Join(dir, "config", "crd")); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, dir)
+	for _, args := range []string{"webhook Greeting", "version Greeting v1", "finalizer Greeting", "child Service", "child Service --owner Greeting"} {
+		refuse(t, dir, "config/crd has no kinds; run 'make generate' first", append([]string{"add"}, strings.Fields(args)...)...)
+	}
+}
+
 // TestAdd_RefusesEditedLines: the error names the file, and what to add by hand.
 func TestAdd_RefusesEditedLines(t *testing.T) {
 	dir := made(t)

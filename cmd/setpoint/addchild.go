@@ -66,11 +66,12 @@ func addChild(p *project, to files, kind, owner, plural string) error {
 
 // owner returns the kind of this name, or the only one.
 func (p *project) owner(in files, kind string) (names, error) {
-	if all := p.kinds(in); kind == "" && len(all) == 1 {
+	all := p.kinds(in)
+	if kind == "" && len(all) == 1 {
 		kind = all[0]
 	}
-	if kind == "" {
-		return names{}, fmt.Errorf("the project has the kinds %s; name one with --owner", strings.Join(p.kinds(in), ", "))
+	if kind == "" && len(all) > 1 {
+		return names{}, fmt.Errorf("the project has the kinds %s; name one with --owner", strings.Join(all, ", "))
 	}
 	return p.kind(in, kind)
 }

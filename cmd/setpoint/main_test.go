@@ -234,6 +234,7 @@ func TestNew_RefusesBadInput(t *testing.T) {
 		"not built from a rel":  {"new", "shop-operator", "--module", "example.org/shop"},
 		"the kind \"shop\"":     append(good, "--kind", "shop"),
 		"the kind Main":         append(good, "--kind", "Main"),
+		"the kind List: Kube":   append(good, "--kind", "List"),
 		"the kind ShopList":     append(good, "--kind", "ShopList"),
 		"for Kubernetes' own":   {"new", "net-operator", "--module", "example.org/net-operator", "--kind", "Net", "--group", "net.k8s.io", "--setpoint", library},
 		"the plural \"Shops\"":  append(good, "--plural", "Shops"),

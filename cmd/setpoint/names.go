@@ -83,6 +83,9 @@ func (n *names) validateKind() error {
 	if of := "." + n.group; strings.HasSuffix(of, ".k8s.io") || strings.HasSuffix(of, ".kubernetes.io") {
 		return fmt.Errorf("--group %q: k8s.io and kubernetes.io are for Kubernetes' own kinds; choose a domain of yours, such as shop.example.org", n.group)
 	}
+	if n.kind == "List" {
+		return errors.New("the kind List: Kubernetes has a kind List of its own; choose another name")
+	}
 	if strings.HasSuffix(n.kind, "List") {
 		return fmt.Errorf("the kind %s: the name is for the list of the kind %s; choose another name", n.kind, strings.TrimSuffix(n.kind, "List"))
 	}

@@ -169,6 +169,26 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// TestDoctor_NamesWhatIsNoProject: a project has a module and a line with the operator's name.
+func TestDoctor_NamesWhatIsNoProject(t *testing.T) {
+	for _, c := range []struct {
+		files files
+		want  string
+	}{
+		{nil, "this directory has no go.mod; run it at the top of a project"},
+		{files{"operator.go": "package main\n\nconst name = \"shop\"\n"}, "this directory has no go.mod;"},
+		{files{"go.mod": "module example.org/shop\n"}, "this directory has no operator.go;"},
+		{files{"go.mod": "module example.org/shop\n", "operator.go": "package main\n\nvar name = \"shop\"\n"}, `operator.go has no line 'const name = "…"'`},
+	} {
+		dir := t.TempDir()
+		if err := c.files.write(dir); err != nil {
+			t.Fatal(err)
+		}
+		refuse(t, dir, c.want, "doctor")
+		refuse(t, dir, c.want, "add", "kind", "Shop")
+	}
+}
+
 // TestDoctor_NamesWhatIsOldOrMissing makes one change at a time to a project that lacks nothing.
 func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 	dir := made(t)

@@ -44,7 +44,7 @@ func open(dir string) (*project, error) {
 		if above != nil {
 			return nil, fmt.Errorf("this directory is below the top of the project %s; run 'cd %s' first", above.name, above.dir)
 		}
-		return nil, errors.New("this directory has no go.mod, or no operator.go with the operator's name; run it at the top of a project that 'setpoint new' has made")
+		return nil, noProject(dir)
 	}
 	apis, err := filepath.Glob(filepath.Join(dir, "api", "*", "doc.go"))
 	if err != nil {
@@ -73,6 +73,18 @@ func open(dir string) (*project, error) {
 	}
 	p.group = string(group[1])
 	return p, nil
+}
+
+// noProject returns an error with the first file or line that a directory lacks.
+func noProject(dir string) error {
+	for _, file := range []string{"go.mod", "operator.go"} {
+		if _, err := os.ReadFile(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("this directory has no %s; run it at the top of a project that 'setpoint new' has made", file)
+		} else if err != nil {
+			return err
+		}
+	}
+	return errors.New(`operator.go has no line 'const name = "…"' with the operator's name; put it back`)
 }
 
 // namesIn returns a project with its module and name, or nil if the directory has none.

@@ -26,6 +26,9 @@ func newCommand() *cobra.Command {
 		Use: "new NAME", Short: "make the project of an operator in the directory NAME", Args: want("the name of the operator, such as shop-operator"),
 		RunE: func(c *cobra.Command, args []string) error {
 			n.name = args[0]
+			if err := errors.Join(n.validateProject(), n.validateKind()); err != nil {
+				return err
+			}
 			if err := canCreate(c.Context(), n.module, checkout); err != nil {
 				return err
 			}
@@ -80,11 +83,8 @@ func canCreate(ctx context.Context, module, checkout string) error {
 	return nil
 }
 
-// create makes a project. It leaves nothing behind if it fails.
+// create makes a project with valid names. It leaves nothing behind if it fails.
 func create(n names, checkout string) (err error) {
-	if err := errors.Join(n.validateProject(), n.validateKind()); err != nil {
-		return err
-	}
 	all, err := template(n)
 	if err != nil {
 		return err

@@ -252,6 +252,8 @@ func TestNew_RefusesBadInput(t *testing.T) {
 		"--module net/http: Go": {"new", "shop-operator", "--module", "net/http", "--setpoint", library},
 		"version at the end":    {"new", "shop-operator", "--module", "example.org/shop/v1", "--setpoint", library},
 		"not built from a rel":  {"new", "shop-operator", "--module", "example.org/shop"},
+		"the name \"Bus\"":      {"new", "Bus", "--module", "example.org/shop"},
+		"the kind \"bus\"":      {"new", "bus-operator", "--module", "example.org/bus", "--kind", "bus"},
 		"the kind \"shop\"":     append(good, "--kind", "shop"),
 		"the kind Main":         append(good, "--kind", "Main"),
 		"the kind List: Kube":   append(good, "--kind", "List"),

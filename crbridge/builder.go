@@ -6,6 +6,7 @@ package crbridge
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -170,9 +171,15 @@ func (b *Builder) check() error {
 		if w.object == nil || !w.owned && w.by == nil && w.object != b.object {
 			return errors.New("a watch has no object or no handler")
 		}
+		if slices.Contains(append(w.option.predicates, b.filters...), nil) {
+			return errors.New("a predicate is nil; leave it out")
+		}
 		if w.owned && b.object == nil {
 			return errors.New("Owns() can only be used together with For(), whose kind the owners have")
 		}
+	}
+	if slices.Contains(b.raw, nil) {
+		return errors.New("a raw source is nil; leave it out")
 	}
 	if len(b.watches)+len(b.raw) == 0 {
 		return errors.New("there are no watches configured, controller will never get triggered. Use For(), Owns(), Watches() or WatchesRawSource() to set them up")

@@ -63,9 +63,14 @@ func newBuilt(b *Bridge, name string, kind schema.GroupVersionKind, r reconcile.
 	if made.options.LogConstructor == nil {
 		made.options.LogConstructor = logConstructor(b.options.Controller.Logger, o.Logger, name, kind)
 	}
-	if o.RecoverPanic != nil && !*o.RecoverPanic {
-		b.options.Logger.Info("an option has no counterpart", "controller", name, "option", "RecoverPanic", "instead", "a panic is an error")
+	say := func(set bool, option, instead string) {
+		remark(b.options.Logger.WithValues("controller", name), set, option, instead)
 	}
+	say(o.RecoverPanic != nil && !*o.RecoverPanic, "RecoverPanic", "a panic is an error")
+	say(o.CacheSyncTimeout != 0, "CacheSyncTimeout", "the controller starts without a kind that does not sync")
+	say(o.UsePriorityQueue != nil && !*o.UsePriorityQueue, "UsePriorityQueue", "the queue has three classes")
+	say(o.EnableWarmup != nil && !*o.EnableWarmup, "EnableWarmup", "the sources run on every replica")
+	say(o.SkipNameValidation != nil && *o.SkipNameValidation, "SkipNameValidation", "each name is unique in its manager")
 	made.controller = controller.New(name, reconcilerOf{made}, own)
 	return made, nil
 }

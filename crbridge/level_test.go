@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	theirs "sigs.k8s.io/controller-runtime"
+	theircache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -227,4 +228,56 @@ func TestContext(t *testing.T) {
 			t.Errorf("the context has %q", s)
 		}
 	})
+}
+
+// TestLostLease_EndsTheProcess: controllers of controller-runtime cannot start again.
+func TestLostLease_EndsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
+		mgr := managerOn(t, server.Config(), elected(), ctrl.Settings{})
+		r := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil })
+		if err := levels["level a"](mgr, r); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(t.Context()) }()
+		<-mgr.Elected()
+		server.Add(fault.Rule{Match: fault.Match{Resources: []string{"leases"}}, Refuse: apierrors.NewInternalError(errors.New("etcd"))})
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "leader election lost") {
+			t.Errorf("Start returned %v", err)
+		}
+	})
+}
+
+// TestOptions_WithoutACounterpart: an option is an error that names it and the remedy.
+func TestOptions_WithoutACounterpart(t *testing.T) {
+	server := sim.NewServer(sim.ConfigMaps)
+	for want, o := range map[string]ctrl.Options{
+		"probe /readyz":              {ReadinessEndpointName: "/ready"},
+		"probe /healthz":             {LivenessEndpointName: "/live"},
+		"LeaderElectionID is empty":  {LeaderElection: true},
+		`only "leases" is supported`: {LeaderElection: true, LeaderElectionID: "a", LeaderElectionResourceLock: "configmaps"},
+		"the cache is Setpoint's":    {NewCache: theircache.New},
+	} {
+		if _, err := ctrl.NewManager(server.Config(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q in it", err, want)
+		}
+	}
+}
+
+// TestBuild_RefusesNil names what is nil.
+func TestBuild_RefusesNil(t *testing.T) {
+	mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
+	r := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil })
+	of := func() *ctrl.Builder { return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}) }
+	for want, err := range map[string]error{
+		"a predicate is nil":      of().WithEventFilter(nil).Complete(r),
+		"a raw source is nil":     of().WatchesRawSource(nil).Complete(r),
+		"no object or no handler": of().Watches(&corev1.Secret{}, nil).Complete(r),
+		"its Reconciler is nil":   of().Complete(nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q in it", err, want)
+		}
+	}
 }

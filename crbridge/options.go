@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/go-logr/logr"
 	toolscache "k8s.io/client-go/tools/cache"
 	theircache "sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -95,20 +96,37 @@ func transformOf(name string, f toolscache.TransformFunc) *cache.Transform {
 	})
 }
 
-// remarks logs what happens instead of an option without a counterpart.
-func remarks(o Options) error {
-	say := func(set bool, option, instead string) {
-		if set {
-			o.Logger.Info("an option has no counterpart", "option", option, "instead", instead)
-		}
+// remark logs what happens instead of an option without a counterpart.
+func remark(l logr.Logger, set bool, option, instead string) {
+	if set {
+		l.Info("an option has no counterpart", "option", option, "instead", instead)
 	}
+}
+
+func remarks(o Options) error {
+	say := func(set bool, option, instead string) { remark(o.Logger, set, option, instead) }
+	const copies, bookmarks = "reads return copies; pass client.UnsafeDisableDeepCopy to a List", "watches have bookmarks"
 	c := o.Cache
 	say(c.DefaultWatchErrorHandler != nil, "Cache.DefaultWatchErrorHandler", "the log, the metrics and /readyz report failing informers")
-	say(c.DefaultUnsafeDisableDeepCopy != nil, "Cache.DefaultUnsafeDisableDeepCopy", "reads return copies; pass client.UnsafeDisableDeepCopy to a List")
-	say(c.DefaultEnableWatchBookmarks != nil, "Cache.DefaultEnableWatchBookmarks", "watches have bookmarks")
+	say(c.DefaultUnsafeDisableDeepCopy != nil, "Cache.DefaultUnsafeDisableDeepCopy", copies)
+	say(c.DefaultEnableWatchBookmarks != nil, "Cache.DefaultEnableWatchBookmarks", bookmarks)
+	for obj, by := range c.ByObject {
+		say(by.UnsafeDisableDeepCopy != nil, fmt.Sprintf("Cache.ByObject[%T].UnsafeDisableDeepCopy", obj), copies)
+		say(by.EnableWatchBookmarks != nil, fmt.Sprintf("Cache.ByObject[%T].EnableWatchBookmarks", obj), bookmarks)
+	}
 	say(o.Controller.RecoverPanic != nil && !*o.Controller.RecoverPanic, "Controller.RecoverPanic", "controllers of level b turn a panic into an error")
-	say(o.ReadinessEndpointName != "", "ReadinessEndpointName", "/readyz")
-	say(o.LivenessEndpointName != "", "LivenessEndpointName", "/livez and /healthz")
-	say(o.LeaderElection && !o.LeaderElectionReleaseOnCancel, "LeaderElectionReleaseOnCancel", "the Lease is released when all that runs under it has ended")
-	return nil
+	say(o.Controller.CacheSyncTimeout != 0, "Controller.CacheSyncTimeout", "controllers of level b start without a kind that does not sync")
+	return probes(o)
+}
+
+// probes returns an error for other paths: the Pod would restart if nothing answers there.
+func probes(o Options) error {
+	var wrong []error
+	if name := o.ReadinessEndpointName; name != "" && name != "/readyz" {
+		wrong = append(wrong, fmt.Errorf("crbridge: ctrl.Options.ReadinessEndpointName is %q, which has no counterpart; remove it, and probe /readyz", name))
+	}
+	if name := o.LivenessEndpointName; name != "" && name != "/healthz" && name != "/livez" {
+		wrong = append(wrong, fmt.Errorf("crbridge: ctrl.Options.LivenessEndpointName is %q, which has no counterpart; remove it, and probe /healthz", name))
+	}
+	return errors.Join(wrong...)
 }

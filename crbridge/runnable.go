@@ -73,8 +73,9 @@ func (b *Bridge) leaderOnly(r theirs.Runnable) {
 
 // lost returns an error if the term of a context is lost.
 func lost(ctx context.Context) error {
+	// The error does not wrap the cause: the manager takes such an error for the end of the term.
 	if cause := context.Cause(ctx); errors.Is(cause, leaderelection.ErrLost) {
-		return fmt.Errorf("leader election lost, and what runs under the Lease cannot start again in this process: %w", cause)
+		return fmt.Errorf("leader election lost, and what runs under the Lease cannot start again in this process: %v", cause) //nolint:errorlint // see above
 	}
 	return nil
 }

@@ -297,7 +297,8 @@ func TestAddKind(t *testing.T) {
 	dir := made(t)
 	commit(t, dir)
 	out, err := setpoint(t, dir, "add", "kind", "Policy", "--cluster-scoped")
-	if err != nil || !strings.Contains(out, "policy_controller.go\n") || !strings.Contains(out, "operator.go\n") {
+	const described = "\nmade the kind Policy of the group demo.example.com, its plural is policies; these are hard to change later\n"
+	if err != nil || !strings.Contains(out, "policy_controller.go\n") || !strings.Contains(out, "operator.go\n") || !strings.HasSuffix(out, described) {
 		t.Fatalf("it printed %q and returned %v", out, err)
 	}
 	if os.Getenv("SETPOINT_FULL") != "" {

@@ -25,6 +25,10 @@ func addKindCommand() *cobra.Command {
 			}
 			return p.addLines(to, n)
 		})
+	c.PostRunE = func(c *cobra.Command, _ []string) error {
+		_, err := fmt.Fprintf(c.OutOrStdout(), "made the kind %s\n", n.described())
+		return err
+	}
 	kindFlags(c, &n)
 	return c
 }

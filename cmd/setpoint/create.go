@@ -35,7 +35,7 @@ func newCommand() *cobra.Command {
 			if err := create(n, checkout); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "made %s: its kind is %s of the group %s\nnext: cd %s && make test\n", n.name, n.kind, n.group, n.name)
+			_, err := fmt.Fprintf(c.OutOrStdout(), "made %s: its kind is %s\nnext: cd %[1]s && make test\n", n.name, n.described())
 			return err
 		},
 	}

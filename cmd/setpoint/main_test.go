@@ -273,8 +273,9 @@ func TestNew_RefusesBadInput(t *testing.T) {
 	}
 	dir := t.TempDir()
 	good[3] = "shop" // Go accepts names without a dot
-	if _, err := setpoint(t, dir, good...); err != nil {
-		t.Fatal(err)
+	out, err := setpoint(t, dir, good...)
+	if err != nil || !strings.HasPrefix(out, "made shop-operator: its kind is Greeting of the group demo.example.com, its plural is greetings; these are hard") {
+		t.Fatalf("it prints %q and returns %v", out, err)
 	}
 	before := filesOf(t, dir)
 	if _, err := setpoint(t, dir, good...); err == nil || !strings.Contains(err.Error(), "the directory shop-operator exists") {

@@ -39,6 +39,11 @@ func (n *names) replacer() *strings.Replacer {
 // sample is the file with an object of the kind.
 func (n *names) sample() string { return "config/samples/" + strings.ToLower(n.kind) + ".yaml" }
 
+// described returns the names of the kind that the API server keeps, for a message.
+func (n *names) described() string {
+	return fmt.Sprintf("%s of the group %s, its plural is %s; these are hard to change later", n.kind, n.group, n.plural)
+}
+
 // exported returns a name that begins with a capital.
 func exported(name string) string {
 	if name == "" {

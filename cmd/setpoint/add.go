@@ -63,9 +63,13 @@ func add(ctx context.Context, dir string, change func(p *project, to files) erro
 // crd is what the commands read of a CRD.
 type crd struct {
 	Spec struct {
-		Group string
-		Scope string
-		Names struct{ Kind, Plural string }
+		Group    string
+		Scope    string
+		Names    struct{ Kind, Plural string }
+		Versions []struct {
+			Name         string
+			Subresources struct{ Status *struct{} }
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ func doctor(ctx context.Context, dir, version string) (found []string, err error
 	if err != nil {
 		return nil, err
 	}
-	found = slices.Concat(p.missingLines(present), unlisted(present), oldVersions(present, p.api+"/doc.go", version), p.missingRights(present))
+	found = slices.Concat(p.missingLines(present), unlisted(present), oldVersions(present, p.api+"/doc.go", version), p.missingRights(present), p.missingStatus(present))
 	stale, err := p.try(ctx, present, present)
 	if err != nil {
 		return append(found, err.Error()), nil

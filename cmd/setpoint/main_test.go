@@ -203,7 +203,7 @@ func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 	// The version of a replaced module does not count.
 	good["go.mod"] = strings.Replace(good["go.mod"], "\nreplace ", "\n// ", 1)
 	find := func(in files, version string) []string {
-		return slices.Concat(p.missingLines(in), unlisted(in), oldVersions(in, p.api+"/doc.go", version), p.missingRights(in))
+		return slices.Concat(p.missingLines(in), unlisted(in), oldVersions(in, p.api+"/doc.go", version), p.missingRights(in), p.missingStatus(in))
 	}
 	if found := find(good, "v0.1.0"); len(found) > 0 {
 		t.Errorf("before a change, it finds %q", found)
@@ -221,6 +221,10 @@ func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 		{"api/v1alpha1/doc.go", "controller-gen@v0.23.0", "controller-gen@v0.22.1", "runs controller-gen v0.22.1, older than v0.23.0"},
 		{"config/rbac/role.yaml", "  - configmaps\n", "  - secrets\n", "greeting_controller.go reads the kind ConfigMap, and config/rbac/role.yaml does not grant it; add '// +kubebuilder:rbac:groups=\"\",resources=configmaps,verbs=list;watch'"},
 		{"config/rbac/role.yaml", "  - greetings\n  verbs:\n  - list\n  - watch\n", "  - greetings\n  verbs:\n  - list\n", "reads the kind Greeting"},
+		{"config/rbac/role.yaml", "  - greetings/status\n", "", "greeting_controller.go writes the status of the kind Greeting, and config/rbac/role.yaml does not grant it; add '// +kubebuilder:rbac:groups=\"demo.example.com\",resources=greetings/status,verbs=update'"},
+		{"config/rbac/role.yaml", "  - greetings/finalizers\n", "", "greeting_controller.go sets owner references to the kind Greeting, and config/rbac/role.yaml does not grant it; add '// +kubebuilder:rbac:groups=\"demo.example.com\",resources=greetings/finalizers,verbs=update'"},
+		{"greeting_controller.go", "status.Update(ctx, client.For[*v1alpha1.Greeting](r.client), s, obj)", "client.For[*v1alpha1.Greeting](r.client).ApplyStatus(ctx, desired)", "resources=greetings/status,verbs=patch'"},
+		{"config/crd/demo.example.com_greetings.yaml", "    subresources:\n      status: {}\n", "", "greeting_controller.go writes the status of the kind Greeting, and its CRD has no subresource for it; add '// +kubebuilder:subresource:status' above the type in api/v1alpha1"},
 		{"greeting_controller.go", "cache.For[*corev1.ConfigMap]", "cache.For[*corev1.Pod]", "resources=pods"},
 	} {
 		bad := maps.Clone(good)
@@ -229,6 +233,23 @@ func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 		}
 		if found := find(bad, "v0.1.0"); len(found) != 1 || !strings.Contains(found[0], c.want) {
 			t.Errorf("with %q in %s, it finds %q, want one with %q", c.after, c.file, found, c.want)
+		}
+	}
+}
+
+// TestStatusWrites finds the kind of a handle that has a name.
+func TestStatusWrites(t *testing.T) {
+	for text, want := range map[string][]statusWrite{
+		"\treturn status.Update(ctx, client.For[*v1.Shop](r.client), s, obj)":                   {{"v1", "Shop", "update"}},
+		"\tshops := client.For[*v1.Shop](c)\n\treturn status.Update(ctx, shops, s, obj)":        {{"v1", "Shop", "update"}},
+		"type R struct {\n\tshops *client.Handle[*v1.Shop]\n}\n\tr.shops.UpdateStatus(ctx, o)":  {{"v1", "Shop", "update"}},
+		"\tr := &R{shops: client.For[*v1.Shop](c)}\n\tstatus.Update(ctx, r.shops, s, obj)":      {{"v1", "Shop", "update"}},
+		"\tclient.For[*v1.Shop](mgr.Client()).PatchStatus(ctx, key, pt, data)":                  {{"v1", "Shop", "patch"}},
+		"\tall := client.For[*v1.Shop](c)\n\tall := client.For[*v1.Bus](c)\n\tall.ApplyStatus(": nil,
+		"\tclient.For[*v1.Shop](c).Update(ctx, obj)\n\tother.UpdateStatus(ctx, obj)":            nil,
+	} {
+		if got := statusWrites(text); !slices.Equal(got, want) {
+			t.Errorf("in %q, it finds %v, want %v", text, got, want)
 		}
 	}
 }

@@ -31,8 +31,8 @@
 //
 // # What differs
 //
-//   - Options without a counterpart are errors of New or Build, or the log has a line "an option has
-//     no counterpart" with what happens instead.
+//   - Options without a counterpart are errors of New or Build, or the log has a line "an option
+//     has no counterpart" with what happens instead.
 //   - After SIGTERM, running Reconciles have up to GracefulShutdownTimeout, by default 25 seconds.
 //     Give the Pod a longer terminationGracePeriodSeconds: kubebuilder's scaffold has 10.
 //   - The cache keeps no managedFields, unless [Settings].KeepManagedFields is set. An object that
@@ -41,12 +41,12 @@
 //   - A lost Lease ends the process only if a controller of level a, or another Runnable that needs
 //     the Lease, is under it. The Lease gets no Event "became leader".
 //   - At level b, a panic is always an error, and a kind that does not sync ends no process: the
-//     controller starts without it, the log and /readyz name it, and its reads wait. At level a, the
-//     replica does not lead until its kinds are synced.
-//   - At level b, a failed Reconcile is logged by package controller as "reconcile failed" with
-//     its key, and reconcile IDs are no UUIDs.
-//   - Errors that both return have the same types, such as ErrCacheNotStarted, but some have another
-//     text.
+//     controller starts without it, the log and /readyz name it, and its reads wait. At level a,
+//     the replica does not lead until its kinds are synced.
+//   - At level b, a failed Reconcile is logged by package controller as "reconcile failed" with its
+//     key, and reconcile IDs are no UUIDs.
+//   - Errors that both return have the same types, such as ErrCacheNotStarted, but some have
+//     another text.
 //
 // The tests run controller-runtime's own suites on this package: see
 // testdata/suites/exceptions.txt for the specs that do not pass, each with its reason.

@@ -189,6 +189,25 @@ func TestDoctor_NamesWhatIsNoProject(t *testing.T) {
 	}
 }
 
+// TestDoctor_NamesWhatDoesNotCompile: the lines are of one run, with paths in the project.
+func TestDoctor_NamesWhatDoesNotCompile(t *testing.T) {
+	dir := made(t)
+	for _, c := range []struct{ command, file, text, line string }{
+		{"doctor", "greeting_controller.go", "var a, b int = \"\", c\n", "\n./greeting_controller.go:107:20: undefined: c"},
+		{"add kind Bus", "api/v1alpha1/greeting_types.go", "func (\n", "\napi/v1alpha1/greeting_types.go:49:1: syntax error"},
+		{"doctor", "operator_test.go", "var a int = b\n", "\nvet: ./operator_test.go:"},
+	} {
+		text := filesOf(t, dir)[c.file]
+		edit(t, dir, c.file, text, text+c.text)
+		_, err := setpoint(t, dir, strings.Fields(c.command)...)
+		const begins = "the project does not compile; mend this first:\n# "
+		if err == nil || !strings.HasPrefix(err.Error(), begins) || strings.Count(err.Error(), c.line) != 1 || strings.Contains(err.Error(), os.TempDir()) {
+			t.Errorf("with %q in %s, setpoint %s returns %v", c.text, c.file, c.command, err)
+		}
+		edit(t, dir, c.file, text+c.text, text)
+	}
+}
+
 // TestDoctor_NamesWhatIsOldOrMissing makes one change at a time to a project that lacks nothing.
 func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 	dir := made(t)

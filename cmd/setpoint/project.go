@@ -162,6 +162,10 @@ func (p *project) try(ctx context.Context, present, wanted files) (changed files
 	}
 	for _, args := range [][]string{{"generate", "./..."}, {"vet", "./..."}} {
 		if out, err := run(ctx, dir, "go", args...); err != nil {
+			if broken := p.compiles(ctx); broken != nil {
+				return nil, broken
+			}
+			out = strings.ReplaceAll(out, dir+string(filepath.Separator), "")
 			return nil, fmt.Errorf("go %s fails in a copy of the project, so nothing was changed: %w\n%s", strings.Join(args, " "), err, out)
 		}
 	}
@@ -176,6 +180,18 @@ func (p *project) try(ctx context.Context, present, wanted files) (changed files
 		}
 	}
 	return changed, nil
+}
+
+// compiles returns the errors of the compiler for the project as it is. go vet compiles the tests.
+func (p *project) compiles(ctx context.Context) error {
+	for _, args := range [][]string{{"build", "-o", os.DevNull, "./..."}, {"vet", "./..."}} {
+		out, err := run(ctx, p.dir, "go", args...)
+		_, lines, packages := strings.Cut("\n"+out, "\n# ") // go names a package above its errors
+		if err != nil && packages && (args[0] == "build" || strings.Contains(lines, "\nvet: ")) {
+			return fmt.Errorf("the project does not compile; mend this first:\n# %s", lines)
+		}
+	}
+	return nil // or a module is missing
 }
 
 // run runs a command and returns what it prints.

@@ -98,9 +98,10 @@ func (s *rawSource) Status() *source.Status { return &s.status }
 
 // Run starts the source. What it starts ends with ctx.
 func (s *rawSource) Run(ctx context.Context, to source.Sink[types.NamespacedName]) error {
+	name := s.String()
 	q := &requests{limited: s.by.limiter.When, add: func(keys []types.NamespacedName, how workqueue.AddOptions) {
 		if ctx.Err() == nil {
-			how.Reason = workqueue.Reason{Source: s.String(), Event: workqueue.EventAdded}
+			how.Reason = workqueue.Reason{Source: name, Event: workqueue.EventAdded}
 			to.Queue.AddAll(keys, how)
 		}
 	}}

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/setpoint-dev/setpoint/crbridge"
+	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 )
 
@@ -215,6 +216,24 @@ func TestInformer_IsStoppedAfterRemoveInformer(t *testing.T) {
 		}
 		if err := mgr.GetCache().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); err != nil {
 			t.Errorf("Get, which begins a new informer: %v", err)
+		}
+	})
+}
+
+// TestRead_WaitsForAnAPIServerThatStarts: the first list of a kind is refused for a while, as for a
+// new CRD.
+func TestRead_WaitsForAnAPIServerThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Leases)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		mgr := managerOn(t, server.Config(), crbridge.Options{}, crbridge.Settings{})
+		defer ended(t, start(t, mgr))
+		refusal := server.Add(fault.Rule{Match: fault.Match{Resources: []string{"configmaps"}}, Refuse: apierrors.NewTooManyRequests("storage is (re)initializing", 1)})
+		time.AfterFunc(5*time.Second, func() { refusal.Remove() })
+		var list corev1.ConfigMapList
+		err := errors.Join(mgr.GetClient().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}), mgr.GetClient().List(t.Context(), &list))
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("read %d objects: %v", len(list.Items), err)
 		}
 	})
 }

@@ -164,7 +164,7 @@ func (c *bridgeCache) Get(ctx context.Context, key client.ObjectKey, into client
 	var o client.GetOptions
 	o.ApplyOptions(opts)
 	shared := o.UnsafeDisableDeepCopy != nil && *o.UnsafeDisableDeepCopy
-	obj, err := k.get(ctx, key, shared)
+	obj, err := patient(ctx, k, func() (client.Object, error) { return k.get(ctx, key, shared) })
 	if err != nil {
 		return timeout(ctx, err)
 	}
@@ -194,7 +194,7 @@ func (c *bridgeCache) List(ctx context.Context, into client.ObjectList, opts ...
 	if o.Continue != "" {
 		return errors.New("crbridge: the cache has no pages; leave Continue empty, or read with the manager's APIReader")
 	}
-	objects, err := k.list(ctx, &o)
+	objects, err := patient(ctx, k, func() ([]client.Object, error) { return k.list(ctx, &o) })
 	if err != nil {
 		return timeout(ctx, err)
 	}
@@ -246,6 +246,22 @@ func (c *bridgeCache) missing(obj runtime.Object) error {
 		return &theircache.ErrResourceNotCached{GVK: k.gvk}
 	}
 	return err
+}
+
+// patient reads again once the kind is synced, if its first list has failed for a reason that
+// passes, such as an API server that has just got the CRD. Handles return such an error at once;
+// readers of controller-runtime expect to wait.
+func patient[T any](ctx context.Context, k kind, read func() (T, error)) (T, error) {
+	found, err := read()
+	if !errors.Is(err, cache.ErrNotSynced) {
+		return found, err
+	}
+	why := k.State().Err
+	passes := why == nil || apierrors.IsTooManyRequests(why) || apierrors.IsServiceUnavailable(why)
+	if !passes || k.WaitForSync(ctx) != nil {
+		return found, err
+	}
+	return read()
 }
 
 // readable returns a kind that the Reconcile of a context may read.

@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -27,6 +28,7 @@ type kind interface {
 	controller.Readable
 	handler.Kind
 
+	State() hook.InformerState
 	validate() error
 	get(ctx context.Context, key types.NamespacedName, shared bool) (client.Object, error)
 	list(ctx context.Context, o *client.ListOptions) ([]client.Object, error)

@@ -79,6 +79,11 @@ func (h *hosted) wrapReconciler() {
 		longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer cancel(nil)
 		defer onEnd(cancel)()
+		if at, ok := ctx.Deadline(); ok { // of ReconciliationTimeout
+			limited, free := context.WithDeadline(longer, at)
+			defer free()
+			longer = limited
+		}
 		return inner.Reconcile(longer, r)
 	})))
 }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -169,6 +168,3 @@ func (k *kindOf[T]) index(field string, values client.IndexerFunc) error {
 	k.indexes[field] = &index[T]{own, values}
 	return nil
 }
-
-// GroupVersionKind returns the kind of the objects.
-func (k *kindOf[T]) GroupVersionKind() schema.GroupVersionKind { return k.Handle.GroupVersionKind() }

@@ -18,6 +18,7 @@ import (
 	theirs "sigs.k8s.io/controller-runtime"
 	theircache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -83,6 +84,32 @@ func TestStop_LetsReconcilesFinish(t *testing.T) {
 		ended(t, stop)
 		if finished != nil || len(secrets(t, server)) != 1 {
 			t.Errorf("the write of the running Reconcile failed: %v", finished)
+		}
+	})
+}
+
+// TestReconciliationTimeout: the limit of a Reconcile holds at both levels.
+func TestReconciliationTimeout(t *testing.T) {
+	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		o := ctrl.Options{Controller: config.Controller{ReconciliationTimeout: 3 * time.Second}}
+		mgr := managerOn(t, server.Config(), o, ctrl.Settings{})
+		why := make(chan error, 10)
+		err := complete(mgr, reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+			}
+			why <- ctx.Err()
+			return ctrl.Result{}, reconcile.TerminalError(ctx.Err())
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ended(t, start(t, mgr))
+		if err := <-why; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the context of the Reconcile ended with %v", err)
 		}
 	})
 }

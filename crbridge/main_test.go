@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 func managerOn(t *testing.T, cfg *rest.Config, o ctrl.Options, s ctrl.Settings) *ctrl.Bridge {
 	t.Helper()
 	o.Logger, o.Metrics = testr.New(t), metricsserver.Options{BindAddress: "0"}
-	o.Controller = config.Controller{SkipNameValidation: new(true)}
+	o.Controller.SkipNameValidation = new(true)
 	mgr, err := ctrl.New(cfg, o, s)
 	if err != nil {
 		t.Fatal(err)

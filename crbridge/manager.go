@@ -107,7 +107,9 @@ func New(cfg *rest.Config, o Options, s Settings) (*Bridge, error) {
 	if b.metrics, err = metricsserver.NewServer(o.Metrics, b.GetConfig(), b.GetHTTPClient()); err != nil {
 		return nil, fmt.Errorf("crbridge: the metrics server: %w", err)
 	}
-	return b, errors.Join(b.addAll(), remarks(o))
+	b.addAll()
+	remarks(o)
+	return b, nil
 }
 
 // newCluster returns controller-runtime's cluster, with our cache, transport and configuration.
@@ -141,7 +143,7 @@ func managerOptions(o Options, s Settings, r *prometheus.Registry) (manager.Opti
 		Logger: slogOf(o.Logger), FieldOwner: o.Client.FieldOwner,
 	}
 	counts, err := metrics.New(r)
-	wrong := []error{err}
+	wrong := []error{err, probes(o)}
 	own.Metrics = counts
 	if o.GracefulShutdownTimeout != nil {
 		own.Grace = grace(*o.GracefulShutdownTimeout)

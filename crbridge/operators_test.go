@@ -68,16 +68,11 @@ func (o operator) patched(t *testing.T, in, source string) string {
 		t.Fatal(err)
 	}
 	for name, p := range o.patches {
-		editFile(t, filepath.Join(to, name), func(text string) string {
-			if !strings.Contains(text, p[0]) {
-				t.Fatalf("%s has changed: it has no %q", name, p[0])
-			}
-			text = strings.Replace(text, p[0], p[1], 1)
-			if strings.Contains(p[1], "context.") {
-				text = strings.Replace(text, "import (", "import (\n\t\"context\"\n\t\"k8s.io/apimachinery/pkg/runtime\"", 1)
-			}
-			return text
-		})
+		file := filepath.Join(to, name)
+		edit(t, file, p[0], p[1])
+		if strings.Contains(p[1], "context.") {
+			edit(t, file, "import (", "import (\n\t\"context\"\n\t\"k8s.io/apimachinery/pkg/runtime\"")
+		}
 	}
 	mod := filepath.Join(t.TempDir(), "go.mod")
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -89,19 +84,8 @@ func (o operator) patched(t *testing.T, in, source string) string {
 			t.Fatal(err)
 		}
 	}
-	editFile(t, mod, func(text string) string { return text + "\nreplace " + o.module + " => " + to + "\n" })
+	edit(t, mod, "replace (\n", "replace (\n\t"+o.module+" => "+to+"\n")
 	return mod
-}
-
-func editFile(t *testing.T, file string, change func(string) string) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = os.WriteFile(file, []byte(change(string(text))), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {

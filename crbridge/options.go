@@ -103,7 +103,8 @@ func remark(l logr.Logger, set bool, option, instead string) {
 	}
 }
 
-func remarks(o Options) error {
+// remarks logs what happens instead of the manager's options without a counterpart.
+func remarks(o Options) {
 	say := func(set bool, option, instead string) { remark(o.Logger, set, option, instead) }
 	const copies, bookmarks = "reads return copies; pass client.UnsafeDisableDeepCopy to a List", "watches have bookmarks"
 	c := o.Cache
@@ -116,7 +117,6 @@ func remarks(o Options) error {
 	}
 	say(o.Controller.RecoverPanic != nil && !*o.Controller.RecoverPanic, "Controller.RecoverPanic", "controllers of level b turn a panic into an error")
 	say(o.Controller.CacheSyncTimeout != 0, "Controller.CacheSyncTimeout", "controllers of level b start without a kind that does not sync")
-	return probes(o)
 }
 
 // probes returns an error for other paths: the Pod would restart if nothing answers there.

@@ -81,7 +81,7 @@ func lost(ctx context.Context) error {
 }
 
 // addAll adds what a manager of controller-runtime always runs.
-func (b *Bridge) addAll() error {
+func (b *Bridge) addAll() {
 	b.manager.AddEverywhere("cache and events of controller-runtime", func(ctx context.Context) error { return b.Cluster.Start(b.based(ctx)) })
 	var once sync.Once
 	b.manager.AddLeaderOnly("elected", func(context.Context) error {
@@ -102,5 +102,4 @@ func (b *Bridge) addAll() error {
 		s.Handle("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
 		s.Handle("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
 	}
-	return nil
 }

@@ -165,7 +165,7 @@ func edit(t *testing.T, file, old, by string) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(text, []byte(old)) {
-		t.Fatalf("%s: controller-runtime has changed: no %q", file, old)
+		t.Fatalf("%s has changed: it has no %q", file, old)
 	}
 	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(old), []byte(by)), 0o600); err != nil {
 		t.Fatal(err)

@@ -57,9 +57,11 @@ stress: control-plane ## test many times, shuffled, next to CPU hogs (STRESSFLAG
 	@bin/stress $(STRESSFLAGS)
 
 .PHONY: lint
-lint: go-version bin/golangci-lint ## the linters of .golangci.yml over every module, and tools/prose
+lint: go-version bin/golangci-lint ## the linters of .golangci.yml over every module, tools/prose, and setpoint-vet over the examples
 	@GOWORK=off $(GO) run -C tools ./prose
 	@$(call each,$(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
+	@cd cmd/setpoint-vet && GOWORK=off $(GO) build -o $(CURDIR)/bin/setpoint-vet .
+	GOWORK= $(GO) vet -vettool=bin/setpoint-vet ./examples/... $(TEMPLATES:%=./%/...)
 	GOWORK=off $(GO) mod tidy -diff
 
 .PHONY: mutate

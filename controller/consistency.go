@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/run"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -31,8 +30,6 @@ type visibility[K comparable] struct {
 
 	queue   *workqueue.Queue[K]
 	records *records[K]
-
-	goroutines *run.Goroutines // set by Warm
 }
 
 // parkedKey wakes a key when its lag has closed.

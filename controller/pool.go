@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"context"
 	"slices"
 	"sort"
 	"sync"
@@ -41,14 +40,6 @@ type worker[K comparable] struct {
 
 	began hook.Reconciling // the last ones: new ones would be garbage for each key
 	ended hook.Reconciled
-}
-
-// Working returns the context of the Reconcile in progress, or nil.
-func (w *worker[K]) Working() context.Context {
-	if r := w.run.Load(); r != nil {
-		return r
-	}
-	return nil
 }
 
 func (p *pool[K]) countRequests(n int) {

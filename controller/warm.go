@@ -125,7 +125,6 @@ func (c *Controller[K]) warm(ctx context.Context) error {
 		c.o.Hook.Send(&hook.ControllerStopped{Controller: c.name, Of: c})
 	}()
 	c.logInputs(ctx)
-	c.consistency.goroutines = run.GoroutinesOf(ctx)
 	defer c.inputs.informers.Attach(&c.consistency)()
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

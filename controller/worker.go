@@ -40,9 +40,7 @@ func (t *lead[K]) runWorkers(take, work context.Context) error {
 	hire := func() *worker[K] {
 		w := &worker[K]{}
 		all.Go(func() {
-			name, leave := c.consistency.goroutines.Enter(w)
-			defer leave()
-			w.goroutine = name
+			w.goroutine = run.Goroutine()
 			c.pool.work(w, func() bool { return t.processNextItem(take, work, w) })
 		})
 		return w

@@ -148,12 +148,13 @@ func (b *built) settle(r reconcile.Request, result reconcile.Result, err error) 
 		own.Class = new(classOf(*result.Priority))
 	}
 	switch {
+	case err == nil:
 	case errors.Is(err, reconcile.TerminalError(nil)):
 		b.limiter.Forget(r)
 		return own, controller.Terminal(err)
-	case err != nil && b.options.RateLimiter != nil:
+	case b.options.RateLimiter != nil:
 		return own, controller.RetryAfter(err, b.limiter.When(r))
-	case err != nil:
+	default:
 		return own, err
 	}
 	switch {

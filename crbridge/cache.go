@@ -161,9 +161,11 @@ func (c *bridgeCache) Get(ctx context.Context, key client.ObjectKey, into client
 	if err != nil {
 		return err
 	}
-	var o client.GetOptions
-	o.ApplyOptions(opts)
-	shared := o.UnsafeDisableDeepCopy != nil && *o.UnsafeDisableDeepCopy
+	shared := false
+	if len(opts) > 0 {
+		o := (&client.GetOptions{}).ApplyOptions(opts)
+		shared = o.UnsafeDisableDeepCopy != nil && *o.UnsafeDisableDeepCopy
+	}
 	obj, err := patient(ctx, k, func() (client.Object, error) { return k.get(ctx, key, shared) })
 	if err != nil {
 		return timeout(ctx, err)

@@ -21,8 +21,6 @@ type APIRequest struct {
 	Took time.Duration
 	// Err is why there is no answer, otherwise nil.
 	Err error
-	// UserAgent is set only for Unattributed.
-	UserAgent string
 	// Unknown is why the version or success of a write is unknown, or empty.
 	Unknown string
 }
@@ -56,10 +54,6 @@ type ClientClosed struct{ Host string }
 // is sent, except after term.Without. Err is set if the client requires a term and refuses the
 // request. Without leader election there is an Unfenced for every request that may write.
 type Unfenced struct{ APIRequest }
-
-// Unattributed reports a request that may write and has no ledger in its context, before it is
-// sent, except after ledger.Without or term.Without.
-type Unattributed struct{ APIRequest }
 
 // SkippedApply reports a no-op server-side apply that was not sent.
 type SkippedApply struct {

@@ -16,7 +16,6 @@ func (*ClientClosed) event()       {}
 func (*APIRequest) event()         {}
 func (*APIAnswer) event()          {}
 func (*Unfenced) event()           {}
-func (*Unattributed) event()       {}
 func (*SkippedApply) event()       {}
 func (*ControllerStarted) event()  {}
 func (*ControllerStopped) event()  {}

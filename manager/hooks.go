@@ -4,7 +4,6 @@
 package manager
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/logging"
 )
@@ -83,12 +81,11 @@ func logOf(r *report, cluster string) *slog.Logger {
 
 // clientHook logs writes without a term only once for each resource.
 func clientHook(registry *registry) *hook.Hook {
-	unattributed := hook.On(unattributed(registry))
 	if registry.o.LeaderElection == nil {
-		return unattributed
+		return nil
 	}
 	var logged sync.Map // of schema.GroupResource; bounded by the resources that the program writes
-	return hook.Join(unattributed, hook.On(func(r *hook.Unfenced) {
+	return hook.On(func(r *hook.Unfenced) {
 		if r.Err != nil { // refused: the caller has the error
 			return
 		}
@@ -97,29 +94,5 @@ func clientHook(registry *registry) *hook.Hook {
 			registry.report.logger().Warn("a write without a term of leadership, which the fence does not check; "+
 				"use the context of the Reconcile, or term.Without(ctx) if that is intended", "resource", resource.String(), "verb", r.Verb)
 		}
-	}))
-}
-
-// unattributed sees only the goroutine of a Reconcile and those that it started.
-//
-//nolint:contextcheck,nolintlint // it reads the context of another call; callers' linters see this
-func unattributed(registry *registry) func(*hook.Unattributed) {
-	type what struct {
-		controller, verb string
-		resource         schema.GroupResource
-	}
-	var logged sync.Map // of what; bounded by the resources that the program writes
-	return func(r *hook.Unattributed) {
-		own := registry.goroutines.Working()
-		if own == nil {
-			return
-		}
-		of, _ := controller.InfoFromContext(own)
-		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-		if _, before := logged.LoadOrStore(what{of.Controller, r.Verb, resource}, true); !before {
-			registry.report.logger().Warn("a Reconcile writes with a context that is not its own, so the next one may not see the write; "+
-				"use the Reconcile's context, or ledger.Without(ctx) if that is intended",
-				"controller", of.Controller, "key", fmt.Sprint(of.Key), "verb", r.Verb, "resource", resource.String(), "userAgent", r.UserAgent)
-		}
-	}
+	})
 }

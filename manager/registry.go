@@ -24,8 +24,7 @@ type registry struct {
 	report *report
 	ready  chan struct{}
 
-	goroutines run.Goroutines // the workers of all controllers
-	history    *controller.History
+	history *controller.History
 
 	mu          sync.Mutex // guards what follows, and fields that name it
 	ran         bool       // Run has begun

@@ -38,7 +38,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	defer func() { m.logStopped(ctx, began, err) }()
 	limit := began.Add(moment)
 	defer func() { m.disconnect(limit) }() //nolint:contextcheck // ctx is done then
-	ctx = m.registry.goroutines.With(logr.NewContextWithSlogLogger(ctx, m.report.logger()))
+	ctx = logr.NewContextWithSlogLogger(ctx, m.report.logger())
 	alive := context.WithoutCancel(ctx) // stages end one after another, not with ctx
 	stage := func() *stage { return newStage(alive, m.report) }
 	servers, events, caches, everywhere, leader := stage(), stage(), stage(), stage(), stage()

@@ -490,7 +490,7 @@ func TestEveryEventCounts(t *testing.T) {
 		"GaveUp",                        // Reconciled has it
 		"InformerState", "BrokenObject", // scrapes ask for these
 		"Restored",                       // the informer's state and the log have it
-		"HandlerBlocked", "Unattributed", // mistakes in the program, for the log
+		"HandlerBlocked", // a mistake in the program, for the log
 	}
 	var code []byte
 	files, _ := filepath.Glob("*.go")

@@ -116,6 +116,10 @@ func (q *Queue[K]) ownLocked(w *who[K], how *AddOptions) bool {
 // AddAll adds many keys under one lock. Keys that need a call of Options.Own come last, one at a
 // time.
 func (q *Queue[K]) AddAll(keys []K, how AddOptions) {
+	if len(keys) == 1 { // as most events have
+		q.AddWith(keys[0], how)
+		return
+	}
 	ws := make([]who[K], 0, len(keys))
 	for _, key := range keys {
 		w := who[K]{key: key}

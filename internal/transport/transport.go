@@ -26,7 +26,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/connection"
-	"github.com/setpoint-dev/setpoint/internal/contextkey"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/ledger"
@@ -119,13 +118,6 @@ func (t *roundTripper) attributed(req *http.Request) (*http.Response, error) {
 	l := journal.FromContext(ctx)
 	request, precondition := t.server.read(req)
 	if l == nil {
-		onPurpose := fence.Decided(ctx) && fence.FromContext(ctx) == nil || ctx.Value(contextkey.Ledger{}) != nil
-		refused := t.RequireTerm && !fence.Decided(ctx)
-		if !onPurpose && !refused && request.Stores() && hook.Gets[*hook.Unattributed](t.Hook) {
-			event := eventOf(&request, "", "")
-			event.UserAgent = req.UserAgent()
-			t.Hook.Send(&hook.Unattributed{APIRequest: event})
-		}
 		resp, _, err := t.send(req, &request, "")
 		if err == nil {
 			t.rights.used(req, &request, resp)

@@ -243,7 +243,7 @@ func (h *handle) namespaced() (bool, error) {
 		return false, fmt.Errorf("it is not known (yet) whether %s is namespaced; set cache.AdoptOptions.Scope", h.gvk.Kind)
 	}
 	if m == nil {
-		return false, fmt.Errorf("it is not known yet whether %s is namespaced: %w", h.gvk.Kind, reason(h.group.state(false)))
+		return false, fmt.Errorf("it is not known yet whether %s is namespaced: %w: %w", h.gvk.Kind, ErrNotSynced, reason(h.group.state(false)))
 	}
 	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }

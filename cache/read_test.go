@@ -236,7 +236,7 @@ func TestHandle(t *testing.T) {
 	if got := maps.String(); got != "ConfigMap.v1" || maps.GroupVersionKind().Kind != "ConfigMap" {
 		t.Errorf("got %s", got)
 	}
-	if _, err := maps.Namespaced(); err == nil || !strings.Contains(err.Error(), "not known yet") {
+	if _, err := maps.Namespaced(); !errors.Is(err, cache.ErrNotSynced) || !strings.Contains(err.Error(), "not known yet") {
 		t.Errorf("before anybody asked: %v", err)
 	}
 	namespaces := cache.For[*corev1.Namespace](c)

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -163,7 +164,8 @@ func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out log
 		c, _ := settling(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}, fails, explode)
-		c.Watch(&failingHandler{newSource("handled")})
+		c.Watch(&failingHandler{newSource("handled"), errors.New("no owner")})
+		c.Watch(&failingHandler{newSource("early"), fmt.Errorf("no scope: %w", cache.ErrNotSynced)})
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
@@ -171,6 +173,7 @@ func TestFailuresAreLogged(t *testing.T) {
 			`level=ERROR msg="reconcile failed" controller=test key=a attempt=1 reconcileID=\w+-1 class=\w+ err="the network is down" retryAfter=5ms`,
 			`level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcileID=\w+-2 class=\w+ err="panic: boom" retryAfter=10ms stack="goroutine .*settle_test.go`,
 			`level=ERROR msg="handler failed; the event will be retried" controller=test source=Fake\(handled\) object=default/x err="no owner"`,
+			`level=INFO msg="the handler waits for another kind; the event will be retried" controller=test source=Fake\(early\) object=default/x err="no scope: not synced"`,
 		} {
 			if !regexp.MustCompile(want).MatchString(out.String()) {
 				t.Errorf("the log has no %s\n%s", want, out.String())
@@ -309,10 +312,13 @@ func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 }
 
 // failingHandler reports a failure of its handler.
-type failingHandler struct{ *fakeSource }
+type failingHandler struct {
+	*fakeSource
+	with error
+}
 
 func (f *failingHandler) Run(ctx context.Context, to source.Sink[string]) error {
-	to.Observer.HandlerFailed("default/x", errors.New("no owner"))
+	to.Observer.HandlerFailed("default/x", f.with)
 	return f.fakeSource.Run(ctx, to)
 }
 
@@ -327,7 +333,7 @@ func TestSourceHooksAndTheLog(t *testing.T) {
 				failed = append(failed, f.Controller+" "+f.Source+" "+f.Object+" "+f.Err.Error())
 			}),
 		})
-		c.Watch(&failingHandler{newSource("handled")})
+		c.Watch(&failingHandler{newSource("handled"), errors.New("no owner")})
 		stop := start(t, c)
 		synctest.Wait()
 		ok(t, stop())

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/journal"
 	"github.com/setpoint-dev/setpoint/internal/run"
@@ -265,7 +266,12 @@ func (m *warming[K]) sourceHook() *hook.Hook {
 	c, log := m.controller, m.log
 	logged := hook.Join(
 		hook.On(func(f *hook.HandlerFailed) {
-			if args, ok := c.repetition.Few("handler", f.Source, "source", f.Source, "object", f.Object, "err", f.Err); ok {
+			args, ok := c.repetition.Few("handler", f.Source, "source", f.Source, "object", f.Object, "err", f.Err)
+			switch {
+			case !ok:
+			case errors.Is(f.Err, cache.ErrNotSynced): // such as an owner's kind, shortly after the start
+				log.Info("the handler waits for another kind; the event will be retried", args...)
+			default:
 				log.Error("handler failed; the event will be retried", args...)
 			}
 		}),

@@ -6,6 +6,7 @@ package crbridge
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -148,7 +149,7 @@ func (b *Builder) build(r reconcile.Reconciler) (*built, error) {
 	} else if r == nil {
 		r = b.options.Reconciler
 	}
-	if r == nil {
+	if r == nil || reflect.ValueOf(r).Kind() == reflect.Pointer && reflect.ValueOf(r).IsNil() {
 		return nil, errors.New("its Reconciler is nil")
 	}
 	kind, err := b.kind()
@@ -161,6 +162,9 @@ func (b *Builder) build(r reconcile.Reconciler) (*built, error) {
 	}
 	if err := b.watchAll(made); err != nil {
 		return nil, err
+	}
+	if _, taken := bridge.names.LoadOrStore(b.name, nil); taken {
+		return nil, errors.New("another controller of the manager has this name; give one of them another name with Named")
 	}
 	made.add()
 	return made, nil

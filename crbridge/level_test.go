@@ -292,8 +292,8 @@ func TestOptions_WithoutACounterpart(t *testing.T) {
 	}
 }
 
-// TestBuild_RefusesNil names what is nil.
-func TestBuild_RefusesNil(t *testing.T) {
+// TestBuild_Refuses names what is nil, and a name that is taken.
+func TestBuild_Refuses(t *testing.T) {
 	mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
 	r := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil })
 	of := func() *ctrl.Builder { return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}) }
@@ -302,9 +302,18 @@ func TestBuild_RefusesNil(t *testing.T) {
 		"a raw source is nil":     of().WatchesRawSource(nil).Complete(r),
 		"no object or no handler": of().Watches(&corev1.Secret{}, nil).Complete(r),
 		"its Reconciler is nil":   of().Complete(nil),
+		`"nilled": its Recon`:     of().Named("nilled").Complete((*counting)(nil)),
+		`"configmap": another co`: errors.Join(of().Complete(r), of().Complete(r)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
 	}
+}
+
+type counting struct{ runs int }
+
+func (c *counting) Reconcile(context.Context, ctrl.Request) (ctrl.Result, error) {
+	c.runs++
+	return ctrl.Result{}, nil
 }

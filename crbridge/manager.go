@@ -60,6 +60,7 @@ type Bridge struct {
 
 	registry *prometheus.Registry // of Setpoint's metrics
 
+	names      sync.Map // of the controllers of level b
 	converters conversion.Registry
 	elected    chan struct{}
 

@@ -60,6 +60,11 @@
 //		[-packed-jobs hold,work,index,both,trim,work-typed,work-unstructured]
 //		[-packed-kinds pods,configmaps,typed,unstructured,nodes]
 //		[-packed-contestants "client-go;setpoint, packed"]
+//
+// An operator of controller-runtime, with its read-your-writes option, and at both levels of
+// crbridge: a cached Get in a Reconcile:
+//
+//	GOWORK=off go run . -only bridge [-bridge reads] [-rounds 7]
 package main
 
 import (
@@ -81,14 +86,14 @@ func main() {
 	// controller-runtime has defined a flag, -kubeconfig, which is ours here.
 	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
 	rounds := flag.Int("rounds", 7, "`number` of times that each measurement is made")
-	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, packed, webhooks, connections, rotation")
+	only := flag.String("only", "", "the `part` to run: time, everybody, memory, size, tenants, failures (default: all these), informers, reconcile, ryw, failover, fairness, heap, packed, webhooks, connections, rotation, bridge")
 	cpu := flag.Bool("cpu", false, "measure processor time instead of elapsed time")
 	jsonFile := flag.String("json", "", "also write the tables, and the values behind some, to this `file`")
 	chartDir := flag.String("charts", "", "also draw the charts of the parts that have one, as SVG in this `directory`")
 	informers := newInformers()
 	reconciles, ownWrites := newReconciles(informers), newOwnWrites(informers)
 	failover, fair, heap, certificates := newFailover(), newFairness(informers), newHeap(), newRotations()
-	packs := newPacked(informers)
+	packs, bridges := newPacked(informers), newBridge()
 	flag.Parse()
 	if packs.child != "" {
 		packs.main()
@@ -113,6 +118,7 @@ func main() {
 		{"time", times}, {"everybody", everybody}, {"memory", memory}, {"size", sizes}, {"tenants", tenants}, {"failures", failures},
 		{"informers", informers.run}, {"reconcile", reconciles.run}, {"ryw", ownWrites.run}, {"failover", failover.run},
 		{"fairness", fair.run}, {"heap", heap.run}, {"packed", packs.run}, {"webhooks", webhooks}, {"connections", connections}, {"rotation", certificates.run},
+		{"bridge", bridges.run},
 	}
 	w := newReport(os.Stdout)
 	for i, p := range parts {

@@ -20,18 +20,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	clientgo "k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
-	crcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
-	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	crsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/source"
@@ -61,9 +56,9 @@ var loops = []loop{
 	{"careful loop", carefulLoop},
 	{"setpoint", setpointLoop(false)},
 	{"setpoint, shared", setpointLoop(true)},
-	{"controller-runtime", controllerRuntimeLoop(crmanager.New, completed)},
-	{"crbridge, level a", controllerRuntimeLoop(crbridge.NewManager, completed)},
-	{"crbridge, level b", controllerRuntimeLoop(crbridge.NewManager, bridged)},
+	controllerRuntimeLoop(runtimeName),
+	controllerRuntimeLoop(levelAName),
+	controllerRuntimeLoop(levelBName),
 }
 
 // barestLoop has keys of namespace and name, or strings.
@@ -236,11 +231,13 @@ func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
 	return func(i int) { q.AddWith(keys[i], hows[i]) }
 }
 
-func controllerRuntimeLoop(newManager func(*rest.Config, crmanager.Options) (crmanager.Manager, error), complete func(crmanager.Manager, crsource.Source, int, reconcile.Reconciler) error) func(context.Context, *mill, int) error {
-	return func(ctx context.Context, m *mill, workers int) error {
-		o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: klog.Background(), MapperProvider: configMapMapper}
-		o.Controller.SkipNameValidation = new(true) // the name repeats in each round
-		mgr, err := newManager(m.api.Config(), o)
+// controllerRuntimeLoop is a contestant with controller-runtime's Reconciler.
+func controllerRuntimeLoop(name string) loop {
+	b := bridgeContestantOf(name)
+	return loop{name, func(ctx context.Context, m *mill, workers int) error {
+		o := b.options(nil)
+		o.Logger, o.MapperProvider = klog.Background(), configMapMapper
+		mgr, err := b.newManager(m.api.Config(), o)
 		if err != nil {
 			return err
 		}
@@ -253,7 +250,7 @@ func controllerRuntimeLoop(newManager func(*rest.Config, crmanager.Options) (crm
 			return nil
 		})
 		c := mgr.GetClient()
-		err = complete(mgr, adds, workers, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		err = b.complete(mgr, wiring{object: &corev1.ConfigMap{}, source: adds, workers: workers}, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			var o corev1.ConfigMap
 			if err := c.Get(ctx, req.NamespacedName, &o); err != nil {
 				return reconcile.Result{}, crclient.IgnoreNotFound(err)
@@ -264,15 +261,7 @@ func controllerRuntimeLoop(newManager func(*rest.Config, crmanager.Options) (crm
 			return err
 		}
 		return mgr.Start(ctx)
-	}
-}
-
-func completed(mgr crmanager.Manager, adds crsource.Source, workers int, r reconcile.Reconciler) error {
-	return builder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(adds).WithOptions(crcontroller.Options{MaxConcurrentReconciles: workers}).Complete(r)
-}
-
-func bridged(mgr crmanager.Manager, adds crsource.Source, workers int, r reconcile.Reconciler) error {
-	return crbridge.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(adds).WithOptions(crcontroller.Options{MaxConcurrentReconciles: workers}).Complete(r)
+	}}
 }
 
 // configMapMapper avoids controller-runtime's discovery.

@@ -8,25 +8,18 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	clientgo "k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
-	crcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
-	crhandler "sigs.k8s.io/controller-runtime/pkg/handler"
-	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	crsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/source"
@@ -45,10 +38,10 @@ type stormer struct {
 var stormers = []stormer{
 	{"setpoint", stormSetpoint(0)},
 	{"setpoint, never put off", stormSetpoint(-1)},
-	{"controller-runtime", stormControllerRuntime(crmanager.New, stormCompleted, false)},
-	{"controller-runtime, read your writes", stormControllerRuntime(crmanager.New, stormCompleted, true)},
-	{"crbridge, level a", stormControllerRuntime(crbridge.NewManager, stormCompleted, false)},
-	{"crbridge, level b", stormControllerRuntime(crbridge.NewManager, stormBridged, false)},
+	stormControllerRuntime(runtimeName),
+	stormControllerRuntime(optionName),
+	stormControllerRuntime(levelAName),
+	stormControllerRuntime(levelBName),
 }
 
 func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *storm) error {
@@ -109,25 +102,11 @@ func found[T cache.Object](get func(context.Context, key) (T, error)) func(conte
 	}
 }
 
-// completes builds a controller of Deployments and ConfigMaps.
-type completes func(mgr crmanager.Manager, adds crsource.Source, r reconcile.Reconciler) error
-
-func stormCompleted(mgr crmanager.Manager, adds crsource.Source, r reconcile.Reconciler) error {
-	return builder.ControllerManagedBy(mgr).For(&appsv1.Deployment{}).Watches(&corev1.ConfigMap{}, &crhandler.EnqueueRequestForObject{}).WatchesRawSource(adds).
-		WithOptions(crcontroller.Options{MaxConcurrentReconciles: workersOfEach}).Complete(r)
-}
-
-func stormBridged(mgr crmanager.Manager, adds crsource.Source, r reconcile.Reconciler) error {
-	return crbridge.NewControllerManagedBy(mgr).For(&appsv1.Deployment{}).Watches(&corev1.ConfigMap{}, &crhandler.EnqueueRequestForObject{}).WatchesRawSource(adds).
-		WithOptions(crcontroller.Options{MaxConcurrentReconciles: workersOfEach}).Complete(r)
-}
-
-func stormControllerRuntime(newManager func(*rest.Config, crmanager.Options) (crmanager.Manager, error), complete completes, consistent bool) func(context.Context, *rest.Config, *storm) error {
-	return func(ctx context.Context, cfg *rest.Config, st *storm) error {
-		o := crmanager.Options{Metrics: server.Options{BindAddress: "0"}, Logger: logr.FromSlogHandler(newLogHandler())}
-		o.Client.Cache = &crclient.CacheOptions{EnableReadYourWritesConsistency: &consistent}
-		o.Controller.SkipNameValidation = new(true)
-		mgr, err := newManager(cfg, o)
+// stormControllerRuntime is a contestant with controller-runtime's Reconciler.
+func stormControllerRuntime(name string) stormer {
+	c := bridgeContestantOf(name)
+	return stormer{name, func(ctx context.Context, cfg *rest.Config, st *storm) error {
+		mgr, err := c.newManager(cfg, c.options(nil))
 		if err != nil {
 			return err
 		}
@@ -137,7 +116,8 @@ func stormControllerRuntime(newManager func(*rest.Config, crmanager.Options) (cr
 			queue = q
 			return nil
 		})
-		err = complete(mgr, adds, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		w := wiring{object: &appsv1.Deployment{}, watched: &corev1.ConfigMap{}, source: adds, workers: workersOfEach}
+		err = c.complete(mgr, w, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			after, again, err := st.reconcile(ctx, a, req.NamespacedName)
 			if again && after == 0 {
 				queue.Add(req)
@@ -148,7 +128,7 @@ func stormControllerRuntime(newManager func(*rest.Config, crmanager.Options) (cr
 			return err
 		}
 		return mgr.Start(ctx)
-	}
+	}}
 }
 
 // accessOf reads and writes with controller-runtime's client.

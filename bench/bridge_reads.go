@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/setpoint-dev/setpoint/cache"
+	"github.com/setpoint-dev/setpoint/crbridge"
+	"github.com/setpoint-dev/setpoint/manager"
+)
+
+// bridgeRead is a kind to read, and how the cache of crbridge stores it.
+type bridgeRead struct {
+	kind    string
+	storage cache.Storage
+	title   string
+	most    float64 // bound for level b, relative to controller-runtime; 0 is none
+}
+
+// bridgeReads have both forms of built-in kinds, which are packed by default, and of custom
+// resources with a Go type, which are decoded by default.
+var bridgeReads = []bridgeRead{
+	{"typed", cache.DefaultStorage, "custom resource of 2 KB", 1.0},
+	{"pods", cache.Decoded, "Pod of 1.6 KB, decoded", 1.0},
+	{"pods", cache.DefaultStorage, "Pod of 1.6 KB, packed (default)", 0},
+	{"configmaps", cache.Decoded, "small ConfigMap, decoded", 1.0},
+	{"configmaps", cache.DefaultStorage, "small ConfigMap, packed (default)", 0},
+}
+
+const (
+	bridgeReadObjects = 1000
+	bridgeReadGets    = 20_000
+)
+
+// reads measures a typed Get of the manager's client in a Reconcile, from the cache.
+func (p *bridge) reads(ctx context.Context, w *report, rounds int) error {
+	fmt.Fprint(w, "cached Get in a Reconcile\t")
+	for _, c := range bridgeContestants {
+		fmt.Fprintf(w, "%s\tallocations\t", c.name)
+	}
+	fmt.Fprintln(w, "level a : controller-runtime\tlevel b : controller-runtime\tmost\t\t")
+	for _, r := range bridgeReads {
+		results, err := r.takeTurns(ctx, rounds)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.title, err)
+		}
+		fmt.Fprintf(w, "%s\t", r.title)
+		var ratios [][]float64
+		for i := range bridgeContestants {
+			var ns, allocs, to []float64
+			for n, one := range results[i] {
+				ns, allocs, to = append(ns, one.ns), append(allocs, one.allocs), append(to, one.ns/results[0][n].ns)
+			}
+			ratios = append(ratios, to)
+			fmt.Fprintf(w, "%.0f ns\t%.1f\t", median(ns), median(allocs))
+		}
+		fmt.Fprintf(w, "%.2f\t%s\t\n", median(ratios[2]), bounded(median(ratios[3]), r.most))
+	}
+	return nil
+}
+
+// takeTurns runs the managers of all contestants at once. Each has a Reconcile that reads when it
+// is its turn, starting with a different one each round.
+func (r bridgeRead) takeTurns(ctx context.Context, rounds int) ([][]result, error) {
+	server := httptest.NewServer(newPackedServer(0, servedKind{packedKind: packedKindOf(r.kind), objects: bridgeReadObjects}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	var readers []*bridgeReader
+	for _, c := range bridgeContestants {
+		read := &bridgeReader{kind: packedKindOf(r.kind), turns: make(chan bool), results: make(chan result), failed: make(chan error, 1)}
+		c.newManager = r.stored(c)
+		readers = append(readers, read)
+		running.Go(func() {
+			if err := read.run(ctx, c, &rest.Config{Host: server.URL, QPS: -1}); err != nil {
+				read.failed <- fmt.Errorf("%s: %w", c.name, err)
+			}
+		})
+	}
+	results := make([][]result, len(readers))
+	for round := range rounds + 1 { // the first fills caches of types and buffers
+		for i := range readers {
+			which := (i + round) % len(readers)
+			one, err := readers[which].turn(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if round > 0 {
+				results[which] = append(results[which], one)
+			}
+		}
+	}
+	return results, nil
+}
+
+// stored returns the contestant's constructor of managers whose cache has the storage.
+func (r bridgeRead) stored(c bridgeContestant) func(*rest.Config, crmanager.Options) (crmanager.Manager, error) {
+	if r.storage == cache.DefaultStorage || c.name != levelAName && c.name != levelBName {
+		return c.newManager
+	}
+	return func(cfg *rest.Config, o crmanager.Options) (crmanager.Manager, error) {
+		return crbridge.New(cfg, o, crbridge.Settings{Configure: func(o *manager.Options) { o.Cache.Storage = r.storage }})
+	}
+}
+
+// bridgeReader is a contestant.
+type bridgeReader struct {
+	kind    *packedKind
+	turns   chan bool
+	results chan result
+	failed  chan error
+	n       atomic.Int64 // Reconciles
+}
+
+// run ends with ctx.
+func (r *bridgeReader) run(ctx context.Context, c bridgeContestant, cfg *rest.Config) error {
+	mgr, err := c.newManager(cfg, c.options(newPackedScheme()))
+	if err != nil {
+		return err
+	}
+	reader := mgr.GetClient()
+	var keys []key
+	for i := range bridgeReadObjects {
+		o := packedMeta(i, created)
+		keys = append(keys, key{Namespace: o.Namespace, Name: o.Name})
+	}
+	read := func(ctx context.Context) (err error) {
+		for i := range bridgeReadGets {
+			if err = reader.Get(ctx, keys[i%len(keys)], r.kind.runtimes()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err = c.complete(mgr, wiring{object: r.kind.runtimes(), workers: 1}, reconcile.Func(func(inside context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		if r.n.Add(1) < bridgeReadObjects {
+			return reconcile.Result{}, nil
+		}
+		for { // the last key of the first list
+			select {
+			case <-r.turns:
+			case <-ctx.Done():
+				return reconcile.Result{}, nil
+			}
+			var err error
+			took := timed(bridgeReadGets, func() { err = read(inside) })
+			if err != nil {
+				r.failed <- err
+				return reconcile.Result{}, nil
+			}
+			r.results <- took
+		}
+	}))
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// turn lets the reader read.
+func (r *bridgeReader) turn(ctx context.Context) (took result, err error) {
+	select {
+	case r.turns <- true:
+	case err := <-r.failed:
+		return took, err
+	case <-ctx.Done():
+		return took, ctx.Err()
+	}
+	select {
+	case took := <-r.results:
+		return took, nil
+	case err := <-r.failed:
+		return took, err
+	case <-ctx.Done():
+		return took, ctx.Err()
+	}
+}

@@ -40,34 +40,27 @@ var bridgeReads = []bridgeRead{
 
 const (
 	bridgeReadObjects = 1000
-	bridgeReadGets    = 20_000
+	bridgeReadGets    = 10_000
 )
 
 // reads measures a typed Get of the manager's client in a Reconcile, from the cache.
-func (p *bridge) reads(ctx context.Context, w *report, rounds int) error {
-	fmt.Fprint(w, "cached Get in a Reconcile\t")
-	for _, c := range bridgeContestants {
-		fmt.Fprintf(w, "%s\tallocations\t", c.name)
-	}
-	fmt.Fprintln(w, "level a : controller-runtime\tlevel b : controller-runtime\tmost\t\t")
+func (p *bridge) reads(ctx context.Context) (rows []bridgeRow, err error) {
 	for _, r := range bridgeReads {
-		results, err := r.takeTurns(ctx, rounds)
+		results, err := r.takeTurns(ctx, p.rounds)
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.title, err)
+			return nil, fmt.Errorf("%s: %w", r.title, err)
 		}
-		fmt.Fprintf(w, "%s\t", r.title)
-		var ratios [][]float64
-		for i := range bridgeContestants {
-			var ns, allocs, to []float64
-			for n, one := range results[i] {
-				ns, allocs, to = append(ns, one.ns), append(allocs, one.allocs), append(to, one.ns/results[0][n].ns)
+		row := bridgeRow{title: "cached Get in a Reconcile, " + r.title, format: "%.0f ns", most: r.most, compared: true}
+		for _, all := range results {
+			var ns, allocs []float64
+			for _, one := range all {
+				ns, allocs = append(ns, one.ns), append(allocs, one.allocs)
 			}
-			ratios = append(ratios, to)
-			fmt.Fprintf(w, "%.0f ns\t%.1f\t", median(ns), median(allocs))
+			row.add(fmt.Sprintf("%.0f allocations", median(allocs)), ns...)
 		}
-		fmt.Fprintf(w, "%.2f\t%s\t\n", median(ratios[2]), bounded(median(ratios[3]), r.most))
+		rows = append(rows, row)
 	}
-	return nil
+	return rows, nil
 }
 
 // takeTurns runs the managers of all contestants at once. Each has a Reconcile that reads when it

@@ -59,24 +59,34 @@ func (f *failover) run(w *report, _ int) {
 	}
 }
 
-func (f *failover) runIn(ctx context.Context, w *report) (err error) {
+// newArena starts a control plane and a proxy.
+func newArena(ctx context.Context) (a *arena, stop func() error, err error) {
 	cluster, err := envtest.Start(ctx, envtest.Options{})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer func() { //nolint:contextcheck // stop even if ctx is done
-		err = errors.Join(err, cluster.Stop())
-	}()
-	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
-	if err != nil {
-		return err
-	}
-	defer proxy.Stop()
+	stop = cluster.Stop
 	direct, err := kubernetes.NewForConfig(cluster.Config())
 	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	a = &arena{direct, cluster.Config(), proxy, func(ctx context.Context) (string, error) { return cluster.Namespace(ctx, "bench-") }}
+	return a, func() error { //nolint:contextcheck // stop even if ctx is done
+		proxy.Stop()
+		return cluster.Stop()
+	}, nil
+}
+
+func (f *failover) runIn(ctx context.Context, w *report) (err error) {
+	a, stop, err := newArena(ctx)
+	if err != nil {
 		return err
 	}
-	a := &arena{direct, cluster.Config(), proxy, func(ctx context.Context) (string, error) { return cluster.Namespace(ctx, "bench-") }}
+	defer func() { err = errors.Join(err, stop()) }()
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *report, *arena) error

@@ -40,6 +40,7 @@ type replicaProcess struct {
 
 	warm, leads, ended bool
 	reconciled         map[string]time.Time // the first time, by object
+	refused            int                  // writes
 }
 
 func newFleet(contestant, namespace string, cfg ...*rest.Config) *fleet {
@@ -96,6 +97,8 @@ func (f *fleet) listen(p *replicaProcess, out io.Reader) {
 			p.warm = true
 		case "leads":
 			p.leads = true
+		case "refused":
+			p.refused++
 		case "reconcile":
 			if _, before := p.reconciled[name]; !before {
 				p.reconciled[name] = time.Unix(0, at)

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -92,6 +93,9 @@ func replicaMain() error {
 	klog.SetSlogLogger(log)
 	crlog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	cfg := &rest.Config{Host: o.Host, BearerToken: o.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: o.CA}}
+	if name, ok := strings.CutPrefix(o.Contestant, bridgeReplica); ok {
+		return o.bridge(ctx, cfg, bridgeContestantOf(name))
+	}
 	switch o.Contestant {
 	case "setpoint":
 		return o.setpoint(ctx, cfg, log)
@@ -191,6 +195,11 @@ func (o *replicaOrders) controllerRuntime(ctx context.Context, cfg *rest.Config,
 	if err != nil {
 		return err
 	}
+	return startAndTell(ctx, mgr)
+}
+
+// startAndTell starts a manager of controller-runtime's interface.
+func startAndTell(ctx context.Context, mgr crmanager.Manager) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

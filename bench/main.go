@@ -62,9 +62,11 @@
 //		[-packed-contestants "client-go;setpoint, packed"]
 //
 // An operator of controller-runtime, with its read-your-writes option, and at both levels of
-// crbridge: a cached Get in a Reconcile:
+// crbridge: duplicates and the rate of one worker while watches are late, Reconciles that a stop
+// cuts off, writes after a lost Lease, memory, and a cached Get (about 4 minutes):
 //
-//	GOWORK=off go run . -only bridge [-bridge reads] [-rounds 7]
+//	GOWORK=off go run . -only bridge [-bridge duplicates,rate,stop,lease,memory,reads] [-rounds 7]
+//		[-bridge-keys 100] [-bridge-limit 15s] [-bridge-objects 10000]
 package main
 
 import (

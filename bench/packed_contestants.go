@@ -44,6 +44,8 @@ const (
 	work  job = "work"
 	index job = "index"
 	both  job = "both" // hold ConfigMaps and Pods
+	// An operator of custom resources that watches Pods, with one Get of each custom resource.
+	operator job = "operator"
 )
 
 const (
@@ -51,7 +53,8 @@ const (
 	copyingName  = "client-go, copying"
 	clientGoBare = "client-go, without managedFields"
 	runtimeName  = "controller-runtime"
-	runtimeBare  = "controller-runtime, without managedFields"
+	runtimeBare  = runtimeName + ", without managedFields"
+	optionBare   = optionName + ", without managedFields"
 	decodedName  = "setpoint, decoded"
 	packedName   = "setpoint, packed"
 	byNode       = "spec.nodeName"
@@ -72,8 +75,14 @@ var packedContestants = []packedContestant{
 	{clientGoName, packedJobs{hold: clientGoHolds(false), work: clientGoWorks(false), index: clientGoIndexes, trim: clientGoTrims}},
 	{copyingName, packedJobs{work: clientGoWorks(true)}},
 	{clientGoBare, packedJobs{hold: clientGoHolds(true)}},
-	{runtimeName, packedJobs{hold: runtimeHolds(false), work: runtimeWorks(false), index: runtimeIndexes, trim: runtimeTrims}},
-	{runtimeBare, packedJobs{hold: runtimeHolds(true)}},
+	{runtimeName, packedJobs{
+		hold: runtimeHolds(false), work: runtimeWorks(false), index: runtimeIndexes, trim: runtimeTrims, operator: bridgeOperates(runtimeName, false),
+	}},
+	{optionName, packedJobs{operator: bridgeOperates(optionName, false)}},
+	{optionBare, packedJobs{operator: bridgeOperates(optionName, true)}},
+	{levelAName, packedJobs{operator: bridgeOperates(levelAName, false)}},
+	{levelBName, packedJobs{operator: bridgeOperates(levelBName, false)}},
+	{runtimeBare, packedJobs{hold: runtimeHolds(true), operator: bridgeOperates(runtimeName, true)}},
 	{decodedName, setpointJobs(cache.Scope{Storage: cache.Decoded})},
 	{packedName, setpointJobs(cache.Scope{Storage: cache.Packed})},
 	{runtimeIndexName, packedJobs{work: runtimeWorks(true)}},

@@ -129,7 +129,7 @@ func (o packedOrders) measure(ctx context.Context) (figures, error) {
 		r.reached[i] = make(chan struct{})
 	}
 	r.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, &r.received} })
-	if o.Job == work || o.Job == lean {
+	if o.Job == work || o.Job == lean || o.Job == operator {
 		r.ready = r.reached[1]
 	}
 	if o.Profile != "" {

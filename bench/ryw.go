@@ -97,8 +97,8 @@ func (o *ownWrites) compare(ctx context.Context, w *report, cfg *rest.Config, s 
 	weathers := []weather{{"calm", 0, 0, 5 * time.Second}, {"undelayed", 0, cycles, o.limit}, {o.lag.String() + " late", o.lag, cycles, o.limit}}
 	rates := make([]float64, len(weathers))
 	for i, weather := range weathers {
-		st := newStorm(o.keys, weather.cycles, o.quiet)
-		took, rate, err := o.through(ctx, cfg, weather, st, s)
+		st := newStorm(o.keys, weather.cycles, o.quiet, workersOfEach)
+		took, rate, err := st.through(ctx, cfg, weather, s)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (o *ownWrites) compare(ctx context.Context, w *report, cfg *rest.Config, s 
 
 // through runs a contestant against an API server with late watches, until the storm or the time is
 // over. It returns the duration and the rate of quiet Reconciles per second.
-func (o *ownWrites) through(ctx context.Context, cfg *rest.Config, sky weather, st *storm, s stormer) (took time.Duration, rate float64, err error) {
+func (st *storm) through(ctx context.Context, cfg *rest.Config, sky weather, s stormer) (took time.Duration, rate float64, err error) {
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return 0, 0, err

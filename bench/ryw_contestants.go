@@ -74,7 +74,7 @@ func stormSetpoint(bound time.Duration) func(context.Context, *rest.Config, *sto
 			return controller.Result{RequeueAfter: after}, err
 		})
 		ctrl = controller.New("storm", reconciler, controller.Options{
-			Workers: workersOfEach, Logger: slog.New(newLogHandler()), ReadYourWrites: bound,
+			Workers: st.workers, Logger: slog.New(newLogHandler()), ReadYourWrites: bound,
 			Hook: hook.On(func(a *hook.Awaited) {
 				if a.Expired {
 					st.expired.Add(1)
@@ -116,7 +116,7 @@ func stormControllerRuntime(name string) stormer {
 			queue = q
 			return nil
 		})
-		w := wiring{object: &appsv1.Deployment{}, watched: &corev1.ConfigMap{}, source: adds, workers: workersOfEach}
+		w := wiring{object: &appsv1.Deployment{}, watched: &corev1.ConfigMap{}, source: adds, workers: st.workers}
 		err = c.complete(mgr, w, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			after, again, err := st.reconcile(ctx, a, req.NamespacedName)
 			if again && after == 0 {

@@ -25,7 +25,7 @@ import (
 // The storm remembers the last write of each key. A Reconcile that reads an older version is stale.
 // The API server refuses most of its writes.
 type storm struct {
-	keys, cycles, quiet int
+	keys, cycles, quiet, workers int
 
 	begin sync.Once
 	began time.Time     // of the first Reconcile
@@ -80,8 +80,8 @@ func stormObject(name string) *appsv1.Deployment {
 	}
 }
 
-func newStorm(keys, cycles, quiet int) *storm {
-	return &storm{keys: keys, cycles: cycles, quiet: quiet, over: make(chan struct{}), written: map[key]*wrote{}}
+func newStorm(keys, cycles, quiet, workers int) *storm {
+	return &storm{keys: keys, cycles: cycles, quiet: quiet, workers: workers, over: make(chan struct{}), written: map[key]*wrote{}}
 }
 
 // pause is the interval between the Reconciles of a quiet key.

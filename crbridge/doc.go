@@ -16,7 +16,9 @@
 //   - a stop in two phases: running Reconciles may finish, while the Lease is still renewed;
 //   - the cache: built-in kinds stored as bytes, one informer for each kind and form, trouble with
 //     an informer in log, metrics and /readyz;
-//   - sources run on every replica, so a new leader has its keys already.
+//   - sources run on every replica, so a new leader has its keys already;
+//   - webhooks: the server of package server calls their handlers. Requests that run at a stop are
+//     answered, and it reads new certificates at once.
 //
 // # Level b: the controller
 //
@@ -38,6 +40,10 @@
 //   - The cache keeps no managedFields, unless [Settings].KeepManagedFields is set. An object that
 //     was read with UnsafeDisableDeepCopy may still be a copy. Options of single namespaces must be
 //     equal, also in ByObject.
+//   - The webhook server speaks HTTP/1.1 only. Its TLSOpts may set GetCertificate, MinVersion,
+//     CipherSuites and NextProtos. GetWebhookServer returns another type, whose StartedChecker
+//     replaces the one of Options.WebhookServer. Requested during Start for the first time, it
+//     ends the contexts of running requests at a stop.
 //   - A lost Lease ends the process only if a controller of level a, or another Runnable that needs
 //     the Lease, is under it. The Lease gets no Event "became leader".
 //   - At level b, a panic is always an error, and a kind that does not sync ends no process: the

@@ -108,6 +108,9 @@ func New(cfg *rest.Config, o Options, s Settings) (*Bridge, error) {
 	if b.metrics, err = metricsserver.NewServer(o.Metrics, b.GetConfig(), b.GetHTTPClient()); err != nil {
 		return nil, fmt.Errorf("crbridge: the metrics server: %w", err)
 	}
+	if b.options.WebhookServer, err = b.newWebhookServer(o.WebhookServer); err != nil {
+		return nil, err
+	}
 	b.addAll()
 	remarks(o)
 	return b, nil
@@ -253,14 +256,15 @@ func requestOf(ctx context.Context, path string) *http.Request {
 	return r
 }
 
-// GetWebhookServer returns the options' server, and adds it at the first call.
+// GetWebhookServer returns a server with the options of Options.WebhookServer, and adds it at the
+// first call.
 func (b *Bridge) GetWebhookServer() webhook.Server {
 	b.mu.Lock()
 	first := !b.webhooks
 	b.webhooks = true
 	b.mu.Unlock()
 	if first {
-		b.everywhere(b.options.WebhookServer)
+		b.addWebhooks(b.options.WebhookServer)
 	}
 	return b.options.WebhookServer
 }

@@ -39,7 +39,13 @@ func (b *Bridge) Add(r theirs.Runnable) error {
 		return errors.New("crbridge: Build has added the controller already")
 	case controller.Controller:
 		b.host(known)
-	case cluster.Cluster, webhook.Server:
+	case webhook.Server:
+		s, err := b.newWebhookServer(known)
+		if err != nil {
+			return err
+		}
+		b.addWebhooks(s)
+	case cluster.Cluster:
 		b.everywhere(r)
 	default:
 		if l, ok := r.(theirs.LeaderElectionRunnable); ok && !l.NeedLeaderElection() {

@@ -4,6 +4,7 @@
 package crbridge_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -20,6 +21,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asReplica) != "" {
+		os.Exit(replicaMain())
+	}
 	log.SetLogger(logr.Discard()) // else it warns after a while
 	goleak.VerifyTestMain(m)
 }

@@ -22,13 +22,12 @@ type fleet struct {
 	config    *rest.Config
 	client    kubernetes.Interface
 	namespace string
-	unfenced  bool
+	plan      *plan // of all fleets
 
 	started   int
 	processes []*process // all that were started
 	running   sync.WaitGroup
 	recording sync.WaitGroup
-	counts    map[combination]int
 	began     time.Time // of the last trouble
 	results   []result
 
@@ -113,9 +112,9 @@ func (f *fleet) settle(ctx context.Context) (leader *process, err error) {
 			return nil, err
 		}
 		if ended {
-			continue // on a busy machine, a Lease of a second is sometimes not renewed in time
+			continue // on a busy machine, a short Lease is sometimes not renewed in time
 		}
-		lost := f.within(ctx, fleetLease/10+rand.N(fleetLease/5), func() bool {
+		lost := f.within(ctx, rand.N(fleetRetry*6/5), func() bool {
 			now, _ := f.leaderLocked()
 			return now != leader
 		})

@@ -54,6 +54,22 @@ type verdict struct {
 	broken []string
 }
 
+// add adds the verdict on another history.
+func (v *verdict) add(w *verdict) {
+	for program, n := range w.terms {
+		v.terms[program] += n
+	}
+	for program, sorts := range w.writes {
+		if v.writes[program] == nil {
+			v.writes[program] = map[string]int{}
+		}
+		for sort, n := range sorts {
+			v.writes[program][sort] += n
+		}
+	}
+	v.late, v.broken = append(v.late, w.late...), append(v.broken, w.broken...)
+}
+
 // judge evaluates a history. Two replicas lead at once if one of them writes after another one has
 // acquired the Lease.
 func judge(history []entry, mishaps []mishap, lease time.Duration) *verdict {

@@ -49,7 +49,7 @@ func (f *fleet) start(program string) (*process, error) {
 	line, err := json.Marshal(orders{
 		Program: program, Identity: p.identity, Namespace: f.namespace, Host: f.config.Host,
 		CAData: f.config.CAData, CertData: f.config.CertData, KeyData: f.config.KeyData,
-		Lease: fleetLease, Renew: fleetLease * 2 / 3, Retry: fleetLease * 2 / 15, Unfenced: f.unfenced,
+		Lease: fleetLease, Renew: fleetRenew, Retry: fleetRetry, Unfenced: f.plan.unfenced,
 	})
 	if err != nil {
 		return nil, err

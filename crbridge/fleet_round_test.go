@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -43,13 +44,12 @@ type result struct {
 }
 
 // play plays one round, of the combination that was played least.
-func (f *fleet) play(ctx context.Context, n int, troubles []string) error {
+func (f *fleet) play(ctx context.Context, n int) error {
 	leader, err := f.settle(ctx)
 	if err != nil {
 		return fmt.Errorf("before its trouble: %w", err)
 	}
-	c := f.choose(leader.program, troubles)
-	f.counts[c]++
+	c := f.plan.choose(leader.program)
 	var other *process
 	for _, p := range f.members {
 		if c.successor != "" && p != leader && p.program != c.successor {
@@ -76,19 +76,41 @@ func (f *fleet) play(ctx context.Context, n int, troubles []string) error {
 	return nil
 }
 
-func (f *fleet) choose(program string, troubles []string) (least combination) {
-	for _, trouble := range troubles {
+// plan chooses what rounds are. Several fleets share it.
+type plan struct {
+	troubles []string
+	unfenced bool
+
+	mu     sync.Mutex // guards the fields below
+	left   int        // rounds
+	counts map[combination]int
+}
+
+// round reports whether there is another round, and returns how many follow.
+func (p *plan) round() (n int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left--
+	return p.left, p.left >= 0
+}
+
+// choose returns the combination that was chosen least.
+func (p *plan) choose(program string) (least combination) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, trouble := range p.troubles {
 		successors := append([]string{""}, programs...)
 		if trouble == replace {
 			successors = successors[:1]
 		}
 		for _, successor := range successors {
 			c := combination{program, trouble, successor}
-			if successor != program && (least.trouble == "" || f.counts[c] < f.counts[least]) {
+			if successor != program && (least.trouble == "" || p.counts[c] < p.counts[least]) {
 				least = c
 			}
 		}
 	}
+	p.counts[least]++
 	return least
 }
 

@@ -33,7 +33,7 @@ const (
 const eachSort = 2
 
 // pace is the pause between two writes of one object.
-const pace = 10 * time.Millisecond
+const pace = 20 * time.Millisecond
 
 func nameOf(sort string, i int) string { return sort + "-" + strconv.Itoa(i) }
 

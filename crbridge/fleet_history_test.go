@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,7 @@ func (f *fleet) storedLocked(e watch.Event) {
 	if !ok {
 		return
 	}
+	s.heard = time.Now()
 	f.history, f.version = append(f.history, s), max(f.version, s.version)
 	if s.object == "" {
 		f.holder = s.by

@@ -20,6 +20,7 @@ type entry struct {
 	by      string    // the identity of the writer; of the Lease, the holder
 	n       int       // counts the writes of a versioned object
 	renew   time.Time // of the Lease
+	heard   time.Time // when the driver got it
 }
 
 // sort returns the sort of a write.
@@ -32,6 +33,7 @@ func (e *entry) sort() string {
 type mishap struct {
 	identity, trouble string
 	version           uint64
+	over              time.Time // when a suspended one was resumed
 }
 
 // lateWrite is a write by a replica after another one has acquired the Lease.
@@ -39,7 +41,8 @@ type lateWrite struct {
 	entry
 
 	leader  string
-	trouble string // the last one of the writer, or ""
+	trouble string        // the last one of the writer, or ""
+	after   time.Duration // since the writer was resumed
 }
 
 func (l *lateWrite) String() string {
@@ -129,7 +132,7 @@ func (j *judgement) written(e entry) {
 		late := lateWrite{entry: e, leader: j.leader}
 		for _, m := range j.mishaps {
 			if m.identity == e.by && m.version < e.version {
-				late.trouble = m.trouble
+				late.trouble, late.after = m.trouble, e.heard.Sub(m.over)
 			}
 		}
 		j.late = append(j.late, late)
@@ -189,7 +192,9 @@ func TestJudge(t *testing.T) {
 		"done twice":              {[]entry{{version: 120, object: "task-1", by: "level b#2"}}, "", "done by level b#2, and again"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := judge(seed(c.more...), []mishap{{"native#1", "kill", 15}, {"native#1", "suspend", 55}, {"native#1", "stop", 500}}, 2*time.Second)
+			v := judge(seed(c.more...), []mishap{
+				{identity: "native#1", trouble: "kill", version: 15}, {identity: "native#1", trouble: "suspend", version: 55}, {identity: "native#1", trouble: "stop", version: 500},
+			}, 2*time.Second)
 			var late []string
 			for _, l := range v.late {
 				late = append(late, l.trouble+" "+l.sort())

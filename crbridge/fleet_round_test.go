@@ -24,7 +24,7 @@ const (
 	kill    = "kill"    // SIGKILL
 	suspend = "suspend" // SIGSTOP, and SIGCONT when another one leads
 	stop    = "stop"    // SIGTERM
-	replace = "replace" // each replica by one of the next program, as a rolling update does
+	replace = "replace" // a rolling update: each replica becomes one of the next program
 )
 
 var (
@@ -32,8 +32,8 @@ var (
 	troubles = []string{kill, suspend, stop, replace}
 )
 
-// combination is a kind of round. The successor is the program that takes over, or "" if it is
-// left to the race of two.
+// combination is a kind of round. The successor is the program that takes over, or "" if two
+// replicas compete.
 type combination struct{ leader, trouble, successor string }
 
 // result is the result of one round.
@@ -120,6 +120,7 @@ func (f *fleet) harm(ctx context.Context, leader *process, trouble string) (doer
 		return doer{}, err
 	}
 	next, err := f.handOver(ctx, leader)
+	f.change(func() { f.mishaps[len(f.mishaps)-1].over = time.Now() })
 	leader.resume()
 	if err != nil {
 		return next, err
@@ -142,7 +143,9 @@ func (f *fleet) harm(ctx context.Context, leader *process, trouble string) (doer
 // trouble records the trouble of a process, and begins it.
 func (f *fleet) trouble(p *process, trouble string) error {
 	f.began = time.Now()
-	f.change(func() { f.mishaps = append(f.mishaps, mishap{p.identity, trouble, f.version}) })
+	f.change(func() {
+		f.mishaps = append(f.mishaps, mishap{identity: p.identity, trouble: trouble, version: f.version})
+	})
 	switch trouble {
 	case kill:
 		return p.cmd.Process.Kill()
@@ -181,7 +184,7 @@ func (f *fleet) roll(ctx context.Context, leader *process) (next doer, err error
 		if err := f.wait(ctx, old.identity+" to end", func() bool { return old.ended }); err != nil {
 			return next, err
 		}
-		f.change(func() { f.members[i] = made })
+		f.members[i] = made
 	}
 	return next, nil
 }

@@ -47,20 +47,25 @@ func table(results []result, v *verdict) string {
 	for _, program := range programs {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", program, v.terms[program], v.writes[program][versioned], v.writes[program][patched], v.writes[program][task])
 	}
-	fmt.Fprintf(w, "\nWrites when another replica led\n\nprogram\tits last trouble\t%s\t%s\t%s\treplicas\n", versioned, patched, task)
+	fmt.Fprintf(w, "\nWrites when another replica led\n\nprogram\tits last trouble\t%s\t%s\t%s\treplicas\tlatest after SIGCONT\n", versioned, patched, task)
 	for _, program := range programs {
 		for _, trouble := range append(troubles, "") {
-			sorts, replicas := map[string]int{}, map[string]bool{}
+			sorts, replicas, latest := map[string]int{}, map[string]bool{}, time.Duration(0)
 			for _, l := range v.late {
 				if programOf(l.by) == program && l.trouble == trouble {
 					sorts[l.sort()]++
 					replicas[l.by] = true
+					latest = max(latest, l.after)
 				}
 			}
 			if trouble == "" {
 				trouble = "none"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", program, trouble, sorts[versioned], sorts[patched], sorts[task], len(replicas))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d", program, trouble, sorts[versioned], sorts[patched], sorts[task], len(replicas))
+			if trouble == suspend && len(replicas) > 0 {
+				fmt.Fprintf(w, "\t%.1f s", latest.Seconds())
+			}
+			fmt.Fprintln(w)
 		}
 	}
 	_ = w.Flush() // a strings.Builder does not fail

@@ -34,6 +34,14 @@ const (
 // one at level b and a native one. Each round has a trouble for the leader: it is killed, stopped,
 // or suspended until another one leads, or all replicas are replaced by the next program. The API
 // server's order of all writes shows who led.
+//
+//   - No replica writes while another one leads, except one of controller-runtime that was
+//     suspended. Its elector sees the new holder, but tries again until RenewDeadline, and nothing
+//     refuses its writes until then. The table counts them.
+//   - Such a replica takes nothing from the others: no Lease, and no write with a version. Its
+//     update with the version that it had before is refused. Its patch without a version, and the
+//     update of an object that it has read since, are executed.
+//   - No Lease is taken before it has expired, no task is done twice.
 func TestMixedFleet(t *testing.T) {
 	p := &plan{troubles: troubles, left: *rounds}
 	results, v := p.run(t)

@@ -24,6 +24,7 @@ type fleet struct {
 	namespace string
 	plan      *plan // of all fleets
 
+	members   []*process
 	started   int
 	processes []*process // all that were started
 	running   sync.WaitGroup
@@ -34,7 +35,6 @@ type fleet struct {
 	mu      sync.Mutex // guards the fields below and the state of processes
 	news    chan struct{}
 	err     error
-	members []*process
 	history []entry
 	mishaps []mishap
 	version uint64 // the newest of the history
@@ -157,7 +157,7 @@ func (f *fleet) restart() error {
 		if err != nil {
 			return err
 		}
-		f.change(func() { f.members[i] = made })
+		f.members[i] = made
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (j *judgement) written(e entry) {
 		}
 		j.late = append(j.late, late)
 	case j.before.by == "":
-		j.breakf("%s was written by %s in version %d, after it had released the Lease", e.object, e.by, e.version)
+		j.breakf("%s was written by %s in version %d, after its Lease was released", e.object, e.by, e.version)
 	}
 	last, again := j.last[e.object]
 	switch {
@@ -182,7 +182,7 @@ func TestJudge(t *testing.T) {
 		}, " patched", ""},
 		"it leads again":    {[]entry{leasedAt(200, "native#1", 9), {version: 201, object: "patched-0", by: "native#1"}}, "", ""},
 		"it has never led":  {[]entry{{version: 60, object: "task-0", by: "level b#3"}}, " task", ""},
-		"after its release": {[]entry{leasedAt(120, "", 6), {version: 121, object: "patched-0", by: "level b#2"}}, "", "after it had released the Lease"},
+		"after its release": {[]entry{leasedAt(120, "", 6), {version: 121, object: "patched-0", by: "level b#2"}}, "", "after its Lease was released"},
 		"taken early":       {[]entry{leasedAt(200, "native#4", 6)}, "", "took the Lease of level b#2 only 1s"},
 		"taken after a release": {[]entry{
 			leasedAt(120, "", 6), leasedAt(121, "native#4", 6), {version: 122, object: "patched-0", by: "native#4"},

@@ -146,7 +146,8 @@ func (r *replica) options() ctrl.Options {
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: r.Namespace,
 		LeaseDuration: &r.Lease, RenewDeadline: &r.Renew, RetryPeriod: &r.Retry,
-		LeaderElectionReleaseOnCancel: true, // the process ends when the manager has
+		// LeaderElectionReleaseOnCancel is not set: see TestClientGo_ReleasesTheLeaseOfAnother. Level b
+		// always releases the Lease.
 		Cache: theircache.Options{
 			DefaultNamespaces: map[string]theircache.Config{r.Namespace: {}},
 			ByObject:          map[theirclient.Object]theircache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(taskLabels)}},

@@ -146,8 +146,8 @@ func (r *replica) options() ctrl.Options {
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: r.Namespace,
 		LeaseDuration: &r.Lease, RenewDeadline: &r.Renew, RetryPeriod: &r.Retry,
-		// LeaderElectionReleaseOnCancel is not set: see TestClientGo_ReleasesTheLeaseOfAnother. Level b
-		// always releases the Lease.
+		// LeaderElectionReleaseOnCancel is not set: see TestClientGo_ReleasesTheLeaseOfAnother.
+		// Level b always releases the Lease.
 		Cache: theircache.Options{
 			DefaultNamespaces: map[string]theircache.Config{r.Namespace: {}},
 			ByObject:          map[theirclient.Object]theircache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(taskLabels)}},

@@ -40,7 +40,7 @@ type combination struct{ leader, trouble, successor string }
 type result struct {
 	program, trouble string
 	next             string        // the program that took over
-	gap              time.Duration // from the trouble to the next leader's first Reconcile of a new object
+	gap              time.Duration // until the next leader reconciled a new object
 }
 
 // play plays one round, of the combination that was played least.

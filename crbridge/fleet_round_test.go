@@ -98,14 +98,13 @@ func (p *plan) round() (n int, ok bool) {
 func (p *plan) choose(program string) (least combination) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, trouble := range p.troubles {
-		successors := append([]string{""}, programs...)
-		if trouble == replace {
-			successors = successors[:1]
-		}
-		for _, successor := range successors {
+	for _, successor := range append([]string{""}, programs...) {
+		for _, trouble := range p.troubles {
 			c := combination{program, trouble, successor}
-			if successor != program && (least.trouble == "" || p.counts[c] < p.counts[least]) {
+			if successor == program || successor != "" && trouble == replace {
+				continue
+			}
+			if least.trouble == "" || p.counts[c] < p.counts[least] {
 				least = c
 			}
 		}

@@ -29,7 +29,7 @@ type fleet struct {
 	processes []*process // all that were started
 	running   sync.WaitGroup
 	recording sync.WaitGroup
-	began     time.Time // of the last trouble
+	began     time.Time // of the last trouble of a leader
 	results   []result
 
 	mu      sync.Mutex // guards the fields below and the state of processes

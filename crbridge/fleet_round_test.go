@@ -115,6 +115,7 @@ func (p *plan) choose(program string) (least combination) {
 
 // harm makes trouble for the leader, and returns when it has ended, or has lost its term.
 func (f *fleet) harm(ctx context.Context, leader *process, trouble string) (doer, error) {
+	f.began = time.Now()
 	if err := f.trouble(leader, trouble); err != nil {
 		return doer{}, err
 	}
@@ -141,7 +142,6 @@ func (f *fleet) harm(ctx context.Context, leader *process, trouble string) (doer
 
 // trouble records the trouble of a process, and begins it.
 func (f *fleet) trouble(p *process, trouble string) error {
-	f.began = time.Now()
 	f.change(func() {
 		f.mishaps = append(f.mishaps, mishap{identity: p.identity, trouble: trouble, version: f.version})
 	})
@@ -169,7 +169,9 @@ func (f *fleet) roll(ctx context.Context, leader *process) (next doer, err error
 		if err := f.wait(ctx, made.identity+" to be warm", func() bool { return made.warm || made.ended }); err != nil {
 			return next, err
 		}
-		began := f.began
+		if old == leader {
+			f.began = time.Now()
+		}
 		if err := f.trouble(old, replace); err != nil {
 			return next, err
 		}
@@ -177,8 +179,6 @@ func (f *fleet) roll(ctx context.Context, leader *process) (next doer, err error
 			if next, err = f.handOver(ctx, leader); err != nil {
 				return next, err
 			}
-		} else if next.process != nil {
-			f.began = began // the leader's
 		}
 		if err := f.wait(ctx, old.identity+" to end", func() bool { return old.ended }); err != nil {
 			return next, err

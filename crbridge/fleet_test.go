@@ -112,7 +112,7 @@ func (p *plan) run(t *testing.T) (results []result, v *verdict) {
 	v = &verdict{terms: map[string]int{}, writes: map[string]map[string]int{}}
 	for _, f := range all {
 		results = append(results, f.results...)
-		v.add(judge(f.history, f.mishaps, fleetLease))
+		f.change(func() { v.add(judge(f.history, f.mishaps, fleetLease)) })
 	}
 	for _, b := range v.broken {
 		t.Error(b)

@@ -234,7 +234,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// A snippet is a block of Go in a document, and the file that it claims to be from.
+// A snippet is a block of Go or of a patch in a document, and the file that it claims to be from.
 type snippet struct {
 	from  string
 	line  int
@@ -253,7 +253,7 @@ func snippets(doc string) []snippet {
 			found, current, from = append(found, *current), nil, ""
 		case current != nil:
 			current.lines = append(current.lines, text)
-		case text == "```go":
+		case text == "```go" || text == "```diff":
 			current = &snippet{from: from, line: i + 1}
 		case text != "":
 			from = ""

@@ -368,9 +368,10 @@ func TestReadmeNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// TestSnippets compares the Go blocks in README.md, CONTRIBUTING.md and docs/ with compiled code. A
-// block must follow a line "<!-- from path/to/file.go -->". Its lines must be in that file in the
-// same order without a gap, apart from indentation. A line "..." stands for omitted lines.
+// TestSnippets compares blocks of Go and of patches in README.md, CONTRIBUTING.md and docs/ with
+// tested files. A block must follow a line "<!-- from path/to/file.go -->". Its lines must be in
+// that file in the same order without a gap, apart from indentation. A line "..." stands for
+// omitted lines.
 func TestSnippets(t *testing.T) {
 	docs, err := filesNamed("docs", ".md")
 	if err != nil {
@@ -379,7 +380,7 @@ func TestSnippets(t *testing.T) {
 	for _, doc := range append(docs, "README.md", "CONTRIBUTING.md") {
 		for _, s := range snippets(read(t, doc)) {
 			if s.from == "" {
-				t.Errorf("%s:%d: a Go block must follow a line <!-- from path/to/file.go -->", doc, s.line)
+				t.Errorf("%s:%d: a block of Go or of a patch must follow a line <!-- from path/to/file.go -->", doc, s.line)
 				continue
 			}
 			source, err := os.ReadFile(path.Clean(s.from))

@@ -48,7 +48,7 @@ type Thing struct {
 func (*Thing) Hub() {}
 
 func (t *Thing) DeepCopyObject() runtime.Object {
-	return &Thing{TypeMeta: t.TypeMeta, ObjectMeta: *t.ObjectMeta.DeepCopy(), Color: t.Color}
+	return &Thing{TypeMeta: t.TypeMeta, ObjectMeta: *t.DeepCopy(), Color: t.Color}
 }
 
 // ThingV2 is the other version.
@@ -60,7 +60,7 @@ type ThingV2 struct {
 }
 
 func (t *ThingV2) DeepCopyObject() runtime.Object {
-	return &ThingV2{TypeMeta: t.TypeMeta, ObjectMeta: *t.ObjectMeta.DeepCopy(), Paint: t.Paint}
+	return &ThingV2{TypeMeta: t.TypeMeta, ObjectMeta: *t.DeepCopy(), Paint: t.Paint}
 }
 
 // ConvertTo implements conversion.Convertible.

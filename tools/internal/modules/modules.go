@@ -33,8 +33,8 @@ func Libraries() []string { return []string{".", "crbridge", "envtest/sim/crd", 
 func Unpublished() []string {
 	return []string{
 		"bench", "bench/knative", "cmd/setpoint-vet/analyzers/testdata", "crbridge/testdata/cassandra",
-		"crbridge/testdata/harness", "crbridge/testdata/memcached", "crbridge/testdata/sandbox", "debug/pagetest",
-		"examples/cronjob", "examples/kubestyle", "examples/memcached", "tools", "tools/lint",
+		"crbridge/testdata/harness", "crbridge/testdata/memcached", "crbridge/testdata/moving", "crbridge/testdata/sandbox",
+		"debug/pagetest", "examples/cronjob", "examples/kubestyle", "examples/memcached", "tools", "tools/lint",
 	}
 }
 

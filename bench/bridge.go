@@ -57,7 +57,7 @@ func (p *bridge) runIn(ctx context.Context, w *report) (err error) {
 	for _, c := range bridgeContestants {
 		fmt.Fprintf(w, "%s\t", c.name)
 	}
-	fmt.Fprintln(w, "level a : first\tlevel b : first\tmost\t\t")
+	fmt.Fprintln(w, "level a, ratio\tlevel b, ratio\tmost\t\t")
 	parts := strings.Split(p.parts, ",")
 	if !slices.Equal(parts, []string{"reads"}) && !slices.Equal(parts, []string{"memory"}) {
 		a, stop, err := newArena(ctx)

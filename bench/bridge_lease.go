@@ -38,14 +38,14 @@ type loss struct {
 
 var losses = []loss{
 	{
-		"writes after another replica leads, leader paused for the time of a Lease",
+		"writes of a leader that was paused, after another replica leads",
 		func(_ *arena, leader *replicaProcess, _ *rest.Config) error {
 			return leader.cmd.Process.Signal(syscall.SIGSTOP)
 		},
 		func(leader *replicaProcess) error { return leader.cmd.Process.Signal(syscall.SIGCONT) },
 	},
 	{
-		"the same, the leader's requests for its Lease fail",
+		"the same, of a leader whose requests for the Lease fail",
 		func(a *arena, _ *replicaProcess, cfg *rest.Config) error {
 			a.proxy.Add(fault.Rule{Match: fault.Match{Config: cfg, Groups: []string{"coordination.k8s.io"}}, Cut: true})
 			return nil
@@ -118,7 +118,7 @@ func (l loss) measure(ctx context.Context, a *arena, c bridgeContestant, namespa
 	case <-leader.joined:
 		note = "the process ends"
 	case <-time.After(leaseWatch):
-		note = "a standby then"
+		note = "goes on as a standby"
 	}
 	replicas.mu.Lock()
 	refused := leader.refused

@@ -40,7 +40,7 @@ var bridgeReads = []bridgeRead{
 
 const (
 	bridgeReadObjects = 1000
-	bridgeReadGets    = 10_000
+	bridgeReadGets    = 20_000
 )
 
 // reads measures a typed Get of the manager's client in a Reconcile, from the cache.

@@ -88,8 +88,8 @@ func TestBridge_Counts(t *testing.T) {
 		"duplicates":                   {"", "0", "", "0"},
 		"cut off by SIGTERM":           {"10", "10", "0", "0"},
 		"Reconciles on an older cache": {"", "0.0/s, 0 writes refused", "", "0.0/s, 0 writes refused"},
-		"writes after another replica": {"", "", "0, ", "0, "},
-		"the same, the leader's":       {"0, ", "0, ", "0, ", "0, "},
+		"writes of a leader that":      {"", "", "0, ", "0, "},
+		"the same, of a leader":        {"0, ", "0, ", "0, ", "0, "},
 		"live heap":                    {"", "", "", ""},
 	} {
 		found := false

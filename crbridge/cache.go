@@ -166,7 +166,10 @@ func (c *bridgeCache) Get(ctx context.Context, key client.ObjectKey, into client
 		o := (&client.GetOptions{}).ApplyOptions(opts)
 		shared = o.UnsafeDisableDeepCopy != nil && *o.UnsafeDisableDeepCopy
 	}
-	obj, err := patient(ctx, k, func() (client.Object, error) { return k.get(ctx, key, shared) })
+	obj, err := k.get(ctx, key, shared)
+	if err != nil && synced(ctx, k, err) {
+		obj, err = k.get(ctx, key, shared)
+	}
 	if err != nil {
 		return timeout(ctx, err)
 	}
@@ -196,7 +199,10 @@ func (c *bridgeCache) List(ctx context.Context, into client.ObjectList, opts ...
 	if o.Continue != "" {
 		return errors.New("crbridge: the cache has no pages; leave Continue empty, or read with the manager's APIReader")
 	}
-	objects, err := patient(ctx, k, func() ([]client.Object, error) { return k.list(ctx, &o) })
+	objects, err := k.list(ctx, &o)
+	if err != nil && synced(ctx, k, err) {
+		objects, err = k.list(ctx, &o)
+	}
 	if err != nil {
 		return timeout(ctx, err)
 	}
@@ -250,20 +256,16 @@ func (c *bridgeCache) missing(obj runtime.Object) error {
 	return err
 }
 
-// patient reads again once the kind is synced, if its first list has failed for a reason that
-// passes, such as an API server that has just got the CRD. Handles return such an error at once;
-// readers of controller-runtime expect to wait.
-func patient[T any](ctx context.Context, k kind, read func() (T, error)) (T, error) {
-	found, err := read()
+// synced waits after a read that has failed because the first list failed for a reason that passes,
+// such as an API server that has just got the CRD. It reports whether to read again. Handles return
+// such an error at once; readers of controller-runtime expect to wait.
+func synced(ctx context.Context, k kind, err error) bool {
 	if !errors.Is(err, cache.ErrNotSynced) {
-		return found, err
+		return false
 	}
 	why := k.State().Err
 	passes := why == nil || apierrors.IsTooManyRequests(why) || apierrors.IsServiceUnavailable(why)
-	if !passes || k.WaitForSync(ctx) != nil {
-		return found, err
-	}
-	return read()
+	return passes && k.WaitForSync(ctx) == nil
 }
 
 // readable returns a kind that the Reconcile of a context may read.

@@ -95,12 +95,13 @@ func (k *kindOf[T]) handle(shared bool) *cache.Handle[T] {
 }
 
 func (k *kindOf[T]) get(ctx context.Context, key types.NamespacedName, shared bool) (client.Object, error) {
-	if key.Namespace != "" { // as controller-runtime does, without one for cluster-scoped kinds
-		if namespaced, err := k.Namespaced(); err == nil && !namespaced {
-			key.Namespace = ""
+	obj, err := k.handle(shared).Get(ctx, key)
+	if err != nil && key.Namespace != "" { // controller-runtime ignores it for cluster-scoped kinds
+		if namespaced, unknown := k.Namespaced(); unknown == nil && !namespaced {
+			return k.handle(shared).Get(ctx, types.NamespacedName{Name: key.Name})
 		}
 	}
-	return k.handle(shared).Get(ctx, key)
+	return obj, err
 }
 
 func (k *kindOf[T]) list(ctx context.Context, o *client.ListOptions) ([]client.Object, error) {

@@ -80,8 +80,8 @@ func (i Item[K]) NewestReason() (newest Reason, ok bool) {
 	if i.q == nil {
 		return newest, false
 	}
-	i.q.lock()
-	defer i.q.unlock()
+	i.q.mu.Lock() // nothing changes, so nothing is to be woken
+	defer i.q.mu.Unlock()
 	e, ok := i.q.core.heldBy(i.index, i.delivery)
 	if !ok {
 		return newest, false

@@ -69,10 +69,14 @@ func (f *fleet) wait(ctx context.Context, what string, readyLocked func() bool) 
 	ready := f.within(ctx, patience, readyLocked)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !ready && f.err == nil {
+	switch {
+	case f.err != nil || ready:
+		return f.err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
 		return fmt.Errorf("waited %s for %s", patience, what)
 	}
-	return f.err
 }
 
 // within reports whether readyLocked returns true in time.
@@ -100,7 +104,7 @@ func (f *fleet) within(ctx context.Context, d time.Duration, readyLocked func() 
 // returns the leader at a random moment between two renewals.
 func (f *fleet) settle(ctx context.Context) (leader *process, err error) {
 	for {
-		if err := f.restart(); err != nil {
+		if err := f.restart(nil); err != nil {
 			return nil, err
 		}
 		ended := false
@@ -140,15 +144,15 @@ func (f *fleet) leaderLocked() (leader *process, ended bool) {
 	return leader, false
 }
 
-// restart starts a replica in the place of each one that has ended.
-func (f *fleet) restart() error {
+// restart starts a replica in the place of each one that has ended, except spared.
+func (f *fleet) restart(spared *process) error {
 	for i, p := range f.members {
 		program := programs[i]
 		if p != nil {
 			f.mu.Lock()
 			ended := p.ended
 			f.mu.Unlock()
-			if !ended {
+			if !ended || p == spared {
 				continue
 			}
 			program = p.program

@@ -125,7 +125,7 @@ func (f *fleet) harm(ctx context.Context, leader *process, trouble string) (doer
 	if err != nil {
 		return next, err
 	}
-	// A leader that wakes has work at once, and as long as it believes that it leads.
+	// A leader that wakes has work as long as it believes that it leads.
 	for n := 0; ; n++ {
 		done := f.within(ctx, 50*time.Millisecond, func() bool { return leader.ended || trouble == suspend && !leader.leads })
 		if done {
@@ -189,18 +189,32 @@ func (f *fleet) roll(ctx context.Context, leader *process) (next doer, err error
 }
 
 // handOver creates a task and waits until a replica other than the previous leader has begun it and
-// leads.
+// leads. On a busy machine, the next leader may lose its Lease and end, too.
 func (f *fleet) handOver(ctx context.Context, was *process) (next doer, err error) {
 	if err := f.create(ctx, f.task); err != nil {
 		return next, err
 	}
-	return next, f.wait(ctx, "another replica to lead, and to do "+f.task, func() bool {
-		i := slices.IndexFunc(f.doers, func(d doer) bool { return d.process != was })
-		if i >= 0 {
-			next = f.doers[i]
+	leads := func(p *process) bool { return p != was && p.leads && !p.ended }
+	for began, done := time.Now(), false; !done; {
+		if err := f.restart(was); err != nil {
+			return next, err
 		}
-		return i >= 0 && slices.ContainsFunc(f.processes, func(p *process) bool { return p != was && p.leads && !p.ended })
-	})
+		err := f.wait(ctx, "another replica to lead, and to do "+f.task, func() bool {
+			i := slices.IndexFunc(f.doers, func(d doer) bool { return d.process != was })
+			if i >= 0 {
+				next = f.doers[i]
+			}
+			done = i >= 0 && slices.ContainsFunc(f.processes, leads)
+			return done || slices.ContainsFunc(f.members, func(p *process) bool { return p != was && p.ended })
+		})
+		if err != nil {
+			return next, err
+		}
+		if time.Since(began) > patience {
+			return next, fmt.Errorf("no next leader keeps its Lease for %s", patience)
+		}
+	}
+	return next, nil
 }
 
 func (f *fleet) create(ctx context.Context, name string) error {

@@ -37,7 +37,8 @@ const (
 //
 //   - No replica writes while another one leads, except one of controller-runtime that was
 //     suspended. Its elector sees the new holder, but tries again until RenewDeadline, and nothing
-//     refuses its writes until then. The table counts them.
+//     refuses its writes until then. The table counts them, and the writes of a replica of
+//     controller-runtime that the machine gave too little time to renew its Lease.
 //   - Such a replica takes nothing from the others: no Lease, and no write with a version. Its
 //     update with the version that it had before is refused. Its patch without a version, and the
 //     update of an object that it has read since, are executed.
@@ -47,7 +48,7 @@ func TestMixedFleet(t *testing.T) {
 	results, v := p.run(t)
 	t.Logf("%d rounds\n%s", *rounds, table(results, v))
 	for _, l := range v.late {
-		if programOf(l.by) != programTheirs || l.trouble != suspend {
+		if programOf(l.by) != programTheirs || l.trouble != suspend && l.trouble != "" {
 			t.Error(&l)
 		}
 	}

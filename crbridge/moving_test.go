@@ -45,7 +45,11 @@ func TestMoving(t *testing.T) {
 		}
 		outputOf(t, dir, "go", "build", "-ldflags=-w", "./...")
 		linked := bytes.Count(outputOf(t, dir, "go", "list", "-deps", "./cmd"), []byte("sigs.k8s.io/controller-runtime"))
-		f := measured(t, outputOf(t, dir, "go", "test", "-ldflags=-w", "-count=1", "-v", "./..."))
+		out := outputOf(t, dir, "go", "test", "-ldflags=-w", "-count=1", "-v", "./...")
+		if os.Getenv("SETPOINT_FULL") != "" && !bytes.Contains(out, []byte("--- PASS: TestGuestbook_RealAPIServer")) {
+			t.Error("no test has run on a real API server")
+		}
+		f := measured(t, out)
 		t.Logf("%-9s %+v, %d packages of controller-runtime", s.patch, f, linked)
 		if !s.gains(f) {
 			t.Errorf("after the step %q the figures are %+v", s.patch, f)

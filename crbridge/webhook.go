@@ -148,12 +148,16 @@ func (w *webhookServer) Open(ctx context.Context) error {
 	return err
 }
 
-// Start runs a server that was added during Start of the manager.
+// Start runs a server that was added during Start of the manager, or in a test. The error for a
+// missing file is the one of package os: os.IsNotExist, which tests use, does not unwrap.
 func (w *webhookServer) Start(ctx context.Context) error {
 	if w.Server == nil {
 		return nil
 	}
 	if err := w.Open(ctx); err != nil {
+		if missing := new(fs.PathError); errors.As(err, &missing) {
+			return missing
+		}
 		return fmt.Errorf("%s: %w", w, err)
 	}
 	return w.Serve(ctx, ctx)

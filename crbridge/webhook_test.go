@@ -21,12 +21,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/conversion"
 	theirs "sigs.k8s.io/controller-runtime/pkg/manager"
+	theirmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -34,6 +36,7 @@ import (
 	ctrl "github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/manager"
 )
 
 // Thing is the stored version of a kind with two.
@@ -251,6 +254,15 @@ func TestWebhooks_AStopLetsRequestsFinish(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
+	families, err := theirmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
+		return f.GetName() == "controller_runtime_webhook_requests_total" && strings.Contains(f.String(), `"/held"`)
+	}) {
+		t.Error("the request is not counted")
+	}
 }
 
 // TestWebhooks_UseANewCertificateOnDisk, without a restart.
@@ -267,6 +279,12 @@ func TestWebhooks_UseANewCertificateOnDisk(t *testing.T) {
 	}
 	if err := get(ca); err != nil {
 		t.Fatal(err)
+	}
+	ready := slices.IndexFunc(mgr.Setpoint().Readyz(), func(c manager.Check) bool {
+		return c.Name() == "certificate-webhook-server" && c.Check(t.Context()) == nil
+	})
+	if ready < 0 {
+		t.Error("/readyz has no check of the certificate that passes")
 	}
 	newer := writeCertificate(t, dir)
 	again := time.NewTicker(50 * time.Millisecond)

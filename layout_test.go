@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	"internal/testkit":     {"cache"},
 	"internal/traceparent": {},
 	"internal/wire":        {},
-	"internal/transport":   {"hook", "ledger", "term", "rbac", "internal/apipath", "internal/connection", "internal/contextkey", "internal/fence", "internal/journal", "internal/wire"},
+	"internal/transport":   {"hook", "ledger", "term", "rbac", "internal/apipath", "internal/connection", "internal/fence", "internal/journal", "internal/wire"},
 	"internal/scenario":    {}, "internal/scenario/election": {}, // they have tests only
 	"internal/scenario/mix":      {},
 	"internal/scenario/owners":   {},

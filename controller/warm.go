@@ -269,7 +269,7 @@ func (m *warming[K]) sourceHook() *hook.Hook {
 			args, ok := c.repetition.Few("handler", f.Source, "source", f.Source, "object", f.Object, "err", f.Err)
 			switch {
 			case !ok:
-			case errors.Is(f.Err, cache.ErrNotSynced): // such as an owner's kind, shortly after the start
+			case errors.Is(f.Err, cache.ErrNotSynced): // such as an owner's kind after the start
 				log.Info("the handler waits for another kind; the event will be retried", args...)
 			default:
 				log.Error("handler failed; the event will be retried", args...)

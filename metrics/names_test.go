@@ -489,7 +489,7 @@ func TestEveryEventCounts(t *testing.T) {
 		"Reconciling",
 		"GaveUp",                        // Reconciled has it
 		"InformerState", "BrokenObject", // scrapes ask for these
-		"Restored",                       // the informer's state and the log have it
+		"Restored",       // the informer's state and the log have it
 		"HandlerBlocked", // a mistake in the program, for the log
 	}
 	var code []byte

@@ -39,7 +39,7 @@ type running[K comparable] struct {
 	past   *lastRun      // or nil
 	by     author        // who made the key due since then
 	since  time.Duration // start, on the controller's clock
-	log    *slog.Logger
+	log    slog.Logger
 	lines  logging.Lazy // the handler of log
 	ledger atomic.Pointer[journal.Journal]
 	doubts doubts
@@ -79,11 +79,11 @@ func (t *lead[K]) begin(work context.Context, item workqueue.Item[K], r *record[
 	c := t.controller
 	now := &running[K]{of: t, item: item, past: r.past, by: c.authorOfAll(item, r.past), since: since}
 	now.lines = logging.Lazy{Base: base, Of: now}
-	now.log = slog.New(&now.lines)
+	now.log = *slog.New(&now.lines)
 	if now.traces = c.traces.of(item.Key()); now.traces != nil {
 		now.reads.traced = &keptReads{}
 	}
-	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, now.log))
+	now.Context, now.cancel = c.o.cancellable(logr.NewContextWithSlogLogger(work, &now.log))
 	return now
 }
 

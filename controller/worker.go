@@ -114,7 +114,7 @@ func (t *lead[K]) process(work context.Context, item workqueue.Item[K], w *worke
 	}
 	r := t.begin(work, item, &of, c.now())
 	w.run.Store(r)
-	c.beginSpin(item.Key(), r.log, past, by, why)
+	c.beginSpin(item.Key(), &r.log, past, by, why)
 	r.fight, r.round, r.spins = c.beginFight(item.Key(), of.fight), contested, of.spin.row >= spinFree-3
 	if past != nil && past.expired {
 		if args, ok := c.repetition.Few("expired", "", "bound", c.consistency.bound.String(), "err", past.doubts); ok {

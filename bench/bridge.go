@@ -29,6 +29,7 @@ type bridge struct {
 	objects int // of the memory
 	keys    int // of duplicates, and of the rate
 	limit   time.Duration
+	gets    int
 	rounds  int
 }
 
@@ -38,6 +39,7 @@ func newBridge() *bridge {
 	flag.IntVar(&p.objects, "bridge-objects", 10_000, "bridge: `number` of objects in the cache")
 	flag.IntVar(&p.keys, "bridge-keys", 100, "bridge: `number` of keys that write")
 	flag.DurationVar(&p.limit, "bridge-limit", 15*time.Second, "bridge: `time` in which one worker reconciles")
+	flag.IntVar(&p.gets, "bridge-gets", 20_000, "bridge: `number` of cached Gets in each measurement")
 	return p
 }
 

@@ -38,15 +38,12 @@ var bridgeReads = []bridgeRead{
 	{"configmaps", cache.DefaultStorage, "small ConfigMap, packed (default)", 0},
 }
 
-const (
-	bridgeReadObjects = 1000
-	bridgeReadGets    = 20_000
-)
+const bridgeReadObjects = 1000
 
 // reads measures a typed Get of the manager's client in a Reconcile, from the cache.
 func (p *bridge) reads(ctx context.Context) (rows []bridgeRow, err error) {
 	for _, r := range bridgeReads {
-		results, err := r.takeTurns(ctx, p.rounds)
+		results, err := r.takeTurns(ctx, p.rounds, p.gets)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.title, err)
 		}
@@ -65,16 +62,16 @@ func (p *bridge) reads(ctx context.Context) (rows []bridgeRow, err error) {
 
 // takeTurns runs the managers of all contestants at once. Each has a Reconcile that reads when it
 // is its turn, starting with a different one each round.
-func (r bridgeRead) takeTurns(ctx context.Context, rounds int) ([][]result, error) {
+func (r bridgeRead) takeTurns(ctx context.Context, rounds, gets int) ([][]result, error) {
 	server := httptest.NewServer(newPackedServer(0, servedKind{packedKind: packedKindOf(r.kind), objects: bridgeReadObjects}))
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	var readers []*bridgeReader
 	for _, c := range bridgeContestants {
-		read := &bridgeReader{kind: packedKindOf(r.kind), turns: make(chan bool), results: make(chan result), failed: make(chan error, 1)}
+		read := &bridgeReader{kind: packedKindOf(r.kind), gets: gets, turns: make(chan bool), results: make(chan result), failed: make(chan error, 1)}
 		c.newManager = r.stored(c)
 		readers = append(readers, read)
 		running.Go(func() {
@@ -112,6 +109,7 @@ func (r bridgeRead) stored(c bridgeContestant) func(*rest.Config, crmanager.Opti
 // bridgeReader is a contestant.
 type bridgeReader struct {
 	kind    *packedKind
+	gets    int // of a turn
 	turns   chan bool
 	results chan result
 	failed  chan error
@@ -131,7 +129,7 @@ func (r *bridgeReader) run(ctx context.Context, c bridgeContestant, cfg *rest.Co
 		keys = append(keys, key{Namespace: o.Namespace, Name: o.Name})
 	}
 	read := func(ctx context.Context) (err error) {
-		for i := range bridgeReadGets {
+		for i := range r.gets {
 			if err = reader.Get(ctx, keys[i%len(keys)], r.kind.runtimes()); err != nil {
 				return err
 			}
@@ -149,7 +147,7 @@ func (r *bridgeReader) run(ctx context.Context, c bridgeContestant, cfg *rest.Co
 				return reconcile.Result{}, nil
 			}
 			var err error
-			took := timed(bridgeReadGets, func() { err = read(inside) })
+			took := timed(r.gets, func() { err = read(inside) })
 			if err != nil {
 				r.failed <- err
 				return reconcile.Result{}, nil

@@ -37,7 +37,7 @@ func bridgeTable(t *testing.T, parts string) map[string][]string {
 	defer cancel()
 	file := filepath.Join(t.TempDir(), "report.json")
 	cmd := exec.CommandContext(ctx, self, "-only", "bridge", "-bridge", parts, "-rounds", "1", "-bridge-objects", "200",
-		"-bridge-keys", "10", "-bridge-limit", "8s", "-json", file)
+		"-bridge-keys", "10", "-bridge-gets", "1000", "-bridge-limit", "8s", "-json", file)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

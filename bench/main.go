@@ -66,7 +66,7 @@
 // cuts off, writes after a lost Lease, memory, and a cached Get (about 4 minutes):
 //
 //	GOWORK=off go run . -only bridge [-bridge duplicates,rate,stop,lease,memory,reads] [-rounds 7]
-//		[-bridge-keys 100] [-bridge-limit 15s] [-bridge-objects 10000]
+//		[-bridge-keys 100] [-bridge-limit 15s] [-bridge-objects 10000] [-bridge-gets 20000]
 package main
 
 import (

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEntries_ReplaceLinesOfTheTree shows early that an entry quotes code that has changed since.
-func TestEntries_ReplaceLinesOfTheTree(t *testing.T) {
+// TestEntries_ReplaceCodeOfTheTree shows early that an entry quotes code that has changed since.
+func TestEntries_ReplaceCodeOfTheTree(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "mutations.txt"))
 	if err != nil {
@@ -20,20 +20,10 @@ func TestEntries_ReplaceLinesOfTheTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	code := newCode(root)
 	for _, e := range entries {
-		changed := map[string]string{}
-		for _, c := range e.changes {
-			if _, ok := changed[c.file]; !ok {
-				source, err := os.ReadFile(filepath.Join(root, c.file))
-				if err != nil {
-					t.Errorf("line %d, %s %s: %v", e.line, e.guarantee, e.test, err)
-					continue
-				}
-				changed[c.file] = string(source)
-			}
-			if changed[c.file], err = c.apply(changed[c.file]); err != nil {
-				t.Errorf("line %d, %s %s: %v", e.line, e.guarantee, e.test, err)
-			}
+		if _, err := code.apply(e.changes); err != nil {
+			t.Errorf("line %d, %s %s: %v", e.line, e.guarantee, e.test, err)
 		}
 	}
 }

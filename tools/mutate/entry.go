@@ -18,13 +18,15 @@ type entry struct {
 	changes   []change
 }
 
-// A change replaces lines that occur once in a file.
+// A change replaces a piece of Go code that occurs once in a declaration.
 type change struct {
-	file     string
+	dir      string // of the package
+	decl     string // such as "take" or "core.take"
 	old, new []string
 }
 
 var (
+	location  = regexp.MustCompile(`^in: (\S+) (\S+)$`)
 	header    = regexp.MustCompile(`^([A-Z][0-9]+) (\S+) ((?:Test|Fuzz)\S*)$`)
 	afterTest = regexp.MustCompile(`^(Test|Fuzz)[^/]*`)
 )
@@ -35,13 +37,12 @@ func (e entry) function() string { return afterTest.FindString(e.test) }
 func parse(text string) ([]entry, error) {
 	var entries []entry
 	var e *entry
-	file := ""
 	for i, line := range strings.Split(text, "\n") {
 		var err error
 		switch {
 		case strings.HasPrefix(line, "#"):
 		case strings.TrimSpace(line) == "":
-			e, file = nil, ""
+			e = nil
 		case e == nil:
 			m := header.FindStringSubmatch(line)
 			if m == nil {
@@ -49,11 +50,11 @@ func parse(text string) ([]entry, error) {
 			}
 			entries = append(entries, entry{line: i + 1, guarantee: m[1], dir: m[2], test: m[3]})
 			e = &entries[len(entries)-1]
-		case strings.HasPrefix(line, "file: "):
-			file = strings.TrimSpace(strings.TrimPrefix(line, "file: "))
-			e.changes = append(e.changes, change{file: file})
+		case location.MatchString(line):
+			m := location.FindStringSubmatch(line)
+			e.changes = append(e.changes, change{dir: m[1], decl: m[2]})
 		default:
-			err = e.add(file, line)
+			err = e.add(line)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
@@ -63,20 +64,21 @@ func parse(text string) ([]entry, error) {
 }
 
 // add adds a line with a minus or a plus.
-func (e *entry) add(file, line string) error {
-	if file == "" {
-		return fmt.Errorf("want \"file: path\" before %q", line)
+func (e *entry) add(line string) error {
+	if len(e.changes) == 0 {
+		return fmt.Errorf("want a package and a function, as in \"in: workqueue core.take\", before %q", line)
 	}
 	last := &e.changes[len(e.changes)-1]
+	text := strings.TrimPrefix(line[1:], " ")
 	switch line[0] {
 	case '-':
 		if len(last.new) > 0 {
-			e.changes = append(e.changes, change{file: file})
+			e.changes = append(e.changes, change{dir: last.dir, decl: last.decl})
 			last = &e.changes[len(e.changes)-1]
 		}
-		last.old = append(last.old, line[1:])
+		last.old = append(last.old, text)
 	case '+':
-		last.new = append(last.new, line[1:])
+		last.new = append(last.new, text)
 	default:
 		return fmt.Errorf("want a line that starts with - or + and got %q", line)
 	}
@@ -86,30 +88,16 @@ func (e *entry) add(file, line string) error {
 func complete(entries []entry) error {
 	for _, e := range entries {
 		if len(e.changes) == 0 {
-			return fmt.Errorf("line %d: %s changes no file", e.line, e.guarantee)
+			return fmt.Errorf("line %d: %s changes no code", e.line, e.guarantee)
 		}
 		for _, c := range e.changes {
 			if len(c.old) == 0 {
-				return fmt.Errorf("line %d: %s names no line of %s to replace", e.line, e.guarantee, c.file)
+				return fmt.Errorf("line %d: %s names no code of %s to replace", e.line, e.guarantee, c.decl)
 			}
 			if strings.Join(c.old, "\n") == strings.Join(c.new, "\n") {
-				return fmt.Errorf("line %d: %s changes nothing in %s", e.line, e.guarantee, c.file)
+				return fmt.Errorf("line %d: %s changes nothing in %s", e.line, e.guarantee, c.decl)
 			}
 		}
 	}
 	return nil
-}
-
-// apply returns the text with the change applied.
-func (c change) apply(text string) (string, error) {
-	text = "\n" + text
-	old := "\n" + strings.Join(c.old, "\n") + "\n"
-	if n := strings.Count(text, old); n != 1 {
-		return "", fmt.Errorf("%s has the lines to replace %d times, not once; the first of them is %q", c.file, n, c.old[0])
-	}
-	changed := "\n"
-	if len(c.new) > 0 {
-		changed += strings.Join(c.new, "\n") + "\n"
-	}
-	return strings.Replace(text, old, changed, 1)[1:], nil
 }

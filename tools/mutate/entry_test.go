@@ -12,31 +12,31 @@ import (
 func TestParse(t *testing.T) {
 	got, err := parse(`# a comment
 W1 workqueue TestW1_OneHolder
-file: workqueue/take.go
--	if held {
--		return
-+	if false {
--last
-+LAST
-file: workqueue/add.go
--gone
+in: workqueue core.take
+- if held {
+- 	return
++ if false {
+- last
++ LAST
+in: workqueue add
+- gone
 
 L10 leaderelection FuzzTrust/seed_#0
 # another
-file: a.go
--- list
-++ list
+in: a b
+- -x
++ x
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []entry{
 		{2, "W1", "workqueue", "TestW1_OneHolder", []change{
-			{"workqueue/take.go", []string{"\tif held {", "\t\treturn"}, []string{"\tif false {"}},
-			{"workqueue/take.go", []string{"last"}, []string{"LAST"}},
-			{"workqueue/add.go", []string{"gone"}, nil},
+			{"workqueue", "core.take", []string{"if held {", "\treturn"}, []string{"if false {"}},
+			{"workqueue", "core.take", []string{"last"}, []string{"LAST"}},
+			{"workqueue", "add", []string{"gone"}, nil},
 		}},
-		{12, "L10", "leaderelection", "FuzzTrust/seed_#0", []change{{"a.go", []string{"- list"}, []string{"+ list"}}}},
+		{12, "L10", "leaderelection", "FuzzTrust/seed_#0", []change{{"a", "b", []string{"-x"}, []string{"x"}}}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -48,40 +48,18 @@ file: a.go
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"W1 workqueue\nfile: a\n-x\n+y":               "line 1: want a guarantee",
-		"W1 workqueue ExampleX\nfile: a\n-x\n+y":      "line 1: want a guarantee",
-		"W1 workqueue TestX\n-x\n+y":                  `line 2: want "file: path" before "-x"`,
-		"W1 workqueue TestX\nfile: a\nx":              "line 3: want a line that starts with - or +",
-		"\n\nW1 workqueue TestX":                      "line 3: W1 changes no file",
-		"W1 workqueue TestX\nfile: a\n+y":             "line 1: W1 names no line of a to replace",
-		"W1 workqueue TestX\nfile: a\n-x\n+x":         "line 1: W1 changes nothing in a",
-		"W1 workqueue TestX\nfile: a\n-x\n\n-y\n+z\n": "line 5: want a guarantee",
+		"W1 workqueue\nin: a f\n-x\n+y":               "line 1: want a guarantee",
+		"W1 workqueue ExampleX\nin: a f\n-x\n+y":      "line 1: want a guarantee",
+		"W1 workqueue TestX\n-x\n+y":                  "line 2: want a package and a function",
+		"W1 workqueue TestX\nin: a\n-x":               "line 2: want a package and a function",
+		"W1 workqueue TestX\nin: a f\nx":              "line 3: want a line that starts with - or +",
+		"\n\nW1 workqueue TestX":                      "line 3: W1 changes no code",
+		"W1 workqueue TestX\nin: a f\n+y":             "line 1: W1 names no code of f to replace",
+		"W1 workqueue TestX\nin: a f\n-x\n+x":         "line 1: W1 changes nothing in f",
+		"W1 workqueue TestX\nin: a f\n-x\n\n-y\n+z\n": "line 5: want a guarantee",
 	} {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("parse(%q) = %v, want an error with %q", text, err, want)
 		}
-	}
-}
-
-func TestApply(t *testing.T) {
-	const text = "a\n\tb\nc\nb\n"
-	for _, test := range []struct {
-		old, new []string
-		want     string // empty: an error
-	}{
-		{[]string{"\tb"}, []string{"B"}, "a\nB\nc\nb\n"},
-		{[]string{"a"}, []string{"A", "AA"}, "A\nAA\n\tb\nc\nb\n"},
-		{[]string{"\tb", "c"}, nil, "a\nb\n"},
-		{[]string{"b"}, []string{"B"}, "a\n\tb\nc\nB\n"}, // leading white space counts
-		{[]string{" b"}, []string{"B"}, ""},
-		{[]string{"c", "a"}, []string{"B"}, ""},
-	} {
-		got, err := change{"f", test.old, test.new}.apply(text)
-		if got != test.want || (err != nil) != (test.want == "") {
-			t.Errorf("apply(%q → %q) = %q, %v; want %q", test.old, test.new, got, err, test.want)
-		}
-	}
-	if _, err := (change{"f", []string{"x"}, nil}).apply("x\ny\nx\n"); err == nil || !strings.Contains(err.Error(), "2 times") {
-		t.Errorf("lines that stand twice: %v", err)
 	}
 }

@@ -115,31 +115,29 @@ func judged(t *testing.T, text string) (out string, survived bool, err error) {
 }
 
 const noticed = `G1 sum TestG1
-file: sum/sum.go
--	return a + b
-+	return a - b
+in: sum Of
+- return a + b
++ return a - b
 
 G2 sum TestG2/zero
-file: sum/sum.go
--	if a == 0 {
--		return b
-+	if a == 0 {
-+		return a
+in: sum Of
+- return b
++ return a
 
 G1 sum TestFull
-file: sum/sum.go
--	return a + b
-+	return a - b
+in: sum Of
+- return a + b
++ return a - b
 
 G3 examples/site TestG3
-file: sum/sum.go
--	return a + b
-+	return 7
+in: sum Of
+- return a + b
++ return 7
 
 G4 alone/in TestG4
-file: alone/in/alone.go
--const One = 1
-+const One = 2
+in: alone/in One
+- 1
++ 2
 `
 
 func TestJudgeNoticed(t *testing.T) {
@@ -153,7 +151,7 @@ func TestJudgeNoticed(t *testing.T) {
 }
 
 func TestJudgeSurvived(t *testing.T) {
-	out, survived, err := judged(t, "G1 sum TestG1\nfile: sum/sum.go\n-\t\treturn b\n+\t\treturn a\n")
+	out, survived, err := judged(t, "G1 sum TestG1\nin: sum Of\n- return b\n+ return a\n")
 	if err != nil || !survived {
 		t.Fatalf("survived = %v, err = %v\n%s", survived, err, out)
 	}
@@ -180,12 +178,12 @@ func TestParseReport_SeveralRuns(t *testing.T) {
 
 func TestJudgeErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"G1 sum TestG1\nfile: sum/sum.go\n-\treturn a + b\n+\treturn c\n":      "does not compile",
-		"G1 sum TestG1\nfile: sum/sum.go\n-\treturn a * b\n+\treturn a\n":      "0 times",
-		"G1 sum TestG1\nfile: sum/none.go\n-x\n+y\n":                           "none.go",
-		"G1 sum TestNone\nfile: sum/sum.go\n-\treturn a + b\n+\treturn a\n":    "TestNone in sum should pass and is: not there",
-		"G1 sum TestSkipped\nfile: sum/sum.go\n-\treturn a + b\n+\treturn a\n": "TestSkipped in sum should pass and is: skip",
-		"G2 sum TestG2/one\nfile: sum/sum.go\n-\treturn a + b\n+\treturn a\n":  "TestG2/one in sum should pass and is: not there",
+		"G1 sum TestG1\nin: sum Of\n- return a + b\n+ return c\n":      "does not compile",
+		"G1 sum TestG1\nin: sum Of\n- return a * b\n+ return a\n":      "0 times",
+		"G1 sum TestG1\nin: none f\n- x\n+ y\n":                        "f in none has the code to replace 0 times",
+		"G1 sum TestNone\nin: sum Of\n- return a + b\n+ return a\n":    "TestNone in sum should pass and is: not there",
+		"G1 sum TestSkipped\nin: sum Of\n- return a + b\n+ return a\n": "TestSkipped in sum should pass and is: skip",
+		"G2 sum TestG2/one\nin: sum Of\n- return a + b\n+ return a\n":  "TestG2/one in sum should pass and is: not there",
 	} {
 		out, survived, err := judged(t, text)
 		if err == nil || survived || !strings.Contains(err.Error(), want) {

@@ -13,14 +13,20 @@
 // An entry is a paragraph of the file; lines that start with # are comments:
 //
 //	W1 workqueue TestW1_OneHolder
-//	file: workqueue/take.go
-//	-		if st.held {
-//	+		if false {
+//	in: workqueue core.take
+//	- st.held
+//	+ false
 //
 // The first line names the guarantee, the folder of the package, and the test, which may be a
-// subtest such as TestW1/busy. The minus lines must occur together, once, in the file. The plus
-// lines replace them. A minus line after a plus line, or another file line, begins another change
-// of the same mutation.
+// subtest such as TestW1/busy. The second line names the package of the code, and its function,
+// method, type, variable or constant. The minus lines are a piece of Go that occurs once in it.
+// White space, line breaks, comments and the file do not matter. The plus lines replace the piece.
+// A minus line after a plus line, or another "in:" line, begins another change of the same
+// mutation.
+//
+// A piece may move to a function of the same name with another receiver, in the package or outside.
+// A piece of four tokens or more may also move to any other function of the package, if it occurs
+// once in the package.
 //
 // With -table, it writes docs/guarantees-tests.md: the tests and mutations of each guarantee.
 package main

@@ -20,7 +20,7 @@ func TestSignals(t *testing.T) {
 		t.Helper()
 		root := repository(t)
 		write(t, filepath.Join(root, "hang", "hang_test.go"), childtest.Hanging)
-		write(t, filepath.Join(root, "docs", "mutations.txt"), "G1 hang TestHang\nfile: sum/sum.go\n-\treturn a + b\n+\treturn a - b\n")
+		write(t, filepath.Join(root, "docs", "mutations.txt"), "G1 hang TestHang\nin: sum Of\n- return a + b\n+ return a - b\n")
 		return root, nil
 	})
 }

@@ -67,12 +67,12 @@ func (e entry) summary() string {
 	}
 	to := "(removed)"
 	if len(after) > 0 {
-		to = code(after[0])
+		to = quoted(after[0])
 	}
-	return code(before[0]) + " → " + to
+	return quoted(before[0]) + " → " + to
 }
 
-func code(line string) string {
+func quoted(line string) string {
 	line = strings.TrimSpace(line)
 	if line == "" {
 		return "(nothing)"

@@ -65,20 +65,18 @@ func mutate(tree string, changes []change) (undo func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	for _, c := range changes {
-		name := filepath.Join(tree, c.file)
-		text, err := os.ReadFile(name)
+	changed, err := newCode(tree).apply(changes)
+	if err != nil {
+		return undo, err
+	}
+	for file, text := range changed {
+		name := filepath.Join(tree, file)
+		original, err := os.ReadFile(name)
 		if err != nil {
 			return undo, err
 		}
-		changed, err := c.apply(string(text))
-		if err != nil {
-			return undo, err
-		}
-		if before[name] == nil {
-			before[name] = text
-		}
-		if err := os.WriteFile(name, []byte(changed), 0o644); err != nil {
+		before[name] = original
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return undo, err
 		}
 	}

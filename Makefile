@@ -96,7 +96,7 @@ structure: go-version ## size and shape of the library, in numbers (STRUCTUREFLA
 	@bin/structure $(STRUCTUREFLAGS)
 
 .PHONY: guarantees
-guarantees: go-version ## list the tests and mutations of all guarantees in docs/guarantees-tests.md
+guarantees: go-version ## write docs/guarantees.md and docs/guarantees-tests.md from package docs, tests and mutations
 	GOWORK=off $(GO) run -C tools ./mutate -table
 
 .PHONY: llms

@@ -183,39 +183,50 @@
 //
 // # Guarantees
 //
-//   - S2: No final state is lost when a watch breaks, its version expires, or the kind is not
-//     served for a while. A missed delete arrives with the last known state, as client-go's
+//   - S2: No final state is lost when a watch breaks or expires, or once a restored API server is
+//     noticed. An unseen delete arrives as a delete with the last known state. Details: this also
+//     holds if the kind is not served for a while. The state comes as client-go's
 //     DeletedFinalStateUnknown. So does an object that leaves the scope. Intermediate states may
-//     merge, and an object created and deleted within one gap may never be seen. After a restore of
-//     the API server this holds from the relist on: see "A restored API server" for its time.
-//   - S4: An informer that cannot list delays no other. [Handle.State] has the reason.
-//   - S5: A CRD that appears or returns is synced within 5 seconds. If it comes and goes more than
-//     once in 2 minutes, client-go's reflector pauses for up to 30 seconds between lists.
-//   - S6: The last release stops an informer: its watch, goroutines and memory are gone soon after.
-//   - S7: A scope has one LIST and one WATCH for all its handles. Scopes of several namespaces or
-//     names share the informers of those that they have in common.
-//   - S9: A read never answers from an unsynced store. It waits for the initial list, or returns
-//     the reason why that fails. If its context ends first, the error names what it waited for.
-//     That list has all that the API server stored when it was asked, also if it cannot stream
-//     lists. Later reads return the last known state. Stale names a restored API server from its
-//     confirmation until the kind is listed again. An informer that has failed is stale until its
-//     store has the new list or, if its watch resumes, the events that were missed: those that come
-//     within a second, or later without a pause of 100 ms, for 5 s at most. A read of several
-//     objects leaves none out without an [UndecodableError].
-//   - S10: [Handle.CatchUp] and [Subscription.CatchUp] return nil only after everything that the
-//     API server had at the call has been handled. Exception: the first call for an adopted
-//     informer does not wait for events that were queued for a handler before.
-//   - S11: With [Options].Namespaces, handles without a scope of their own make no request about a
-//     namespaced kind outside these namespaces. They have all objects of cluster-scoped kinds.
-//   - P7: A cache with [Slots] keeps, decodes and delivers only objects of its slots. It also
-//     decodes the metadata of others for metadata handles. Adding slots makes one list for each
-//     informer, loses no event, and does not interrupt the watch.
-//   - F1: Packed and decoded handles return the same objects and errors. They deliver the same
-//     events, unless the object does not fit its Go type.
-//   - F2: A reader owns what it gets, except from Shared.
+//     merge, and an object created and deleted within one gap may never be seen. After a restore
+//     of the API server this holds from the relist on: see "A restored API server" for its time.
+//   - S4: A source or object that cannot be read delays no other. Its state reports the cause.
+//     Details: [Handle.State] has the reason.
+//   - S5: A kind is synced within 5 s after its CRD appears or returns. While the CRD is gone,
+//     the last known state is readable. Details: if a CRD comes and goes more than once in 2
+//     minutes, client-go's reflector pauses for up to 30 seconds between lists.
+//   - S6: Releasing the last handle stops an informer and frees its watch, goroutines and memory.
+//     Details: they are gone soon after.
+//   - S7: Each scope has one LIST and one WATCH, for any number of handles and controllers.
+//     Details: scopes of several namespaces or names share the informers of those that they have
+//     in common.
+//   - S9: A read never returns data from a cache that has not synced. It waits, or returns the
+//     cause. A stale cache is reported. A read of several objects names those that it leaves out
+//     because they do not fit their Go type. Details: a read waits for the initial list, or
+//     returns the reason why that fails. If its context ends first, the error names what it
+//     waited for. That list has all that the API server stored when it was asked, also if it
+//     cannot stream lists. Later reads return the last known state. Stale names a restored API
+//     server from its confirmation until the kind is listed again. An informer that has failed is
+//     stale until its store has the new list or, if its watch resumes, the events that were
+//     missed: those that come within a second, or later without a pause of 100 ms, for 5 s at
+//     most. The error for objects that do not fit is an [UndecodableError].
+//   - S10: [Handle.CatchUp] returns nil only when everything that the API server had at the call
+//     is in the cache and handled. Details: so does [Subscription.CatchUp]. Exception: the first
+//     call for an adopted informer does not wait for events that were queued for a handler
+//     before.
+//   - S11: With [Options].Namespaces, handles without a scope of their own make no request about
+//     a namespaced kind outside these namespaces. Details: they have all objects of
+//     cluster-scoped kinds.
+//   - P7: A cache with slots keeps, decodes and delivers only objects of its slots. Details:
+//     [Slots] sets them. The cache also decodes the metadata of others for metadata handles.
+//     Adding slots makes one list for each informer, loses no event, and does not interrupt the
+//     watch.
+//   - F1: Packed and decoded handles return the same objects and errors, and deliver the same
+//     events. Exception: if an object does not fit its Go type, handlers of metadata get its
+//     events only if it is packed.
+//   - F2: A reader owns what it gets, except from [Handle.Shared].
 //   - F3: The kept bytes differ from the received object only by managedFields.
-//   - F4: The received bytes are freed when the object is transformed or replaced. No key keeps
-//     them: neither a name or UID that a handler got, nor an index.
+//   - F4: The received bytes of an object are freed when it is transformed or replaced: no name,
+//     UID or index value keeps them. Details: not even a name or UID that a handler got.
 //
 // # Concurrency
 //

@@ -109,9 +109,9 @@ func TestScopeOfAll(t *testing.T) {
 	})
 }
 
-// TestScopeLeavesWhileHandled (S2): an object deleted during a callback is a delete, even if its
+// TestS2_ScopeLeavesWhileHandled (S2): an object deleted during a callback is a delete, even if its
 // namespace leaves the scope before the callback returns. Close waits for that.
-func TestScopeLeavesWhileHandled(t *testing.T) {
+func TestS2_ScopeLeavesWhileHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		api.Put(sim.ConfigMaps, configMap("a"))

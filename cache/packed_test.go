@@ -263,9 +263,9 @@ func TestF3_ManagedFields(t *testing.T) {
 	})
 }
 
-// TestS4_OneUndecodable_Packed (F1, and S2): an object that does not fit its Go type is found when
-// it is read, named, and left out of lists. Its events arrive. It may become valid again.
-func TestS4_OneUndecodable_Packed(t *testing.T) {
+// TestF1_S4_OneUndecodable_Packed (F1, and S2): an object that does not fit its Go type is found
+// when it is read, named, and left out of lists. Its events arrive. It may become valid again.
+func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(widgets)
 		api.Put(widgets, widget("odd", "large"))

@@ -48,10 +48,10 @@ func names[T cache.Object](t *testing.T, h *cache.Handle[T]) string {
 	return strings.Join(all, " ")
 }
 
-// TestScopeNamespaces (S2): a handle keeps the namespaces of its set, which may change. For a
+// TestS2_ScopeNamespaces (S2): a handle keeps the namespaces of its set, which may change. For a
 // subscription, objects that leave are deletes, and objects that enter are adds. Handles share the
 // informers of common namespaces.
-func TestScopeNamespaces(t *testing.T) {
+func TestS2_ScopeNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		for _, namespace := range []string{"a", "b", "c"} {
@@ -398,8 +398,8 @@ func TestS5_OneQuestion(t *testing.T) {
 	})
 }
 
-// TestSettled (S4): a handle is settled when it is synced or has a reason why not.
-func TestSettled(t *testing.T) {
+// TestS4_Settled (S4): a handle is settled when it is synced or has a reason why not.
+func TestS4_Settled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
 		api.Intercept(only(sim.ConfigMaps, hang))

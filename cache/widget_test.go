@@ -128,11 +128,11 @@ func widget(name string, size any) *unstructured.Unstructured {
 	return u
 }
 
-// TestS4_OneUndecodable (and S2): of a thousand objects, the one that does not fit its Go type is
-// named, and the others are kept. It may become valid, break again, and be deleted.
-func TestS4_OneUndecodable(t *testing.T) {
+// TestS2_S4_OneUndecodable: of a thousand objects, the one that does not fit its Go type is named,
+// and the others are kept. It may become valid, break again, and be deleted.
+func TestS2_S4_OneUndecodable(t *testing.T) {
 	if testkit.Storage() == cache.Packed {
-		t.Skip("see TestS4_OneUndecodable_Packed")
+		t.Skip("see TestF1_S4_OneUndecodable_Packed")
 	}
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run(name, func(t *testing.T) {

@@ -153,10 +153,10 @@ func TestReconcile_ChangedPaths(t *testing.T) {
 	})
 }
 
-// TestK2_LeavesOthersObjectsAlone: an object that the owner does not control is neither
+// TestK2_K3_LeavesOthersObjectsAlone: an object that the owner does not control is neither
 // changed nor deleted, and the other children go on. An object without the annotation is not
 // pruned (K3).
-func TestK2_LeavesOthersObjectsAlone(t *testing.T) {
+func TestK2_K3_LeavesOthersObjectsAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "free"}, Data: map[string]string{"key": "mine"}})
 		w.want("b", configMap("theirs", "b"))
@@ -184,9 +184,9 @@ func TestK2_LeavesOthersObjectsAlone(t *testing.T) {
 	})
 }
 
-// TestK5_AMistakeStopsNoOthers: one sentence names the child, the mistake and the remedy, and the
-// others go on. Nothing of a kind is pruned if a desired child's name is unknown (K3).
-func TestK5_AMistakeStopsNoOthers(t *testing.T) {
+// TestK3_K5_AMistakeStopsNoOthers: one sentence names the child, the mistake and the remedy, and
+// the others go on. Nothing of a kind is pruned if a desired child's name is unknown (K3).
+func TestK3_K5_AMistakeStopsNoOthers(t *testing.T) {
 	one := configMap("bad", "1")
 	circle := func() []client.ApplyConfiguration {
 		return []client.ApplyConfiguration{children.With(configMap("bad", "1"), children.After(configMap("bad2", ""))), children.With(configMap("bad2", "1"), children.After(configMap("bad", "")))}

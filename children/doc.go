@@ -74,16 +74,18 @@
 // # Guarantees
 //
 //   - K1: A Reconcile sends nothing for a child whose desired fields have not changed since its
-//     last apply, and whose live fields are as desired. The exceptions are in "What is sent".
-//   - K2: An object that the owner does not control is neither changed nor deleted, but for the
-//     race in "Objects of others".
-//   - K3: Reconcile deletes an object only if the owner controls it and an earlier call has applied
-//     it. While the name of a desired child of a kind is unknown, nothing of the kind is deleted.
-//   - K4: A child is applied only once all before it are ready. Delete deletes a child only once
-//     all after it are gone, and all that are not desired.
+//     last apply, and whose live fields are as desired, also after a restart. Details: the
+//     exceptions are in "What is sent".
+//   - K2: An object that the owner does not control is neither changed nor deleted. Details: but
+//     for the race in "Objects of others".
+//   - K3: Reconcile deletes an object only if the owner controls it and an earlier call has
+//     applied it. While the name of a desired child of a kind is unknown, nothing of the kind is
+//     deleted.
+//   - K4: A child is applied only once all before it are ready. [Set.Delete] deletes a child only
+//     once all after it are gone, and all that are not desired.
 //   - K5: A child that fails stops only those after it. Its error names the child and the cause.
 //   - K6: A desired field that the API server does not store is an error, and no apply in each
-//     Reconcile. With [KeepDrift] the error comes once.
+//     Reconcile. Details: with [KeepDrift] the error comes once.
 //
 // # Rights
 //

@@ -198,51 +198,61 @@
 //
 // # Guarantees
 //
-//   - C1: At most one Reconcile runs per key.
+//   - C1: At most one Reconcile runs for a key.
 //   - C2: An error requeues the key with backoff. A success resets the backoff.
-//   - C3: RequeueAfter replaces the timer that an earlier Reconcile of the key set.
-//   - C4: A terminal error is logged, reported to the Hook, and not retried. The error of a read
-//     that the controller does not declare is terminal, unless inputs were added or removed while
-//     it ran.
-//   - C5: A panic is an error with its stack, and runtime.Goexit is an error. Neither loses the key
-//     or the worker.
-//   - C6: A Reconcile sees its key's previous writes, per object by UID and version, and with two
-//     informers of a resource also the events that made the key due, or [Options].ReadYourWrites is
-//     over. A write that begins after its Reconcile returned fails with a [ledger.LateWriteError],
-//     and is logged once.
-//   - C7: After an error, writes that are proven to be the key's own do not end its backoff;
-//     changes by others do. Of patches without a resourceVersion, the first ends it at once, later
-//     ones ever later.
-//   - C8: A stop takes no new key. Running Reconciles have the grace time; then their context ends
-//     with a cause. An error after that is no failure, and the key is due in the next term. One
+//   - C3: [Result].RequeueAfter replaces the timer that the controller set before for this key.
+//     Details: that is the timer of an earlier Reconcile of the key.
+//   - C4: A terminal error is reported and not retried. So is a read that the controller does not
+//     declare. Details: the log and the Hook report it. The error of an undeclared read is not
+//     terminal if inputs were added or removed while the Reconcile ran.
+//   - C5: A panic becomes an error with its stack. Neither the key nor the worker is lost.
+//     Details: runtime.Goexit is an error too.
+//   - C6: A Reconcile starts only when the declared caches show the writes of the key's previous
+//     Reconcile and, with two informers of a resource, its events, up to a limit (30 s). Details:
+//     writes are compared per object by UID and version. The events are those that made the key
+//     due. The limit is [Options].ReadYourWrites. A write that begins after its Reconcile
+//     returned fails with a [ledger.LateWriteError], and is logged once.
+//   - C7: After an error, writes that are proven to be the key's own do not shorten its backoff.
+//     Changes by others do. A patch without a resourceVersion ends it once, and later at
+//     intervals that double.
+//   - C8: A stop lets running Reconciles finish within the grace time. An interrupted key is due
+//     in the next term and has not failed. Details: a stop takes no new key. After the grace
+//     time, the contexts of Reconciles end with a cause. An error after that is no failure. One
 //     second later, the log has the stacks of those that still run.
-//   - C9: A Reconcile that exceeds its deadline or [Options].SlowAfter is reported once, with its
-//     stack.
-//   - C10: Every Reconcile has a recorded reason: events, the error that it retries
-//     (RetryConflict and others), or the queue's own ([workqueue.EventAfter]).
-//   - C11: A key paused by the program or by an annotation is not reconciled until neither pauses
-//     it. Then it is due for everything that it missed.
-//   - C12: With [Options].MaxInterrupts, another client's change of the object's generation cancels
-//     the Reconcile: at once, or within a second while a write of the key to the object is under
-//     way. This is no failure. The option limits the number in a row. A key's own change cancels
-//     its Reconcile only if its answer is lost or takes a second, or if two others have begun
-//     since. A change that a no-op without a resourceVersion has returned does not cancel it.
-//   - C13: A key in a hot loop is slowed down to one Reconcile a second. Changes by others are not
-//     delayed, but for one whose version a no-op without a resourceVersion has returned: by a
-//     second at most.
+//   - C9: A Reconcile that is over its deadline or stuck is reported with its stack. Details: it
+//     is stuck after [Options].SlowAfter. It is reported once.
+//   - C10: Every Reconcile has at least one recorded reason. Details: events, the error that it
+//     retries (RetryConflict and others), or the queue's own ([workqueue.EventAfter]).
+//   - C11: A paused key is not reconciled until all its pauses end. Then it is reconciled once
+//     for everything that it missed. Details: the program or an annotation pauses a key.
+//   - C12: With [Options].MaxInterrupts, a Reconcile is cancelled when another client changes its
+//     object's spec. The option limits how often in a row. Details: such a change is one of the
+//     object's generation. It cancels the Reconcile at once, or within a second while a write of
+//     the key to the object is under way. This is no failure. A key's own change cancels its
+//     Reconcile only if its answer is lost or takes a second, or if two others have begun since.
+//     A change that a no-op without a resourceVersion has returned does not cancel it.
+//   - C13: A key that keeps making itself due is slowed down to one Reconcile a second. Changes
+//     by others are not delayed, but for one that a no-op patch of the key has hidden: by a
+//     second at most. Details: a no-op without a resourceVersion hides the change whose version
+//     it has returned.
 //   - C14: A key that fights with another writer for a field is slowed down to one Reconcile a
 //     second. Changes of other fields are not delayed.
-//   - L9: The first Reconcile of a term sees what the previous term wrote and, within the limits of
-//     "Takeover", had read, if that term was released, or [Options].ReadYourWrites is over, or it
-//     is in a further cluster that no read answers from yet.
-//   - P1: With Options.Partition, a key is reconciled only between the takeover of its slot and the
-//     slot's stop. The slot is not released before its running Reconciles are settled.
-//   - P4: The first Reconcile of a slot sees what its former owner wrote and, within the same
-//     limits, had read, or [Options].ReadYourWrites is over, or the owner crashed.
-//   - S9: Workers start when each source and Readable is synced, or cannot sync, for example
-//     because its API is missing or forbidden. The log names the cause. Reads then return the last
-//     known state, and [Stale] names it. With several clusters, the keys of each one wait for that
-//     one only.
+//
+// Promises of other packages depend on this one:
+//
+//   - L9 of package leaderelection: the first Reconcile of a term sees what the previous term wrote
+//     and, within the limits of "Takeover", had read, if that term was released, or
+//     [Options].ReadYourWrites is over, or it is in a further cluster that no read answers from
+//     yet.
+//   - P1 of package shard: with Options.Partition, a key is reconciled only between the takeover of
+//     its slot and the slot's stop. The slot is not released before its running Reconciles are
+//     settled.
+//   - P4 of package shard: the first Reconcile of a slot sees what its former owner wrote and,
+//     within the same limits, had read, or [Options].ReadYourWrites is over, or the owner crashed.
+//   - S9 of package cache: workers start when each source and Readable is synced, or cannot sync,
+//     for example because its API is missing or forbidden. The log names the cause. Reads then
+//     return the last known state, and [Stale] names it. With several clusters, the keys of each
+//     one wait for that one only.
 //
 // # The log
 //

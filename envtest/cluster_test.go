@@ -189,7 +189,7 @@ func TestInvalidCRDs(t *testing.T) {
 
 // E3: the garbage collector discovers a CRD that was installed after the start within seconds, not
 // at its default second discovery, 30 s after the start.
-func TestOwnedByNewTypeIsCollected(t *testing.T) {
+func TestE3_OwnedByNewTypeIsCollected(t *testing.T) {
 	c := sharedCluster(t)
 	ctx, cancel := context.WithTimeout(testContext(t), 20*time.Second)
 	defer cancel()
@@ -310,7 +310,7 @@ func TestExistingCluster(t *testing.T) {
 }
 
 // E2: two control planes that start at the same time are independent.
-func TestParallelStarts(t *testing.T) {
+func TestE2_ParallelStarts(t *testing.T) {
 	needProgram(t)
 	ctx := testContext(t)
 	var clusters [2]*Cluster

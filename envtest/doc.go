@@ -49,15 +49,19 @@
 //
 // # Guarantees
 //
-//   - E1: it needs only Go. It uses an existing cluster ([Options.Kubeconfig]) or prebuilt binaries
-//     ([Options.UseKubebuilderAssets]) only if requested.
-//   - E2: parallel tests never share state unless they ask to, in one process or in several.
-//   - E3: with [Options.Controllers], Kubernetes' own controllers delete namespaces and collect
-//     owned objects within seconds, including objects whose type was installed after the start.
-//   - E4: an error names the process, its last lines of output and what to do.
-//   - E5: when the test binary ends for any reason, its children see their pipe close, stop and
-//     remove their data. If they were killed too, the next Start removes it.
-//   - E6: when [InstallWebhooks] returns, the next request uses the webhooks. When its remove
+//   - E1: A test needs only Go. Other binaries or an existing cluster are used only on request.
+//     Details: [Options.Kubeconfig] requests a cluster, and [Options.UseKubebuilderAssets]
+//     prebuilt binaries.
+//   - E2: Parallel tests share no state, unless they share a cluster on purpose. Details: this
+//     holds in one process and in several.
+//   - E3: With [Options.Controllers], namespaces are deleted and owned objects are collected
+//     within seconds, by Kubernetes' own controllers. Details: this includes objects whose type
+//     was installed after the start.
+//   - E4: An error names the process, its last output and the remedy.
+//   - E5: When the test binary ends for any reason, its processes stop and remove their data, at
+//     the latest at the next start. Details: they see their pipe close. If they were killed too,
+//     the next Start removes the data.
+//   - E6: When [InstallWebhooks] returns, the next request uses the webhooks. When its remove
 //     function returns, no request does.
 //
 // Every listener is on the loopback interface, on a port that the operating system chooses, or a

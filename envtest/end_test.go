@@ -34,7 +34,7 @@ func waitDead(t *testing.T, lock string) func() {
 }
 
 // E5: a killed test binary leaves no child and no data.
-func TestKilledParent(t *testing.T) {
+func TestE5_KilledParent(t *testing.T) {
 	needProgram(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	for name, end := range map[string]func(*os.Process, func()){
@@ -64,7 +64,7 @@ func TestKilledParent(t *testing.T) {
 
 // E5: if the children were killed too, the next start removes their data, and keeps the data of
 // running ones.
-func TestKilledFamily(t *testing.T) {
+func TestE5_KilledFamily(t *testing.T) {
 	needProgram(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	report, process, wait := startHelper(t)
@@ -103,7 +103,7 @@ func TestKilledFamily(t *testing.T) {
 }
 
 // E4, E5: later errors and Stop name a process that ended by itself, with its last lines.
-func TestKilledChild(t *testing.T) {
+func TestE4_KilledChild(t *testing.T) {
 	needProgram(t)
 	ctx := testContext(t)
 	var progress buffer

@@ -67,7 +67,7 @@ func cached(t *testing.T, cache string) []string {
 
 // E1: a program is built once, and again only when its source changes. Only the finished program is
 // kept.
-func TestBuildOnce(t *testing.T) {
+func TestE1_BuildOnce(t *testing.T) {
 	src, cache, log := fakeGo(t, builds)
 	ctx := t.Context()
 	var out buffer

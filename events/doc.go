@@ -67,16 +67,18 @@
 //
 // # Guarantees
 //
-//   - N1: The requests for one object stay within the limit above, for any number of calls.
-//     Exceptions: a send takes up to 3 requests, or 8 if another process writes the same Event, so
-//     the last send may exceed the limit. A flush sends all series that wait.
-//   - N2: The counts of the Events of a series add up to the number of its calls, except for calls
-//     reported as dropped. This holds even if answers to requests are lost.
-//   - N3: When Flush returns nil, each call before it is stored or reported as dropped. A manager
-//     flushes for at most 2 seconds before it releases a Lease. What waits then is sent after the
-//     release, until the end of Run.
+//   - N1: The requests for one object stay within the limit, for any number of calls. The last
+//     send may exceed it by 2, or by 7 if another process writes the same Event. A flush sends
+//     each waiting series. Details: the limit is the one above. A send takes up to 3 requests, or
+//     8.
+//   - N2: The counts of the Events of a series add up to its calls, less those reported as
+//     dropped, even if answers are lost.
+//   - N3: When [Recorder.Flush] returns nil, each earlier call is stored or reported as dropped.
+//     A manager flushes for at most 2 s before it releases a Lease. What waits is sent after it,
+//     until the end of Run.
 //   - N4: No event of a lost term is stored. A term is not lost if its work has returned before.
-//   - N5: Event makes no request, does not wait for one, and keeps a bounded amount of memory.
+//   - N5: [Recorder.Eventf] makes no request, waits for none, and keeps bounded memory. Details:
+//     so does Event.
 //
 // Stability: settling.
 package events

@@ -14,9 +14,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fence"
 )
 
-// TestN2_EventsOfATermThatIsOver: they are stored if its work had returned, and dropped otherwise
-// (N4). The client is strict. A part, such as a slot, may end before its term.
-func TestN2_EventsOfATermThatIsOver(t *testing.T) {
+// TestN2_N4_EventsOfATermThatIsOver: they are stored if its work had returned, and dropped
+// otherwise (N4). The client is strict. A part, such as a slot, may end before its term.
+func TestN2_N4_EventsOfATermThatIsOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		part          bool
 		end           func(whole, part *fence.Term)

@@ -65,8 +65,8 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// TestChange: with S2, updates to an older version are kept: a restore may have undone any part.
-func TestChange(t *testing.T) {
+// TestS2_Change: with S2, updates to an older version are kept: a restore may have undone any part.
+func TestS2_Change(t *testing.T) {
 	x := map[string]string{"x": "x"}
 	for _, c := range []struct {
 		name      string

@@ -84,25 +84,32 @@
 //
 // # Guarantees
 //
-//   - L1: Two processes never trust a term at the same time. The rates of their clocks may differ
-//     by less than a tenth, with the default durations.
-//   - L2 (with package term): The requests of a term are refused after its trust has ended, after
-//     lead has returned, and once another process was seen to hold the Lease.
-//   - L3: A Lease is released only after lead has returned. Until then it is renewed.
-//   - L4: A release never frees the Lease of another process.
-//   - L5: A timer reports a lost term in time, whatever a request or an observer does. The loss
-//     does not end the process if lead returns before the Lease expires. Otherwise Run returns an
-//     error, and the process should exit. With [Options].Stay, Run waits instead. In both cases
-//     [Elector.Check] fails StuckAfter after the loss.
-//   - L6: A takeover after a release takes one watch event and one write. After a crash it takes
-//     LeaseDuration from the last renewal, and up to a twentieth of RetryPeriod at random. The
-//     leader makes one request per RetryPeriod, and a standby none while it watches. With
-//     [Options].Annotator, the leader makes one more at the start of its term.
-//   - L7: Replicas with client-go's elector can share the Lease, so you can migrate one replica at
-//     a time. RetryPeriod must be at least 1 s, because client-go compares renewals by the second.
-//   - L9 (with packages client and controller): After a graceful release, the first Reconcile of
-//     the next term never starts on a cache that lacks a write of the released term within its
-//     scope. Only the last release counts.
+//   - L1: Two processes never trust a term at the same time, if the rates of their clocks differ
+//     by less than a tenth. Details: with the default durations.
+//   - L3: A Lease is released only after the work under it has returned. Details: until lead has
+//     returned, the Lease is renewed.
+//   - L4: A release never frees another process's Lease.
+//   - L5: A timer reports a lost term in time, whatever a request does. After it, [Elector.Run]
+//     returns an error only if the work does not return before the Lease expires. Details: an
+//     observer cannot delay the timer either. After such an error, the process should exit. With
+//     [Options].Stay, Run waits instead. In both cases [Elector.Check] fails StuckAfter after the
+//     loss.
+//   - L6: A graceful hand-over takes one watch event and one write. After a crash it takes the
+//     Lease duration. Details: the duration counts from the last renewal, and up to a twentieth
+//     of RetryPeriod is added at random. The leader makes one request per RetryPeriod, and a
+//     standby none while it watches. With [Options].Annotator, the leader makes one more at the
+//     start of its term.
+//   - L7: Replicas with client-go's elector can share the Lease: neither side takes it while the
+//     other one trusts it. Details: so you can migrate one replica at a time. RetryPeriod must be
+//     at least 1 s, because client-go compares renewals by the second.
+//   - L9: After a graceful release, the first Reconcile of the next term waits until its caches
+//     show what the last leader wrote and had read, except in a further cluster that cannot be
+//     read yet. Details: this needs packages client and controller. The Reconcile never starts on
+//     a cache that lacks a write of the released term within its scope. Only the last release
+//     counts.
+//
+// For L2 (package term), the requests of a term are refused after its trust has ended, after lead
+// has returned, and once another process was seen to hold the Lease.
 //
 // With [Observe], L2 to L5, L7 and L9 hold for the terms of a host's elector. The elector acquires
 // and polls as in client-go, but it never takes the Lease of another process with the same

@@ -288,9 +288,9 @@ func TestL6_AWatchThatDoesNotEndDelaysNoTakeover(t *testing.T) {
 	}
 }
 
-// TestObserve_ALossDoesNotWaitForARequest (L5): client-go's elector goes on when its RenewDeadline
-// is over, although its request has not returned.
-func TestObserve_ALossDoesNotWaitForARequest(t *testing.T) {
+// TestL5_Observe_ALossDoesNotWaitForARequest (L5): client-go's elector goes on when its
+// RenewDeadline is over, although its request has not returned.
+func TestL5_Observe_ALossDoesNotWaitForARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newHost(t, api, "a")

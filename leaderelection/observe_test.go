@@ -125,10 +125,10 @@ func done(c <-chan struct{}) bool {
 	}
 }
 
-// TestObserve_TheElectorOfTheHostMakesTheTerm: the token has the UID and version of the Lease, and
-// the trust counts from when a renewal is sent (L2). The term ends when the Lease is released,
+// TestL2_Observe_TheElectorOfTheHostMakesTheTerm: the token has the UID and version of the Lease,
+// and the trust counts from when a renewal is sent (L2). The term ends when the Lease is released,
 // after the work has returned (L3).
-func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
+func TestL2_Observe_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
@@ -175,8 +175,8 @@ func TestObserve_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 	})
 }
 
-// TestObserve_AReleaseWaitsForAll: it waits for all work, but not forever (L3).
-func TestObserve_AReleaseWaitsForAll(t *testing.T) {
+// TestL3_Observe_AReleaseWaitsForAll: it waits for all work, but not forever (L3).
+func TestL3_Observe_AReleaseWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
@@ -213,8 +213,8 @@ func TestObserve_AReleaseWaitsForAll(t *testing.T) {
 	})
 }
 
-// TestObserve_ALeaseThatAnotherHoldsIsNotReleased: client-go would release it (L4).
-func TestObserve_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
+// TestL4_Observe_ALeaseThatAnotherHoldsIsNotReleased: client-go would release it (L4).
+func TestL4_Observe_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*testing.T, *sim.Server)
 		holder string
@@ -264,9 +264,9 @@ func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 	}
 }
 
-// TestObserve_TheTermIsLost: it is lost if it is not renewed in time, and a late answer does not
+// TestL5_Observe_TheTermIsLost: it is lost if it is not renewed in time, and a late answer does not
 // help the elector (L5).
-func TestObserve_TheTermIsLost(t *testing.T) {
+func TestL5_Observe_TheTermIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")
@@ -322,9 +322,9 @@ func TestObserve_TheTermIsLost(t *testing.T) {
 	})
 }
 
-// TestObserve_TheTermEndsAtOnce: it ends when the elector sees that the Lease is not ours any more
-// (L7).
-func TestObserve_TheTermEndsAtOnce(t *testing.T) {
+// TestL7_Observe_TheTermEndsAtOnce: it ends when the elector sees that the Lease is not ours any
+// more (L7).
+func TestL7_Observe_TheTermEndsAtOnce(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *sim.Server){
 		"another process holds it": func(_ *testing.T, api *sim.Server) { give(api, "b") },
 		"a namesake holds it":      func(_ *testing.T, api *sim.Server) { give(api, "a") },

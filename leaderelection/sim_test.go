@@ -301,10 +301,10 @@ func (a *arena) happen(what, whom byte, d time.Duration) {
 	time.Sleep(d)
 }
 
-// FuzzElectors checks L1 and L7 with any events on the connections: no process writes the Lease
+// FuzzL1_Electors checks L1 and L7 with any events on the connections: no process writes the Lease
 // while another one of ours trusts a term, and none of ours takes a record before its duration is
 // over.
-func FuzzElectors(f *testing.F) {
+func FuzzL1_Electors(f *testing.F) {
 	f.Add([]byte{0, 0, 200, 0, 0, 10, 0, 1, 200, 0, 2, 200, 0, 3, 200, 0, 4, 250})
 	f.Add([]byte{1, 0, 255, 3, 0, 255, 1, 1, 255, 3, 1, 255, 1, 2, 255, 3, 2, 255, 1, 3, 255, 1, 4, 255, 1, 0, 255})
 	f.Add([]byte{6, 0, 200, 5, 1, 200, 4, 2, 200, 3, 0, 255, 7, 0, 1, 8, 0, 100, 2, 0, 255, 2, 1, 255, 3, 0, 255, 3, 1, 255})

@@ -104,8 +104,8 @@ func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 	})
 }
 
-// TestObserve_AHostThatWasSuspendedStandsBy: its Check counts from when it woke (L5).
-func TestObserve_AHostThatWasSuspendedStandsBy(t *testing.T) {
+// TestL5_Observe_AHostThatWasSuspendedStandsBy: its Check counts from when it woke (L5).
+func TestL5_Observe_AHostThatWasSuspendedStandsBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		h := newHost(t, api, "a")

@@ -103,10 +103,10 @@ func (d *duel) next() *coordinationv1.Lease {
 	return l
 }
 
-// FuzzTrust checks L1 with any order of requests, answers and losses: two processes never trust a
-// term at the same time. One of the holder's clocks always runs, and the clocks' rates differ by a
-// tenth at most.
-func FuzzTrust(f *testing.F) {
+// FuzzL1_Trust checks L1 with any order of requests, answers and losses: two processes never trust
+// a term at the same time. One of the holder's clocks always runs, and the clocks' rates differ by
+// a tenth at most.
+func FuzzL1_Trust(f *testing.F) {
 	// The rates far apart.
 	f.Add(byte(0), byte(255), true, []byte{1, 1, 2, 1, 4, 1, 3, 1, 5, 0})
 	// asleep.
@@ -173,9 +173,9 @@ func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	}
 }
 
-// FuzzTerm checks L5: a term goes through its states in one direction. A renewal counts from when
-// it was sent. The work always has some time to stop.
-func FuzzTerm(f *testing.F) {
+// FuzzL5_Term checks L5: a term goes through its states in one direction. A renewal counts from
+// when it was sent. The work always has some time to stop.
+func FuzzL5_Term(f *testing.F) {
 	f.Add([]byte{0, 20, 1, 0, 0, 120, 2, 0, 0, 10})   // renewed, and lost in time
 	f.Add([]byte{0, 20, 1, 1, 0, 255, 0, 255, 2, 0})  // suspended, with an answer under way
 	f.Add([]byte{3, 0, 1, 0, 0, 200, 2, 0})           // closing

@@ -66,26 +66,28 @@
 //
 // They cover all clusters of the manager.
 //
-//   - L8: A replica campaigns for a Lease when each controller under it is warm: every source is
-//     synced, or has a problem that the log names. After two minutes it campaigns anyway; the log
-//     and [hook.LeaseUnsynced] report this. It does not campaign for a Lease
-//     without controllers and functions. For a controller with RequireKinds it waits without a
-//     limit.
-//   - M1: Run returns nil only when every goroutine that it started has returned. Otherwise the
-//     error names the functions that still run, and requests for a Lease that ignore their
-//     contexts, with their stacks. Idle client connections are closed, and no connection to its
-//     servers is open.
-//   - M2: Stages start in order and stop in reverse. A stage is asked to stop when the stages below
-//     it have returned or are overdue.
-//   - M3: Run ends within the grace time and 3 seconds after its context, in every phase, even if
-//     caches never sync or the API server refuses connections. Slow clients delay it by less than a
-//     second.
-//   - M4: Every error carries the name of what failed. A panic is an error, with its stack.
-//   - M5: No globals, no init, no os.Exit, no flags. Two managers in one process are independent.
-//   - M6: Controllers and functions can be added, and controllers removed, at any time before Run
-//     returns. A function ends when it returns.
-//   - M7: Idle returns nil only after a moment at which the controllers had nothing left to do,
-//     and no key's last Reconcile had failed.
+//   - L8: A replica campaigns when its controllers are warm, or after 2 minutes. Details: a
+//     controller is warm when every source is synced, or has a problem that the log names. After
+//     two minutes, the log and [hook.LeaseUnsynced] report that the replica campaigns anyway. It
+//     does not campaign for a Lease without controllers and functions. For a controller with
+//     RequireKinds it waits without a limit.
+//   - M1: [Manager.Run] returns nil only when all its goroutines have returned. Otherwise the
+//     error names each one with its stack, also requests that ignore their contexts. Details: the
+//     requests are those for a Lease. Idle client connections are closed, and no connection to
+//     its servers is open.
+//   - M2: Stages start in order and stop in reverse. Details: a stage is asked to stop when the
+//     stages below it have returned or are overdue.
+//   - M3: A stop ends [Manager.Run] within the grace time (25 s) and 3 s, in any phase. Slow
+//     clients delay it by less than 1 s. Details: the time counts from the end of Run's context.
+//     This holds even if caches never sync or the API server refuses connections.
+//   - M4: Every error names the part that failed. Details: a panic is an error, with its stack.
+//   - M5: The library has no global state, init, flags or os.Exit. Two managers in one process do
+//     not affect each other.
+//   - M6: Controllers and functions can be added at any time before Run returns. Controllers can
+//     be removed. Details: a function ends when it returns.
+//   - M7: [Manager.Idle] returns nil only if the controllers had nothing left to do at some
+//     moment after the call, and no key failed then. Details: a key failed if its last Reconcile
+//     did.
 //
 // # Concurrency
 //

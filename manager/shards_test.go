@@ -95,9 +95,9 @@ func TestShards_AMemberWorksUntilItHasGivenUpItsSlots(t *testing.T) {
 	})
 }
 
-// TestShards_TheGraceTimeCountsFromTheStop: a Reconcile that hangs must not keep a slot for ever
-// (M3).
-func TestShards_TheGraceTimeCountsFromTheStop(t *testing.T) {
+// TestM3_TheGraceTimeOfShardsCountsFromTheStop: a Reconcile that hangs must not keep a slot for
+// ever (M3).
+func TestM3_TheGraceTimeOfShardsCountsFromTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGroup{drained: make(chan struct{})}
 		m := newManager(newAPI(), func(o *manager.Options) {

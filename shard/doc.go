@@ -108,17 +108,19 @@
 //
 // # Guarantees
 //
-//   - P1: One member at a time reconciles a key.
-//   - P2: Every slot is served, or [Status].Unserved of every member without a fault reports it,
-//     with its age and the reason.
+//   - P1: One member of a group at a time reconciles a key.
+//   - P2: Every slot is served, or reported as unserved with its age and the reason. Details:
+//     [Status].Unserved of every member without a fault reports it.
 //   - P3: A graceful move leaves a slot unserved while its running Reconciles finish, plus one
-//     write and one event. After a crash, it is unserved for LeaseDuration since the last renewal.
-//   - P4: After a graceful move, the first Reconcile of a key sees what the former owners wrote and
-//     had read: the newest version of each resource, and the latest deletions of their own (2 KiB
-//     for each release). A crash hands nothing over.
+//     write and one event. A crash: for the Lease duration. Details: the duration counts from the
+//     last renewal.
+//   - P4: After a graceful move, the first Reconcile of a key waits until the caches show what
+//     the former owners wrote and had read. Details: it sees the newest version of each resource,
+//     and the latest deletions of their own (2 KiB for each release). A crash hands nothing over.
 //   - P5: No request of a slot passes the fence after the slot's release.
-//   - P6: A change of one member moves at most ⌈256/members⌉ + 1 slots from or to each member, if
-//     all have the same weight.
+//   - P6: A change of one member moves at most ⌈slots/members⌉ + 1 slots from or to each member
+//     of equal weight. A rolling update moves each slot once. Details: there are 256 slots. The
+//     bound holds if all members have the same weight.
 //
 // Not promised: that a process outside of the group does not write; and P1 if a person deletes the
 // group's Lease and the Leases of living members at the same time. A replica that starts waits for

@@ -13,15 +13,18 @@
 //
 // # Guarantees
 //
-//   - S1: a source is ready only when its handler has seen every object of the initial list. A
-//     channel has no initial list. A ticker is ready after its first successful poll.
-//   - S2: a missed deletion arrives as a delete with the last known state, marked as stale.
-//   - S3: a name that returns with a new UID is a delete and a create, even if the informer saw an
-//     update.
-//   - S8: a handler or predicate that panics, returns an error or blocks loses no event. See
-//     Retries and Blocked handlers.
-//   - S9: a source that cannot list, because its API is missing or forbidden, counts as settled.
-//     State and Stale report the reason, and workers do not wait for it.
+//   - S1: A source is ready when its handler has seen every object of the initial list, and not
+//     before. Details: a channel has no initial list. A ticker is ready after its first
+//     successful poll.
+//   - S3: If an object returns under its name with a new UID, the handler sees a delete and a
+//     create. Details: even if the informer saw an update.
+//   - S8: If a handler or predicate fails, the event is retried. While it fails or blocks, at
+//     most one event waits for each object. Details: a handler or predicate that panics, returns
+//     an error or blocks loses no event. See Retries and Blocked handlers.
+//
+// For S2 (package cache), a missed deletion arrives as a delete with the last known state, marked
+// as stale. For S9 (package cache), a source that cannot list, because its API is missing or
+// forbidden, counts as settled. State and Stale report the reason, and workers do not wait for it.
 //
 // # Retries
 //

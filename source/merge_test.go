@@ -88,8 +88,8 @@ func state(uid, version int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(fmt.Sprint(uid)), ResourceVersion: fmt.Sprint(version)}}
 }
 
-// TestMerge (S8): two events of one object become the one from the oldest state to the newest.
-func TestMerge(t *testing.T) {
+// TestS8_Merge (S8): two events of one object become the one from the oldest state to the newest.
+func TestS8_Merge(t *testing.T) {
 	a, b, c := state(1, 1), state(1, 2), state(1, 3)
 	type event = handler.Event
 	for _, m := range []struct {

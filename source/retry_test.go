@@ -121,9 +121,9 @@ func TestS8_Retried(t *testing.T) {
 	}
 }
 
-// TestS8_OnePerObject: several failed events of one object are one pending event, from the oldest
-// Old to the newest New.
-func TestS8_OnePerObject(t *testing.T) {
+// TestS3_S8_OnePerObject: several failed events of one object are one pending event, from the
+// oldest Old to the newest New.
+func TestS3_S8_OnePerObject(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(s *setup)

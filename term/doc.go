@@ -46,8 +46,9 @@
 //
 // # Guarantees
 //
-//   - L2: No request that carries a term, reads included, passes the fence after the term's trust.
-//     A request of a part does not pass after the end of the part or the trust of its term.
+//   - L2: No request with a term passes the fence after the trust has ended. Writes without a
+//     term are counted, or refused if RequireTerm. Details: this includes reads. A request of a
+//     part does not pass after the end of the part or the trust of its term.
 //
 // Stability: settling.
 package term

@@ -92,24 +92,27 @@
 //
 // # Guarantees
 //
-//   - A1: rotation never causes a refused request. A served leaf verifies with every bundle that an
-//     API server may use, on clocks that differ by at most Skew. Such a bundle is at most
-//     Propagation old, or has a valid CA whose key is in the Secret. This holds for any number of
-//     replicas and for a stop at any moment. It does not hold while API servers have a bundle that
-//     another client has reset. Nor does it hold for a replica that has had no connection to the
-//     API server since its CA's key was lost with the Secret, for longer than LeafLifetime.
-//   - A2: a bad certificate never replaces a good one. Whatever the Secret contains, the
-//     certificate in use stays until a better one is verified. Keys appear in no log line, event,
-//     metric or error.
+//   - A1: Rotation never causes a refused request. Conditions: a CA of the bundle that an API
+//     server uses is valid, and clocks differ by at most [Options].Skew. Details: a served leaf
+//     verifies with every bundle that an API server may use. Such a bundle is at most Propagation
+//     old, or has a valid CA whose key is in the Secret. This holds for any number of replicas
+//     and for a stop at any moment. It does not hold while API servers have a bundle that another
+//     client has reset. Nor does it hold for a replica that has had no connection to the API
+//     server since its CA's key was lost with the Secret, for longer than LeafLifetime.
+//   - A2: A bad certificate never replaces a good one, and keys appear in no log line, event,
+//     metric or error. Details: whatever the Secret contains, the certificate in use stays until
+//     a better one is verified.
 //   - A3: A function that panics, hangs or ends its goroutine still gets its client an answer
-//     within the API server's timeout. The answer leaves the decision to the failure policy.
-//   - A4: A stop lets requests finish. The contexts of requests in flight stay alive until the
-//     grace time ends, and their answers are sent. During server.Options.Linger, a connection
-//     closes only after an answer, so no request meets a closed one.
-//   - A5: A conversion keeps metadata: only its functions change labels and annotations, and
-//     nothing changes the rest. webhooktest.RoundTrip finds each field that gets lost.
+//     within the timeout. Details: the timeout is the API server's. The answer leaves the
+//     decision to the failure policy.
+//   - A4: A stop lets requests finish. Their contexts stay alive until the grace time ends.
+//     During [server.Options].Linger, connections close only after an answer. Details: so no
+//     request meets a closed connection. The answers of requests in flight are sent.
+//   - A5: A conversion keeps metadata: only its functions change labels and annotations.
+//     [webhooktest.RoundTrip] names each field that is lost. Details: nothing changes the rest of
+//     the metadata.
 //   - A6: Anonymous clients cannot exhaust the memory, whatever they send. Large requests share a
-//     fixed budget, and small ones never wait for it. A stop during an attack ends in time.
+//     fixed budget, small ones never wait for it. A stop during an attack ends in time.
 //
 // Stability: settling.
 package webhook

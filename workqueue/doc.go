@@ -63,22 +63,42 @@
 //
 // # Guarantees
 //
-// W1. At most one worker holds a key.
+//   - W1: At most one worker holds a key.
+//   - W2: Any number of adds before a key is taken cause one delivery.
+//   - W3: Adds while a key is held cause exactly one more delivery after it is settled. The
+//     exception: the key failed and all adds are its own, or perhaps its own: then it comes
+//     later. Details: after Retry and GiveUp, none if every such add is the key's own
+//     (Options.Own), or one later if an add is perhaps its own. After Park and Release, the key
+//     is delivered again anyway.
+//   - W4: Of several due times that adds set, the earliest counts. A delivery cancels only the
+//     timer that the key's own settle set. Details: adds set due times with AddOptions.After,
+//     and deliveries before the earliest do not cancel it. Any delivery cancels the timer of the
+//     key's own Retry or After. Through [Queue.Interface], Add never cancels AddAfter, as in
+//     client-go.
+//   - W5: Within a class and tenant, keys leave in the order in which they became ready. A queued
+//     key keeps its highest class. Details: each lane and tenant has its own order. Equal due
+//     times keep the order in which they were set. A key that moves to a higher lane goes to its
+//     end.
+//   - W6: No key starves: a ready key is taken after at most F others, where F follows from its
+//     position, the weights and the tenants. Details: see below for F. It counts while deliveries
+//     go on. A move to a higher lane restarts the count, at most 15 times. Age does not raise a
+//     key.
+//   - W7: Two backlogged tenants i and j of a class share by weight: |nᵢ/wᵢ − nⱼ/wⱼ| ≤ 1/wᵢ +
+//     1/wⱼ deliveries. Details: this holds for an interval throughout which both have ready keys.
+//     In it, they get nᵢ and nⱼ deliveries. (Start-time fair queueing: Goyal, Vin and Cheng,
+//     1996.)
+//   - W8: Shutdown is idempotent. Drain returns when no key is ready or held. Other keys are
+//     dropped and counted. Details: ShutDown and Drain are safe for concurrent use. The other
+//     keys are the waiting, parked and paused ones.
+//   - W9: Settling a key twice, or a key that is not held, is reported and never duplicates the
+//     key. Details: the reports are ErrNotHeld and hook.QueueMisused.
+//   - W10: The queue starts no goroutine. Details: neither New nor any method does.
+//   - W11: A snapshot shows each key at some moment during the call, and none that stays is
+//     missing or twice. Details: a key stays if the queue knows it throughout the call.
+//   - W12: [Queue.Quiet] returns at a moment when no work is under way, and not before. It does
+//     not poll.
 //
-// W2. Any number of adds before a key is taken cause one delivery.
-//
-// W3. Adds while a key is held cause exactly one more delivery after the settle. Exceptions: after
-// Retry and GiveUp, none if every such add is the key's own (Options.Own), or one later if an add
-// is perhaps its own; after Park and Release, the key is delivered again anyway.
-//
-// W4. Of several due times from AddOptions.After, the earliest counts; deliveries before it do not
-// cancel it. Any delivery cancels the timer of the key's own Retry or After. Through
-// [Queue.Interface], Add never cancels AddAfter, as in client-go.
-//
-// W5. Keys of one lane and tenant leave in the order in which they became ready. Equal due times
-// keep the order in which they were set. A key that moves to a higher lane goes to its end.
-//
-// W6. No key starves: while deliveries go on, at most F other keys are taken before a ready key.
+// The bound of W6:
 //
 //	T = p − 1 + Σj (⌈p·wj/w⌉ + 1)        others of its lane, and
 //	F = T + ΣD (⌈(T+1)·WD/W⌉ + 1)        others in all
@@ -89,26 +109,8 @@
 //	W   the weight of its lane: that of the class for adds, a quarter of it for retries
 //	WD  the weight of D, another lane with ready keys during the wait
 //
-// A move to a higher lane restarts the count, at most 15 times. Age does not raise a key. Example:
-// with ThreeClasses and one tenant, the only added key of class Normal is taken after at most 13
-// others.
-//
-// W7. If tenants i and j of one class have ready keys throughout an interval, in which they get ni
-// and nj deliveries, then |ni/wi − nj/wj| ≤ 1/wi + 1/wj. (Start-time fair queueing: Goyal, Vin and
-// Cheng, 1996.)
-//
-// W8. ShutDown and Drain are idempotent and safe for concurrent use. Drain returns when no key is
-// ready or held. Waiting, parked and paused keys are dropped and counted.
-//
-// W9. A settle of a key that is not held is reported (ErrNotHeld, hook.QueueMisused) and never
-// duplicates a key.
-//
-// W10. Neither New nor any method starts a goroutine.
-//
-// W11. A Snapshot shows each key as it was at some moment during the call. A key that the queue
-// knows throughout the call is neither missing nor there twice.
-//
-// W12. Quiet returns once there was a moment without work in progress, and not before.
+// Example: with ThreeClasses and one tenant, the only added key of class Normal is taken after at
+// most 13 others.
 //
 // # Concurrency
 //

@@ -52,13 +52,17 @@
 //
 // # Guarantees
 //
-//   - V1: responses equal the real API server's, except for the differences below.
-//   - V2: an unsupported request fails with 501, and its error names method and path.
-//   - V3: nothing outlives the test. Close, which New registers, ends watches and delayed requests.
-//     The server starts no goroutine, except for [Server.Listen].
-//   - V4: it works inside a testing/synctest bubble, with and without rules, in virtual time.
-//   - V5: webhooks are called without the server's lock, so they may use the server. A webhook that
-//     does not answer costs a request its timeout. The object that webhooks approved is stored.
+//   - V1: Responses equal the real API server's, except for the differences that the package doc
+//     lists. Details: see Differences.
+//   - V2: An unsupported request fails with 501, and its error names method and path.
+//   - V3: Nothing outlives the test: at its end, watches and delayed requests end. Except for
+//     [Server.Listen], the server starts no goroutine. Details: New registers Close, which ends
+//     them.
+//   - V4: The server works inside a testing/synctest bubble, with and without rules, in virtual
+//     time.
+//   - V5: Webhooks are called without the server's lock, so they may use the server. A webhook
+//     that does not answer costs a request its timeout. The object that webhooks approved is
+//     stored.
 //
 // # Differences
 //

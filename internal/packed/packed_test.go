@@ -209,9 +209,9 @@ func TestF2_Shared(t *testing.T) {
 	}
 }
 
-// TestCodec_Fallback (F1): what Compact does not take, but the decoder does, is packed from the
+// TestF1_CodecFallback (F1): what Compact does not take, but the decoder does, is packed from the
 // decoded object.
-func TestCodec_Fallback(t *testing.T) {
+func TestF1_CodecFallback(t *testing.T) {
 	twice := `{"metadata":{"name":"a","labels":{"a":"b"}},"metadata":{"namespace":"ns","managedFields":[{}]},"spec":{"nodeName":"n"}}`
 	o, err := read(pods(), wire.JSON, []byte(twice))
 	if err != nil {

@@ -25,9 +25,9 @@ func (*lateWrites) Decodes(schema.GroupResource) bool { return false }
 
 func (l *lateWrites) Late(err *ledger.LateWriteError) { l.all = append(l.all, err) }
 
-// TestLedger_CloseRefusesWrites: Close refuses writes and nothing else (C6). A write in flight is
+// TestC6_CloseRefusesWrites: Close refuses writes and nothing else (C6). A write in flight is
 // recorded to its end.
-func TestLedger_CloseRefusesWrites(t *testing.T) {
+func TestC6_CloseRefusesWrites(t *testing.T) {
 	begun, answering := make(chan struct{}), make(chan struct{})
 	server := roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {

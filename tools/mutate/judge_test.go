@@ -29,13 +29,13 @@ import (
 	"testing"
 )
 
-func TestG1(t *testing.T) {
+func TestOf1(t *testing.T) {
 	if Of(1, 2) != 3 {
 		t.Error("no")
 	}
 }
 
-func TestG2(t *testing.T) {
+func TestOf2(t *testing.T) {
 	t.Run("zero", func(t *testing.T) {
 		if Of(0, 2) != 2 {
 			t.Error("no")
@@ -56,10 +56,10 @@ func TestFull(t *testing.T) {
 `,
 		"examples/site/go.mod":       "module example.com/site\n\ngo 1.26.0\n\nrequire example.com/lib v0.1.0\n",
 		"examples/site/site.go":      "package site\n\nimport \"example.com/lib/sum\"\n\nvar Two = sum.Of(1, 1)\n",
-		"examples/site/site_test.go": "package site\n\nimport \"testing\"\n\nfunc TestG3(t *testing.T) {\n\tif Two != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+		"examples/site/site_test.go": "package site\n\nimport \"testing\"\n\nfunc TestOf3(t *testing.T) {\n\tif Two != 2 {\n\t\tt.Fail()\n\t}\n}\n",
 		"alone/go.mod":               "module example.com/alone\n\ngo 1.26.0\n",
 		"alone/in/alone.go":          "package in\n\nconst One = 1\n",
-		"alone/in/alone_test.go":     "package in\n\nimport \"testing\"\n\nfunc TestG4(t *testing.T) {\n\tif One != 1 {\n\t\tt.Fail()\n\t}\n}\n",
+		"alone/in/alone_test.go":     "package in\n\nimport \"testing\"\n\nfunc TestOf4(t *testing.T) {\n\tif One != 1 {\n\t\tt.Fail()\n\t}\n}\n",
 		".gitignore":                 "/bin/\n",
 		"bin/ignored.go":             "not Go",
 	} {
@@ -114,12 +114,12 @@ func judged(t *testing.T, text string) (out string, survived bool, err error) {
 	return b.String(), survived, err
 }
 
-const noticed = `G1 sum TestG1
+const noticed = `G1 sum TestOf1
 in: sum Of
 - return a + b
 + return a - b
 
-G2 sum TestG2/zero
+G2 sum TestOf2/zero
 in: sum Of
 - return b
 + return a
@@ -129,12 +129,12 @@ in: sum Of
 - return a + b
 + return a - b
 
-G3 examples/site TestG3
+G3 examples/site TestOf3
 in: sum Of
 - return a + b
 + return 7
 
-G4 alone/in TestG4
+G4 alone/in TestOf4
 in: alone/in One
 - 1
 + 2
@@ -151,11 +151,11 @@ func TestJudgeNoticed(t *testing.T) {
 }
 
 func TestJudgeSurvived(t *testing.T) {
-	out, survived, err := judged(t, "G1 sum TestG1\nin: sum Of\n- return b\n+ return a\n")
+	out, survived, err := judged(t, "G1 sum TestOf1\nin: sum Of\n- return b\n+ return a\n")
 	if err != nil || !survived {
 		t.Fatalf("survived = %v, err = %v\n%s", survived, err, out)
 	}
-	if !strings.HasSuffix(out, "1 mutations of 1 guarantees: 0 noticed, 1 survived, 0 in error\nsurvived: G1 (TestG1)\n") {
+	if !strings.HasSuffix(out, "1 mutations of 1 guarantees: 0 noticed, 1 survived, 0 in error\nsurvived: G1 (TestOf1)\n") {
 		t.Error(out)
 	}
 }
@@ -178,12 +178,12 @@ func TestParseReport_SeveralRuns(t *testing.T) {
 
 func TestJudgeErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"G1 sum TestG1\nin: sum Of\n- return a + b\n+ return c\n":      "does not compile",
-		"G1 sum TestG1\nin: sum Of\n- return a * b\n+ return a\n":      "0 times",
-		"G1 sum TestG1\nin: none f\n- x\n+ y\n":                        "f in none has the code to replace 0 times",
+		"G1 sum TestOf1\nin: sum Of\n- return a + b\n+ return c\n":     "does not compile",
+		"G1 sum TestOf1\nin: sum Of\n- return a * b\n+ return a\n":     "0 times",
+		"G1 sum TestOf1\nin: none f\n- x\n+ y\n":                       "f in none has the code to replace 0 times",
 		"G1 sum TestNone\nin: sum Of\n- return a + b\n+ return a\n":    "TestNone in sum should pass and is: not there",
 		"G1 sum TestSkipped\nin: sum Of\n- return a + b\n+ return a\n": "TestSkipped in sum should pass and is: skip",
-		"G2 sum TestG2/one\nin: sum Of\n- return a + b\n+ return a\n":  "TestG2/one in sum should pass and is: not there",
+		"G2 sum TestOf2/one\nin: sum Of\n- return a + b\n+ return a\n": "TestOf2/one in sum should pass and is: not there",
 	} {
 		out, survived, err := judged(t, text)
 		if err == nil || survived || !strings.Contains(err.Error(), want) {

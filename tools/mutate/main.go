@@ -28,7 +28,13 @@
 // A piece of four tokens or more may also move to any other function of the package, if it occurs
 // once in the package.
 //
-// With -table, it writes docs/guarantees-tests.md: the tests and mutations of each guarantee.
+// With -table, it writes docs/guarantees.md and docs/guarantees-tests.md from the package docs, the
+// names of tests and the entries. A promise is an item of the list "Guarantees" in a doc.go:
+//
+//	//   - W1: At most one worker holds a key. Details: what the table leaves out.
+//
+// Each number has one doc and an entry. Its tests have names such as TestW1_OneHolder or, for two
+// promises, TestW1_W2_OneHolder.
 package main
 
 import (
@@ -51,7 +57,7 @@ func main() {
 	file := flag.String("file", "", "`file` of the entries; default docs/mutations.txt")
 	only := flag.String("only", "", "comma-separated `guarantees`; default all")
 	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of tests; changed code gets less if the unchanged tests are faster")
-	table := flag.Bool("table", false, "write docs/guarantees-tests.md and run nothing")
+	table := flag.Bool("table", false, "write docs/guarantees.md and docs/guarantees-tests.md, and run nothing")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -85,7 +91,7 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 		return false, fmt.Errorf("%s: %w", file, err)
 	}
 	if table {
-		return false, writeAppendix(filepath.Join(root, "docs"), entries)
+		return false, writeTables(root, entries)
 	}
 	if entries, err = choose(entries, only); err != nil {
 		return false, err

@@ -13,50 +13,124 @@ import (
 	"strings"
 )
 
-// A row of docs/guarantees.md has two cells: number and promise.
-var tableRow = regexp.MustCompile(`(?m)^\| ([A-Z][0-9]+) \| \S.*\|$`)
-
-// writeAppendix writes docs/guarantees-tests.md.
-func writeAppendix(docs string, entries []entry) error {
-	promises, err := os.ReadFile(filepath.Join(docs, "guarantees.md"))
+// tables returns the text of docs/guarantees.md and docs/guarantees-tests.md, by name. An error
+// names each promise without an entry, and each test or entry without a promise.
+func tables(root string, entries []entry) (map[string]string, error) {
+	promises, err := readPromises(root)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	text, err := appendix(string(promises), entries)
+	text, err := appendix(promises, entries)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(filepath.Join(docs, "guarantees-tests.md"), []byte(text), 0o644)
+	tests, err := testNames(root)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"guarantees.md": promiseTable(promises), "guarantees-tests.md": text},
+		checkTests(promises, entries, tests)
 }
 
-// appendix lists the tests and mutations of each guarantee in promises, the text of
-// docs/guarantees.md. A guarantee without an entry, or an entry without a guarantee, is an error.
-func appendix(promises string, entries []entry) (string, error) {
-	var numbers []string
+func writeTables(root string, entries []entry) error {
+	texts, err := tables(root, entries)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for name, text := range texts {
+		errs = append(errs, os.WriteFile(filepath.Join(root, "docs", name), []byte(text), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// appendix lists the tests and mutations of each promise.
+func appendix(promises []promise, entries []entry) (string, error) {
 	var errs []error
 	text := "# How each guarantee is tested\n\n" +
 		"`make guarantees` writes this page from [mutations.txt](mutations.txt). Each line has a test and a change to the\n" +
 		"code that this test detects. [Guarantees](guarantees.md) lists the promises.\n"
-	for _, m := range tableRow.FindAllStringSubmatch(promises, -1) {
-		numbers = append(numbers, m[1])
+	for _, p := range promises {
 		lines := ""
 		for _, e := range entries {
-			if e.guarantee == m[1] {
+			if e.guarantee == p.number {
 				lines += fmt.Sprintf("- `%s` in [%s](../%s): %s\n", e.test, e.dir, e.dir, e.summary())
 			}
 		}
 		if lines == "" {
-			errs = append(errs, fmt.Errorf("docs/guarantees.md: %s has no entry in docs/mutations.txt; add its test and a mutation", m[1]))
+			errs = append(errs, fmt.Errorf("%s of package %s has no entry in docs/mutations.txt; add its test and a mutation", p.number, p.dir))
 		}
-		text += "\n## `" + m[1] + "`\n\n" + lines
-	}
-	for _, guarantee := range guarantees(entries) {
-		if !slices.Contains(numbers, guarantee) {
-			errs = append(errs, fmt.Errorf("docs/mutations.txt: %s has no row in docs/guarantees.md; add \"| %s | the promise |\"", guarantee, guarantee))
-		}
+		text += "\n## `" + p.number + "`\n\n" + lines
 	}
 	return text, errors.Join(errs...)
 }
+
+var cited = regexp.MustCompile(`^[A-Z][0-9]+$`)
+
+// citedBy returns the numbers at the beginning of a test's name: W1 and W2 of TestW1_W2_Name.
+func citedBy(test string) []string {
+	parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(test, "Test"), "Fuzz"), "_")
+	n := slices.IndexFunc(parts, func(p string) bool { return !cited.MatchString(p) })
+	if n < 0 {
+		n = len(parts)
+	}
+	return parts[:n]
+}
+
+// checkTests compares the names of tests, by "folder name", with promises and entries.
+func checkTests(promises []promise, entries []entry, tests []string) error {
+	var errs []error
+	promised := func(n string) bool {
+		return slices.ContainsFunc(promises, func(p promise) bool { return p.number == n })
+	}
+	for _, t := range tests {
+		dir, name, _ := strings.Cut(t, " ")
+		for _, n := range citedBy(name) {
+			if !promised(n) {
+				errs = append(errs, fmt.Errorf("%s in %s names %s, which no package doc promises; add it to a doc, or rename the test", name, dir, n))
+			}
+		}
+	}
+	for _, e := range entries {
+		switch {
+		case !promised(e.guarantee):
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: no package doc promises %s; add it to the list \"Guarantees\" of a doc", e.line, e.guarantee))
+		case !slices.Contains(tests, e.dir+" "+e.function()):
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: there is no %s in %s; name its test", e.line, e.function(), e.dir))
+		case !slices.Contains(citedBy(e.function()), e.guarantee):
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: the name of %s does not begin with %s, as in Test%s_Name; rename it", e.line, e.function(), e.guarantee, e.guarantee))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// testNames returns the test functions of all packages, as "folder name".
+func testNames(root string) ([]string, error) {
+	c := newCode(root)
+	dirs, err := c.dirs()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range testFunction.FindAllStringSubmatch(string(text), -1) {
+				all = append(all, dir+" "+m[1])
+			}
+		}
+	}
+	return all, nil
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w*)\(`)
 
 // summary shows the first changed line, before and after.
 func (e entry) summary() string {
@@ -74,9 +148,6 @@ func (e entry) summary() string {
 
 func quoted(line string) string {
 	line = strings.TrimSpace(line)
-	if line == "" {
-		return "(nothing)"
-	}
 	if strings.Contains(line, "`") {
 		return "`` " + line + " ``"
 	}

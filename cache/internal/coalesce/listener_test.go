@@ -61,9 +61,9 @@ func (g *gated) OnMerged(before, after any, initial bool) {
 	g.record(fmt.Sprintf("merged(%t)", initial), before, after, false)
 }
 
-// TestS8_MergedEvents: while a handler is blocked, the events of an object are merged, so that the
-// handler sees the first old and the last new state. A handler that keeps up sees each event.
-func TestS8_MergedEvents(t *testing.T) {
+// TestS3_S8_MergedEvents: while a handler is blocked, the events of an object are merged, so that
+// the handler sees the first old and the last new state. A handler that keeps up sees each event.
+func TestS3_S8_MergedEvents(t *testing.T) {
 	a := func(uid, version int) *corev1.ConfigMap { return object1("a", uid, version) }
 	for name, c := range map[string]struct {
 		events func(l *Listener)

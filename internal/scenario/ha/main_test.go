@@ -89,7 +89,7 @@ func (p *driverProcess) finish() string {
 
 // Whatever happens to a leader, the next one takes over, no two lead at once, and no two write an
 // object that is written with its version (L1, L2, L3, L4, L5, L6).
-func TestL2_LeadersInTrouble(t *testing.T) {
+func TestL1_L2_LeadersInTrouble(t *testing.T) {
 	t.Parallel()
 	p := startMain(t, "-rounds", "6", "-lease", "1s")
 	got := p.finish()

@@ -65,9 +65,9 @@ func mostKept(previous Owners, weights map[string]int) int {
 	return best
 }
 
-// FuzzDesired checks P6: the result is balanced, keeps as many owners as possible, is stable, and
-// depends on nothing else.
-func FuzzDesired(f *testing.F) {
+// FuzzP6_Desired checks P6: the result is balanced, keeps as many owners as possible, is stable,
+// and depends on nothing else.
+func FuzzP6_Desired(f *testing.F) {
 	f.Add([]byte{1, 1, 1}, []byte{})
 	f.Add([]byte{1, 1, 1, 1, 1}, []byte{0, 1, 2, 3})
 	f.Add([]byte{1, 2, 3, 255}, []byte{0, 0, 0, 0, 9, 9, 1})

@@ -51,18 +51,18 @@
 //
 // # Guarantees
 //
-// For members that follow the rules of the methods:
+// These rules keep promises of package shard, for members that follow the rules of the methods:
 //
-//   - P1: The fences of two members are never open for a slot at the same time.
-//   - P2: Every slot has an owner that acts, or [View.Unserved] reports it with its age: on every
-//     member without a fault, or on the owner that has stopped it.
-//   - P4: After any number of graceful moves, an owner knows what all former owners wrote
+//   - For P1: the fences of two members are never open for a slot at the same time.
+//   - For P2: every slot has an owner that acts, or [View.Unserved] reports it with its age: on
+//     every member without a fault, or on the owner that has stopped it.
+//   - For P4: after any number of graceful moves, an owner knows what all former owners wrote
 //     ([State].After) until one of them has settled it. After a crash, or when the assignment was
 //     lost, this is unknown.
-//   - P5: After a release, the former owner's fence is closed for the slot, whatever records arrive
-//     in whatever order.
-//   - P6: A change of one member moves at most ⌈slots/members⌉ + 1 slots from or to each member, if
-//     all have the same weight. No balanced assignment needs fewer moves.
+//   - For P5: after a release, the former owner's fence is closed for the slot, whatever records
+//     arrive in whatever order.
+//   - For P6: a change of one member moves at most ⌈slots/members⌉ + 1 slots from or to each
+//     member, if all have the same weight. No balanced assignment needs fewer moves.
 //
 // P3, how long a move leaves a slot unserved, depends on the driver: see package shard.
 //

@@ -62,8 +62,8 @@ func TestP1_ARecordThatNoMemberWroteIsRefused(t *testing.T) {
 	}
 }
 
-// TestDecode_OtherSettingsAreLeftAlone: no member replaces the assignment of others (P1).
-func TestDecode_OtherSettingsAreLeftAlone(t *testing.T) {
+// TestP1_OtherSettingsAreLeftAlone: no member replaces the assignment of others (P1).
+func TestP1_OtherSettingsAreLeftAlone(t *testing.T) {
 	g := newGroup(t, "a")
 	newer := g.record
 	newer.Text = sealed([]byte(strings.Replace(newer.Text[:strings.LastIndex(newer.Text, `,"sum"`)], `"format":1`, `"format":2`, 1)))
@@ -120,9 +120,9 @@ func TestEncode_TheLargestGroupFits(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks P1 with any text: what is accepted satisfies the invariants, and reads back
+// FuzzP1_Decode checks P1 with any text: what is accepted satisfies the invariants, and reads back
 // equal. The sum is added, because a fuzzer cannot guess it.
-func FuzzDecode(f *testing.F) {
+func FuzzP1_Decode(f *testing.F) {
 	g := newGroup(&testing.T{}, "a", "b")
 	body := g.record.Text[:strings.LastIndex(g.record.Text, `,"sum"`)]
 	f.Add(body)

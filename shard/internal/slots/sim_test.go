@@ -15,9 +15,9 @@ import (
 // restarts and suspensions.
 const changesPerRun = 100
 
-// TestSimulation checks P1, P2, P4, P5 and P6 in virtual time. newSimulation(n, "").run(100)
-// repeats run n.
-func TestSimulation(t *testing.T) { simulate(t, 20) }
+// TestP1_P2_P4_Simulation checks P1, P2, P4, P5 and P6 in virtual time. newSimulation(n,
+// "").run(100) repeats run n.
+func TestP1_P2_P4_Simulation(t *testing.T) { simulate(t, 20) }
 
 // TestSimulation_AMillionChanges runs with SETPOINT_FULL=1.
 func TestSimulation_AMillionChanges(t *testing.T) {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/build"
@@ -55,11 +54,12 @@ func (c code) apply(changes []change) (map[string]string, error) {
 	c.packages = maps.Clone(c.packages) // a change sees the ones before it
 	files := map[string]string{}
 	for _, ch := range changes {
-		s, _, found, err := c.find(ch)
+		p, err := c.find(ch)
 		if err != nil {
 			return nil, err
 		}
-		text := s.text[:found[0].from] + strings.Join(ch.new, "\n") + s.text[found[len(found)-1].to:]
+		s := p.in
+		text := s.text[:p.from] + p.text + s.text[p.to:]
 		mutant, err := parseSource(s.name, text)
 		if err != nil {
 			return nil, fmt.Errorf("the changed code does not parse: %w", err)
@@ -72,47 +72,96 @@ func (c code) apply(changes []change) (map[string]string, error) {
 	return files, nil
 }
 
-// find returns the tokens that a change replaces. It looks in the declarations that the change
-// names. If their code has moved, it looks in functions of the same name with another receiver, in
-// the whole package, and then in functions of the same name in other packages.
-func (c code) find(ch change) (in source, of decl, found []lexeme, err error) {
+// A place is the code that a change replaces, and the new code.
+type place struct {
+	in       source
+	from, to int
+	text     string
+}
+
+// A scope is a set of declarations that may have the code of a change.
+type scope struct {
+	dir   string // empty: all
+	has   func(name string) bool
+	least int     // number of tokens that a piece must have
+	alike float64 // similarity that code must have
+}
+
+// find returns the only place of a change's code. It looks in the declarations that the change
+// names. If the code has moved, it looks in functions of the same name with another receiver, in
+// the whole package, and then in functions of the same name in other packages. If the code is
+// nowhere, it looks in the same order for code that has drifted.
+func (c code) find(ch change) (place, error) {
+	text := strings.Join(ch.new, "\n")
 	want := lexemes(strings.Join(ch.old, "\n"))
 	if len(want) == 0 {
-		return in, of, nil, fmt.Errorf("%s in %s: no code to replace", ch.decl, ch.dir)
+		return place{}, fmt.Errorf("%s in %s: no code to replace", ch.decl, ch.dir)
 	}
-	times := 0
-	look := func(dir string, has func(name string) bool) {
-		sources, loadErr := c.load(dir)
-		err = errors.Join(err, loadErr)
+	scopes := []scope{
+		{ch.dir, func(name string) bool { return name == ch.decl }, 1, alike},
+		{ch.dir, func(name string) bool { return method(name) == method(ch.decl) }, 1, alike},
+		{ch.dir, func(string) bool { return true }, enoughTokens, veryAlike},
+		{"", func(name string) bool { return strings.EqualFold(method(name), method(ch.decl)) }, 1, alike},
+	}
+	for i, sc := range scopes {
+		found, err := c.exact(sc, want)
+		if err != nil {
+			return place{}, err
+		}
+		if len(found) == 1 {
+			found[0].text = text
+			return found[0], nil
+		}
+		if len(found) > 1 && i == 0 {
+			return place{}, fmt.Errorf("%s in %s has the code to replace %d times, not once: %s", ch.decl, ch.dir, len(found), ch.old[0])
+		}
+	}
+	for _, sc := range scopes {
+		if found, ok := c.similar(sc, want, text); ok {
+			return found, nil
+		}
+	}
+	return place{}, fmt.Errorf("%s in %s has the code to replace 0 times, not once: %s", ch.decl, ch.dir, ch.old[0])
+}
+
+// exact returns all places of a piece in a scope.
+func (c code) exact(sc scope, want []lexeme) (found []place, err error) {
+	if len(want) < sc.least {
+		return nil, nil
+	}
+	err = c.each(sc, func(s source, d decl) {
+		for i := range d.tokens {
+			if rest := d.tokens[i:]; startsWith(rest, want) {
+				found = append(found, place{in: s, from: rest[0].from, to: rest[len(want)-1].to})
+			}
+		}
+	})
+	return found, err
+}
+
+// each calls f for the declarations of a scope.
+func (c code) each(sc scope, f func(source, decl)) error {
+	dirs := []string{sc.dir}
+	if sc.dir == "" {
+		var err error
+		if dirs, err = c.dirs(); err != nil {
+			return err
+		}
+	}
+	for _, dir := range dirs {
+		sources, err := c.load(dir)
+		if err != nil {
+			return err
+		}
 		for _, s := range sources {
 			for _, d := range s.decls {
-				for i := range d.tokens {
-					if rest := d.tokens[i:]; startsWith(rest, want) && slices.ContainsFunc(d.names, has) {
-						in, of, found = s, d, rest[:len(want)]
-						times++
-					}
+				if slices.ContainsFunc(d.names, sc.has) {
+					f(s, d)
 				}
 			}
 		}
 	}
-	look(ch.dir, func(name string) bool { return name == ch.decl })
-	if times == 0 {
-		look(ch.dir, func(name string) bool { return method(name) == method(ch.decl) })
-	}
-	if times == 0 && len(want) >= enoughTokens {
-		look(ch.dir, func(string) bool { return true })
-	}
-	if times == 0 {
-		dirs, walkErr := c.dirs()
-		err = errors.Join(err, walkErr)
-		for _, dir := range dirs {
-			look(dir, func(name string) bool { return strings.EqualFold(method(name), method(ch.decl)) })
-		}
-	}
-	if err == nil && times != 1 {
-		err = fmt.Errorf("%s in %s has the code to replace %d times, not once: %s", ch.decl, ch.dir, times, ch.old[0])
-	}
-	return in, of, found, err
+	return nil
 }
 
 // method returns "take" of "core.take".

@@ -26,7 +26,8 @@
 //
 // A piece may move to a function of the same name with another receiver, in the package or outside.
 // A piece of four tokens or more may also move to any other function of the package, if it occurs
-// once in the package.
+// once in the package. If such a piece is nowhere, the code that resembles it most gets the change:
+// names may change, and code that the change does not touch.
 //
 // With -table, it writes docs/guarantees.md and docs/guarantees-tests.md from the package docs, the
 // names of tests and the entries. A promise is an item of the list "Guarantees" in a doc.go:

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestApply_Drifted has code that was renamed or extended since its mutation was written.
+func TestApply_Drifted(t *testing.T) {
+	for _, test := range []struct {
+		code   string // of function f
+		change string
+		want   string // the code with the change; empty: an error
+	}{
+		{"return max(r.Least, Duration(l))", "- max(s.least, duration(l))\n+ max(s.least, duration(l)) / 2", "return max(r.Least, Duration(l)) / 2"},
+		{"return max(r.Least, Duration(l))", "- max(s.least, duration(l))\n+ duration(l)", "return Duration(l)"},
+		{"return max(r.Least, Duration(l))", "- max(s.least, duration(l))\n+ max(s.most, duration(l))", "return max(r.most, Duration(l))"},
+		{"if a.ok && b.has(c.d, 1) || late {\nreturn 1\n}", "- a.ok && b.has(c, 1)\n+ a.ok", "if a.ok || late {\nreturn 1\n}"},
+		{"switch {\ncase Free(l), l == nil:\nreturn 1\n}", "- case free(l):\n+ default:", "switch {\ndefault:\nreturn 1\n}"},
+		{"q.addWith(key, now)\nq.add(key)", "- q.addWith(key, later)", "q.add(key)"},
+		{"q.addWith(key, now)", "- q.addWith(key, later)\n+ q.addWith(key, later)\n+ q.done()", "q.addWith(key, now)\nq.done()"},
+		{"return f(a, b+c)", "- f(a, b, c)\n+ f(a, b, d)", ""}, // the changed argument is gone
+		{"return max(r.Least, Duration(l))", "- s.least + duration(l) - 7\n+ 0", ""},
+		{"return a > b", "- a < b\n+ true", ""}, // too short to resemble anything
+	} {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "q", "a.go"), "package q\n\nfunc f() int {\n"+test.code+"\n}\n")
+		entries, err := parse("W1 q TestW1\nin: q f\n" + test.change + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := newCode(root).apply(entries[0].changes)
+		got := lexemes(files["q/a.go"])
+		want := lexemes("package q\n\nfunc f() int {\n" + test.want + "\n}\n")
+		if test.want == "" && err == nil || test.want != "" && (err != nil || len(got) != len(want) || !startsWith(got, want)) {
+			t.Errorf("%s\n%s\ngot  %v, %v\nwant %s", test.code, test.change, files, err, strings.ReplaceAll(test.want, "\n", "; "))
+		}
+	}
+}

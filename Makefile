@@ -22,20 +22,21 @@ build: go-version ## compile every module
 # Most tests wait for a control plane, so at least four packages run at once.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4); echo $$((n > 4 ? n : 4)))
 
-# The longest tests begin first, and wait while others run.
-test-library: FIRST := ./internal/scenario/...
 # With Go's default, tests spend a fifth of their processor time on garbage collection.
 test: export GOGC ?= 200
 
 .PHONY: test
 test: control-plane ## test the library, the examples and the other modules
-	@$(MAKE) --no-print-directory -k -j2 test-library test-modules
+	@$(MAKE) --no-print-directory -k -j3 test-library test-e2e test-modules
 
-.PHONY: test-library test-modules
+.PHONY: test-library test-e2e test-modules
 test-library:
-	@$(call library,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...)
+	@$(call library,$(GO) test -p $(AT_ONCE) $(TESTFLAGS) ./...,.)
 
 # These tests wait more than they compute, so 'make test' runs them beside the library's.
+test-e2e:
+	@$(call library,$(GO) test -p 2 $(TESTFLAGS) ./...,e2e)
+
 test-modules:
 	@$(call modules,$(GO) test -p 2 $(TESTFLAGS) ./...,-count=1)
 
@@ -47,7 +48,7 @@ test-full: ## as test, with the scenario tests that take minutes
 .PHONY: race
 race: STANDALONE :=
 race: JOINED := $(TEMPLATES)
-race: control-plane c-compiler ## test the library and the examples with the race detector (needs a C compiler)
+race: control-plane c-compiler ## test the library, e2e and the examples with the race detector (needs a C compiler)
 	@$(call each,$(GO) test -race $(TESTFLAGS) ./...)
 
 # stress and mutate are built, not run by 'go run', which would not pass SIGTERM on to them.
@@ -86,6 +87,7 @@ compat: go-version ## the tests that need a control plane, on each supported Kub
 		echo "== Kubernetes $$v"; export SETPOINT_KUBERNETES=$$v; \
 		$(GO) run ./envtest/cluster fetch >/dev/null || { status=1; continue; }; \
 		GOWORK=off $(GO) test -count=1 -p $(AT_ONCE) $(TESTFLAGS) $(USERS) || status=1; \
+		(cd e2e && GOWORK=off $(GO) test -count=1 -p $(AT_ONCE) $(TESTFLAGS) ./...) || status=1; \
 		GOWORK=off $(GO) test -count=1 -run V1 ./envtest/sim/conformance -ops 60000 || status=1; \
 		GOWORK= $(GO) test -count=1 -p $(AT_ONCE) $(TESTFLAGS) $(JOINED:%=./%/...) || status=1; \
 	done; exit $$status
@@ -117,11 +119,11 @@ demo: go-version ## run the website operator on an API server in memory, once (D
 
 .PHONY: ha
 ha: go-version ## three replicas of an operator, whose leader is stopped, killed, suspended and cut off (HAFLAGS='-rounds 60')
-	$(GO) run ./internal/scenario/ha $(HAFLAGS)
+	cd e2e && GOWORK=off $(GO) run ./ha $(HAFLAGS)
 
 .PHONY: upgrade
 upgrade: control-plane ## fleets in which each second replica is of another version (UPGRADEFLAGS='-from v0.1.0')
-	SETPOINT_FULL=1 $(GO) test -count=1 -v ./internal/scenario/upgrade -timeout=60m $(UPGRADEFLAGS)
+	cd e2e && GOWORK=off SETPOINT_FULL=1 $(GO) test -count=1 -v ./upgrade -timeout=60m $(UPGRADEFLAGS)
 
 .PHONY: cluster
 cluster: go-version ## run a control plane in the foreground, for kubectl
@@ -139,14 +141,14 @@ generated: go-version ## fail if 'make generate' would change anything
 
 .PHONY: cross
 cross: go-version ## vet the library and the examples for darwin/arm64 and windows/amd64
-	@for os in darwin/arm64 windows/amd64; do for m in . $(TEMPLATES); do \
+	@for os in darwin/arm64 windows/amd64; do for m in . e2e $(TEMPLATES); do \
 		echo "go vet for $$os in $$m"; \
-		(cd $$m && GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) vet ./...) || exit 1; \
+		(cd $$m && if test $$m = e2e; then export GOWORK=off; fi; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) vet ./...) || exit 1; \
 	done; done
 
 .PHONY: tidy
 tidy: go-version ## go mod tidy in every module
-	@for m in . debug/pagetest envtest/sim/crd tools tools/lint tracing $(BENCH) $(patsubst %/go.mod,%,$(wildcard bench/*/go.mod)); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
+	@for m in . debug/pagetest e2e envtest/sim/crd tools tools/lint tracing $(BENCH) $(patsubst %/go.mod,%,$(wildcard bench/*/go.mod)); do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
 	cd envtest/controlplane && GOWORK=off $(GO) run tidy.go
 # A joined module requires the published library and has no replace line, so tidying it here takes one for a moment.
 	@for m in $(JOINED); do (cd $$m && \
@@ -177,7 +179,7 @@ all: ## everything that CI runs
 	./.ci/run
 
 # each runs a command in every module, goes on after a failure, and fails if any failed. The library
-# stands alone, as it does for its users. Modules outside the workspace take a further argument: go test
+# stands alone, as it does for its users; e2e is built like it. Modules outside the workspace take a further argument: go test
 # must not trust its cache there, because the tests in tools/ read files of the library, which the cache
 # does not see. Without cgo and debug information, as envtest does it, the 2,000 packages of the control
 # plane are compiled once. The joined modules need the workspace: one go command takes them all, so that their
@@ -191,7 +193,7 @@ endef
 
 define library
 	status=0; $(RUN) \
-	run . env GOWORK=off $(subst ./...,$(FIRST) ./...,$(1)); \
+	for m in $(or $(2),. e2e); do run $$m env GOWORK=off $(1); done; \
 	(exit $$status)
 endef
 

@@ -44,9 +44,13 @@ func packages(t *testing.T) []*goPackage {
 
 // library returns the packages of the root module, without its examples.
 func library(t *testing.T) []*goPackage {
-	return slices.DeleteFunc(slices.Clone(packages(t)), func(p *goPackage) bool {
-		return p.module != "." || strings.HasPrefix(p.dir, "examples/")
+	return slices.DeleteFunc(inModule(t, "."), func(p *goPackage) bool {
+		return strings.HasPrefix(p.dir, "examples/")
 	})
+}
+
+func inModule(t *testing.T, module string) []*goPackage {
+	return slices.DeleteFunc(slices.Clone(packages(t)), func(p *goPackage) bool { return p.module != module })
 }
 
 var parseAll = sync.OnceValues(func() ([]*goPackage, error) {

@@ -85,13 +85,6 @@ var mayImport = map[string][]string{
 	"internal/traceparent": {},
 	"internal/wire":        {},
 	"internal/transport":   {"hook", "ledger", "term", "rbac", "internal/apipath", "internal/connection", "internal/fence", "internal/journal", "internal/wire"},
-	"internal/scenario":    {}, "internal/scenario/election": {}, // they have tests only
-	"internal/scenario/mix":      {},
-	"internal/scenario/owners":   {},
-	"internal/scenario/wire":     {},
-	"internal/scenario/rotation": {"client", "events", "hook", "manager", "server", "webhook", "internal/run"},
-	"internal/scenario/ha":       {"cache", "client", "term", "controller", "envtest", "envtest/fault", "handler", "hook", "leaderelection", "manager", "source", "internal/scenario/upgrade"},
-	"internal/scenario/upgrade":  {},
 }
 
 // onlyIn restricts imports of production code to folders, with the reason. A name that ends in a
@@ -192,7 +185,7 @@ func TestPackageDoc(t *testing.T) {
 func TestGoleak(t *testing.T) {
 	for _, p := range packages(t) {
 		inExample := strings.HasPrefix(p.dir, "examples/")
-		if p.module != "." && !inExample {
+		if p.module != "." && p.module != "e2e" && !inExample {
 			continue // tools, which end with their process
 		}
 		code, tested, leakTested := false, false, false
@@ -294,29 +287,29 @@ func TestNoSleep(t *testing.T) {
 	}
 }
 
-// joins lists every go statement of the library, by function, and how the goroutine is joined.
-// sync.WaitGroup.Go and errgroup.Group.Go are not go statements: their group joins them.
+// joins lists every go statement of the library and of e2e, by function, and how the goroutine is
+// joined. sync.WaitGroup.Go and errgroup.Group.Go are not go statements: their group joins them.
 var joins = map[string]string{
-	"shard.session.run":                "run receives lead's result from done before it returns",
-	"controller.Controller.Run":        "receives what it returned",
-	"envtest.build":                    "receives from stopped before returning",
-	"envtest.startProcess":             "Stop waits for done; the process ends at the latest when its pipe closes",
-	"envtest.untilSignal":              "the function that it returns receives from joined",
-	"internal/run.call":                "receives from answers; Join joins a call that outlives its context, or names it (M1)",
-	"internal/scenario/ha.replicaMain": "ends with the process, which is a command's",
-	"leaderelection.candidate.term":    "receives from done, or Run returns an error when its patience is over (L5)",
-	"sweep.run.end":                    "receives from done, or names what still runs",
-	"sweep.run.do":                     "receives from result, or says that the step has not returned",
-	"sweep.run.idle":                   "receives from results",
-	"sweep.run.live":                   "receives from returned, or names what still runs",
-	"debug.tracer.send":                "receives from ended until it is closed",
-	"manager.Manager.Trace":            "receives from all until over is closed",
-	"manager.stage.stop":               "receives from joined, or names what still runs when the deadline passes (M1)",
+	"shard.session.run":             "run receives lead's result from done before it returns",
+	"controller.Controller.Run":     "receives what it returned",
+	"envtest.build":                 "receives from stopped before returning",
+	"envtest.startProcess":          "Stop waits for done; the process ends at the latest when its pipe closes",
+	"envtest.untilSignal":           "the function that it returns receives from joined",
+	"internal/run.call":             "receives from answers; Join joins a call that outlives its context, or names it (M1)",
+	"e2e/ha.replicaMain":            "ends with the process, which is a command's",
+	"leaderelection.candidate.term": "receives from done, or Run returns an error when its patience is over (L5)",
+	"sweep.run.end":                 "receives from done, or names what still runs",
+	"sweep.run.do":                  "receives from result, or says that the step has not returned",
+	"sweep.run.idle":                "receives from results",
+	"sweep.run.live":                "receives from returned, or names what still runs",
+	"debug.tracer.send":             "receives from ended until it is closed",
+	"manager.Manager.Trace":         "receives from all until over is closed",
+	"manager.stage.stop":            "receives from joined, or names what still runs when the deadline passes (M1)",
 }
 
 func TestGoStatements(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range library(t) {
+	for _, p := range append(library(t), inModule(t, "e2e")...) {
 		for _, f := range p.production() {
 			for name, fn := range f.funcs() {
 				ast.Inspect(fn, func(n ast.Node) bool {

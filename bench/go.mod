@@ -10,6 +10,7 @@ require (
 	github.com/prometheus/common v0.72.0
 	github.com/setpoint-dev/setpoint v0.1.0
 	github.com/setpoint-dev/setpoint/crbridge v0.1.0
+	github.com/setpoint-dev/setpoint/e2e v0.0.0
 	golang.org/x/image v0.30.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2
@@ -84,4 +85,5 @@ require (
 replace (
 	github.com/setpoint-dev/setpoint => ..
 	github.com/setpoint-dev/setpoint/crbridge => ../crbridge
+	github.com/setpoint-dev/setpoint/e2e => ../e2e
 )

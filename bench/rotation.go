@@ -16,8 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/setpoint-dev/setpoint/e2e/rotation"
 	"github.com/setpoint-dev/setpoint/envtest"
-	"github.com/setpoint-dev/setpoint/internal/scenario/rotation"
 )
 
 // rotations compares how webhook certificates rotate. The contestants run one after the other, each

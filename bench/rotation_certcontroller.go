@@ -27,7 +27,7 @@ import (
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/setpoint-dev/setpoint/client"
-	"github.com/setpoint-dev/setpoint/internal/scenario/rotation"
+	"github.com/setpoint-dev/setpoint/e2e/rotation"
 )
 
 // certController is a replica whose certificates are from cert-controller, until ctx ends. As in

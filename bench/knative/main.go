@@ -36,7 +36,7 @@ import (
 	"knative.dev/pkg/webhook/resourcesemantics/validation"
 )
 
-// Package internal/scenario/rotation has the same names.
+// Package e2e/rotation has the same names.
 const (
 	name    = "lamps.rotation.example.com"
 	service = "lamps"

@@ -35,7 +35,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/hook"
-	"github.com/setpoint-dev/setpoint/internal/scenario/upgrade"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -160,7 +160,7 @@ type fleet struct {
 	sites    *client.Handle[*corev1.ConfigMap]
 	leases   *rest.RESTClient
 	members  []*member
-	programs upgrade.Replicas
+	programs testkit.Replicas
 	running  sync.WaitGroup // goroutines of the fleet
 	failed   context.CancelCauseFunc
 
@@ -238,7 +238,7 @@ func (f *fleet) start(m *member) error {
 	}
 	p := &process{identity: o.Identity, cmd: exec.Command(program), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asReplica+"="+string(text))
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see internal/scenario/ha
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see e2e/ha
 	p.cmd.Stderr = &p.log
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return err

@@ -106,7 +106,7 @@ func TestNumbers_NotInTheStringsOfProductionCode(t *testing.T) {
 	expect(t, "a.go", strings.ReplaceAll(text, "(W1)", "(W11)"))
 	expect(t, "a_test.go", text)
 	expect(t, "tools/mutate/a.go", text)
-	expect(t, "internal/scenario/a.go", text)
+	expect(t, "e2e/a.go", text)
 	expect(t, "internal/term/a.go", text, `4: "W1"`)
 }
 

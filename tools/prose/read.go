@@ -45,7 +45,7 @@ func check(name, text string, numbers map[string]bool) ([]finding, error) {
 
 // forTests reports whether a file is for developers who test guarantees, so that it may name them.
 func forTests(name string) bool {
-	return strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "internal/scenario/")
+	return strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "e2e/")
 }
 
 var (

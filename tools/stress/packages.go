@@ -31,16 +31,16 @@ type pkg struct {
 	cluster bool
 }
 
-// list returns the packages with tests, of the library and the examples.
+// list returns the packages with tests, of the library, e2e and the examples.
 func (o *options) list(ctx context.Context, tmp string) ([]pkg, error) {
-	modules, err := filepath.Glob(filepath.Join(o.root, "examples", "*", "go.mod"))
-	if err != nil {
-		return nil, err
-	}
 	all, err := o.module(ctx, tmp, o.root, "GOWORK=off")
-	for _, m := range modules {
-		more, moreErr := o.module(ctx, tmp, filepath.Dir(m), "GOWORK=")
-		all, err = append(all, more...), errors.Join(err, moreErr)
+	for _, group := range []struct{ modules, work string }{{"e2e", "GOWORK=off"}, {"examples/*", "GOWORK="}} {
+		modules, globErr := filepath.Glob(filepath.Join(o.root, group.modules, "go.mod"))
+		err = errors.Join(err, globErr)
+		for _, m := range modules {
+			more, moreErr := o.module(ctx, tmp, filepath.Dir(m), group.work)
+			all, err = append(all, more...), errors.Join(err, moreErr)
+		}
 	}
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("no package with tests matches %q", o.packages)

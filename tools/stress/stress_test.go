@@ -58,6 +58,8 @@ func TestFlaky(t *testing.T) {
 		"envtest/envtest.go":      "package envtest\n",
 		"slow/slow_test.go":       "package slow\n\nimport (\n\t_ \"" + library + "/envtest\"\n\t\"testing\"\n)\n\nfunc TestSlow(t *testing.T) {}\n",
 		"none/none.go":            "package none\n",
+		"e2e/go.mod":              "module " + library + "/e2e\n\ngo 1.26.0\n",
+		"e2e/e_test.go":           "package e2e\n\nimport \"testing\"\n\nfunc TestE(t *testing.T) {}\n",
 		"examples/lone/go.mod":    "module " + library + "/examples/lone\n\ngo 1.26.0\n",
 		"examples/lone/l_test.go": "package lone\n\nimport \"testing\"\n\nfunc TestLone(t *testing.T) {}\n",
 	})
@@ -69,9 +71,9 @@ func TestFlaky(t *testing.T) {
 		t.Errorf("status %d, %s", status, &errs)
 	}
 	for _, want := range []string{
-		"=== FAILED ./flaky after ", "exit status 1: TestFlaky\n", "two", "-test.shuffle 104",
-		"again: cd ./flaky && GOWORK=off GOMAXPROCS=2 go test -count=1 -timeout=1m0s -shuffle=104 .",
-		"\n./flaky ", "  TestFlaky ×1\n", "\n./sound ", "\n./examples/lone ", "\n14 runs, 1 failed\n",
+		"=== FAILED ./flaky after ", "exit status 1: TestFlaky\n", "two", "-test.shuffle 105",
+		"again: cd ./flaky && GOWORK=off GOMAXPROCS=2 go test -count=1 -timeout=1m0s -shuffle=105 .",
+		"\n./flaky ", "  TestFlaky ×1\n", "\n./sound ", "\n./e2e ", "\n./examples/lone ", "\n18 runs, 1 failed\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q", want)

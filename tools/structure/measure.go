@@ -20,7 +20,7 @@ import (
 const modulePath = "github.com/setpoint-dev/setpoint"
 
 // notLibrary are folders of the root module that users' programs do not link. The beginning of
-// envtest/sim was in internal/fakeapi.
+// envtest/sim was in internal/fakeapi, and e2e was internal/scenario.
 var notLibrary = []string{"envtest", "examples", "internal/fakeapi", "internal/scenario", "webhook/webhooktest"}
 
 // smallest is the smallest operator.

@@ -34,7 +34,7 @@ func Unpublished() []string {
 	return []string{
 		"bench", "bench/knative", "cmd/setpoint-vet/analyzers/testdata", "crbridge/testdata/cassandra",
 		"crbridge/testdata/harness", "crbridge/testdata/memcached", "crbridge/testdata/moving", "crbridge/testdata/sandbox",
-		"debug/pagetest", "examples/cronjob", "examples/kubestyle", "examples/memcached", "tools", "tools/lint",
+		"debug/pagetest", "e2e", "examples/cronjob", "examples/kubestyle", "examples/memcached", "tools", "tools/lint",
 	}
 }
 

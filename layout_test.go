@@ -58,10 +58,12 @@ var mayImport = map[string][]string{
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
 	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath", "internal/journal", "internal/manifests"},
-	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "internal/apipath"},
+	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "internal/apipath"},
 
 	"envtest/sim/conformance":        {}, // it has tests only
 	"envtest/sim/internal/crdschema": {},
+	"envtest/sim/internal/jsonvalue": {},
+	"envtest/sim/internal/kinds":     {"envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue"},
 
 	"internal/apipath":     {},
 	"internal/argument":    {},

@@ -257,4 +257,4 @@ type invocation struct {
 	object, old *unstructured.Unstructured // in that version
 }
 
-func (i *invocation) resource() schema.GroupVersionResource { return i.table.gvr() }
+func (i *invocation) resource() schema.GroupVersionResource { return i.table.GVR() }

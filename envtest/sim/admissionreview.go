@@ -118,7 +118,7 @@ func (a *attributes) admissionRequest(i *invocation, uid types.UID) (*admissionv
 	case admissionv1.Create, admissionv1.Connect:
 	}
 	options.GetObjectKind().SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind(kind))
-	asked, kindOf := a.table.gvr(), metav1.GroupVersionKind(a.codec.kind)
+	asked, kindOf := a.table.GVR(), metav1.GroupVersionKind(a.codec.kind)
 	of := metav1.GroupVersionResource(i.resource())
 	user := r.user()
 	request := &admissionv1.AdmissionRequest{

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 // appliedLocked returns old with the applied configuration and the managedFields that result.
@@ -62,10 +64,10 @@ func (s *Server) appliedLocked(p *patch, t *table, old *unstructured.Unstructure
 // real server stores them and hides them from reads. So this apply and the next write make a
 // version, although nothing seems to change.
 func emptyMetadata(t *table, u *unstructured.Unstructured) string {
-	if t.builtIn {
+	if t.BuiltIn {
 		return ""
 	}
-	metadata := object(u.Object, "metadata")
+	metadata := jsonvalue.Object(u.Object, "metadata")
 	var names []string
 	for _, name := range []string{"annotations", "finalizers", "labels", "ownerReferences"} {
 		value, ok := metadata[name]

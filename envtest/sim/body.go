@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // maxBody is the real server's limit of a request's body, in bytes.
@@ -50,8 +52,8 @@ func (r *Request) mediaType() string {
 // warnings or an error.
 func (r *Request) decode(t *table) (*unstructured.Unstructured, error) {
 	u, err := r.decodeAs(t.codec())
-	if err == nil && t.schema != nil {
-		t.schema.Default(u)
+	if err == nil && t.Schema != nil {
+		t.Schema.Default(u)
 	}
 	return u, err
 }
@@ -120,8 +122,8 @@ func summary(data []byte) string {
 
 // normal returns a copy of an object in the form in which its kind is stored. A built-in kind has
 // the form of its Go type, another one is JSON with integers.
-func normal(of Resource, content map[string]any) (map[string]any, error) {
-	obj, err := builtInScheme().New(of.gvk())
+func normal(of kinds.Resource, content map[string]any) (map[string]any, error) {
+	obj, err := kinds.Scheme().New(of.GVK())
 	if err != nil {
 		data, err := json.Marshal(content)
 		if err == nil {
@@ -138,7 +140,7 @@ func normal(of Resource, content map[string]any) (map[string]any, error) {
 }
 
 // toUnstructured converts an API object to its stored form.
-func toUnstructured(obj metav1.Object, in Resource) (*unstructured.Unstructured, error) {
+func toUnstructured(obj metav1.Object, in kinds.Resource) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, err
@@ -149,7 +151,7 @@ func toUnstructured(obj metav1.Object, in Resource) (*unstructured.Unstructured,
 	} else { // stored as it is: tests want broken objects, too
 		u = u.DeepCopy()
 	}
-	u.SetAPIVersion(in.gv().String())
+	u.SetAPIVersion(in.GV().String())
 	u.SetKind(in.Kind)
 	switch {
 	case in.Namespaced && u.GetNamespace() == "":

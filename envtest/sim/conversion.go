@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,12 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
-
-type conversion struct {
-	ClientConfig admissionregistrationv1.WebhookClientConfig `json:"clientConfig"`
-	Versions     []string                                    `json:"conversionReviewVersions"`
-}
 
 // conversionTimeout is the real server's.
 const conversionTimeout = 30 * time.Second
@@ -52,17 +48,10 @@ type conversionResponse struct {
 	Result           metav1.Status     `json:"result"`
 }
 
-func (c *crd) conversion() *conversion {
-	if c.Spec.Conversion.Strategy != "Webhook" {
-		return nil
-	}
-	return c.Spec.Conversion.Webhook
-}
-
 // convertWith sets how the objects are converted. Objects that were converted in another way are
 // forgotten.
-func (s *store) convertWith(c *conversion) {
-	if equal(s.conversion, c) {
+func (s *store) convertWith(c *kinds.Conversion) {
+	if jsonvalue.Equal(s.conversion, c) {
 		return
 	}
 	s.conversion, s.shown = c, map[*unstructured.Unstructured]map[string]*unstructured.Unstructured{}
@@ -76,13 +65,13 @@ type target struct {
 	schema  crdschema.Schema // nil: none, or the version is not served
 }
 
-func (t *table) target() target { return target{t.store, t.gv(), t.schema} }
+func (t *table) target() target { return target{t.store, t.GV(), t.Schema} }
 
 // storageLocked returns the version in which the objects of a table are stored.
 func (s *Server) storageLocked(t *table) target {
 	to := target{store: t.store, version: t.stored.GroupVersion()}
 	if as := s.tables[to.version.WithResource(t.Name)]; as != nil {
-		to.schema = as.schema
+		to.schema = as.Schema
 	}
 	return to
 }
@@ -90,7 +79,7 @@ func (s *Server) storageLocked(t *table) target {
 // present returns a stored object in the table's version. A conversion webhook must have converted
 // it before.
 func (t *table) present(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	switch version := t.gv().String(); {
+	switch version := t.GV().String(); {
 	case o == nil || o.GetAPIVersion() == version:
 		return o, nil
 	case t.conversion == nil:
@@ -139,7 +128,7 @@ func (s *Server) showLocked(known *answers, t *table, objects ...*unstructured.U
 	if t.conversion == nil {
 		return nil
 	}
-	version := t.gv().String()
+	version := t.GV().String()
 	missing := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
 		return o.GetAPIVersion() == version || t.shown[o][version] != nil
 	})
@@ -191,13 +180,13 @@ func (s *Server) commitLocked(r *Request, t *table, live, u *unstructured.Unstru
 // like returns what t shows of a stored object that differs from an earlier one in metadata
 // only. shown is what t shows of the earlier one.
 func (t *table) like(o, shown *unstructured.Unstructured) *unstructured.Unstructured {
-	if t.conversion == nil || o.GetAPIVersion() == t.gv().String() {
+	if t.conversion == nil || o.GetAPIVersion() == t.GV().String() {
 		return o
 	}
 	u := &unstructured.Unstructured{Object: maps.Clone(shown.Object)}
-	metadata := maps.Clone(object(o.Object, "metadata"))
+	metadata := maps.Clone(jsonvalue.Object(o.Object, "metadata"))
 	for _, name := range []string{"labels", "annotations"} {
-		keep(metadata, object(shown.Object, "metadata"), name)
+		jsonvalue.Keep(metadata, jsonvalue.Object(shown.Object, "metadata"), name)
 	}
 	u.Object["metadata"] = metadata
 	t.keep(o, u)
@@ -254,7 +243,7 @@ func (s *Server) convertLocked(known *answers, to target, list []*unstructured.U
 func questionOf(list []*unstructured.Unstructured, version string) (question, error) {
 	var contents []any
 	for _, o := range list {
-		metadata := maps.Clone(object(o.Object, "metadata"))
+		metadata := maps.Clone(jsonvalue.Object(o.Object, "metadata"))
 		for _, name := range []string{"creationTimestamp", "deletionTimestamp", "managedFields"} {
 			delete(metadata, name)
 		}
@@ -275,7 +264,7 @@ func (s *Server) askConversionLocked(q question, to target, list []*unstructured
 	}
 	uid := s.newReviewUIDLocked()
 	body, err := json.Marshal(&conversionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: crdKind.Group + "/" + c.Versions[at], Kind: "ConversionReview"},
+		TypeMeta: metav1.TypeMeta{APIVersion: kinds.CRDKind.Group + "/" + c.Versions[at], Kind: "ConversionReview"},
 		Request:  &conversionRequest{UID: uid, DesiredAPIVersion: to.version.String(), Objects: list},
 	})
 	if err != nil {
@@ -326,7 +315,7 @@ func (a answer) converted() ([]json.RawMessage, error) {
 	if err := json.Unmarshal(a.body, review); err != nil {
 		return nil, err
 	}
-	want := schema.GroupVersionKind{Group: crdKind.Group, Version: "v1", Kind: "ConversionReview"}
+	want := schema.GroupVersionKind{Group: kinds.CRDKind.Group, Version: "v1", Kind: "ConversionReview"}
 	switch got := review.GroupVersionKind(); {
 	case a.version == "v1" && got != want:
 		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, got)
@@ -370,7 +359,7 @@ func restore(was, u *unstructured.Unstructured) error {
 	if !ok {
 		return errors.New("missing metadata in converted object")
 	}
-	metadata := runtime.DeepCopyJSON(object(was.Object, "metadata"))
+	metadata := runtime.DeepCopyJSON(jsonvalue.Object(was.Object, "metadata"))
 	for _, name := range []string{"labels", "annotations"} {
 		values, ok := own[name].(map[string]any)
 		if delete(metadata, name); own[name] == nil {

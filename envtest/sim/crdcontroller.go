@@ -8,15 +8,18 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // settleCRDsLocked does what the controllers of CustomResourceDefinitions do: it accepts names,
 // serves and withdraws versions, and finishes deletions.
 func (s *Server) settleCRDsLocked() {
-	t := s.tables[crdResource]
+	t := s.tables[kinds.CRDs]
 	for s.crdsChanged && t != nil {
 		s.crdsChanged = false
 		served := map[schema.GroupVersionResource]bool{}
@@ -35,7 +38,7 @@ func (s *Server) settleCRDsLocked() {
 // withdrawLocked withdraws the versions that no CustomResourceDefinition serves any more.
 func (s *Server) withdrawLocked(served map[schema.GroupVersionResource]bool) {
 	for gvr, t := range s.tables {
-		if t.crd && !served[gvr] {
+		if t.CRD && !served[gvr] {
 			delete(s.tables, gvr)
 			close(t.gone)
 			s.changedLocked()
@@ -45,7 +48,7 @@ func (s *Server) withdrawLocked(served map[schema.GroupVersionResource]bool) {
 
 // settleCRDLocked reports whether a CustomResourceDefinition waits for the end of its objects.
 func (s *Server) settleCRDLocked(t *table, u *unstructured.Unstructured, served map[schema.GroupVersionResource]bool) bool {
-	c, err := readCRD(u)
+	c, err := kinds.ReadCRD(u)
 	if err != nil {
 		return false
 	}
@@ -56,30 +59,24 @@ func (s *Server) settleCRDLocked(t *table, u *unstructured.Unstructured, served 
 	if empty {
 		next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), func(f string) bool { return f == cleanupFinalizer }))
 	}
-	c.storeStatus(next)
+	c.StoreStatus(next)
 	switch {
 	case c.Metadata.DeletionTimestamp != nil && len(next.GetFinalizers()) == 0:
 		s.removeLocked(t, next)
 		delete(s.crdStores, c.Metadata.Name)
 		return false
-	case !equal(next.Object, u.Object):
+	case !jsonvalue.Equal(next.Object, u.Object):
 		s.appendLocked(t, modified, u, next)
 	}
-	if c.is("Established") {
+	if c.Is("Established") {
 		s.serveCRDLocked(next, c, served)
 	}
 	return ending && !empty
 }
 
-func (c *crd) storeStatus(u *unstructured.Unstructured) {
-	if status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c.Status); err == nil {
-		u.Object["status"] = status
-	}
-}
-
 // acceptNamesLocked decides which names a CustomResourceDefinition gets, and establishes it.
-func (s *Server) acceptNamesLocked(t *table, c *crd) {
-	resources, kinds := s.takenLocked(t, c)
+func (s *Server) acceptNamesLocked(t *table, c *kinds.CRD) {
+	resources, kindNames := s.takenLocked(t, c)
 	want, has := c.Spec.Names, &c.Status.AcceptedNames
 	status, reason, message := "True", "NoConflicts", "no conflicts found"
 	take := func(why string, want string, has *string, taken []string) {
@@ -105,55 +102,55 @@ func (s *Server) acceptNamesLocked(t *table, c *crd) {
 	default:
 		status, reason, message = "False", "ShortNamesConflict", "["+strings.Join(used, ", ")+"]"
 	}
-	take("KindConflict", want.Kind, &has.Kind, kinds)
-	take("ListKindConflict", want.ListKind, &has.ListKind, kinds)
+	take("KindConflict", want.Kind, &has.Kind, kindNames)
+	take("ListKindConflict", want.ListKind, &has.ListKind, kindNames)
 	has.Categories = want.Categories
-	c.set("NamesAccepted", status, reason, message)
+	c.Set("NamesAccepted", status, reason, message)
 	switch {
-	case c.is("Established"):
-	case c.is("NamesAccepted"):
-		c.set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+	case c.Is("Established"):
+	case c.Is("NamesAccepted"):
+		c.Set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 	default:
-		c.set("Established", "False", "NotAccepted", "not all names are accepted")
+		c.Set("Established", "False", "NotAccepted", "not all names are accepted")
 	}
 }
 
 // takenLocked returns the names that other CustomResourceDefinitions of the group have.
-func (s *Server) takenLocked(t *table, c *crd) (resources, kinds []string) {
+func (s *Server) takenLocked(t *table, c *kinds.CRD) (resources, kindNames []string) {
 	for _, u := range t.objects {
-		other, err := readCRD(u)
+		other, err := kinds.ReadCRD(u)
 		if err != nil || other.Spec.Group != c.Spec.Group || other.Metadata.Name == c.Metadata.Name {
 			continue
 		}
 		names := other.Status.AcceptedNames
 		resources = append(append(resources, names.Plural, names.Singular), names.ShortNames...)
-		kinds = append(kinds, names.Kind, names.ListKind)
+		kindNames = append(kindNames, names.Kind, names.ListKind)
 	}
-	return resources, kinds
+	return resources, kindNames
 }
 
-func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map[schema.GroupVersionResource]bool) {
+func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *kinds.CRD, served map[schema.GroupVersionResource]bool) {
 	with := s.crdStores[c.Metadata.Name]
 	if with == nil {
-		with = s.siblingLocked(definition{Resource: Resource{Group: c.Spec.Group, Name: c.Status.AcceptedNames.Plural}})
+		with = s.siblingLocked(kinds.Definition{Resource: kinds.Resource{Group: c.Spec.Group, Name: c.Status.AcceptedNames.Plural}})
 	}
 	for _, v := range c.Spec.Versions {
 		if !v.Served {
 			continue
 		}
-		d := c.define(v)
+		d := c.Define(v)
 		if s.schemas != nil {
 			if schema, err := s.schemas.Schema(u, v.Name); err == nil {
-				d.schema = schema
+				d.Schema = schema
 			}
 		}
 		t := s.serveKindLocked(d, with)
-		t.definition, with = d, t.store
+		t.Definition, with = d, t.store
 		t.fields = nil // they know the versions and their schemas
-		t.stored = d.gvk()
-		t.stored.Version = c.storage()
-		t.convertWith(c.conversion())
-		served[d.gvr()] = true
+		t.stored = d.GVK()
+		t.stored.Version = c.Storage()
+		t.convertWith(c.Webhook())
+		served[d.GVR()] = true
 	}
 	if s.crdStores == nil {
 		s.crdStores = map[string]*store{}
@@ -162,39 +159,19 @@ func (s *Server) serveCRDLocked(u *unstructured.Unstructured, c *crd, served map
 	s.withdrawGuessLocked(c)
 }
 
-func (c *crd) define(v crdVersion) definition {
-	names := c.Status.AcceptedNames
-	d := definition{
-		Resource: Resource{Group: c.Spec.Group, Version: v.Name, Kind: names.Kind, Name: names.Plural, Namespaced: c.Spec.Scope == "Namespaced"},
-		strategy: customStrategy(), singular: names.Singular, short: names.ShortNames, categories: names.Categories, verbs: customVerbs,
-		crd: true, terminating: c.is("Terminating"), printed: v.Columns,
-	}
-	for _, f := range v.SelectableFields {
-		d.selectable = append(d.selectable, f.JSONPath)
-	}
-	if d.status = v.Subresources.Status != nil; d.status {
-		d.sub = append(d.sub, "status")
-	}
-	if scale := v.Subresources.Scale; scale != nil {
-		d.sub = append(d.sub, "scale")
-		d.scale = &scalePaths{scale.SpecReplicasPath, scale.StatusReplicasPath, scale.LabelSelectorPath}
-	}
-	return d
-}
-
 const cleanupFinalizer = "customresourcecleanup.apiextensions.k8s.io"
 
 // endCRDLocked marks a CustomResourceDefinition as being deleted: its objects go first.
 func (s *Server) endCRDLocked(t *table, live *unstructured.Unstructured, dry bool) *unstructured.Unstructured {
-	u, at := live.DeepCopy(), now()
+	u, at := live.DeepCopy(), metav1.Now()
 	u.SetDeletionTimestamp(&at)
 	if !slices.Contains(u.GetFinalizers(), cleanupFinalizer) {
 		u.SetFinalizers(append(u.GetFinalizers(), cleanupFinalizer))
 	}
-	if c, err := readCRD(u); err == nil {
-		c.set("Terminating", "True", "InstanceDeletionPending",
+	if c, err := kinds.ReadCRD(u); err == nil {
+		c.Set("Terminating", "True", "InstanceDeletionPending",
 			"CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon")
-		c.storeStatus(u)
+		c.StoreStatus(u)
 	}
 	if dry {
 		return u
@@ -204,19 +181,19 @@ func (s *Server) endCRDLocked(t *table, live *unstructured.Unstructured, dry boo
 
 // emptyCRDLocked deletes the objects of a CustomResourceDefinition that is being deleted. It
 // reports whether none is left: objects with finalizers stay until those are gone.
-func (s *Server) emptyCRDLocked(c *crd) bool {
+func (s *Server) emptyCRDLocked(c *kinds.CRD) bool {
 	var t *table
 	for gvr, other := range s.tables {
-		if other.crd && gvr.Group == c.Spec.Group && gvr.Resource == c.Status.AcceptedNames.Plural {
+		if other.CRD && gvr.Group == c.Spec.Group && gvr.Resource == c.Status.AcceptedNames.Plural {
 			t = other
 		}
 	}
 	switch {
-	case !c.is("Established"):
-		c.set("Terminating", "False", "NeverEstablished", "resource was never established")
+	case !c.Is("Established"):
+		c.Set("Terminating", "False", "NeverEstablished", "resource was never established")
 		return true
 	case t == nil:
-		c.set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+		c.Set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
 		return true
 	}
 	for _, u := range t.sorted() {
@@ -229,9 +206,9 @@ func (s *Server) emptyCRDLocked(c *crd) bool {
 		}
 	}
 	if len(t.objects) > 0 {
-		c.set("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+		c.Set("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 		return false
 	}
-	c.set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+	c.Set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
 	return true
 }

@@ -41,8 +41,8 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 	if err := s.manageLocked(r, t, nil, u); err != nil {
 		return nil, err
 	}
-	if t.terminating {
-		return nil, apierrors.NewForbidden(t.gvr().GroupResource(), u.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
+	if t.Terminating {
+		return nil, apierrors.NewForbidden(t.GVR().GroupResource(), u.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 	}
 	if err := s.admitLocked(r, t, u); err != nil {
 		return nil, err
@@ -79,9 +79,9 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 }
 
 func (t *table) exists(live, u *unstructured.Unstructured) error {
-	err := apierrors.NewAlreadyExists(t.gvr().GroupResource(), u.GetName())
+	err := apierrors.NewAlreadyExists(t.GVR().GroupResource(), u.GetName())
 	if u.GetGenerateName() != "" {
-		err = apierrors.NewGenerateNameConflict(t.gvr().GroupResource(), u.GetName(), 1)
+		err = apierrors.NewGenerateNameConflict(t.GVR().GroupResource(), u.GetName(), 1)
 	}
 	if live.GetDeletionTimestamp() != nil {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
@@ -101,7 +101,7 @@ func (s *Server) identifyLocked(t *table, u *unstructured.Unstructured) {
 	if u.GetUID() == "" {
 		u.SetUID(s.newUIDLocked())
 	}
-	u.SetCreationTimestamp(now())
+	u.SetCreationTimestamp(metav1.Now())
 	prefix := u.GetGenerateName()
 	if prefix == "" || u.GetName() != "" {
 		return

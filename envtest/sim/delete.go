@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
@@ -39,7 +42,7 @@ func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructu
 	if orphan := options.OrphanDependents; !gone && orphan != nil && !*orphan { //nolint:staticcheck // clients still send it
 		code = http.StatusAccepted
 	}
-	if t.returned || !gone {
+	if t.Returned || !gone {
 		return r.answer(code, last)
 	}
 	return r.answer(code, &metav1.Status{
@@ -62,7 +65,7 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 		return live, false, nil
 	}
 	dry := len(o.DryRun) > 0
-	if t.gvr() == crdResource && live.GetDeletionTimestamp() == nil {
+	if t.GVR() == kinds.CRDs && live.GetDeletionTimestamp() == nil {
 		return s.endCRDLocked(t, live, dry), false, nil
 	}
 	finalizers := t.deletionFinalizers(live, o)
@@ -80,7 +83,7 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	} else {
 		markDeleted(u, grace)
 	}
-	if !equal(u.Object, live.Object) && !dry {
+	if !jsonvalue.Equal(u.Object, live.Object) && !dry {
 		u = s.appendLocked(t, modified, live, u)
 	}
 	if len(finalizers) > 0 || grace > 0 {
@@ -96,7 +99,7 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 // grace returns the grace period of a deletion in seconds, and whether the kind has one. A deletion
 // is pending if the object is being deleted already, with a period that is not longer.
 func (t *table) grace(live *unstructured.Unstructured, o *metav1.DeleteOptions) (seconds int64, graceful, pending bool) {
-	if !t.builtIn || t.Kind != "Pod" {
+	if !t.BuiltIn || t.Kind != "Pod" {
 		return 0, false, false
 	}
 	asked := o.GracePeriodSeconds
@@ -113,7 +116,7 @@ func (t *table) grace(live *unstructured.Unstructured, o *metav1.DeleteOptions) 
 		}
 		return *asked, true, false
 	}
-	spec, phase := object(live.Object, "spec"), object(live.Object, "status")["phase"]
+	spec, phase := jsonvalue.Object(live.Object, "spec"), jsonvalue.Object(live.Object, "status")["phase"]
 	seconds, _ = spec["terminationGracePeriodSeconds"].(int64)
 	if asked != nil {
 		seconds = *asked
@@ -133,7 +136,7 @@ func ptrTo[T any](v T) *T { return &v }
 func shorten(u *unstructured.Unstructured, grace int64) {
 	has, at := u.GetDeletionGracePeriodSeconds(), u.GetDeletionTimestamp()
 	next := metav1.NewTime(at.Add(time.Duration(grace-*has) * time.Second))
-	if n := now(); next.Before(&n) {
+	if n := metav1.Now(); next.Before(&n) {
 		next = n
 		if grace != 0 {
 			grace = 1
@@ -148,7 +151,7 @@ func markDeleted(u *unstructured.Unstructured, grace int64) {
 	if u.GetDeletionTimestamp() == nil && u.GetGeneration() > 0 {
 		u.SetGeneration(u.GetGeneration() + 1)
 	}
-	at := metav1.NewTime(now().Add(time.Duration(grace) * time.Second))
+	at := metav1.NewTime(metav1.Now().Add(time.Duration(grace) * time.Second))
 	if has := u.GetDeletionTimestamp(); has == nil || has.After(at.Time) {
 		u.SetDeletionTimestamp(&at)
 	}
@@ -176,7 +179,7 @@ func (t *table) preconditions(live *unstructured.Unstructured, o *metav1.DeleteO
 // the garbage collector and without those that they rule out.
 func (t *table) deletionFinalizers(live *unstructured.Unstructured, o *metav1.DeleteOptions) []string {
 	has := live.GetFinalizers()
-	if t.gvr().GroupResource() == (schema.GroupResource{Resource: "events"}) {
+	if t.GVR().GroupResource() == (schema.GroupResource{Resource: "events"}) {
 		return has
 	}
 	orphan := slices.Contains(has, metav1.FinalizerOrphanDependents)
@@ -233,7 +236,7 @@ func (r *Request) deleteOptions() (*metav1.DeleteOptions, error) {
 
 // deleteCollectionLocked deletes the objects that a list would return, and answers that list.
 func (s *Server) deleteCollectionLocked(r *Request, t *table) (*http.Response, error) {
-	if !t.collection {
+	if !t.Collection {
 		return nil, notAllowed()
 	}
 	options, err := r.deleteOptions()

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // apiGroup is an API group in discovery, with its versions in the order of preference.
@@ -83,8 +85,8 @@ func (s *Server) discoverVersion(r *Request, groups []apiGroup) (*http.Response,
 
 // groupsLocked returns the served groups: Kubernetes' own in its order, then the others by name.
 func (s *Server) groupsLocked() []apiGroup {
-	order, of := map[string]int{}, map[Resource]int{}
-	for i, d := range builtIns() {
+	order, of := map[string]int{}, map[kinds.Resource]int{}
+	for i, d := range kinds.BuiltIns() {
 		if _, ok := order[d.Group]; !ok {
 			order[d.Group] = i + 1
 		}
@@ -140,11 +142,11 @@ func (s *Server) resourceList(gv schema.GroupVersion, tables []*table) *metav1.A
 	}
 	for _, t := range tables {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: t.Name, SingularName: t.singular, Kind: t.Kind, Namespaced: t.Namespaced,
-			Verbs: t.verbs, ShortNames: t.short, Categories: t.categories, StorageVersionHash: t.versionHash(),
+			Name: t.Name, SingularName: t.Singular, Kind: t.Kind, Namespaced: t.Namespaced,
+			Verbs: t.Verbs, ShortNames: t.ShortNames, Categories: t.Categories, StorageVersionHash: t.versionHash(),
 		})
-		for _, sub := range t.sub {
-			kind, verbs := t.subresource(sub)
+		for _, sub := range t.Subresources {
+			kind, verbs := t.Subresource(sub)
 			list.APIResources = append(list.APIResources, metav1.APIResource{
 				Name: t.Name + "/" + sub, Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Namespaced: t.Namespaced, Verbs: verbs,
 			})
@@ -155,38 +157,11 @@ func (s *Server) resourceList(gv schema.GroupVersion, tables []*table) *metav1.A
 
 // versionHash identifies the stored version of a kind. Kinds that are not stored have none.
 func (t *table) versionHash() string {
-	if !slices.Contains(t.verbs, "watch") {
+	if !slices.Contains(t.Verbs, "watch") {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(t.stored.Group + "/" + t.stored.Version + "/" + t.stored.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
-}
-
-// subresource returns the kind and the verbs of a subresource. Like discovery, it omits a group and
-// version that are the resource's.
-func (d definition) subresource(sub string) (schema.GroupVersionKind, []string) {
-	kind, verbs := schema.GroupVersionKind{Kind: d.Kind}, []string{"get", "patch", "update"}
-	switch sub {
-	case "scale":
-		kind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
-	case "eviction":
-		kind, verbs = schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, []string{"create"}
-	case "token":
-		kind, verbs = schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}, []string{"create"}
-	case "binding":
-		kind.Kind, verbs = "Binding", []string{"create"}
-	case "finalize":
-		verbs = []string{"update"}
-	case "log":
-		verbs = []string{"get"}
-	case "exec", "attach":
-		kind.Kind, verbs = d.Kind+strings.ToUpper(sub[:1])+sub[1:]+"Options", []string{"create", "get"}
-	case "portforward":
-		kind.Kind, verbs = d.Kind+"PortForwardOptions", []string{"create", "get"}
-	case "proxy":
-		kind.Kind, verbs = d.Kind+"ProxyOptions", []string{"create", "delete", "get", "patch", "update"}
-	}
-	return kind, verbs
 }
 
 // answerGroups answers with aggregated discovery; root is apis or, for the core group, empty.
@@ -219,14 +194,14 @@ func (g apiGroup) aggregated() apidiscovery.APIGroupDiscovery {
 
 func (t *table) aggregated() apidiscovery.APIResourceDiscovery {
 	d := apidiscovery.APIResourceDiscovery{
-		Resource: t.Name, SingularResource: t.singular, Verbs: t.verbs, ShortNames: t.short, Categories: t.categories,
+		Resource: t.Name, SingularResource: t.Singular, Verbs: t.Verbs, ShortNames: t.ShortNames, Categories: t.Categories,
 		ResponseKind: t.responseKind(schema.GroupVersionKind{Kind: t.Kind}), Scope: apidiscovery.ScopeCluster,
 	}
 	if t.Namespaced {
 		d.Scope = apidiscovery.ScopeNamespace
 	}
-	for _, sub := range t.sub {
-		kind, verbs := t.subresource(sub)
+	for _, sub := range t.Subresources {
+		kind, verbs := t.Subresource(sub)
 		d.Subresources = append(d.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: sub, ResponseKind: t.responseKind(kind), Verbs: verbs})
 	}
 	return d
@@ -234,7 +209,7 @@ func (t *table) aggregated() apidiscovery.APIResourceDiscovery {
 
 // responseKind returns a kind as aggregated discovery shows it: complete for custom kinds.
 func (t *table) responseKind(kind schema.GroupVersionKind) *metav1.GroupVersionKind {
-	if kind.Version == "" && !t.native {
+	if kind.Version == "" && !t.Native {
 		kind.Group, kind.Version = t.Group, t.Version
 	}
 	return &metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}

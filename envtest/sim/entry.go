@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 // managedBy is an object with its managedFields in Go types. An Unstructured converts them at each
@@ -90,7 +92,7 @@ func managed(u *unstructured.Unstructured) *managedBy {
 			entries[i].Time = &metav1.Time{Time: at.Local()}
 		}
 		if fields, ok := entry["fieldsV1"]; ok {
-			raw, err := toJSON(fields)
+			raw, err := jsonvalue.Encode(fields)
 			if err != nil {
 				return &managedBy{u, nil}
 			}

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 func parseObject(t *testing.T, text string) *unstructured.Unstructured {
@@ -45,7 +48,7 @@ func TestManagedEntriesAreThoseOfUnstructured(t *testing.T) {
 		if err := setManagedEntries(bare, got.entries); err != nil {
 			t.Error(err)
 		}
-		if other.SetManagedFields(got.entries); !equal(bare.Object, other.Object) {
+		if other.SetManagedFields(got.entries); !jsonvalue.Equal(bare.Object, other.Object) {
 			t.Errorf("%s: got %v, want %v", list, bare.Object, other.Object)
 		}
 	}
@@ -57,7 +60,7 @@ func TestManagedEntriesAreThoseOfUnstructured(t *testing.T) {
 // TestFieldManagersSkipWhatHasNoOwner compares the managedFields of an object without the metadata
 // that ownable leaves out with the ones in the whole object.
 func TestFieldManagersSkipWhatHasNoOwner(t *testing.T) {
-	c := codec{kind: ConfigMaps.gvk(), typed: true}
+	c := codec{kind: kinds.Resource(ConfigMaps).GVK(), typed: true}
 	converter, err := c.typeConverter()
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func unsupported(r *Request) error {
 }
 
 func (t *table) conflict(name, format string, args ...any) error {
-	return conflict(t.gvr().GroupResource(), name, format, args...)
+	return conflict(t.GVR().GroupResource(), name, format, args...)
 }
 
 func conflict(resource schema.GroupResource, name, format string, args ...any) error {
@@ -66,11 +66,6 @@ func (t *table) invalid(u *unstructured.Unstructured, errs field.ErrorList) erro
 		group = ""
 	}
 	return apierrors.NewInvalid(schema.GroupKind{Group: group, Kind: u.GetKind()}, u.GetName(), errs)
-}
-
-// custom reports whether a group has no built-in kinds.
-func custom(group string) bool {
-	return !builtInScheme().IsGroupRegistered(group)
 }
 
 func notAcceptable(format, goType string) error {

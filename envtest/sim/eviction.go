@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 var budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
@@ -114,14 +116,14 @@ func (s *Server) announceLocked(t *table, live *unstructured.Unstructured, pod *
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 	})
 	u, err := t.codec().stored(pod)
-	if err != nil || equal(u.Object, live.Object) {
+	if err != nil || jsonvalue.Equal(u.Object, live.Object) {
 		return live, err
 	}
 	return s.appendLocked(t, modified, live, u), nil
 }
 
 func setPodCondition(pod *corev1.Pod, next corev1.PodCondition) {
-	next.LastTransitionTime = now()
+	next.LastTransitionTime = metav1.Now()
 	for i, old := range pod.Status.Conditions {
 		if old.Type == next.Type {
 			if old.Status == next.Status {
@@ -212,7 +214,7 @@ func takeDisruption(b *policyv1.PodDisruptionBudget, pod string) error {
 	if b.Status.DisruptedPods == nil {
 		b.Status.DisruptedPods = map[string]metav1.Time{}
 	}
-	b.Status.DisruptedPods[pod] = now()
+	b.Status.DisruptedPods[pod] = metav1.Now()
 	return nil
 }
 

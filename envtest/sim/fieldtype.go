@@ -12,6 +12,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // typeConverter returns the structure that managedFields of the kind have, in this and in other
@@ -21,11 +22,11 @@ func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, erro
 	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
 		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
 	case c.typed:
-		types, err := builtinParser()
+		types, err := kinds.SchemaParser()
 		if err != nil {
 			return nil, err
 		}
-		return managedfields.NewSchemeTypeConverter(builtInScheme(), types), nil
+		return managedfields.NewSchemeTypeConverter(kinds.Scheme(), types), nil
 	}
 	all := map[string]*spec.Schema{}
 	for _, one := range append(others, c) {

@@ -21,6 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // form is a representation of objects that a client asked for in its Accept header.
@@ -47,7 +50,7 @@ func (f form) partial() bool {
 // server has no form that the client accepts.
 func (r *Request) negotiate(t *table) (*http.Response, error) {
 	r.table = t
-	accept, builtin := r.Header.Get("Accept"), t.builtIn
+	accept, builtin := r.Header.Get("Accept"), t.BuiltIn
 	pretty := r.pretty()
 	if accept == "" {
 		r.form = form{pretty: pretty}
@@ -153,7 +156,7 @@ func (r *Request) answerJSON(code int, data []byte) (*http.Response, error) {
 
 func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Response, error) {
 	if r.table == nil || o.GetKind() != r.table.Kind { // a kind of its own, such as Scale
-		data, err := toJSON(o.Object)
+		data, err := jsonvalue.Encode(o.Object)
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +166,7 @@ func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Re
 	case asTable:
 		return r.answerTable(code, []*unstructured.Unstructured{o}, map[string]any{"resourceVersion": o.GetResourceVersion()})
 	case partialMetadataList:
-		if !r.table.builtIn {
+		if !r.table.BuiltIn {
 			return nil, errors.New("content is not a list") // the real server's words
 		}
 		return nil, notAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.table.goType(""))
@@ -180,7 +183,7 @@ func (r *Request) answerObject(code int, o *unstructured.Unstructured) (*http.Re
 
 // goType is the type that the real server names in errors.
 func (t *table) goType(suffix string) string {
-	if !t.builtIn {
+	if !t.BuiltIn {
 		return "*unstructured.Unstructured" + suffix
 	}
 	group, _, _ := strings.Cut(t.Group, ".")
@@ -229,7 +232,7 @@ func (t *table) encodeObject(o *unstructured.Unstructured, f form) ([]byte, erro
 	case f.partial():
 		return encodePartial(o, f)
 	case f.protobuf():
-		obj, err := builtInScheme().New(t.gv().WithKind(t.Kind))
+		obj, err := kinds.Scheme().New(t.GV().WithKind(t.Kind))
 		if err != nil {
 			return nil, err
 		}
@@ -237,30 +240,30 @@ func (t *table) encodeObject(o *unstructured.Unstructured, f form) ([]byte, erro
 			return nil, fmt.Errorf("sim: %s %q cannot be encoded as protobuf: %w", t.Kind, o.GetName(), err)
 		}
 		raw, err := obj.(interface{ Marshal() ([]byte, error) }).Marshal()
-		return envelope(metav1.TypeMeta{APIVersion: t.gv().String(), Kind: t.Kind}, raw), err
-	case t.builtIn:
+		return envelope(metav1.TypeMeta{APIVersion: t.GV().String(), Kind: t.Kind}, raw), err
+	case t.BuiltIn:
 		// Kind and version come first, so that the items of a list can leave them out.
 		rest := maps.Clone(o.Object)
 		delete(rest, "kind")
 		delete(rest, "apiVersion")
-		data, err := toJSON(rest)
+		data, err := jsonvalue.Encode(rest)
 		if err != nil {
 			return nil, err
 		}
 		return append([]byte(t.typePrefix()), data[1:]...), nil
 	}
-	return toJSON(o.Object)
+	return jsonvalue.Encode(o.Object)
 }
 
 // typePrefix begins the JSON of a built-in object.
 func (t *table) typePrefix() string {
-	return `{"kind":` + strconv.Quote(t.Kind) + `,"apiVersion":` + strconv.Quote(t.gv().String()) + `,`
+	return `{"kind":` + strconv.Quote(t.Kind) + `,"apiVersion":` + strconv.Quote(t.GV().String()) + `,`
 }
 
 func encodePartial(o *unstructured.Unstructured, f form) ([]byte, error) {
 	version := f.convert.GroupVersion().String()
 	if !f.protobuf() {
-		return toJSON(map[string]any{"apiVersion": version, "kind": partialMetadata, "metadata": o.Object["metadata"]})
+		return jsonvalue.Encode(map[string]any{"apiVersion": version, "kind": partialMetadata, "metadata": o.Object["metadata"]})
 	}
 	partial := &metav1.PartialObjectMetadata{}
 	content := map[string]any{"metadata": o.Object["metadata"]}

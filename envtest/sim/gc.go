@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 // controllerManager is the field manager of the garbage collector and the namespace controller.
@@ -140,7 +142,7 @@ func (g *graph) separate(n *node, owner types.UID) {
 
 // is reports whether a dependent in the namespace names n correctly.
 func (n *node) is(ref metav1.OwnerReference, namespace string) bool {
-	return n.table.Kind == ref.Kind && n.table.gv().String() == ref.APIVersion && n.key.name == ref.Name &&
+	return n.table.Kind == ref.Kind && n.table.GV().String() == ref.APIVersion && n.key.name == ref.Name &&
 		(n.key.namespace == "" || n.key.namespace == namespace)
 }
 
@@ -280,7 +282,7 @@ func (s *Server) unblockLocked(n *node) {
 // unblocks reports whether the collector changes a reference to make it non-blocking. Custom kinds
 // have no strategic merge patch, so it replaces all their references.
 func (t *table) unblocks(ref metav1.OwnerReference) bool {
-	return blocks(ref) || !t.builtIn && ref.BlockOwnerDeletion == nil
+	return blocks(ref) || !t.BuiltIn && ref.BlockOwnerDeletion == nil
 }
 
 // owners are an object's owners by their state.
@@ -315,7 +317,7 @@ func (s *Server) ownersLocked(o *unstructured.Unstructured) (found owners, ok bo
 
 func (s *Server) tableOfLocked(apiVersion, kind string) *table {
 	for _, t := range s.tables {
-		if t.Kind == kind && t.gv().String() == apiVersion {
+		if t.Kind == kind && t.GV().String() == apiVersion {
 			return t
 		}
 	}
@@ -337,7 +339,7 @@ func (s *Server) editLocked(n *node, change func(u *unstructured.Unstructured)) 
 		return
 	}
 	u := live.DeepCopy()
-	if change(u); !equal(u.Object, live.Object) {
+	if change(u); !jsonvalue.Equal(u.Object, live.Object) {
 		s.controlLocked(n.table, live, u, "")
 	}
 }
@@ -345,7 +347,7 @@ func (s *Server) editLocked(n *node, change func(u *unstructured.Unstructured)) 
 // controlLocked makes u the new state of live as a controller of kube-controller-manager. It skips
 // validation, because Server.Put does.
 func (s *Server) controlLocked(t *table, live, u *unstructured.Unstructured, subresource string) {
-	r := &Request{Verb: "update", Resource: t.gvr(), Namespace: u.GetNamespace(), Name: u.GetName(), Subresource: subresource, manager: controllerManager}
+	r := &Request{Verb: "update", Resource: t.GVR(), Namespace: u.GetNamespace(), Name: u.GetName(), Subresource: subresource, manager: controllerManager}
 	if err := s.manageLocked(r, t, live, u); err != nil {
 		return // only for an object that the field managers cannot read
 	}

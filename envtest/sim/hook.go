@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 var (
@@ -106,7 +108,7 @@ func (s *Server) selectLocked(h *hook, a *attributes) (*invocation, error) {
 		return nil, err
 	}
 	i := &invocation{hook: h, table: t, codec: a.codec, object: a.object, old: a.old}
-	if t == a.table || a.codec.kind != a.table.gvk() {
+	if t == a.table || a.codec.kind != a.table.GVK() {
 		return i, nil
 	}
 	i.codec = t.codec()
@@ -137,7 +139,7 @@ func (s *Server) selectedLocked(h *hook, a *attributes) (bool, error) {
 	if a.table.isNamespaces() && a.request.Subresource == "" && a.object != nil {
 		return selects(h.namespaces, a.object), nil
 	}
-	namespaces := s.tables[Namespaces.gvr()]
+	namespaces := s.tables[kinds.Namespaces.GVR()]
 	if namespaces == nil {
 		return h.namespaces.Matches(labels.Set{corev1.LabelMetadataName: a.namespace()}), nil
 	}
@@ -152,12 +154,12 @@ func (s *Server) selectedLocked(h *hook, a *attributes) (bool, error) {
 // or, with matchPolicy Equivalent, another one. It returns nil if there is none.
 func (s *Server) wantedLocked(h *hook, a *attributes) *table {
 	wants := func(t *table) func(admissionregistrationv1.RuleWithOperations) bool {
-		return func(r admissionregistrationv1.RuleWithOperations) bool { return matches(r, a, t.gvr()) }
+		return func(r admissionregistrationv1.RuleWithOperations) bool { return matches(r, a, t.GVR()) }
 	}
 	if slices.ContainsFunc(h.Rules, wants(a.table)) {
 		return a.table
 	}
-	if *h.MatchPolicy != admissionregistrationv1.Equivalent || a.table.builtIn {
+	if *h.MatchPolicy != admissionregistrationv1.Equivalent || a.table.BuiltIn {
 		return nil
 	}
 	for _, r := range h.Rules {

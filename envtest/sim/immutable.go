@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 // validateChange checks what an update of a built-in kind may not change.
@@ -31,7 +33,7 @@ func validateChange(kind string, u, live *unstructured.Unstructured) field.Error
 	case "Role", "ClusterRole":
 		return nil
 	case "RoleBinding", "ClusterRoleBinding":
-		if was, is := object(live.Object, "roleRef"), object(u.Object, "roleRef"); !equal(was, is) {
+		if was, is := jsonvalue.Object(live.Object, "roleRef"), jsonvalue.Object(u.Object, "roleRef"); !jsonvalue.Equal(was, is) {
 			return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}
 		}
 	}
@@ -41,7 +43,7 @@ func validateChange(kind string, u, live *unstructured.Unstructured) field.Error
 func immutable(u, live *unstructured.Unstructured, fields ...string) field.ErrorList {
 	is, _, _ := unstructured.NestedFieldNoCopy(u.Object, fields...)
 	was, _, _ := unstructured.NestedFieldNoCopy(live.Object, fields...)
-	if equal(is, was) {
+	if jsonvalue.Equal(is, was) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath(fields[0], fields[1:]...), is, validation.FieldImmutableErrorMsg)}
@@ -58,7 +60,7 @@ func validateImmutable(u, live *unstructured.Unstructured, fields ...string) fie
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), message))
 	}
 	for _, f := range fields {
-		if !equal(u.Object[f], live.Object[f]) {
+		if !jsonvalue.Equal(u.Object[f], live.Object[f]) {
 			errs = append(errs, field.Forbidden(field.NewPath(f), message))
 		}
 	}
@@ -68,11 +70,11 @@ func validateImmutable(u, live *unstructured.Unstructured, fields ...string) fie
 // validateServiceChange checks that a Service keeps its addresses.
 func validateServiceChange(u, live *unstructured.Unstructured) field.ErrorList {
 	external := string(corev1.ServiceTypeExternalName)
-	if object(u.Object, "spec")["type"] == external || object(live.Object, "spec")["type"] == external || headless(u) && headless(live) {
+	if jsonvalue.Object(u.Object, "spec")["type"] == external || jsonvalue.Object(live.Object, "spec")["type"] == external || headless(u) && headless(live) {
 		return nil
 	}
-	is, _ := object(u.Object, "spec")["clusterIPs"].([]any)
-	was, _ := object(live.Object, "spec")["clusterIPs"].([]any)
+	is, _ := jsonvalue.Object(u.Object, "spec")["clusterIPs"].([]any)
+	was, _ := jsonvalue.Object(live.Object, "spec")["clusterIPs"].([]any)
 	var errs field.ErrorList
 	for i := range min(len(is), len(was)) {
 		if is[i] != was[i] {
@@ -87,8 +89,8 @@ func validateServiceChange(u, live *unstructured.Unstructured) field.ErrorList {
 func validatePodChange(u, live *unstructured.Unstructured) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range []string{"containers", "initContainers"} {
-		is, _ := object(u.Object, "spec")[f].([]any)
-		was, _ := object(live.Object, "spec")[f].([]any)
+		is, _ := jsonvalue.Object(u.Object, "spec")[f].([]any)
+		was, _ := jsonvalue.Object(live.Object, "spec")[f].([]any)
 		if len(is) != len(was) {
 			return append(errs, field.Forbidden(field.NewPath("spec", f), "pod updates may not add or remove containers"))
 		}
@@ -97,7 +99,7 @@ func validatePodChange(u, live *unstructured.Unstructured) field.ErrorList {
 			errs = append(errs, validateImage(c, field.NewPath("spec", f).Index(i))...)
 		}
 	}
-	if equal(fixedPodSpec(u), fixedPodSpec(live)) {
+	if jsonvalue.Equal(fixedPodSpec(u), fixedPodSpec(live)) {
 		return errs
 	}
 	return append(errs, field.Forbidden(field.NewPath("spec"), "pod updates may not change fields other than "+
@@ -108,7 +110,7 @@ func validatePodChange(u, live *unstructured.Unstructured) field.ErrorList {
 
 // fixedPodSpec returns a Pod's spec without the fields that may change.
 func fixedPodSpec(pod *unstructured.Unstructured) map[string]any {
-	spec := runtime.DeepCopyJSON(object(pod.Object, "spec"))
+	spec := runtime.DeepCopyJSON(jsonvalue.Object(pod.Object, "spec"))
 	for _, f := range []string{"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"} {
 		delete(spec, f)
 	}
@@ -127,12 +129,12 @@ func validateStatefulSetChange(u, live *unstructured.Unstructured) field.ErrorLi
 	mutable := []string{
 		"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
 	}
-	is, was := runtime.DeepCopyJSON(object(u.Object, "spec")), runtime.DeepCopyJSON(object(live.Object, "spec"))
+	is, was := runtime.DeepCopyJSON(jsonvalue.Object(u.Object, "spec")), runtime.DeepCopyJSON(jsonvalue.Object(live.Object, "spec"))
 	for _, f := range mutable {
 		delete(is, f)
 		delete(was, f)
 	}
-	if equal(is, was) {
+	if jsonvalue.Equal(is, was) {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+

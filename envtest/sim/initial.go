@@ -10,17 +10,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 // completeLocked sets what an API server itself sets in an object of a built-in kind that replaces
 // live (nil: is new): phases, finalizers, addresses. Its writer does not own these fields.
 func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) error {
-	if !t.builtIn {
+	if !t.BuiltIn {
 		return nil
 	}
-	switch t.gvr().GroupResource().String() {
+	switch t.GVR().GroupResource().String() {
 	case "pods":
 		if live == nil {
 			return completePod(u)
@@ -40,12 +43,12 @@ func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) er
 	case "persistentvolumes":
 		completeStorage(u, live, "kubernetes.io/pv-protection")
 		if live == nil {
-			setField(u, now().UTC().Format("2006-01-02T15:04:05Z"), "status", "lastPhaseTransitionTime")
+			jsonvalue.SetField(u, metav1.Now().UTC().Format("2006-01-02T15:04:05Z"), "status", "lastPhaseTransitionTime")
 		}
 	case "nodes":
 		if live == nil {
 			taints, _, _ := unstructured.NestedSlice(u.Object, "spec", "taints")
-			setField(u, append(taints, map[string]any{"key": corev1.TaintNodeNotReady, "effect": "NoSchedule"}), "spec", "taints")
+			jsonvalue.SetField(u, append(taints, map[string]any{"key": corev1.TaintNodeNotReady, "effect": "NoSchedule"}), "spec", "taints")
 		}
 	case "roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io":
 		if rules, _ := u.Object["rules"].([]any); len(rules) == 0 {
@@ -62,22 +65,11 @@ func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) er
 	return nil
 }
 
-// setField sets a field of an object. The fields above it are objects, as in every built-in kind.
-func setField(u *unstructured.Unstructured, value any, path ...string) {
-	_ = unstructured.SetNestedField(u.Object, value, path...)
-}
-
-func setDefault(u *unstructured.Unstructured, value any, path ...string) {
-	if _, ok, _ := unstructured.NestedFieldNoCopy(u.Object, path...); !ok {
-		setField(u, value, path...)
-	}
-}
-
 func completeStorage(u, live *unstructured.Unstructured, finalizer string) {
 	if live != nil {
 		return
 	}
-	setField(u, "Pending", "status", "phase")
+	jsonvalue.SetField(u, "Pending", "status", "phase")
 	for _, f := range u.GetFinalizers() {
 		if f == finalizer {
 			return
@@ -94,9 +86,9 @@ func completePod(u *unstructured.Unstructured) error {
 	}
 	setTolerations(u, pod)
 	priority := map[string]int64{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}[pod.Spec.PriorityClassName]
-	setDefault(u, priority, "spec", "priority")
-	setDefault(u, "PreemptLowerPriority", "spec", "preemptionPolicy")
-	setField(u, map[string]any{"phase": "Pending", "qosClass": string(qosClass(pod))}, "status")
+	jsonvalue.SetDefault(u, priority, "spec", "priority")
+	jsonvalue.SetDefault(u, "PreemptLowerPriority", "spec", "preemptionPolicy")
+	jsonvalue.SetField(u, map[string]any{"phase": "Pending", "qosClass": string(qosClass(pod))}, "status")
 	return nil
 }
 
@@ -109,7 +101,7 @@ func recompletePod(u, live *unstructured.Unstructured) error {
 	setTolerations(u, pod)
 	for _, field := range []string{"priority", "preemptionPolicy"} {
 		if has, ok, _ := unstructured.NestedFieldNoCopy(live.Object, "spec", field); ok {
-			setDefault(u, has, "spec", field)
+			jsonvalue.SetDefault(u, has, "spec", field)
 		}
 	}
 	return nil
@@ -126,7 +118,7 @@ func setTolerations(u *unstructured.Unstructured, pod *corev1.Pod) {
 		}
 	}
 	if len(tolerations) > 0 {
-		setField(u, tolerations, "spec", "tolerations")
+		jsonvalue.SetField(u, tolerations, "spec", "tolerations")
 	}
 }
 
@@ -193,7 +185,7 @@ func completeDaemonSet(u, live *unstructured.Unstructured) {
 		count, _ = strconv.ParseInt(live.GetAnnotations()[appsv1.DeprecatedTemplateGeneration], 10, 64)
 		was, _, _ := unstructured.NestedFieldNoCopy(live.Object, "spec", "template")
 		is, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "template")
-		if !equal(was, is) {
+		if !jsonvalue.Equal(was, is) {
 			count++
 		}
 	}
@@ -216,22 +208,23 @@ func (s *Server) allocateLocked(u, live *unstructured.Unstructured) {
 		keepAllocated(u, live)
 	}
 	address, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
-	if live != nil && address != object(live.Object, "spec")["clusterIP"] && equal(object(u.Object, "spec")["clusterIPs"], object(live.Object, "spec")["clusterIPs"]) {
-		setField(u, []any{address}, "spec", "clusterIPs") // the client changed the other one only
+	if live != nil && address != jsonvalue.Object(live.Object, "spec")["clusterIP"] && jsonvalue.Equal(jsonvalue.Object(u.Object, "spec")["clusterIPs"], jsonvalue.Object(live.Object, "spec")["clusterIPs"]) {
+		// The client changed the other one only.
+		jsonvalue.SetField(u, []any{address}, "spec", "clusterIPs")
 	}
 	if address == "" {
 		s.addresses++
 		address = fmt.Sprintf("10.%d.%d.%d", s.addresses>>16, s.addresses>>8&0xff, s.addresses&0xff)
-		setField(u, address, "spec", "clusterIP")
+		jsonvalue.SetField(u, address, "spec", "clusterIP")
 	}
-	setDefault(u, []any{address}, "spec", "clusterIPs")
+	jsonvalue.SetDefault(u, []any{address}, "spec", "clusterIPs")
 	selector, _, _ := unstructured.NestedMap(u.Object, "spec", "selector")
 	if address == "None" && len(selector) == 0 {
-		setDefault(u, []any{"IPv4", "IPv6"}, "spec", "ipFamilies")
-		setDefault(u, "RequireDualStack", "spec", "ipFamilyPolicy")
+		jsonvalue.SetDefault(u, []any{"IPv4", "IPv6"}, "spec", "ipFamilies")
+		jsonvalue.SetDefault(u, "RequireDualStack", "spec", "ipFamilyPolicy")
 	}
-	setDefault(u, []any{"IPv4"}, "spec", "ipFamilies")
-	setDefault(u, "SingleStack", "spec", "ipFamilyPolicy")
+	jsonvalue.SetDefault(u, []any{"IPv4"}, "spec", "ipFamilies")
+	jsonvalue.SetDefault(u, "SingleStack", "spec", "ipFamilyPolicy")
 	if kind != "NodePort" && kind != "LoadBalancer" {
 		return
 	}
@@ -242,14 +235,14 @@ func (s *Server) allocateLocked(u, live *unstructured.Unstructured) {
 			port["nodePort"] = int64(30000 + s.addresses%2768)
 		}
 	}
-	setField(u, ports, "spec", "ports")
+	jsonvalue.SetField(u, ports, "spec", "ports")
 }
 
 // keepAllocated copies what was allocated from live to u, which does not name it.
 func keepAllocated(u, live *unstructured.Unstructured) {
 	for _, name := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
 		if value, ok, _ := unstructured.NestedFieldCopy(live.Object, "spec", name); ok {
-			setDefault(u, value, "spec", name)
+			jsonvalue.SetDefault(u, value, "spec", name)
 		}
 	}
 	was, _, _ := unstructured.NestedSlice(live.Object, "spec", "ports")
@@ -263,6 +256,6 @@ func keepAllocated(u, live *unstructured.Unstructured) {
 		}
 	}
 	if len(is) > 0 {
-		setField(u, is, "spec", "ports")
+		jsonvalue.SetField(u, is, "spec", "ports")
 	}
 }

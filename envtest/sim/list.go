@@ -263,7 +263,7 @@ func (s *Server) tooLargeLocked(version int64, retry int) error {
 }
 
 func (r *Request) answerPage(t *table, p page) (*http.Response, error) {
-	of := metav1.TypeMeta{APIVersion: t.gv().String(), Kind: t.Kind + "List"}
+	of := metav1.TypeMeta{APIVersion: t.GV().String(), Kind: t.Kind + "List"}
 	switch r.form.convert.Kind {
 	case asTable:
 		return r.answerTable(http.StatusOK, p.items, p.metadata)
@@ -294,7 +294,7 @@ func listJSON(t *table, of metav1.TypeMeta, metadata metav1.ListMeta, items [][]
 	var meta any = metadata
 	prefix := ""
 	switch {
-	case t.builtIn && f.convert.Empty():
+	case t.BuiltIn && f.convert.Empty():
 		prefix = t.typePrefix()
 	case f.convert.Empty(): // custom lists always have a continue
 		custom := map[string]any{"resourceVersion": metadata.ResourceVersion, "continue": metadata.Continue}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // Load serves the kinds of the scheme and stores the objects, as described for New. It stops at the
@@ -35,7 +37,7 @@ func (s *Server) Load(scheme *runtime.Scheme, objects ...runtime.Object) error {
 	defer s.mu.Unlock()
 	s.serveBuiltInsLocked()
 	for _, u := range list {
-		if u.GroupVersionKind().GroupKind() == crdKind {
+		if u.GroupVersionKind().GroupKind() == kinds.CRDKind {
 			if err := s.loadLocked(u); err != nil {
 				return err
 			}
@@ -44,7 +46,7 @@ func (s *Server) Load(scheme *runtime.Scheme, objects ...runtime.Object) error {
 	s.settleCRDsLocked()
 	s.serveSchemeLocked(scheme)
 	for _, u := range list {
-		if u.GroupVersionKind().GroupKind() != crdKind {
+		if u.GroupVersionKind().GroupKind() != kinds.CRDKind {
 			if err := s.loadLocked(u); err != nil {
 				return err
 			}
@@ -55,16 +57,16 @@ func (s *Server) Load(scheme *runtime.Scheme, objects ...runtime.Object) error {
 
 // serveBuiltInsLocked serves what a new cluster has: its kinds and namespaces.
 func (s *Server) serveBuiltInsLocked() {
-	for _, d := range builtIns() {
-		if d.gvr() == crdResource {
-			d.schema = crdSchema{s.schemas}
+	for _, d := range kinds.BuiltIns() {
+		if d.GVR() == kinds.CRDs {
+			d.Schema = kinds.CRDSchema{Schemas: s.schemas}
 		}
 		s.serveKindLocked(d, s.siblingLocked(d))
 	}
 }
 
 // siblingLocked returns the store of another served version of the resource, or nil.
-func (s *Server) siblingLocked(d definition) *store {
+func (s *Server) siblingLocked(d kinds.Definition) *store {
 	for gvr, t := range s.tables {
 		if gvr.Group == d.Group && gvr.Resource == d.Name {
 			return t.store
@@ -76,22 +78,22 @@ func (s *Server) siblingLocked(d definition) *store {
 // serveSchemeLocked serves the custom kinds of a scheme that no CustomResourceDefinition describes.
 func (s *Server) serveSchemeLocked(scheme *runtime.Scheme) {
 	groups := map[string]bool{}
-	for _, d := range builtIns() {
+	for _, d := range kinds.BuiltIns() {
 		groups[d.Group] = true
 	}
 	defined := map[schema.GroupKind]bool{}
 	for _, t := range s.tables {
-		defined[t.gvk().GroupKind()] = true
+		defined[t.GVK().GroupKind()] = true
 	}
 	for _, gvk := range customKinds(scheme) {
 		if groups[gvk.Group] || defined[gvk.GroupKind()] {
 			continue
 		}
 		plural, singular := meta.UnsafeGuessKindToResource(gvk)
-		d := define(Resource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: plural.Resource, Namespaced: true})
-		d.singular, d.guessed = singular.Resource, true
+		d := kinds.Define(kinds.Resource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: plural.Resource, Namespaced: true})
+		d.Singular, d.Guessed = singular.Resource, true
 		if _, ok := scheme.AllKnownTypes()[gvk].FieldByName("Status"); !ok {
-			d.sub, d.status = nil, false
+			d.Subresources, d.Status = nil, false
 		}
 		s.serveKindLocked(d, s.siblingLocked(d))
 	}
@@ -99,13 +101,13 @@ func (s *Server) serveSchemeLocked(scheme *runtime.Scheme) {
 
 // withdrawGuessLocked stops serving a kind in another way than its definition. If the plural was
 // wrong, objects that a test has put there stay.
-func (s *Server) withdrawGuessLocked(c *crd) {
+func (s *Server) withdrawGuessLocked(c *kinds.CRD) {
 	kind, plural := schema.GroupKind{Group: c.Spec.Group, Kind: c.Status.AcceptedNames.Kind}, c.Status.AcceptedNames.Plural
 	for gvr, t := range s.tables {
-		if !t.guessed || t.gvk().GroupKind() != kind {
+		if !t.Guessed || t.GVK().GroupKind() != kind {
 			continue
 		}
-		served := slices.ContainsFunc(c.Spec.Versions, func(v crdVersion) bool { return v.Served && v.Name == t.Version })
+		served := slices.ContainsFunc(c.Spec.Versions, func(v kinds.CRDVersion) bool { return v.Served && v.Name == t.Version })
 		if t.Name == plural && !served || t.Name != plural && len(t.objects) == 0 {
 			delete(s.tables, gvr)
 			close(t.gone)
@@ -200,10 +202,10 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 		return fmt.Errorf("%s has a deletionTimestamp but no finalizer, so it would be gone; add a finalizer", what)
 	}
 	if t.Namespaced {
-		s.ensureNamespaceLocked(s.tables[Namespaces.gvr()], u.GetNamespace())
+		s.ensureNamespaceLocked(s.tables[kinds.Namespaces.GVR()], u.GetNamespace())
 	}
 	old := t.objects[keyOf(u)]
-	if old != nil && t.Resource != Namespaces {
+	if old != nil && t.Resource != kinds.Namespaces {
 		return fmt.Errorf("%s is given twice in namespace %q; remove one or rename it", what, u.GetNamespace())
 	}
 	u, err := t.codec().normal(u)
@@ -211,15 +213,15 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	errs := t.validateMeta(u, field.NewPath("metadata"))
-	if t.schema != nil {
-		errs = append(errs, t.schema.Validate(u, nil, "")...)
+	if t.Schema != nil {
+		errs = append(errs, t.Schema.Validate(u, nil, "")...)
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%s is invalid: %w; correct it", what, errs.ToAggregate())
 	}
 	s.fillLocked(t, u, old)
-	if t.prepare != nil {
-		t.prepare(u)
+	if t.Prepare != nil {
+		t.Prepare(u)
 	}
 	kind := watch.Added
 	if old != nil {
@@ -231,7 +233,7 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 
 func (s *Server) ofKindLocked(gvk schema.GroupVersionKind) *table {
 	for _, t := range s.tables {
-		if t.gvk() == gvk {
+		if t.GVK() == gvk {
 			return t
 		}
 	}
@@ -247,9 +249,9 @@ func (s *Server) fillLocked(t *table, u, old *unstructured.Unstructured) {
 		u.SetUID(s.newUIDLocked())
 	}
 	if created := u.GetCreationTimestamp(); created.IsZero() {
-		u.SetCreationTimestamp(now())
+		u.SetCreationTimestamp(metav1.Now())
 	}
-	if t.generation != noGeneration && u.GetGeneration() == 0 {
+	if t.Generation != kinds.NoGeneration && u.GetGeneration() == 0 {
 		u.SetGeneration(1)
 	}
 }

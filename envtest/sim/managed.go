@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 // manageLocked updates the managedFields of obj, which replaces live (nil: is new). An apply has
@@ -129,7 +131,7 @@ func (t *table) resetFields(subresource string, others []codec) map[fieldpath.AP
 	var reset []fieldpath.Path
 	c := t.codec()
 	switch key := c.kind.GroupKind().String(); {
-	case !c.typed && (subresource != "" && subresource != "status" || !t.status):
+	case !c.typed && (subresource != "" && subresource != "status" || !t.Status):
 	case subresource == "" || subresource == "finalize":
 		reset = append(reset, fieldpath.MakePathOrDie("status"))
 	case subresource != "status":
@@ -183,7 +185,7 @@ func revertTimes(live, obj *unstructured.Unstructured) {
 	if !moved || metadata == nil {
 		return
 	}
-	if metadata["managedFields"] = was; !equal(live.Object, obj.Object) {
+	if metadata["managedFields"] = was; !jsonvalue.Equal(live.Object, obj.Object) {
 		metadata["managedFields"] = is
 	}
 }
@@ -197,7 +199,7 @@ func rawManagedFields(u *unstructured.Unstructured) []any {
 // equalBut compares two objects without one field.
 func equalBut(field string, a, b map[string]any) bool {
 	for name := range a {
-		if name != field && !equal(a[name], b[name]) {
+		if name != field && !jsonvalue.Equal(a[name], b[name]) {
 			return false
 		}
 	}

@@ -26,7 +26,7 @@ func (s *Server) conditionsLocked(a *attributes, i *invocation) (bool, error) {
 	}
 	hold, err := h.holds(request)
 	if err != nil {
-		return false, apierrors.NewForbidden(a.table.gvr().GroupResource(), a.name, err)
+		return false, apierrors.NewForbidden(a.table.GVR().GroupResource(), a.name, err)
 	}
 	return hold, nil
 }

@@ -8,45 +8,45 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // now is the time of a write. The API has no fractions of a second.
-func now() metav1.Time { return metav1.NewTime(time.Now()) }
-
 // prepareCreate resets what a client may not set in a new object.
 func (t *table) prepareCreate(u *unstructured.Unstructured) {
-	if t.schema != nil {
-		t.schema.Default(u)
+	if t.Schema != nil {
+		t.Schema.Default(u)
 	}
-	status := t.newStatus
-	if blank, err := t.empty(); err == nil && t.builtIn {
+	status := t.NewStatus
+	if blank, err := t.empty(); err == nil && t.BuiltIn {
 		status, _ = blank.Object["status"].(map[string]any)
 	}
 	switch {
-	case !t.status, t.builtIn && t.Kind == "Node": // a kubelet creates its Node with a status
+	case !t.Status, t.BuiltIn && t.Kind == "Node": // a kubelet creates its Node with a status
 	case status != nil:
 		u.Object["status"] = runtime.DeepCopyJSON(status)
 	default:
 		delete(u.Object, "status")
 	}
-	if t.generation != noGeneration {
+	if t.Generation != kinds.NoGeneration {
 		u.SetGeneration(1)
 	}
-	if t.prepare != nil {
-		t.prepare(u)
+	if t.Prepare != nil {
+		t.Prepare(u)
 	}
 }
 
 // prepareUpdate resets what the request may not change, and counts the generation.
 func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource string) {
-	if t.schema != nil {
-		t.schema.Default(u)
+	if t.Schema != nil {
+		t.Schema.Default(u)
 	}
 	if t.isNamespaces() {
 		labelNamespace(u)
@@ -55,8 +55,8 @@ func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource st
 		t.prepareStatus(u, live)
 		return
 	}
-	if t.status {
-		keep(u.Object, live.Object, "status")
+	if t.Status {
+		jsonvalue.Keep(u.Object, live.Object, "status")
 	}
 	if t.isNamespaces() && subresource != "finalize" {
 		setSpecFinalizers(u, specFinalizers(live))
@@ -64,31 +64,31 @@ func (t *table) prepareUpdate(u, live *unstructured.Unstructured, subresource st
 	if t.changesGeneration(u, live) {
 		u.SetGeneration(live.GetGeneration() + 1)
 	}
-	if t.prepare != nil {
-		t.prepare(u)
+	if t.Prepare != nil {
+		t.Prepare(u)
 	}
 }
 
 func (t *table) changesGeneration(u, live *unstructured.Unstructured) bool {
-	switch t.generation {
-	case specGeneration:
-		return !equal(u.Object["spec"], live.Object["spec"])
-	case annotationGeneration:
-		return !equal(u.Object["spec"], live.Object["spec"]) || !maps.Equal(u.GetAnnotations(), live.GetAnnotations())
-	case contentGeneration:
+	switch t.Generation {
+	case kinds.SpecGeneration:
+		return !jsonvalue.Equal(u.Object["spec"], live.Object["spec"])
+	case kinds.AnnotationGeneration:
+		return !jsonvalue.Equal(u.Object["spec"], live.Object["spec"]) || !maps.Equal(u.GetAnnotations(), live.GetAnnotations())
+	case kinds.ContentGeneration:
 		return !t.equalContent(u, live)
-	case labelGeneration:
+	case kinds.LabelGeneration:
 		return !t.equalContent(u, live) || !maps.Equal(u.GetLabels(), live.GetLabels())
-	case noGeneration:
+	case kinds.NoGeneration:
 	}
 	return false
 }
 
 // equalContent compares everything outside metadata and a status with a subresource of its own.
 func (t *table) equalContent(u, live *unstructured.Unstructured) bool {
-	ignored := func(field string) bool { return field == "metadata" || field == "status" && t.status }
+	ignored := func(field string) bool { return field == "metadata" || field == "status" && t.Status }
 	for field, value := range u.Object {
-		if !ignored(field) && !equal(value, live.Object[field]) {
+		if !ignored(field) && !jsonvalue.Equal(value, live.Object[field]) {
 			return false
 		}
 	}
@@ -106,7 +106,7 @@ func (r *Request) dedupOwners(u *unstructured.Unstructured) {
 	var twice []string
 	owners := u.GetOwnerReferences()
 	for _, o := range owners {
-		if slices.ContainsFunc(kept, func(k metav1.OwnerReference) bool { return equal(k, o) }) {
+		if slices.ContainsFunc(kept, func(k metav1.OwnerReference) bool { return jsonvalue.Equal(k, o) }) {
 			twice = append(twice, string(o.UID))
 		} else {
 			kept = append(kept, o)
@@ -126,7 +126,7 @@ func (r *Request) dedupOwners(u *unstructured.Unstructured) {
 
 // warnFinalizers warns of new finalizers of a custom kind that have no domain.
 func (r *Request) warnFinalizers(t *table, u, live *unstructured.Unstructured) {
-	if t.builtIn {
+	if t.BuiltIn {
 		return
 	}
 	var old []string

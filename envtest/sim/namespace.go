@@ -15,11 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 var systemNamespaces = []string{metav1.NamespaceDefault, corev1.NamespaceNodeLease, metav1.NamespacePublic, metav1.NamespaceSystem}
 
-func (t *table) isNamespaces() bool { return t.Group == "" && t.Name == Namespaces.Name }
+func (t *table) isNamespaces() bool { return t.Group == "" && t.Name == kinds.Namespaces.Name }
 
 func (s *Server) foundLocked(t *table) {
 	for _, name := range systemNamespaces {
@@ -33,7 +36,7 @@ func (s *Server) ensureNamespaceLocked(t *table, name string) {
 		return
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
-	u.SetGroupVersionKind(t.gvk())
+	u.SetGroupVersionKind(t.GVK())
 	foundNamespace(u)
 	s.storeLocked(t, nil, u)
 }
@@ -81,7 +84,7 @@ func setSpecFinalizers(u *unstructured.Unstructured, finalizers []string) {
 // admitLocked checks that the namespace of a new object exists and is not being deleted, if
 // namespaces are served.
 func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured) error {
-	namespaces := s.tables[Namespaces.gvr()]
+	namespaces := s.tables[kinds.Namespaces.GVR()]
 	if !t.Namespaced || namespaces == nil {
 		return nil
 	}
@@ -98,7 +101,7 @@ func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured)
 			name = n
 		}
 	}
-	err := apierrors.NewForbidden(t.gvr().GroupResource(), name,
+	err := apierrors.NewForbidden(t.GVR().GroupResource(), name,
 		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", u.GetNamespace()))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", u.GetNamespace()), Field: "metadata.namespace",
@@ -115,7 +118,7 @@ func phase(namespace *unstructured.Unstructured) corev1.NamespacePhase {
 // finalizer.
 func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
 	if slices.Contains([]string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem}, live.GetName()) {
-		return nil, false, apierrors.NewForbidden(t.gvr().GroupResource(), live.GetName(), fmt.Errorf("this namespace may not be deleted"))
+		return nil, false, apierrors.NewForbidden(t.GVR().GroupResource(), live.GetName(), fmt.Errorf("this namespace may not be deleted"))
 	}
 	if p := o.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != live.GetUID() {
@@ -136,7 +139,7 @@ func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o
 		}
 		return live, true, nil
 	}
-	u, at := live.DeepCopy(), now()
+	u, at := live.DeepCopy(), metav1.Now()
 	u.SetDeletionTimestamp(&at)
 	status, _ := u.Object["status"].(map[string]any)
 	if status == nil {
@@ -200,7 +203,7 @@ type remains struct {
 // drainLocked deletes the content of a namespace that is being deleted. When nothing is left, it
 // removes the namespace's finalizer.
 func (s *Server) drainLocked(name string) {
-	namespaces := s.tables[Namespaces.gvr()]
+	namespaces := s.tables[kinds.Namespaces.GVR()]
 	if namespaces == nil {
 		return
 	}
@@ -209,7 +212,7 @@ func (s *Server) drainLocked(name string) {
 		return
 	}
 	left := remains{map[string]int{}, map[string]int{}}
-	pods := s.tables[Pods.gvr()]
+	pods := s.tables[kinds.Pods.GVR()]
 	if pods != nil {
 		s.emptyLocked(pods, name, &left)
 	}
@@ -232,7 +235,7 @@ func (s *Server) drainLocked(name string) {
 	if live = namespaces.objects[key{name: name}]; live != nil {
 		u := live.DeepCopy()
 		setSpecFinalizers(u, slices.DeleteFunc(specFinalizers(live), func(f string) bool { return f == string(corev1.FinalizerKubernetes) }))
-		if !equal(u.Object, live.Object) {
+		if !jsonvalue.Equal(u.Object, live.Object) {
 			s.controlLocked(namespaces, live, u, "finalize")
 		}
 	}
@@ -240,7 +243,7 @@ func (s *Server) drainLocked(name string) {
 
 func (s *Server) sortedTablesLocked() []*table {
 	tables := slices.Collect(maps.Values(s.tables))
-	slices.SortFunc(tables, func(a, b *table) int { return strings.Compare(a.gvr().String(), b.gvr().String()) })
+	slices.SortFunc(tables, func(a, b *table) int { return strings.Compare(a.GVR().String(), b.GVR().String()) })
 	return tables
 }
 
@@ -266,7 +269,7 @@ func (s *Server) emptyLocked(t *table, namespace string, left *remains) {
 // heldBack reports whether only finalizers keep a deleted object, so that another deletion has no
 // effect. It need not find all of these objects.
 func (t *table) heldBack(o *unstructured.Unstructured) bool {
-	metadata := object(o.Object, "metadata")
+	metadata := jsonvalue.Object(o.Object, "metadata")
 	finalizers, _ := metadata["finalizers"].([]any)
 	return t.Kind != "Pod" && metadata["deletionTimestamp"] != nil && metadata["deletionGracePeriodSeconds"] == int64(0) && len(finalizers) > 0 &&
 		!slices.Contains(finalizers, any(metav1.FinalizerOrphanDependents)) && !slices.Contains(finalizers, any(metav1.FinalizerDeleteDependents))
@@ -313,7 +316,7 @@ func (r remains) conditions() []corev1.NamespaceCondition {
 		{Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
 	}
 	for i := range list {
-		list[i].Status, list[i].LastTransitionTime = corev1.ConditionFalse, now()
+		list[i].Status, list[i].LastTransitionTime = corev1.ConditionFalse, metav1.Now()
 	}
 	failed := func(c *corev1.NamespaceCondition, reason, message, format string, counts map[string]int) {
 		if len(counts) == 0 {

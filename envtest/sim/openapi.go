@@ -24,6 +24,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 const (
@@ -117,7 +118,7 @@ func document(gv schema.GroupVersion, tables []*table) ([]byte, error) {
 	doc := &spec3.OpenAPI{Version: "3.0.0", Info: &spec.Info{}, Components: &spec3.Components{Schemas: schemas}}
 	doc.Info.Title, doc.Info.Version = "Kubernetes CRD Swagger", "v0.1.0"
 	for _, t := range tables {
-		if own, ok := t.schema.(crdschema.OpenAPI); ok {
+		if own, ok := t.Schema.(crdschema.OpenAPI); ok {
 			described, err := own.OpenAPI()
 			if err != nil {
 				return nil, err
@@ -127,7 +128,7 @@ func document(gv schema.GroupVersion, tables []*table) ([]byte, error) {
 			maps.Copy(schemas, described.Components.Schemas)
 			continue
 		}
-		if t.native {
+		if t.Native {
 			native = true
 			book.index()
 			version := serverVersion()
@@ -149,7 +150,7 @@ func bearerToken() spec3.SecuritySchemes {
 }
 
 func kindModel(kind schema.GroupVersionKind) string {
-	if t, ok := builtInScheme().AllKnownTypes()[kind]; ok {
+	if t, ok := kinds.Scheme().AllKnownTypes()[kind]; ok {
 		return modelName(t)
 	}
 	switch kind.Group {
@@ -165,17 +166,17 @@ func kindModel(kind schema.GroupVersionKind) string {
 
 // describe adds the schemas of a kind without a Go type and of its list.
 func (t *table) describe(schemas map[string]*spec.Schema) {
-	if t.builtIn {
+	if t.BuiltIn {
 		return
 	}
-	model := kindModel(t.gvk())
-	schemas[model] = genericSchema(t.gvk())
+	model := kindModel(t.GVK())
+	schemas[model] = genericSchema(t.GVK())
 	list := (&spec.Schema{}).Typed("object", "").WithRequired("items")
 	list.SetProperty("apiVersion", *spec.StringProperty())
 	list.SetProperty("kind", *spec.StringProperty())
 	list.SetProperty("items", *spec.ArrayProperty(spec.RefSchema(schemaPrefix + model)))
 	list.SetProperty("metadata", *spec.RefSchema(schemaPrefix + modelName(reflect.TypeFor[metav1.ListMeta]())))
-	listKind := t.gvk()
+	listKind := t.GVK()
 	listKind.Kind += "List"
 	list.AddExtension(kindExtension, kindList(listKind))
 	schemas[model+"List"] = list

@@ -56,7 +56,7 @@ var endpoints = []endpoint{
 // of returns the endpoint as the real server describes it for a kind. It has code of its own for
 // custom kinds.
 func (e endpoint) of(t *table) endpoint {
-	if t.native {
+	if t.Native {
 		return e
 	}
 	switch e.action {
@@ -105,7 +105,7 @@ type subject struct {
 
 // resource adds the paths of a resource and of its supported subresources.
 func (b *pathBook) resource(t *table) {
-	of := subject{table: t, kind: t.gvk(), model: kindModel(t.gvk())}
+	of := subject{table: t, kind: t.GVK(), model: kindModel(t.GVK())}
 	root, watch := b.root(), b.root()+"watch/"
 	collection := t.Name
 	if t.Namespaced {
@@ -122,7 +122,7 @@ func (b *pathBook) resource(t *table) {
 	b.add(watch+one, of, "watch")
 	of.suffix = "List"
 	b.add(watch+collection, of, "watchlist")
-	for _, name := range t.sub {
+	for _, name := range t.Subresources {
 		sub, actions := of, []string{"get", "put", "patch"}
 		sub.suffix = strings.ToUpper(name[:1]) + name[1:]
 		switch name {
@@ -152,8 +152,8 @@ func (b *pathBook) add(path string, of subject, actions ...string) {
 	}
 	subresource := strings.Contains(path, "{name}/")
 	for _, e := range endpoints {
-		described := of.native || !strings.HasPrefix(e.action, "watch")
-		if slices.Contains(actions, e.action) && described && (subresource || of.takes(e.verb)) {
+		described := of.Native || !strings.HasPrefix(e.action, "watch")
+		if slices.Contains(actions, e.action) && described && (subresource || of.Takes(e.verb)) {
 			*fields[e.method] = b.operation(e.of(of.table), of)
 			b.paths[path] = p
 		}
@@ -172,14 +172,14 @@ func (b *pathBook) operation(e endpoint, of subject) *spec3.Operation {
 	o.OperationId = operationID(e, b.gv, of.scope+of.Kind+of.suffix)
 	o.AddExtension("x-kubernetes-action", e.action)
 	kind := of.kind
-	if !of.native {
-		kind = of.gvk() // also of its scale
+	if !of.Native {
+		kind = of.GVK() // also of its scale
 	}
 	o.AddExtension(kindExtension, kindList(kind)[0])
 	for _, options := range e.options {
 		o.Parameters = append(o.Parameters, parameters(reflect.TypeOf(options))...)
 	}
-	if e.action == "deletecollection" && of.native {
+	if e.action == "deletecollection" && of.Native {
 		o.Parameters = slices.DeleteFunc(o.Parameters, func(p *spec3.Parameter) bool { return strings.Contains(strings.ToLower(p.Name), "watch") })
 	}
 	slices.SortFunc(o.Parameters, func(a, b *spec3.Parameter) int { return strings.Compare(a.Name, b.Name) })
@@ -194,7 +194,7 @@ func (b *pathBook) operation(e endpoint, of subject) *spec3.Operation {
 
 func (s subject) body(e endpoint, name string) string {
 	switch {
-	case name == "object", name == statusModel && e.action == "delete" && s.returned && !s.isNamespaces():
+	case name == "object", name == statusModel && e.action == "delete" && s.Returned && !s.isNamespaces():
 		return s.model
 	case name == "list":
 		return s.model + "List"
@@ -212,11 +212,11 @@ func (b *pathBook) answers(model string, media []string, codes ...int) *spec3.Re
 
 func (t *table) bodyTypes(e endpoint) []string {
 	switch {
-	case e.action == "patch" && t.native:
+	case e.action == "patch" && t.Native:
 		return []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
 	case e.action == "patch":
 		return []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
-	case t.native:
+	case t.Native:
 		return []string{"*/*"}
 	}
 	return []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
@@ -224,7 +224,7 @@ func (t *table) bodyTypes(e endpoint) []string {
 
 func (t *table) answerTypes(e endpoint) []string {
 	switch {
-	case !t.native:
+	case !t.Native:
 		return []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
 	case e.verb == "list" || e.verb == "watch":
 		return append(slices.Clone(mediaTypes), streamTypes...)

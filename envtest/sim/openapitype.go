@@ -15,6 +15,8 @@ import (
 	gvschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 const schemaPrefix = "#/components/schemas/"
@@ -34,10 +36,10 @@ var builtinTypes = sync.OnceValue(func() *goTypes {
 		structure: &schema.Schema{}, kinds: map[reflect.Type][]gvschema.GroupVersionKind{},
 		schemas: map[string]*spec.Schema{}, of: map[string]reflect.Type{},
 	}
-	if parser, err := builtinParser(); err == nil {
+	if parser, err := kinds.SchemaParser(); err == nil {
 		g.structure = &parser.Schema
 	}
-	known := builtInScheme().AllKnownTypes()
+	known := kinds.Scheme().AllKnownTypes()
 	for _, gvk := range slices.SortedFunc(maps.Keys(known), func(a, b gvschema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
 		if gvk.Version != runtime.APIVersionInternal {
 			g.kinds[known[gvk]] = append(g.kinds[known[gvk]], gvk)

@@ -25,6 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // maxPatchOperations is the number of operations that an API server accepts in a JSON patch.
@@ -213,7 +215,7 @@ func (p *patch) strategic(old *unstructured.Unstructured) (*unstructured.Unstruc
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	into, err := builtInScheme().New(p.codec.kind)
+	into, err := kinds.Scheme().New(p.codec.kind)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (s *Server) Restore(b *Backup) {
 			s.graph.observe(t, watch.Added, nil, o)
 			s.noteNamespaceLocked(t, watch.Added, o)
 		}
-		s.crdsChanged = s.crdsChanged || t.prepare != nil
+		s.crdsChanged = s.crdsChanged || t.Prepare != nil
 	}
 	close(s.cut)
 	s.cut = make(chan struct{})

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
 // The user of every request.
@@ -27,7 +29,7 @@ var reviewGroups = []string{authorizationv1.GroupName, authenticationv1.GroupNam
 
 // isReview reports whether objects of the kind are questions, which are answered and not stored.
 func (t *table) isReview() bool {
-	return t.native && slices.Contains(reviewGroups, t.Group)
+	return t.Native && slices.Contains(reviewGroups, t.Group)
 }
 
 // review answers a question about access or identity. Everything is allowed; a rule of package
@@ -55,9 +57,9 @@ func (s *Server) review(r *Request, t *table) (*http.Response, error) {
 	status, errs := judge(u)
 	switch {
 	case len(errs) > 0:
-		invalid := apierrors.NewInvalid(t.gvk().GroupKind(), "", errs)
+		invalid := apierrors.NewInvalid(t.GVK().GroupKind(), "", errs)
 		invalid.ErrStatus.Details.Kind = ""
-		invalid.ErrStatus.Message = "." + t.Group + invalid.ErrStatus.Message[len(t.gvk().GroupKind().String()):]
+		invalid.ErrStatus.Message = "." + t.Group + invalid.ErrStatus.Message[len(t.GVK().GroupKind().String()):]
 		return nil, invalid
 	case status == nil && t.Kind == "TokenReview":
 		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")
@@ -68,7 +70,7 @@ func (s *Server) review(r *Request, t *table) (*http.Response, error) {
 		return nil, err
 	}
 	if t.Kind == "SelfSubjectReview" {
-		u.SetCreationTimestamp(now())
+		u.SetCreationTimestamp(metav1.Now())
 	}
 	return r.answer(http.StatusCreated, u)
 }
@@ -110,14 +112,14 @@ func judge(u *unstructured.Unstructured) (status any, errs field.ErrorList) {
 // noMetadata returns an error if a review of access has metadata of its client.
 func noMetadata(u *unstructured.Unstructured) field.ErrorList {
 	var has metav1.ObjectMeta
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object(u.Object, "metadata"), &has); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(jsonvalue.Object(u.Object, "metadata"), &has); err != nil {
 		return nil // decoding has checked it
 	}
 	own := has
 	if own.ManagedFields = nil; u.GetKind() == "LocalSubjectAccessReview" {
 		own.Namespace = ""
 	}
-	if equal(own, metav1.ObjectMeta{}) {
+	if jsonvalue.Equal(own, metav1.ObjectMeta{}) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), has, "must be empty")}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,24 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-)
 
-// scalePaths are the fields of a kind with a scale subresource, such as ".spec.replicas". The
-// built-in kinds have a zero scalePaths.
-type scalePaths struct{ specReplicas, statusReplicas, labelSelector string }
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+)
 
 // noReplicas marks the Scale of an object without replicas, as in the real server.
 const noReplicas = math.MinInt32
-
-func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
-
-// fields returns the steps to the replicas in spec and status.
-func (p scalePaths) fields() (spec, status []string) {
-	if p.specReplicas == "" {
-		return []string{"spec", "replicas"}, []string{"status", "replicas"}
-	}
-	return steps(p.specReplicas), steps(p.statusReplicas)
-}
 
 // scaleLocked answers a request for the scale subresource of live, which is nil if there is none.
 func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
@@ -45,7 +33,7 @@ func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructur
 		return nil, t.notFound(r.Name)
 	}
 	switch {
-	case r.Verb == "apply" && !t.builtIn:
+	case r.Verb == "apply" && !t.BuiltIn:
 		return nil, unsupported(r)
 	case r.Verb == "get":
 		current, err := t.scaleOf(live)
@@ -91,22 +79,22 @@ func (s *Server) admitScaleLocked(r *Request, t, scale *table, current, u *unstr
 	return a.object, s.approveLocked(a)
 }
 
-func scaleResource(of Resource) Resource {
-	return Resource{Group: "autoscaling", Version: "v1", Kind: "Scale", Name: of.Name, Namespaced: of.Namespaced}
+func scaleResource(of kinds.Resource) kinds.Resource {
+	return kinds.Resource{Group: "autoscaling", Version: "v1", Kind: "Scale", Name: of.Name, Namespaced: of.Namespaced}
 }
 
 // rescaleLocked writes the replicas that the request sets to live, and takes ownership of them.
 func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
-	of := definition{Resource: scaleResource(t.Resource), builtIn: true}
-	scale := &table{definition: of, store: newStore(of.gvk(), s.version)}
+	of := kinds.Definition{Resource: scaleResource(t.Resource), BuiltIn: true}
+	scale := &table{Definition: of, store: newStore(of.GVK(), s.version)}
 	if live == nil {
 		if _, err := s.requestedScale(r, scale, nil); err != nil {
 			return nil, err
 		}
 		return nil, t.notFound(r.Name)
 	}
-	path, _ := t.scale.fields()
-	owners := managedfields.NewScaleHandler(live.GetManagedFields(), t.gv(), managedfields.ResourcePathMappings{t.gv().String(): fieldPath(path)})
+	path, _ := t.Scale.Fields()
+	owners := managedfields.NewScaleHandler(live.GetManagedFields(), t.GV(), managedfields.ResourcePathMappings{t.GV().String(): fieldPath(path)})
 	current, err := t.ownedScale(live, owners)
 	if err != nil {
 		return nil, err
@@ -116,7 +104,7 @@ func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstruct
 		return nil, err
 	}
 	shown := current.DeepCopy()
-	if !t.builtIn { // the real server's webhooks see no owners of a custom object's scale
+	if !t.BuiltIn { // the real server's webhooks see no owners of a custom object's scale
 		u.SetManagedFields(nil)
 		shown.SetManagedFields(nil)
 	}
@@ -167,12 +155,12 @@ func (t *table) rescaled(live, u *unstructured.Unstructured) (*unstructured.Unst
 	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	switch {
 	case replicas == noReplicas:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", t.scale.specReplicas))
-	case t.builtIn && replicas < 0:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", t.Scale.SpecReplicas))
+	case t.BuiltIn && replicas < 0:
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "autoscaling", Kind: "Scale"}, live.GetName(), field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, validation.IsNegativeErrorMsg),
 		})
-	case t.builtIn && u.GetUID() != "" && u.GetUID() != live.GetUID():
+	case t.BuiltIn && u.GetUID() != "" && u.GetUID() != live.GetUID():
 		return nil, conflict(schema.GroupResource{Group: t.Group, Resource: t.Name + "/scale"}, live.GetName(),
 			"Precondition failed: UID in precondition: %v, UID in object meta: %v", u.GetUID(), live.GetUID())
 	}
@@ -181,7 +169,7 @@ func (t *table) rescaled(live, u *unstructured.Unstructured) (*unstructured.Unst
 	if next.GetResourceVersion() == "" {
 		next.SetResourceVersion(live.GetResourceVersion())
 	}
-	path, _ := t.scale.fields()
+	path, _ := t.Scale.Fields()
 	return next, unstructured.SetNestedField(next.Object, replicas, path...)
 }
 
@@ -197,7 +185,7 @@ func fieldPath(steps []string) fieldpath.Path {
 // scaleOf returns the scale of an object. An object without replicas has an error and a Scale; an
 // object whose fields have wrong types has no Scale.
 func (t *table) scaleOf(u *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
-	specPath, statusPath := t.scale.fields()
+	specPath, statusPath := t.Scale.Fields()
 	spec, found, err := unstructured.NestedInt64(u.Object, specPath...)
 	if err != nil {
 		return nil, err
@@ -219,24 +207,24 @@ func (t *table) scaleOf(u *unstructured.Unstructured) (*autoscalingv1.Scale, err
 		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(spec)},                         //nolint:gosec // replicas
 		Status: autoscalingv1.ScaleStatus{Replicas: int32(status), Selector: selector}, //nolint:gosec // replicas
 	}
-	if !found && !t.builtIn {
+	if !found && !t.BuiltIn {
 		scale.Spec.Replicas = noReplicas
-		return scale, fmt.Errorf("the spec replicas field %q does not exist", t.scale.specReplicas)
+		return scale, fmt.Errorf("the spec replicas field %q does not exist", t.Scale.SpecReplicas)
 	}
 	return scale, nil
 }
 
 // scaleSelector returns the label selector of an object's Pods as text.
 func (t *table) scaleSelector(u *unstructured.Unstructured) (string, error) {
-	if !t.builtIn {
-		if t.scale.labelSelector == "" {
+	if !t.BuiltIn {
+		if t.Scale.LabelSelector == "" {
 			return "", nil
 		}
-		text, _, err := unstructured.NestedString(u.Object, steps(t.scale.labelSelector)...)
+		text, _, err := unstructured.NestedString(u.Object, kinds.Steps(t.Scale.LabelSelector)...)
 		return text, err
 	}
 	typed := &metav1.LabelSelector{}
-	content := object(u.Object, "spec", "selector")
+	content := jsonvalue.Object(u.Object, "spec", "selector")
 	if t.Kind == "ReplicationController" {
 		content = map[string]any{"matchLabels": content}
 	}
@@ -252,12 +240,12 @@ func (t *table) scaleSelector(u *unstructured.Unstructured) (string, error) {
 
 // validateScale checks the replicas of a custom kind with a scale subresource.
 func (t *table) validateScale(u *unstructured.Unstructured) field.ErrorList {
-	if t.builtIn || t.scale == nil {
+	if t.BuiltIn || t.Scale == nil {
 		return nil
 	}
 	var errs field.ErrorList
-	for _, path := range []string{t.scale.specReplicas, t.scale.statusReplicas} {
-		if n, ok, _ := unstructured.NestedInt64(u.Object, steps(path)...); ok && n < 0 {
+	for _, path := range []string{t.Scale.SpecReplicas, t.Scale.StatusReplicas} {
+		if n, ok, _ := unstructured.NestedInt64(u.Object, kinds.Steps(path)...); ok && n < 0 {
 			errs = append(errs, field.Invalid(field.NewPath(path), n, "should be a non-negative integer"))
 		}
 	}

@@ -168,15 +168,15 @@ func (t *table) selects(field string) error {
 	switch {
 	case field == metav1.ObjectNameField:
 		return nil
-	case field == "metadata.namespace" && (t.Namespaced || t.builtIn && !slices.Contains(clusterScopedSelectors, t.Kind)):
+	case field == "metadata.namespace" && (t.Namespaced || t.BuiltIn && !slices.Contains(clusterScopedSelectors, t.Kind)):
 		return nil
 	case slices.ContainsFunc(special, func(f selectableField) bool { return f.name == field }):
 		return nil
-	case !t.builtIn && slices.Contains(t.selectable, "."+field):
+	case !t.BuiltIn && slices.Contains(t.SelectableFields, "."+field):
 		return nil
 	case t.Kind == "Job" && ok:
 		return fmt.Errorf("field label %q not supported for Job", field)
-	case t.builtIn && !ok:
+	case t.BuiltIn && !ok:
 		return fmt.Errorf("%q is not a known field selector: only %q, %q", field, metav1.ObjectNameField, "metadata.namespace")
 	}
 	return fmt.Errorf("field label not supported: %s", field)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // handle answers one request that the rules let through.
@@ -82,11 +84,11 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		return s.notServedLocked(r)
 	case r.http.Method == http.MethodHead:
 		return nil, notAllowed()
-	case t.native && t.stored.Version != t.Version: // autoscaling/v1
+	case t.Native && t.stored.Version != t.Version: // autoscaling/v1
 		return nil, unsupported(r)
 	case t.isReview():
 		return s.review(r, t)
-	case t.native && r.Subresource == "" && !t.takes(r.Verb):
+	case t.Native && r.Subresource == "" && !t.Takes(r.Verb):
 		return nil, notAllowed()
 	}
 	if resp, err := r.negotiate(t); resp != nil || err != nil {
@@ -149,7 +151,7 @@ func (t *table) allows(r *Request) bool {
 
 // notServedLocked answers a request for an unknown resource like the real server.
 func (s *Server) notServedLocked(r *Request) (*http.Response, error) {
-	if custom(r.Resource.Group) {
+	if kinds.Custom(r.Resource.Group) {
 		return r.noPage(), nil
 	}
 	return nil, noResource()
@@ -162,5 +164,5 @@ func (s *Server) Answer(r *Request) (*http.Response, error) {
 }
 
 func (t *table) notFound(name string) error {
-	return apierrors.NewNotFound(t.gvr().GroupResource(), name)
+	return apierrors.NewNotFound(t.GVR().GroupResource(), name)
 }

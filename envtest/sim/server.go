@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // Host is the server's pretended address.
@@ -91,21 +92,21 @@ func (s *Server) Serve(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range resources {
-		s.serveKindLocked(define(r), nil)
+		s.serveKindLocked(kinds.Define(kinds.Resource(r)), nil)
 	}
 }
 
 // serveKindLocked adds a resource that is not served yet. If it is another version of a served one,
 // with is that version's store.
-func (s *Server) serveKindLocked(d definition, with *store) *table {
-	if t := s.tables[d.gvr()]; t != nil {
+func (s *Server) serveKindLocked(d kinds.Definition, with *store) *table {
+	if t := s.tables[d.GVR()]; t != nil {
 		return t
 	}
 	if with == nil {
-		with = newStore(d.gvk(), s.version)
+		with = newStore(d.GVK(), s.version)
 	}
-	t := &table{definition: d, store: with, gone: make(chan struct{})}
-	s.tables[d.gvr()] = t
+	t := &table{Definition: d, store: with, gone: make(chan struct{})}
+	s.tables[d.GVR()] = t
 	if t.isNamespaces() {
 		s.foundLocked(t)
 	}
@@ -119,9 +120,9 @@ func (s *Server) Withdraw(resources ...Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range resources {
-		if t := s.tables[r.gvr()]; t != nil {
+		if t := s.tables[kinds.Resource(r).GVR()]; t != nil {
 			s.version += int64(len(t.objects)) // one deletion each
-			delete(s.tables, r.gvr())
+			delete(s.tables, kinds.Resource(r).GVR())
 			for _, o := range t.sorted() {
 				s.graph.forget(o.GetUID())
 			}
@@ -173,7 +174,7 @@ func (s *Server) Count(verb string, of Resource) int {
 	defer s.mu.Unlock()
 	n := 0
 	for k, count := range s.counts {
-		if (verb == "" || k.verb == verb) && k.resource == of.gvr() {
+		if (verb == "" || k.verb == verb) && k.resource == kinds.Resource(of).GVR() {
 			n += count
 		}
 	}
@@ -205,17 +206,17 @@ func (s *Server) Watches() int {
 // the stored object. obj is a pointer to an API type. An empty uid or resourceVersion means the
 // stored one. Put panics on invalid input.
 func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured {
-	u, err := toUnstructured(obj, in)
+	u, err := toUnstructured(obj, kinds.Resource(in))
 	if err != nil {
 		panic(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.tables[in.gvr()]
+	t := s.tables[kinds.Resource(in).GVR()]
 	if t == nil {
 		panic(fmt.Sprintf("sim: %s is not served; give it to NewServer or Serve", in.Name))
 	}
-	if namespaces := s.tables[Namespaces.gvr()]; namespaces != nil && t.Namespaced {
+	if namespaces := s.tables[kinds.Namespaces.GVR()]; namespaces != nil && t.Namespaced {
 		s.ensureNamespaceLocked(namespaces, u.GetNamespace())
 	}
 	if t.isNamespaces() && phase(u) == "" {
@@ -231,7 +232,7 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 func (s *Server) Remove(in Resource, namespace, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.tables[in.gvr()]
+	t := s.tables[kinds.Resource(in).GVR()]
 	if t == nil || t.objects[key{namespace, name}] == nil {
 		return false
 	}
@@ -244,7 +245,7 @@ func (s *Server) Remove(in Resource, namespace, name string) bool {
 func (s *Server) Object(in Resource, namespace, name string) *unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.tables[in.gvr()]; t != nil && t.objects[key{namespace, name}] != nil {
+	if t := s.tables[kinds.Resource(in).GVR()]; t != nil && t.objects[key{namespace, name}] != nil {
 		return t.objects[key{namespace, name}].DeepCopy()
 	}
 	return nil
@@ -261,8 +262,19 @@ func (s *Server) Version() string {
 func (s *Server) Stored(in Resource) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.tables[in.gvr()]; t != nil {
+	if t := s.tables[kinds.Resource(in).GVR()]; t != nil {
 		return len(t.objects)
 	}
 	return 0
+}
+
+// UseSchemas validates, defaults and prunes custom objects from now on, and evaluates the
+// matchConditions of webhooks. It is for package envtest/sim/crd. Call it before Load.
+func (s *Server) UseSchemas(with crdschema.Schemas) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.schemas = with
+	if t := s.tables[kinds.CRDs]; t != nil {
+		t.Schema = kinds.CRDSchema{Schemas: with}
+	}
 }

@@ -9,12 +9,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // subresourceLocked answers a request for a subresource of live, which is nil if there is none.
 func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
 	finalizes := r.Subresource == "finalize" && t.isNamespaces()
-	served := r.Subresource == "status" && t.status || r.Subresource == "scale" && t.scale != nil || finalizes
+	served := r.Subresource == "status" && t.Status || r.Subresource == "scale" && t.Scale != nil || finalizes
 	acts := (r.Subresource == "eviction" || r.Subresource == "binding") && t.has(r.Subresource)
 	switch {
 	case finalizes && r.Verb != "update", acts && r.Verb != "create":
@@ -25,15 +28,15 @@ func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unst
 		return s.bindLocked(r, t, live)
 	case !served && t.has(r.Subresource):
 		return nil, unsupported(r)
-	case !served && t.builtIn:
+	case !served && t.BuiltIn:
 		return nil, noResource()
 	case !served:
 		return nil, t.notFound(r.Name)
 	case r.Verb == "create" || r.Verb == "delete":
-		if t.builtIn {
+		if t.BuiltIn {
 			return nil, notAllowed()
 		}
-		return nil, apierrors.NewMethodNotSupported(t.gvr().GroupResource(), r.Verb)
+		return nil, apierrors.NewMethodNotSupported(t.GVR().GroupResource(), r.Verb)
 	case r.Subresource == "scale":
 		return s.scaleLocked(r, t, live)
 	case r.Verb == "get" && live == nil:
@@ -48,7 +51,7 @@ func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unst
 
 // has reports whether a real server serves the subresource.
 func (t *table) has(subresource string) bool {
-	return slices.Contains(otherSubresources[t.gvr().GroupResource().String()], subresource)
+	return slices.Contains(otherSubresources[t.GVR().GroupResource().String()], subresource)
 }
 
 // otherSubresources lists the subresources of built-in kinds other than status and scale.
@@ -65,16 +68,16 @@ var otherSubresources = map[string][]string{
 
 // prepareStatus gives u everything of live that a status update does not change.
 func (t *table) prepareStatus(u, live *unstructured.Unstructured) {
-	if t.builtIn {
-		keep(u.Object, live.Object, "spec")
-		if t.generation == annotationGeneration { // a Deployment
+	if t.BuiltIn {
+		jsonvalue.Keep(u.Object, live.Object, "spec")
+		if t.Generation == kinds.AnnotationGeneration { // a Deployment
 			u.SetLabels(live.GetLabels())
 		}
 		if t.Kind == "Pod" {
 			u.SetOwnerReferences(live.GetOwnerReferences())
 			u.SetDeletionTimestamp(nil)
-			if class := object(live.Object, "status")["qosClass"]; class != nil {
-				setField(u, class, "status", "qosClass")
+			if class := jsonvalue.Object(live.Object, "status")["qosClass"]; class != nil {
+				jsonvalue.SetField(u, class, "status", "qosClass")
 			}
 		}
 		return
@@ -86,13 +89,4 @@ func (t *table) prepareStatus(u, live *unstructured.Unstructured) {
 		u.Object["status"] = status
 	}
 	u.SetManagedFields(managed)
-}
-
-// keep copies a field of live to u, or removes it from u.
-func keep(u, live map[string]any, field string) {
-	if value, ok := live[field]; ok {
-		u[field] = value
-	} else {
-		delete(u, field)
-	}
 }

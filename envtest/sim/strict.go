@@ -19,6 +19,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // codec reads and writes objects of one kind. Built-in kinds pass through their Go type, as in a
@@ -29,12 +31,12 @@ type codec struct {
 	schema crdschema.Schema // of a custom kind, if it has one
 }
 
-func (t *table) codec() codec { return codec{kind: t.gvk(), typed: t.builtIn, schema: t.schema} }
+func (t *table) codec() codec { return codec{kind: t.GVK(), typed: t.BuiltIn, schema: t.Schema} }
 
 // encode returns the JSON that a real API server has for a stored object.
 func (c codec) encode(u *unstructured.Unstructured) ([]byte, error) {
 	if !c.typed {
-		return toJSON(u.Object)
+		return jsonvalue.Encode(u.Object)
 	}
 	obj, err := c.object(u)
 	if err != nil {
@@ -45,7 +47,7 @@ func (c codec) encode(u *unstructured.Unstructured) ([]byte, error) {
 
 // object returns a stored object of a built-in kind as its Go type.
 func (c codec) object(u *unstructured.Unstructured) (runtime.Object, error) {
-	obj, err := builtInScheme().New(c.kind)
+	obj, err := kinds.Scheme().New(c.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +81,7 @@ func keepReset(u *unstructured.Unstructured, sent []metav1.ManagedFieldsEntry) {
 func (c codec) empty() (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if c.typed {
-		obj, err := builtInScheme().New(c.kind)
+		obj, err := kinds.Scheme().New(c.kind)
 		if err != nil {
 			return nil, err
 		}

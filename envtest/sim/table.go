@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 type key struct{ namespace, name string }
@@ -20,7 +23,7 @@ func keyOf(o metav1.Object) key { return key{o.GetNamespace(), o.GetName()} }
 
 // table is one version of a resource. The Server's mutex guards it.
 type table struct {
-	definition
+	kinds.Definition
 	*store
 	fields map[string]*managedfields.FieldManager // by subresource
 	blank  *unstructured.Unstructured             // an object before its creation
@@ -47,7 +50,7 @@ type store struct {
 	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
 	changed   chan struct{}                                  // closed and replaced at each event
 
-	conversion *conversion // nil: versions differ in their apiVersion only
+	conversion *kinds.Conversion // nil: versions differ in their apiVersion only
 	// shown has the objects that the webhook converted, by apiVersion.
 	shown map[*unstructured.Unstructured]map[string]*unstructured.Unstructured
 }
@@ -69,7 +72,7 @@ const (
 func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstructured.Unstructured {
 	if old == nil {
 		s.identifyLocked(t, u)
-		if t.generation != noGeneration {
+		if t.Generation != kinds.NoGeneration {
 			u.SetGeneration(1)
 		}
 		return s.appendLocked(t, watch.Added, nil, u).DeepCopy()
@@ -88,7 +91,7 @@ func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstr
 		u.SetDeletionGracePeriodSeconds(nil)
 		return s.storeLocked(t, nil, u)
 	}
-	if equal(old.Object, u.Object) {
+	if jsonvalue.Equal(old.Object, u.Object) {
 		return old.DeepCopy()
 	}
 	if t.changesGeneration(u, old) {
@@ -110,7 +113,7 @@ func (s *Server) removeLocked(t *table, o *unstructured.Unstructured) {
 func (s *Server) appendLocked(t *table, kind watch.EventType, before, after *unstructured.Unstructured) *unstructured.Unstructured {
 	s.version++
 	after.SetResourceVersion(strconv.FormatInt(s.version, 10))
-	s.crdsChanged = s.crdsChanged || t.prepare != nil
+	s.crdsChanged = s.crdsChanged || t.Prepare != nil
 	if t.conversion == nil && after.GetAPIVersion() != t.stored.GroupVersion().String() {
 		after.SetAPIVersion(t.stored.GroupVersion().String())
 	}

@@ -15,6 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 func (s *Server) updateLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
@@ -45,7 +48,7 @@ func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstruc
 			return nil, err
 		}
 		return r.answer(http.StatusOK, updated)
-	case r.Subresource != "", r.Verb != "apply" && (r.Verb != "update" || !t.createOnUpdate):
+	case r.Subresource != "", r.Verb != "apply" && (r.Verb != "update" || !t.CreateOnUpdate):
 		return nil, t.notFound(r.Name)
 	case uid != "":
 		return nil, t.wrongUID(r, u, "")
@@ -108,7 +111,7 @@ func (s *Server) changeLocked(r *Request, t *table, live, u *unstructured.Unstru
 			return nil, err
 		}
 	}
-	if equal(u.Object, live.Object) && r.empties+t.empties[keyOf(live)] == "" {
+	if jsonvalue.Equal(u.Object, live.Object) && r.empties+t.empties[keyOf(live)] == "" {
 		return live, nil
 	}
 	if r.dryRun {
@@ -137,7 +140,7 @@ func (t *table) checkVersion(r *Request, live, u *unstructured.Unstructured) err
 	case has == live.GetResourceVersion():
 	case has != "":
 		return t.conflict(r.Name, "the object has been modified; please apply your changes to the latest version and try again")
-	case t.conditional:
+	case t.Conditional:
 		return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: t.Name}, r.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update"),
 		})
@@ -163,7 +166,7 @@ func keepIdentity(u, live *unstructured.Unstructured) {
 // removable reports whether an update removed the last finalizer of an object in deletion.
 func removable(live, u *unstructured.Unstructured) bool {
 	grace := live.GetDeletionGracePeriodSeconds()
-	if u.GetKind() == Namespaces.Kind && len(specFinalizers(u)) > 0 && u.GetAPIVersion() == "v1" {
+	if u.GetKind() == kinds.Namespaces.Kind && len(specFinalizers(u)) > 0 && u.GetAPIVersion() == "v1" {
 		return false
 	}
 	return live.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
@@ -171,12 +174,12 @@ func removable(live, u *unstructured.Unstructured) bool {
 
 // storageKey is the key in etcd; the real server shows it in one message.
 func (t *table) storageKey(u *unstructured.Unstructured) string {
-	of := t.gvr().GroupResource().String()
+	of := t.GVR().GroupResource().String()
 	path := "/registry/"
 	switch special := storagePrefixes[of]; {
 	case special != "":
 		path += special + "/"
-	case !t.builtIn || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io"}, t.Group):
+	case !t.BuiltIn || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io"}, t.Group):
 		path += t.Group + "/" + t.Name + "/"
 	default:
 		path += t.Name + "/"

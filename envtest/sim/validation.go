@@ -19,6 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // validate returns the errors of u, which replaces live (nil: is new), in the real server's order.
@@ -26,7 +29,7 @@ import (
 func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
 	at, meta := field.NewPath("metadata"), &managedBy{u, heads(u)}
 	var errs field.ErrorList
-	wrong := !t.builtIn && u.GetKind() != t.Kind
+	wrong := !t.BuiltIn && u.GetKind() != t.Kind
 	switch {
 	case wrong && live == nil:
 	case live == nil:
@@ -42,9 +45,9 @@ func (t *table) validate(u, live *unstructured.Unstructured, subresource string)
 	switch {
 	case wrong:
 		return append(errs, field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+t.Kind))
-	case t.schema != nil:
-		errs = append(errs, t.schema.Validate(u, live, subresource)...)
-	case !t.builtIn, subresource == "status":
+	case t.Schema != nil:
+		errs = append(errs, t.Schema.Validate(u, live, subresource)...)
+	case !t.BuiltIn, subresource == "status":
 	case live == nil:
 		errs = append(errs, validateKind(t.Kind, u)...)
 	default:
@@ -69,12 +72,12 @@ func (t *table) validateUpdate(u, live *unstructured.Unstructured, accessor meta
 	return append(changes, is...)
 }
 
-func (t *table) isCoreEvents() bool { return t.Group == "" && t.Name == Events.Name }
+func (t *table) isCoreEvents() bool { return t.Group == "" && t.Name == kinds.Events.Name }
 
 // distinct returns the first of equal errors. The real server drops repeated ones where declarative
 // validation may add errors: for all built-in kinds but CustomResourceDefinition and APIService.
 func (t *table) distinct(errs field.ErrorList) field.ErrorList {
-	if !t.builtIn || t.Group == "apiextensions.k8s.io" || t.Group == "apiregistration.k8s.io" {
+	if !t.BuiltIn || t.Group == "apiextensions.k8s.io" || t.Group == "apiregistration.k8s.io" {
 		return errs
 	}
 	known := sets.New[string]()
@@ -89,7 +92,7 @@ func (t *table) distinct(errs field.ErrorList) field.ErrorList {
 func (t *table) validateMeta(u metav1.Object, at *field.Path) field.ErrorList {
 	name := validation.NameIsDNSSubdomain
 	switch {
-	case !t.builtIn:
+	case !t.BuiltIn:
 	case t.Kind == "Namespace" || t.Kind == "Service":
 		name = validation.NameIsDNSLabel
 	case t.Group == "rbac.authorization.k8s.io", t.isCoreEvents():
@@ -109,7 +112,7 @@ func pathSegment(name string, prefix bool) []string {
 // validateFinalizers checks that the finalizers of a built-in kind have a domain.
 func (t *table) validateFinalizers(u metav1.Object, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if !t.builtIn {
+	if !t.BuiltIn {
 		return nil
 	}
 	for i, f := range u.GetFinalizers() {
@@ -142,30 +145,23 @@ func validateKind(kind string, u *unstructured.Unstructured) field.ErrorList {
 	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":
 		return validateWorkload(kind, u)
 	case "Pod":
-		return validatePodSpec(object(u.Object, "spec"), spec)
+		return validatePodSpec(jsonvalue.Object(u.Object, "spec"), spec)
 	case "Job":
-		return validatePodSpec(object(u.Object, "spec", "template", "spec"), spec.Child("template", "spec"))
+		return validatePodSpec(jsonvalue.Object(u.Object, "spec", "template", "spec"), spec.Child("template", "spec"))
 	case "CronJob":
-		return validatePodSpec(object(u.Object, "spec", "jobTemplate", "spec", "template", "spec"), spec.Child("jobTemplate", "spec", "template", "spec"))
+		return validatePodSpec(jsonvalue.Object(u.Object, "spec", "jobTemplate", "spec", "template", "spec"), spec.Child("jobTemplate", "spec", "template", "spec"))
 	}
 	return nil
-}
-
-// object returns the JSON object at a path, or nil.
-func object(u map[string]any, fields ...string) map[string]any {
-	value, _, _ := unstructured.NestedFieldNoCopy(u, fields...)
-	m, _ := value.(map[string]any)
-	return m
 }
 
 // validateKeys checks the keys of a ConfigMap or Secret.
 func validateKeys(u *unstructured.Unstructured, name string) field.ErrorList {
 	var errs field.ErrorList
-	for _, key := range sortedKeys(object(u.Object, name)) {
+	for _, key := range sortedKeys(jsonvalue.Object(u.Object, name)) {
 		for _, message := range utilvalidation.IsConfigMapKey(key) {
 			errs = append(errs, field.Invalid(field.NewPath(name).Key(key), key, message))
 		}
-		if _, also := object(u.Object, "binaryData")[key]; also && name == "data" {
+		if _, also := jsonvalue.Object(u.Object, "binaryData")[key]; also && name == "data" {
 			errs = append(errs, field.Invalid(field.NewPath(name).Key(key), key, "duplicate of key present in binaryData"))
 		}
 	}
@@ -183,7 +179,7 @@ func sortedKeys(m map[string]any) []string {
 
 // validateSecret checks that a Secret has the keys of its type.
 func validateSecret(u *unstructured.Unstructured) field.ErrorList {
-	data := object(u.Object, "data")
+	data := jsonvalue.Object(u.Object, "data")
 	required := map[any][]string{
 		string(corev1.SecretTypeDockercfg):        {corev1.DockerConfigKey},
 		string(corev1.SecretTypeDockerConfigJson): {corev1.DockerConfigJsonKey},
@@ -206,7 +202,7 @@ func validateEvent(u *unstructured.Unstructured) field.ErrorList {
 	if u.GetAPIVersion() == "v1" {
 		about = "involvedObject"
 	}
-	of, _ := object(u.Object, about)["namespace"].(string)
+	of, _ := jsonvalue.Object(u.Object, about)["namespace"].(string)
 	timed := u.Object["eventTime"] != nil
 	switch in := u.GetNamespace(); {
 	case of == "" && in == metav1.NamespaceDefault, of == "" && timed && in == metav1.NamespaceSystem:
@@ -218,7 +214,7 @@ func validateEvent(u *unstructured.Unstructured) field.ErrorList {
 }
 
 func validateLease(u *unstructured.Unstructured) field.ErrorList {
-	at, spec := field.NewPath("spec"), object(u.Object, "spec")
+	at, spec := field.NewPath("spec"), jsonvalue.Object(u.Object, "spec")
 	var errs field.ErrorList
 	if n, ok := spec["leaseDurationSeconds"].(int64); ok && n <= 0 {
 		errs = append(errs, field.Invalid(at.Child("leaseDurationSeconds"), n, "must be greater than 0"))
@@ -238,14 +234,14 @@ var (
 
 // headless reports whether a Service has no cluster IP.
 func headless(u *unstructured.Unstructured) bool {
-	addresses, _ := object(u.Object, "spec")["clusterIPs"].([]any)
+	addresses, _ := jsonvalue.Object(u.Object, "spec")["clusterIPs"].([]any)
 	return len(addresses) == 1 && addresses[0] == corev1.ClusterIPNone
 }
 
 // validateAddresses checks that the two fields with addresses of a Service agree. The real server
 // does this before it validates anything else.
 func validateAddresses(u *unstructured.Unstructured) field.ErrorList {
-	spec, at := object(u.Object, "spec"), field.NewPath("spec", "clusterIPs")
+	spec, at := jsonvalue.Object(u.Object, "spec"), field.NewPath("spec", "clusterIPs")
 	all, _ := spec["clusterIPs"].([]any)
 	if spec["type"] == string(corev1.ServiceTypeExternalName) || len(all) == 0 || all[0] == spec["clusterIP"] {
 		return nil
@@ -254,7 +250,7 @@ func validateAddresses(u *unstructured.Unstructured) field.ErrorList {
 }
 
 func validateService(u *unstructured.Unstructured) field.ErrorList {
-	at, spec := field.NewPath("spec"), object(u.Object, "spec")
+	at, spec := field.NewPath("spec"), jsonvalue.Object(u.Object, "spec")
 	ports, _ := spec["ports"].([]any)
 	var errs field.ErrorList
 	if len(ports) == 0 && !headless(u) && spec["type"] != string(corev1.ServiceTypeExternalName) {
@@ -299,7 +295,7 @@ func validatePort(value any, at *field.Path) field.ErrorList {
 
 // validateWorkload checks replicas, selector and template.
 func validateWorkload(kind string, u *unstructured.Unstructured) field.ErrorList {
-	at, spec := field.NewPath("spec"), object(u.Object, "spec")
+	at, spec := field.NewPath("spec"), jsonvalue.Object(u.Object, "spec")
 	var errs field.ErrorList
 	if n, ok := spec["replicas"].(int64); ok && n < 0 {
 		errs = append(errs, field.Invalid(at.Child("replicas"), n, validation.IsNegativeErrorMsg))
@@ -323,7 +319,7 @@ func validateWorkload(kind string, u *unstructured.Unstructured) field.ErrorList
 	if !given || matches == nil || !matches.Empty() && !matches.Matches(labels.Set(has)) {
 		errs = append(errs, field.Invalid(template.Child("metadata", "labels"), has, "`selector` does not match template `labels`"))
 	}
-	return append(errs, validatePodSpec(object(spec, "template", "spec"), template.Child("spec"))...)
+	return append(errs, validatePodSpec(jsonvalue.Object(spec, "template", "spec"), template.Child("spec"))...)
 }
 
 // validatePodSpec checks the names and images of containers.

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // stream is the body of a watch. Its reader drives it.
@@ -137,13 +139,13 @@ func (w *stream) untilBookmark() <-chan time.Time {
 // bookmarkOf returns a bookmark's object: an empty one of the kind, with a version.
 func (t *table) bookmarkOf(version int64) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	if empty, err := builtInScheme().New(t.gv().WithKind(t.Kind)); err == nil {
+	if empty, err := kinds.Scheme().New(t.GV().WithKind(t.Kind)); err == nil {
 		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(empty); err == nil {
 			u.Object = content
 		}
 	}
 	u.Object["metadata"] = map[string]any{"resourceVersion": strconv.FormatInt(version, 10)}
-	u.SetAPIVersion(t.gv().String())
+	u.SetAPIVersion(t.GV().String())
 	u.SetKind(t.Kind)
 	return u
 }

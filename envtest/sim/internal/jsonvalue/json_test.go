@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package jsonvalue
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// FuzzJSON compares toJSON and equal with the standard library.
+// FuzzJSON compares Encode and equal with the standard library.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"b":1,"a":"x","":null,"c":[true,false,1.5,-7,"<&>\u2028\n\u007fé\ud800"],"d":{},"e":[]}`, `"\"\\"`, `null`, `[[[]]]`, `{"é":{"\"":1e300}}`,
@@ -29,10 +29,10 @@ func FuzzJSON(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := toJSON(a); err != nil || string(got) != string(want) {
+		if got, err := Encode(a); err != nil || string(got) != string(want) {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
-		if got, want := equal(a, b), reflect.DeepEqual(a, b); got != want {
+		if got, want := Equal(a, b), reflect.DeepEqual(a, b); got != want {
 			t.Errorf("equal(%s, %s) is %t", text, other, got)
 		}
 	})
@@ -66,18 +66,18 @@ func TestEqualDistinguishesNil(t *testing.T) {
 		{map[string]any{"a": nil}, map[string]any{}},
 		{[]string{"a"}, []string{"b"}},
 	} {
-		if equal(pair[0], pair[1]) || equal(pair[1], pair[0]) {
+		if Equal(pair[0], pair[1]) || Equal(pair[1], pair[0]) {
 			t.Errorf("%#v equals %#v", pair[0], pair[1])
 		}
-		if !equal(pair[0], pair[0]) {
+		if !Equal(pair[0], pair[0]) {
 			t.Errorf("%#v does not equal itself", pair[0])
 		}
-		data, err := toJSON(pair[0])
+		data, err := Encode(pair[0])
 		if want, wantErr := json.Marshal(pair[0]); err != nil || wantErr != nil || string(data) != string(want) {
 			t.Errorf("got %s, %v, want %s, %v", data, err, want, wantErr)
 		}
 	}
-	if _, err := toJSON(map[string]any{"a": []any{math.NaN()}}); err == nil {
+	if _, err := Encode(map[string]any{"a": []any{math.NaN()}}); err == nil {
 		t.Error("NaN became JSON")
 	}
 }

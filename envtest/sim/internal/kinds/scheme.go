@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package kinds
 
 import (
 	"sync"
@@ -10,12 +10,17 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// builtInScheme has the built-in kinds. client-go's scheme.Scheme also has those that a program
+// Scheme has the built-in kinds. client-go's scheme.Scheme also has those that a program
 // registers there.
-var builtInScheme = sync.OnceValue(func() *runtime.Scheme {
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	if err := scheme.AddToScheme(s); err != nil {
 		panic(err) // it is made by client-go
 	}
 	return s
 })
+
+// Custom reports whether a group has no built-in kinds.
+func Custom(group string) bool {
+	return !Scheme().IsGroupRegistered(group)
+}

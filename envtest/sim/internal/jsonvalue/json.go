@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package jsonvalue
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// equal reports whether two JSON values are equal. As in reflect.DeepEqual, nil and empty differ.
-func equal(a, b any) bool {
+// Equal reports whether two JSON values are equal. As in reflect.DeepEqual, nil and empty differ.
+func Equal(a, b any) bool {
 	switch a := a.(type) {
 	case string, bool, int64, float64, nil:
 		return a == b
@@ -21,20 +21,20 @@ func equal(a, b any) bool {
 			return false
 		}
 		for name, value := range a {
-			if other, ok := b[name]; !ok || !equal(value, other) {
+			if other, ok := b[name]; !ok || !Equal(value, other) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		b, ok := b.([]any)
-		return ok && (a == nil) == (b == nil) && slices.EqualFunc(a, b, equal)
+		return ok && (a == nil) == (b == nil) && slices.EqualFunc(a, b, Equal)
 	}
 	return reflect.DeepEqual(a, b)
 }
 
-// toJSON returns what json.Marshal returns for a JSON value, in less time.
-func toJSON(value any) ([]byte, error) { return appendJSON(make([]byte, 0, 256), value) }
+// Encode returns what json.Marshal returns for a JSON value, in less time.
+func Encode(value any) ([]byte, error) { return appendJSON(make([]byte, 0, 256), value) }
 
 func appendJSON(to []byte, value any) ([]byte, error) {
 	switch v := value.(type) {

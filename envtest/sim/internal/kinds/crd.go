@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package kinds
 
 import (
 	"fmt"
@@ -15,47 +15,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
+// The kind and the resource of CustomResourceDefinitions.
 var (
-	crdKind     = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	CRDKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	CRDs    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// UseSchemas validates, defaults and prunes custom objects from now on, and evaluates the
-// matchConditions of webhooks. It is for package envtest/sim/crd. Call it before Load.
-func (s *Server) UseSchemas(with crdschema.Schemas) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.schemas = with
-	if t := s.tables[crdResource]; t != nil {
-		t.schema = crdSchema{with}
-	}
-}
-
-// crd is what the server reads of a CustomResourceDefinition.
-type crd struct {
+// CRD is what the server reads of a CustomResourceDefinition.
+type CRD struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
 		Group    string       `json:"group"`
 		Scope    string       `json:"scope"`
-		Names    crdNames     `json:"names"`
-		Versions []crdVersion `json:"versions"`
+		Names    CRDNames     `json:"names"`
+		Versions []CRDVersion `json:"versions"`
 
 		Conversion struct {
 			Strategy string      `json:"strategy"`
-			Webhook  *conversion `json:"webhook"`
+			Webhook  *Conversion `json:"webhook"`
 		} `json:"conversion"`
 	} `json:"spec"`
 	Status struct {
 		Conditions     []crdCondition `json:"conditions"`
-		AcceptedNames  crdNames       `json:"acceptedNames"`
+		AcceptedNames  CRDNames       `json:"acceptedNames"`
 		StoredVersions []string       `json:"storedVersions"`
 	} `json:"status"`
 }
 
-type crdNames struct {
+// CRDNames are the names of a custom kind.
+type CRDNames struct {
 	Plural     string   `json:"plural"`
 	Singular   string   `json:"singular,omitempty"`
 	ShortNames []string `json:"shortNames,omitempty"`
@@ -64,7 +58,8 @@ type crdNames struct {
 	Categories []string `json:"categories,omitempty"`
 }
 
-type crdVersion struct {
+// CRDVersion is a version of a custom kind.
+type CRDVersion struct {
 	Name    string `json:"name"`
 	Served  bool   `json:"served"`
 	Storage bool   `json:"storage"`
@@ -82,7 +77,7 @@ type crdVersion struct {
 	SelectableFields []struct {
 		JSONPath string `json:"jsonPath"`
 	} `json:"selectableFields"`
-	Columns []printerColumn `json:"additionalPrinterColumns"`
+	Columns []PrinterColumn `json:"additionalPrinterColumns"`
 }
 
 type crdCondition struct {
@@ -94,12 +89,14 @@ type crdCondition struct {
 	ObservedGeneration int64       `json:"observedGeneration,omitempty"`
 }
 
-func readCRD(u *unstructured.Unstructured) (*crd, error) {
-	c := &crd{}
+// ReadCRD returns the parts of a CustomResourceDefinition that the server reads.
+func ReadCRD(u *unstructured.Unstructured) (*CRD, error) {
+	c := &CRD{}
 	return c, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, c)
 }
 
-func (c *crd) storage() string {
+// Storage returns the version in which objects are stored.
+func (c *CRD) Storage() string {
 	for _, v := range c.Spec.Versions {
 		if v.Storage {
 			return v.Name
@@ -108,7 +105,7 @@ func (c *crd) storage() string {
 	return ""
 }
 
-func (c *crd) condition(kind string) *crdCondition {
+func (c *CRD) condition(kind string) *crdCondition {
 	for i := range c.Status.Conditions {
 		if c.Status.Conditions[i].Type == kind {
 			return &c.Status.Conditions[i]
@@ -117,14 +114,15 @@ func (c *crd) condition(kind string) *crdCondition {
 	return nil
 }
 
-func (c *crd) is(kind string) bool {
+// Is reports whether a condition is true.
+func (c *CRD) Is(kind string) bool {
 	condition := c.condition(kind)
 	return condition != nil && condition.Status == "True"
 }
 
-// set sets a condition; its time changes only with its status.
-func (c *crd) set(kind, status, reason, message string) {
-	next := crdCondition{Type: kind, Status: status, LastTransitionTime: now(), Reason: reason, Message: message}
+// Set sets a condition; its time changes only with its status.
+func (c *CRD) Set(kind, status, reason, message string) {
+	next := crdCondition{Type: kind, Status: status, LastTransitionTime: metav1.Now(), Reason: reason, Message: message}
 	old := c.condition(kind)
 	if old == nil {
 		c.Status.Conditions = append(c.Status.Conditions, next)
@@ -136,10 +134,11 @@ func (c *crd) set(kind, status, reason, message string) {
 	*old = next
 }
 
-// crdSchema is the Schema of CustomResourceDefinitions themselves.
-type crdSchema struct{ schemas crdschema.Schemas }
+// CRDSchema is the Schema of CustomResourceDefinitions themselves.
+type CRDSchema struct{ Schemas crdschema.Schemas }
 
-func (crdSchema) Default(u *unstructured.Unstructured) []error {
+// Default implements crdschema.Schema.
+func (CRDSchema) Default(u *unstructured.Unstructured) []error {
 	spec, _ := u.Object["spec"].(map[string]any)
 	if spec == nil {
 		return nil
@@ -159,25 +158,26 @@ func (crdSchema) Default(u *unstructured.Unstructured) []error {
 	return nil
 }
 
-func (s crdSchema) Validate(u, old *unstructured.Unstructured, _ string) field.ErrorList {
-	c, err := readCRD(u)
+// Validate implements crdschema.Schema.
+func (s CRDSchema) Validate(u, old *unstructured.Unstructured, _ string) field.ErrorList {
+	c, err := ReadCRD(u)
 	if err != nil {
 		return field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
 	}
-	if s.schemas != nil {
-		return s.schemas.Check(u, old)
+	if s.Schemas != nil {
+		return s.Schemas.Check(u, old)
 	}
 	errs := c.check()
 	if old == nil {
 		return errs
 	}
-	if was, err := readCRD(old); err == nil {
+	if was, err := ReadCRD(old); err == nil {
 		errs = append(errs, c.checkUpdate(was)...)
 	}
 	return errs
 }
 
-func (c *crd) checkUpdate(old *crd) field.ErrorList {
+func (c *CRD) checkUpdate(old *CRD) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
 	fixed := func(path *field.Path, value, was string) {
@@ -185,14 +185,14 @@ func (c *crd) checkUpdate(old *crd) field.ErrorList {
 			errs = append(errs, field.Invalid(path, value, "field is immutable"))
 		}
 	}
-	if old.is("Established") {
+	if old.Is("Established") {
 		fixed(spec.Child("scope"), c.Spec.Scope, old.Spec.Scope)
 		fixed(spec.Child("names", "kind"), c.Spec.Names.Kind, old.Spec.Names.Kind)
 	}
 	fixed(spec.Child("group"), c.Spec.Group, old.Spec.Group)
 	fixed(spec.Child("names", "plural"), c.Spec.Names.Plural, old.Spec.Names.Plural)
 	for i, stored := range c.Status.StoredVersions {
-		if !slices.ContainsFunc(c.Spec.Versions, func(v crdVersion) bool { return v.Name == stored }) {
+		if !slices.ContainsFunc(c.Spec.Versions, func(v CRDVersion) bool { return v.Name == stored }) {
 			errs = append(errs, field.Invalid(field.NewPath("status", "storedVersions").Index(i), stored, fmt.Sprintf(
 				"missing from spec.versions; %[1]s was previously a storage version, and must remain in spec.versions "+
 					"until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions", stored)))
@@ -202,7 +202,7 @@ func (c *crd) checkUpdate(old *crd) field.ErrorList {
 }
 
 // check finds the usual mistakes. Package envtest/sim/crd finds all.
-func (c *crd) check() field.ErrorList {
+func (c *CRD) check() field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
 	if c.Metadata.Name != c.Spec.Names.Plural+"."+c.Spec.Group {
@@ -236,7 +236,7 @@ func (c *crd) check() field.ErrorList {
 		} else if path := c.schemaPath(i); path != nil {
 			errs = append(errs, checkTypes(v.Schema.OpenAPIV3Schema, path, "at the root")...)
 		}
-		if slices.ContainsFunc(c.Spec.Versions[:i], func(other crdVersion) bool { return other.Name == v.Name }) {
+		if slices.ContainsFunc(c.Spec.Versions[:i], func(other CRDVersion) bool { return other.Name == v.Name }) {
 			errs = append(errs, field.Invalid(spec.Child("versions"), v.Name, "must contain unique version names"))
 		}
 	}
@@ -254,10 +254,10 @@ func (c *crd) check() field.ErrorList {
 
 // schemaPath returns where an error in the schema of version i is. If all versions have the same
 // schema, the API server reports its errors once.
-func (c *crd) schemaPath(i int) *field.Path {
+func (c *CRD) schemaPath(i int) *field.Path {
 	spec, first := field.NewPath("spec"), c.Spec.Versions[0].Schema.OpenAPIV3Schema
 	for _, v := range c.Spec.Versions {
-		if !equal(v.Schema.OpenAPIV3Schema, first) {
+		if !jsonvalue.Equal(v.Schema.OpenAPIV3Schema, first) {
 			return spec.Child("versions").Index(i).Child("schema", "openAPIV3Schema")
 		}
 	}
@@ -298,10 +298,52 @@ func checkTypes(schema map[string]any, path *field.Path, of string) field.ErrorL
 
 // prepareCRD records the storage version, before a CustomResourceDefinition is stored.
 func prepareCRD(u *unstructured.Unstructured) {
-	c, err := readCRD(u)
-	if err != nil || c.storage() == "" || slices.Contains(c.Status.StoredVersions, c.storage()) {
+	c, err := ReadCRD(u)
+	if err != nil || c.Storage() == "" || slices.Contains(c.Status.StoredVersions, c.Storage()) {
 		return
 	}
 	stored, _, _ := unstructured.NestedSlice(u.Object, "status", "storedVersions")
-	_ = unstructured.SetNestedField(u.Object, append(stored, c.storage()), "status", "storedVersions")
+	_ = unstructured.SetNestedField(u.Object, append(stored, c.Storage()), "status", "storedVersions")
+}
+
+// StoreStatus sets the status of u.
+func (c *CRD) StoreStatus(u *unstructured.Unstructured) {
+	if status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c.Status); err == nil {
+		u.Object["status"] = status
+	}
+}
+
+// Define returns the definition of one version of the kind.
+func (c *CRD) Define(v CRDVersion) Definition {
+	names := c.Status.AcceptedNames
+	d := Definition{
+		Resource: Resource{Group: c.Spec.Group, Version: v.Name, Kind: names.Kind, Name: names.Plural, Namespaced: c.Spec.Scope == "Namespaced"},
+		Strategy: customStrategy(), Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories, Verbs: customVerbs,
+		CRD: true, Terminating: c.Is("Terminating"), Columns: v.Columns,
+	}
+	for _, f := range v.SelectableFields {
+		d.SelectableFields = append(d.SelectableFields, f.JSONPath)
+	}
+	if d.Status = v.Subresources.Status != nil; d.Status {
+		d.Subresources = append(d.Subresources, "status")
+	}
+	if scale := v.Subresources.Scale; scale != nil {
+		d.Subresources = append(d.Subresources, "scale")
+		d.Scale = &ScalePaths{scale.SpecReplicasPath, scale.StatusReplicasPath, scale.LabelSelectorPath}
+	}
+	return d
+}
+
+// Conversion names the webhook that converts objects between versions.
+type Conversion struct {
+	ClientConfig admissionregistrationv1.WebhookClientConfig `json:"clientConfig"`
+	Versions     []string                                    `json:"conversionReviewVersions"`
+}
+
+// Webhook returns the conversion webhook, or nil.
+func (c *CRD) Webhook() *Conversion {
+	if c.Spec.Conversion.Strategy != "Webhook" {
+		return nil
+	}
+	return c.Spec.Conversion.Webhook
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package kinds
 
 import "testing"
 
@@ -12,19 +12,19 @@ func TestV1_EachFieldOfACRDNeedsAType(t *testing.T) {
 	bad := map[string]any{"type": "object", "properties": map[string]any{"spec": map[string]any{}}}
 	const want = "properties[spec].type: Required value: must not be empty for specified object fields"
 	for name, c := range map[string]struct {
-		schemas []map[string]any
+		Schemas []map[string]any
 		want    string
 	}{
 		"good":      {[]map[string]any{good, good}, ""},
 		"same":      {[]map[string]any{bad, bad}, "spec.validation.openAPIV3Schema." + want},
 		"different": {[]map[string]any{good, bad}, "spec.versions[1].schema.openAPIV3Schema." + want},
 	} {
-		d := &crd{}
+		d := &CRD{}
 		d.Metadata.Name = "lamps.example.com"
 		d.Spec.Group, d.Spec.Scope = "example.com", "Namespaced"
-		d.Spec.Names = crdNames{Plural: "lamps", Singular: "lamp", Kind: "Lamp", ListKind: "LampList"}
-		for i, schema := range c.schemas {
-			v := crdVersion{Name: []string{"v1", "v2"}[i], Served: true, Storage: i == 0}
+		d.Spec.Names = CRDNames{Plural: "lamps", Singular: "lamp", Kind: "Lamp", ListKind: "LampList"}
+		for i, schema := range c.Schemas {
+			v := CRDVersion{Name: []string{"v1", "v2"}[i], Served: true, Storage: i == 0}
 			v.Schema.OpenAPIV3Schema = schema
 			d.Spec.Versions = append(d.Spec.Versions, v)
 		}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package kinds
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 //go:embed builtinschema.yaml.gz
 var builtinSchema []byte
 
-// builtinParser parses builtinSchema, once in a process.
-var builtinParser = sync.OnceValues(func() (*typed.Parser, error) {
+// SchemaParser parses builtinSchema, once in a process.
+var SchemaParser = sync.OnceValues(func() (*typed.Parser, error) {
 	unzip, err := gzip.NewReader(bytes.NewReader(builtinSchema))
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package kinds
 
 import (
 	"strings"
@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// builtIns returns the kinds that Kubernetes v1.37 serves by default, in discovery's order.
-var builtIns = sync.OnceValue(func() []definition {
-	var list []definition
+// BuiltIns returns the kinds that Kubernetes v1.37 serves by default, in discovery's order.
+var BuiltIns = sync.OnceValue(func() []Definition {
+	var list []Definition
 	var gv schema.GroupVersion
 	for _, line := range strings.Split(strings.TrimSpace(builtInTable), "\n") {
 		if fields := strings.Fields(line); line[0] == '\t' {
@@ -28,10 +28,10 @@ var builtIns = sync.OnceValue(func() []definition {
 	return list
 })
 
-func builtInDefinition(gv schema.GroupVersion, name, kind string, facts []string) definition {
-	d := definition{
+func builtInDefinition(gv schema.GroupVersion, name, kind string, facts []string) Definition {
+	d := Definition{
 		Resource: Resource{Group: gv.Group, Version: gv.Version, Kind: kind, Name: name, Namespaced: true},
-		singular: strings.ToLower(kind), verbs: allVerbs, native: true,
+		Singular: strings.ToLower(kind), Verbs: allVerbs, Native: true,
 	}
 	for _, fact := range facts {
 		what, list, _ := strings.Cut(fact, "=")
@@ -40,13 +40,13 @@ func builtInDefinition(gv schema.GroupVersion, name, kind string, facts []string
 		case "cluster":
 			d.Namespaced = false
 		case "short":
-			d.short = values
+			d.ShortNames = values
 		case "categories":
-			d.categories = values
+			d.Categories = values
 		case "verbs":
-			d.verbs = values
+			d.Verbs = values
 		case "sub":
-			d.sub = values
+			d.Subresources = values
 		}
 	}
 	d.setBuiltIn()

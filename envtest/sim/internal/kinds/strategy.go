@@ -1,34 +1,38 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package kinds
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"strings"
 
-// strategy holds what differs between kinds when an object is written.
-type strategy struct {
-	createOnUpdate bool // PUT creates a missing object
-	conditional    bool // PUT needs a resourceVersion
-	returned       bool // DELETE answers the object instead of a Status
-	collection     bool // DELETE works on a collection
-	status         bool // there is a status subresource; else every write may set the status
-	generation     generation
-	scale          *scalePaths // nil without a scale subresource
-}
-
-// generation is the rule by which writes change metadata.generation.
-type generation int
-
-const (
-	noGeneration         generation = iota
-	specGeneration                  // at changes of spec
-	annotationGeneration            // at changes of spec and annotations
-	contentGeneration               // at changes of everything outside metadata
-	labelGeneration                 // also at changes of labels
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func customStrategy() strategy {
-	return strategy{collection: true, conditional: true, status: true, generation: contentGeneration}
+// Strategy holds what differs between kinds when an object is written.
+type Strategy struct {
+	CreateOnUpdate bool // PUT creates a missing object
+	Conditional    bool // PUT needs a resourceVersion
+	Returned       bool // DELETE answers the object instead of a Status
+	Collection     bool // DELETE works on a collection
+	Status         bool // there is a status subresource; else every write may set the status
+	Generation     Generation
+	Scale          *ScalePaths // nil without a scale subresource
+}
+
+// Generation is the rule by which writes change metadata.generation.
+type Generation int
+
+const (
+	NoGeneration         Generation = iota
+	SpecGeneration                  // at changes of spec
+	AnnotationGeneration            // at changes of spec and annotations
+	ContentGeneration               // at changes of everything outside metadata
+	LabelGeneration                 // also at changes of labels
+)
+
+func customStrategy() Strategy {
+	return Strategy{Collection: true, Conditional: true, Status: true, Generation: ContentGeneration}
 }
 
 func group(name string, resources ...string) []schema.GroupResource {
@@ -39,8 +43,8 @@ func group(name string, resources ...string) []schema.GroupResource {
 	return list
 }
 
-func builtInStrategy(of schema.GroupResource) strategy {
-	st := strategy{collection: of != schema.GroupResource{Resource: "namespaces"}}
+func builtInStrategy(of schema.GroupResource) Strategy {
+	st := Strategy{Collection: of != schema.GroupResource{Resource: "namespaces"}}
 	for _, rule := range builtInRules {
 		for _, r := range rule.resources {
 			if r == of {
@@ -55,7 +59,7 @@ func builtInStrategy(of schema.GroupResource) strategy {
 // Kubernetes v1.37.
 var builtInRules = []struct {
 	resources []schema.GroupResource
-	set       func(*strategy)
+	set       func(*Strategy)
 }{
 	{group("", "services", "endpoints", "events", "limitranges"), createsOnUpdate},
 	{group("coordination.k8s.io", "leases", "leasecandidates"), createsOnUpdate},
@@ -78,22 +82,22 @@ var builtInRules = []struct {
 	{group("storage.k8s.io", "csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"), isReturned},
 	{group("resource.k8s.io", "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"), isReturned},
 
-	{group("apiextensions.k8s.io", "customresourcedefinitions"), generationAt(specGeneration)},
-	{group("apps", "deployments"), generationAt(annotationGeneration)},
-	{group("apps", "daemonsets", "replicasets", "statefulsets"), generationAt(specGeneration)},
-	{group("batch", "cronjobs", "jobs"), generationAt(specGeneration)},
-	{group("autoscaling", "horizontalpodautoscalers"), generationAt(specGeneration)},
-	{group("", "pods", "replicationcontrollers"), generationAt(specGeneration)},
-	{group("", "podtemplates"), generationAt(contentGeneration)},
-	{group("networking.k8s.io", "ingresses", "ingressclasses", "networkpolicies"), generationAt(specGeneration)},
-	{group("policy", "poddisruptionbudgets"), generationAt(specGeneration)},
-	{group("discovery.k8s.io", "endpointslices"), generationAt(labelGeneration)},
+	{group("apiextensions.k8s.io", "customresourcedefinitions"), generationAt(SpecGeneration)},
+	{group("apps", "deployments"), generationAt(AnnotationGeneration)},
+	{group("apps", "daemonsets", "replicasets", "statefulsets"), generationAt(SpecGeneration)},
+	{group("batch", "cronjobs", "jobs"), generationAt(SpecGeneration)},
+	{group("autoscaling", "horizontalpodautoscalers"), generationAt(SpecGeneration)},
+	{group("", "pods", "replicationcontrollers"), generationAt(SpecGeneration)},
+	{group("", "podtemplates"), generationAt(ContentGeneration)},
+	{group("networking.k8s.io", "ingresses", "ingressclasses", "networkpolicies"), generationAt(SpecGeneration)},
+	{group("policy", "poddisruptionbudgets"), generationAt(SpecGeneration)},
+	{group("discovery.k8s.io", "endpointslices"), generationAt(LabelGeneration)},
 	{group("admissionregistration.k8s.io", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
-		"validatingadmissionpolicies", "validatingadmissionpolicybindings"), generationAt(specGeneration)},
-	{group("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"), generationAt(contentGeneration)},
-	{group("flowcontrol.apiserver.k8s.io", "flowschemas", "prioritylevelconfigurations"), generationAt(specGeneration)},
-	{group("scheduling.k8s.io", "priorityclasses"), generationAt(contentGeneration)},
-	{group("resource.k8s.io", "deviceclasses", "devicetaintrules", "resourceslices"), generationAt(specGeneration)},
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings"), generationAt(SpecGeneration)},
+	{group("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"), generationAt(ContentGeneration)},
+	{group("flowcontrol.apiserver.k8s.io", "flowschemas", "prioritylevelconfigurations"), generationAt(SpecGeneration)},
+	{group("scheduling.k8s.io", "priorityclasses"), generationAt(ContentGeneration)},
+	{group("resource.k8s.io", "deviceclasses", "devicetaintrules", "resourceslices"), generationAt(SpecGeneration)},
 
 	{group("apiextensions.k8s.io", "customresourcedefinitions"), hasStatus},
 	{group("apiregistration.k8s.io", "apiservices"), hasStatus},
@@ -114,12 +118,27 @@ var builtInRules = []struct {
 	{group("", "replicationcontrollers"), isScalable},
 }
 
-func createsOnUpdate(st *strategy) { st.createOnUpdate = true }
-func isConditional(st *strategy)   { st.conditional = true }
-func isReturned(st *strategy)      { st.returned = true }
-func hasStatus(st *strategy)       { st.status = true }
-func isScalable(st *strategy)      { st.scale = &scalePaths{} }
+func createsOnUpdate(st *Strategy) { st.CreateOnUpdate = true }
+func isConditional(st *Strategy)   { st.Conditional = true }
+func isReturned(st *Strategy)      { st.Returned = true }
+func hasStatus(st *Strategy)       { st.Status = true }
+func isScalable(st *Strategy)      { st.Scale = &ScalePaths{} }
 
-func generationAt(g generation) func(*strategy) {
-	return func(st *strategy) { st.generation = g }
+func generationAt(g Generation) func(*Strategy) {
+	return func(st *Strategy) { st.Generation = g }
+}
+
+// ScalePaths are the fields of a kind with a scale subresource, such as ".spec.replicas". The
+// built-in kinds have a zero ScalePaths.
+type ScalePaths struct{ SpecReplicas, StatusReplicas, LabelSelector string }
+
+// Steps splits a JSON path into the names of fields.
+func Steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// Fields returns the steps to the replicas in spec and status.
+func (p ScalePaths) Fields() (spec, status []string) {
+	if p.SpecReplicas == "" {
+		return []string{"spec", "replicas"}, []string{"status", "replicas"}
+	}
+	return Steps(p.SpecReplicas), Steps(p.StatusReplicas)
 }

@@ -58,12 +58,17 @@ var mayImport = map[string][]string{
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
 	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath", "internal/journal", "internal/manifests"},
-	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "internal/apipath"},
+	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/codec", "envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/managed", "envtest/sim/internal/openapi", "envtest/sim/internal/rules", "envtest/sim/internal/wire", "internal/apipath"},
 
 	"envtest/sim/conformance":        {}, // it has tests only
+	"envtest/sim/internal/codec":     {"envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/openapi", "envtest/sim/internal/rules"},
 	"envtest/sim/internal/crdschema": {},
 	"envtest/sim/internal/jsonvalue": {},
 	"envtest/sim/internal/kinds":     {"envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue"},
+	"envtest/sim/internal/managed":   {"envtest/sim/internal/jsonvalue"},
+	"envtest/sim/internal/openapi":   {"envtest/sim/internal/crdschema", "envtest/sim/internal/kinds", "envtest/sim/internal/wire"},
+	"envtest/sim/internal/rules":     {"envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/managed"},
+	"envtest/sim/internal/wire":      {"envtest/sim/internal/jsonvalue"},
 
 	"internal/apipath":     {},
 	"internal/argument":    {},

@@ -17,13 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 // attributes describe a write to webhooks.
 type attributes struct {
 	request    *Request
-	table      *table // of the requested resource
-	codec      codec  // of the object, which is the resource's or a Scale
+	table      *table      // of the requested resource
+	codec      codec.Codec // of the object, which is the resource's or a Scale
 	operation  admissionv1.Operation
 	name       string
 	object     *unstructured.Unstructured // nil for a deletion
@@ -53,7 +56,7 @@ func (r *Request) attributesOf(t *table, live, u *unstructured.Unstructured) *at
 
 // namespace returns the namespace of the object. A Namespace is in itself.
 func (a *attributes) namespace() string {
-	if a.table.isNamespaces() {
+	if a.table.IsNamespaces() {
 		return a.name
 	}
 	return a.request.Namespace
@@ -149,7 +152,7 @@ func (s *Server) mutateByLocked(a *attributes, h *hook) (called, changed bool, e
 }
 
 func (i *invocation) patched(operations jsonpatch.Patch) (*unstructured.Unstructured, error) {
-	before, err := i.codec.encode(i.object)
+	before, err := i.codec.Encode(i.object)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +160,7 @@ func (i *invocation) patched(operations jsonpatch.Patch) (*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	u, _, _, err := i.codec.decode(runtime.ContentTypeJSON, after, false)
+	u, _, _, err := i.codec.Decode(runtime.ContentTypeJSON, after, false)
 	return u, err
 }
 
@@ -199,7 +202,7 @@ func (s *Server) dismissLocked(r *Request, t *table, live *unstructured.Unstruct
 	if len(s.hooksLocked(mutatingConfigurations))+len(s.hooksLocked(validatingConfigurations)) == 0 {
 		return nil
 	}
-	if _, _, pends := t.grace(live, options); pends {
+	if _, _, pends := rules.GracePeriod(&t.Definition, live, options); pends {
 		return nil
 	}
 	dry := options.DeepCopy()
@@ -253,7 +256,7 @@ func internal(err error) error {
 type invocation struct {
 	hook        *hook
 	table       *table // the version of the resource that the webhook wants
-	codec       codec
+	codec       codec.Codec
 	object, old *unstructured.Unstructured // in that version
 }
 

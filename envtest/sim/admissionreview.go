@@ -118,11 +118,11 @@ func (a *attributes) admissionRequest(i *invocation, uid types.UID) (*admissionv
 	case admissionv1.Create, admissionv1.Connect:
 	}
 	options.GetObjectKind().SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind(kind))
-	asked, kindOf := a.table.GVR(), metav1.GroupVersionKind(a.codec.kind)
+	asked, kindOf := a.table.GVR(), metav1.GroupVersionKind(a.codec.Kind)
 	of := metav1.GroupVersionResource(i.resource())
 	user := r.user()
 	request := &admissionv1.AdmissionRequest{
-		UID: uid, Kind: metav1.GroupVersionKind(i.codec.kind), Resource: of, SubResource: r.Subresource,
+		UID: uid, Kind: metav1.GroupVersionKind(i.codec.Kind), Resource: of, SubResource: r.Subresource,
 		RequestKind: &kindOf, RequestResource: (*metav1.GroupVersionResource)(&asked), RequestSubResource: r.Subresource,
 		Name: a.name, Namespace: a.namespace(), Operation: a.operation, UserInfo: user, DryRun: &r.dryRun,
 	}
@@ -141,7 +141,7 @@ func (i *invocation) raw(u *unstructured.Unstructured) (runtime.RawExtension, er
 	if u == nil {
 		return runtime.RawExtension{}, nil
 	}
-	data, err := i.codec.encode(u)
+	data, err := i.codec.Encode(u)
 	return runtime.RawExtension{Raw: data}, err
 }
 

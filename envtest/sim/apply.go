@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 // appliedLocked returns old with the applied configuration and the managedFields that result.
@@ -22,7 +23,7 @@ func (s *Server) appliedLocked(p *patch, t *table, old *unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
-	live, err := p.codec.empty()
+	live, err := p.codec.Empty()
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +49,14 @@ func (s *Server) appliedLocked(p *patch, t *table, old *unstructured.Unstructure
 		return nil, fmt.Errorf("sim: an apply made a %T", obj)
 	}
 	p.request.empties = emptyMetadata(t, u)
-	if u, err = p.codec.normal(u.DeepCopy()); err != nil {
+	if u, err = p.codec.Normal(u.DeepCopy()); err != nil {
 		return nil, err
 	}
 	if old == nil {
 		if u.GetUID() != "" {
-			return nil, t.conflict(p.request.Name, "uid mismatch: the provided object specified uid %s, and no existing object was found", u.GetUID())
+			return nil, t.Conflict(p.request.Name, "uid mismatch: the provided object specified uid %s, and no existing object was found", u.GetUID())
 		}
-		wipe(u)
+		rules.Wipe(u)
 	}
 	return u, nil
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // bindLocked answers a binding: it assigns live (nil: there is none), a Pod, to a node.
@@ -37,7 +39,7 @@ func (s *Server) bindLocked(r *Request, t *table, live *unstructured.Unstructure
 	case len(errs) > 0:
 		return nil, errs.ToAggregate()
 	case live == nil:
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	}
 	if err := t.bindingPreconditions(live, binding.UID, binding.ResourceVersion); err != nil {
 		return nil, err
@@ -47,14 +49,14 @@ func (s *Server) bindLocked(r *Request, t *table, live *unstructured.Unstructure
 		return nil, err
 	}
 	if why := unbindable(pod); why != "" {
-		return nil, conflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, "%s", why)
+		return nil, kinds.Conflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, "%s", why)
 	}
 	pod.Spec.NodeName = binding.Target.Name
 	pod.Status.NominatedNodeName = ""
 	pod.Annotations = merged(pod.Annotations, binding.Annotations)
 	pod.Labels = merged(pod.Labels, binding.Labels)
 	setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
-	u, err := t.codec().stored(pod)
+	u, err := t.codec().Stored(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +93,9 @@ func (t *table) bindingPreconditions(live *unstructured.Unstructured, uid types.
 		"Precondition failed: %s in precondition: %v, %[2]s in object meta: %[4]v"
 	switch {
 	case uid != "" && uid != live.GetUID():
-		return t.conflict(live.GetName(), format, t.storageKey(live), "UID", uid, live.GetUID())
+		return t.Conflict(live.GetName(), format, t.StorageKey(live), "UID", uid, live.GetUID())
 	case version != "" && version != live.GetResourceVersion():
-		return t.conflict(live.GetName(), format, t.storageKey(live), "ResourceVersion", version, live.GetResourceVersion())
+		return t.Conflict(live.GetName(), format, t.StorageKey(live), "ResourceVersion", version, live.GetResourceVersion())
 	}
 	return nil
 }

@@ -16,9 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
 )
 
 // maxBody is the real server's limit of a request's body, in bytes.
@@ -58,30 +57,30 @@ func (r *Request) decode(t *table) (*unstructured.Unstructured, error) {
 	return u, err
 }
 
-func (r *Request) decodeAs(c codec) (*unstructured.Unstructured, error) {
+func (r *Request) decodeAs(c codec.Codec) (*unstructured.Unstructured, error) {
 	switch r.mediaType() {
 	case runtime.ContentTypeJSON, runtime.ContentTypeYAML:
 	case runtime.ContentTypeProtobuf:
-		if !c.typed {
+		if !c.Typed {
 			return nil, unknownFormat()
 		}
 	default:
-		if c.typed {
+		if c.Typed {
 			return nil, unknownFormat(runtime.ContentTypeProtobuf)
 		}
 		return nil, unknownFormat()
 	}
 	directive := r.Query.Get("fieldValidation")
-	u, got, strict, err := c.decode(r.mediaType(), r.body, directive != metav1.FieldValidationIgnore)
+	u, got, strict, err := c.Decode(r.mediaType(), r.body, directive != metav1.FieldValidationIgnore)
 	if err == nil && len(strict) > 0 && directive == metav1.FieldValidationStrict {
 		err = runtime.NewStrictDecodingError(strict)
 	}
 	switch {
 	case err != nil:
 		return nil, r.unrecognized(c, got, err)
-	case got.GroupVersion() != c.kind.GroupVersion():
+	case got.GroupVersion() != c.Kind.GroupVersion():
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
-			"the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), c.kind.GroupVersion()))
+			"the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), c.Kind.GroupVersion()))
 	}
 	r.warnAll(strict)
 	return u, nil
@@ -93,15 +92,15 @@ func unknownFormat(more ...string) error {
 		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
 }
 
-func (r *Request) unrecognized(c codec, got *schema.GroupVersionKind, err error) error {
+func (r *Request) unrecognized(c codec.Codec, got *schema.GroupVersionKind, err error) error {
 	if got != nil && got.Kind != "" {
-		into := c.kind.Kind
-		if !c.typed && runtime.IsStrictDecodingError(err) {
+		into := c.Kind.Kind
+		if !c.Typed && runtime.IsStrictDecodingError(err) {
 			into = got.Kind // the object that was read has no Go type, and its kind
 		}
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, into, err))
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", c.kind.Kind, err, summary(r.body)))
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", c.Kind.Kind, err, summary(r.body)))
 }
 
 // summary returns the beginning of a body: JSON as it is, everything else in hexadecimal digits.
@@ -118,47 +117,4 @@ func summary(data []byte) string {
 		return string(short) + dots
 	}
 	return hex.EncodeToString(short) + dots
-}
-
-// normal returns a copy of an object in the form in which its kind is stored. A built-in kind has
-// the form of its Go type, another one is JSON with integers.
-func normal(of kinds.Resource, content map[string]any) (map[string]any, error) {
-	obj, err := kinds.Scheme().New(of.GVK())
-	if err != nil {
-		data, err := json.Marshal(content)
-		if err == nil {
-			content = nil
-			err = json.Unmarshal(data, &content)
-		}
-		return content, err
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	setDefaults(obj)
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-}
-
-// toUnstructured converts an API object to its stored form.
-func toUnstructured(obj metav1.Object, in kinds.Resource) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{Object: content}
-	if content, err = normal(in, content); err == nil {
-		u.Object = content
-	} else { // stored as it is: tests want broken objects, too
-		u = u.DeepCopy()
-	}
-	u.SetAPIVersion(in.GV().String())
-	u.SetKind(in.Kind)
-	switch {
-	case in.Namespaced && u.GetNamespace() == "":
-		return nil, fmt.Errorf("sim: %s %q has no namespace; set metadata.namespace", in.Kind, u.GetName())
-	case !in.Namespaced && u.GetNamespace() != "":
-		return nil, fmt.Errorf("sim: %s %q is in namespace %q, but the kind is cluster-scoped; remove metadata.namespace",
-			in.Kind, u.GetName(), u.GetNamespace())
-	}
-	return u, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
 // conversionTimeout is the real server's.
@@ -55,7 +56,7 @@ func (s *store) convertWith(c *kinds.Conversion) {
 		return
 	}
 	s.conversion, s.shown = c, map[*unstructured.Unstructured]map[string]*unstructured.Unstructured{}
-	s.encodings = map[*unstructured.Unstructured]map[form][]byte{}
+	s.encodings = map[*unstructured.Unstructured]map[wire.Form][]byte{}
 }
 
 // target is a version of a custom kind.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 // settleCRDsLocked does what the controllers of CustomResourceDefinitions do: it accepts names,
@@ -201,7 +202,7 @@ func (s *Server) emptyCRDLocked(c *kinds.CRD) bool {
 			s.removeLocked(t, u)
 		} else if u.GetDeletionTimestamp() == nil {
 			next := u.DeepCopy()
-			markDeleted(next, 0)
+			rules.MarkDeleted(next, 0)
 			s.appendLocked(t, modified, u, next)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 func (s *Server) createLocked(r *Request, t *table) (*http.Response, error) {
@@ -23,7 +25,7 @@ func (s *Server) createLocked(r *Request, t *table) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	wipe(u)
+	rules.Wipe(u)
 	if err := r.matchNamespace(u); err != nil {
 		return nil, err
 	}
@@ -52,12 +54,16 @@ func (s *Server) insertLocked(r *Request, t *table, u *unstructured.Unstructured
 		return nil, err
 	}
 	s.bearLocked(r, t, u)
-	t.prepareCreate(u)
-	if err := s.completeLocked(t, u, nil); err != nil {
+	blank, err := t.empty()
+	if err != nil {
 		return nil, err
 	}
-	if errs := t.validate(u, nil, r.Subresource); len(errs) > 0 {
-		return nil, t.invalid(u, errs)
+	rules.PrepareCreate(&t.Definition, u, blank)
+	if err := rules.Complete(&t.Definition, u, nil, &s.addresses); err != nil {
+		return nil, err
+	}
+	if errs := rules.Validate(&t.Definition, u, nil, r.Subresource); len(errs) > 0 {
+		return nil, t.Invalid(u, errs)
 	}
 	r.warnFinalizers(t, u, nil)
 	if err := s.approveLocked(r.attributesOf(t, nil, u)); err != nil {
@@ -87,13 +93,6 @@ func (t *table) exists(live, u *unstructured.Unstructured) error {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}
 	return err
-}
-
-// wipe removes the metadata that only the server sets.
-func wipe(u *unstructured.Unstructured) {
-	for _, f := range []string{"creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
-		unstructured.RemoveNestedField(u.Object, "metadata", f)
-	}
 }
 
 // identifyLocked gives a new object its uid, its creation time and, if requested, its name.

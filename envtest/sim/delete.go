@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
@@ -28,7 +28,7 @@ func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructu
 		return nil, err
 	}
 	if live == nil {
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	}
 	if err := s.dismissLocked(r, t, live, options); err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func (s *Server) deleteLocked(r *Request, t *table, live *unstructured.Unstructu
 // endLocked deletes an object, or marks it as being deleted if it has finalizers or a grace period.
 // It returns the last state and whether the object is gone.
 func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
-	if t.isNamespaces() {
+	if t.IsNamespaces() {
 		return s.endNamespaceLocked(t, live, o)
 	}
-	if err := t.preconditions(live, o); err != nil {
+	if err := rules.CheckPreconditions(&t.Definition, live, o); err != nil {
 		return nil, false, err
 	}
-	grace, graceful, pending := t.grace(live, o)
+	grace, graceful, pending := rules.GracePeriod(&t.Definition, live, o)
 	if pending {
 		return live, false, nil
 	}
@@ -68,7 +68,7 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	if t.GVR() == kinds.CRDs && live.GetDeletionTimestamp() == nil {
 		return s.endCRDLocked(t, live, dry), false, nil
 	}
-	finalizers := t.deletionFinalizers(live, o)
+	finalizers := rules.DeletionFinalizers(&t.Definition, live, o)
 	if !graceful && len(finalizers) == 0 {
 		if dry {
 			return live, true, nil
@@ -79,9 +79,9 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	u := live.DeepCopy()
 	u.SetFinalizers(finalizers)
 	if graceful && live.GetDeletionTimestamp() != nil {
-		shorten(u, grace)
+		rules.Shorten(u, grace)
 	} else {
-		markDeleted(u, grace)
+		rules.MarkDeleted(u, grace)
 	}
 	if !jsonvalue.Equal(u.Object, live.Object) && !dry {
 		u = s.appendLocked(t, modified, live, u)
@@ -94,116 +94,6 @@ func (s *Server) endLocked(t *table, live *unstructured.Unstructured, o *metav1.
 	}
 	s.removeLocked(t, u)
 	return withVersion(u, s.version), true, nil
-}
-
-// grace returns the grace period of a deletion in seconds, and whether the kind has one. A deletion
-// is pending if the object is being deleted already, with a period that is not longer.
-func (t *table) grace(live *unstructured.Unstructured, o *metav1.DeleteOptions) (seconds int64, graceful, pending bool) {
-	if !t.BuiltIn || t.Kind != "Pod" {
-		return 0, false, false
-	}
-	asked := o.GracePeriodSeconds
-	if asked != nil && *asked < 0 {
-		asked = ptrTo(int64(1))
-	}
-	if live.GetDeletionTimestamp() != nil {
-		has := live.GetDeletionGracePeriodSeconds()
-		switch {
-		case has == nil || *has == 0:
-			return 0, false, false
-		case asked == nil || *asked >= *has:
-			return 0, true, true
-		}
-		return *asked, true, false
-	}
-	spec, phase := jsonvalue.Object(live.Object, "spec"), jsonvalue.Object(live.Object, "status")["phase"]
-	seconds, _ = spec["terminationGracePeriodSeconds"].(int64)
-	if asked != nil {
-		seconds = *asked
-	}
-	if node, _ := spec["nodeName"].(string); node == "" || phase == "Failed" || phase == "Succeeded" {
-		seconds = 0
-	}
-	if seconds < 0 {
-		seconds = 1
-	}
-	return seconds, true, false
-}
-
-func ptrTo[T any](v T) *T { return &v }
-
-// shorten moves the deletion time of an object forward, but not into the past.
-func shorten(u *unstructured.Unstructured, grace int64) {
-	has, at := u.GetDeletionGracePeriodSeconds(), u.GetDeletionTimestamp()
-	next := metav1.NewTime(at.Add(time.Duration(grace-*has) * time.Second))
-	if n := metav1.Now(); next.Before(&n) {
-		next = n
-		if grace != 0 {
-			grace = 1
-		}
-	}
-	u.SetDeletionTimestamp(&next)
-	u.SetDeletionGracePeriodSeconds(&grace)
-}
-
-// markDeleted sets the deletion time of an object, unless it has an earlier one.
-func markDeleted(u *unstructured.Unstructured, grace int64) {
-	if u.GetDeletionTimestamp() == nil && u.GetGeneration() > 0 {
-		u.SetGeneration(u.GetGeneration() + 1)
-	}
-	at := metav1.NewTime(metav1.Now().Add(time.Duration(grace) * time.Second))
-	if has := u.GetDeletionTimestamp(); has == nil || has.After(at.Time) {
-		u.SetDeletionTimestamp(&at)
-	}
-	u.SetDeletionGracePeriodSeconds(&grace)
-}
-
-// preconditions checks the uid and resourceVersion that a deletion names.
-func (t *table) preconditions(live *unstructured.Unstructured, o *metav1.DeleteOptions) error {
-	if o.Preconditions == nil {
-		return nil
-	}
-	as := schema.GroupResource{Group: t.Group, Resource: t.Kind} // the real server names the kind
-	if want := o.Preconditions.UID; want != nil && *want != live.GetUID() {
-		return conflict(as, live.GetName(), "the UID in the precondition (%s) does not match the UID in record (%s). "+
-			"The object might have been deleted and then recreated", *want, live.GetUID())
-	}
-	if want := o.Preconditions.ResourceVersion; want != nil && *want != live.GetResourceVersion() {
-		return conflict(as, live.GetName(), "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
-			"The object might have been modified", *want, live.GetResourceVersion())
-	}
-	return nil
-}
-
-// deletionFinalizers returns the object's finalizers, with those that the deletion options add for
-// the garbage collector and without those that they rule out.
-func (t *table) deletionFinalizers(live *unstructured.Unstructured, o *metav1.DeleteOptions) []string {
-	has := live.GetFinalizers()
-	if t.GVR().GroupResource() == (schema.GroupResource{Resource: "events"}) {
-		return has
-	}
-	orphan := slices.Contains(has, metav1.FinalizerOrphanDependents)
-	foreground := !orphan && slices.Contains(has, metav1.FinalizerDeleteDependents)
-	switch {
-	case o.OrphanDependents != nil: //nolint:staticcheck // clients still send it
-		orphan, foreground = *o.OrphanDependents, false //nolint:staticcheck // the same
-	case o.PropagationPolicy != nil:
-		orphan = *o.PropagationPolicy == metav1.DeletePropagationOrphan
-		foreground = *o.PropagationPolicy == metav1.DeletePropagationForeground
-	}
-	next := slices.DeleteFunc(slices.Clone(has), func(f string) bool {
-		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-	})
-	if orphan {
-		next = append(next, metav1.FinalizerOrphanDependents)
-	}
-	if foreground {
-		next = append(next, metav1.FinalizerDeleteDependents)
-	}
-	if len(next) == len(has) && !slices.ContainsFunc(next, func(f string) bool { return !slices.Contains(has, f) }) {
-		return has // in its old order
-	}
-	return next
 }
 
 // deleteOptions reads the options of a deletion from the body or, without one, from the query.

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -31,6 +30,14 @@ type groupVersion struct {
 	tables []*table // by name
 }
 
+func (v groupVersion) definitions() []*kinds.Definition {
+	var list []*kinds.Definition
+	for _, t := range v.tables {
+		list = append(list, &t.Definition)
+	}
+	return list
+}
+
 func (s *Server) discoverLocked(r *Request) (*http.Response, error) {
 	parts := strings.Split(strings.Trim(r.http.URL.Path, "/"), "/")
 	aggregated := strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList")
@@ -41,7 +48,7 @@ func (s *Server) discoverLocked(r *Request) (*http.Response, error) {
 	case len(parts) == 2 && parts[0] == "openapi" && parts[1] == "v2":
 		return r.answerOpenAPIV2(), nil
 	case len(parts) == 1 && parts[0] == "version":
-		return r.answer(http.StatusOK, serverVersion())
+		return r.answer(http.StatusOK, kinds.Version())
 	case len(parts) == 1 && slices.Contains([]string{"healthz", "livez", "readyz"}, parts[0]):
 		return r.respond(http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	case len(parts) == 1 && parts[0] == "api" && aggregated:
@@ -213,12 +220,4 @@ func (t *table) responseKind(kind schema.GroupVersionKind) *metav1.GroupVersionK
 		kind.Group, kind.Version = t.Group, t.Version
 	}
 	return &metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
-}
-
-func serverVersion() *apiversion.Info {
-	return &apiversion.Info{
-		Major: "1", Minor: "37", EmulationMajor: "1", EmulationMinor: "37", MinCompatibilityMajor: "1", MinCompatibilityMinor: "36",
-		GitVersion: "v1.37.2+sim", GitTreeState: "clean", BuildDate: "1970-01-01T00:00:00Z",
-		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
 func TestEncodingsAreBounded(t *testing.T) {
@@ -20,7 +22,7 @@ func TestEncodingsAreBounded(t *testing.T) {
 			s.Put(Resource(table.Resource), u)
 			for j := range table.events {
 				if j >= len(table.events)-sharedEvents {
-					if _, err := table.encode(table.events[j].after, form{}, true); err != nil {
+					if _, err := table.encode(table.events[j].after, wire.Form{}, true); err != nil {
 						t.Fatal(resource, err)
 					}
 				}

@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func (r *Request) failed(err error) (*http.Response, error) {
@@ -52,22 +50,6 @@ func unsupported(r *Request) error {
 		"sim: %s %s is not supported; use a real API server for it: package envtest starts one", r.http.Method, r.http.URL.Path))
 }
 
-func (t *table) conflict(name, format string, args ...any) error {
-	return conflict(t.GVR().GroupResource(), name, format, args...)
-}
-
-func conflict(resource schema.GroupResource, name, format string, args ...any) error {
-	return apierrors.NewConflict(resource, name, fmt.Errorf(format, args...))
-}
-
-func (t *table) invalid(u *unstructured.Unstructured, errs field.ErrorList) error {
-	group := t.Group
-	if group == "events.k8s.io" { // the real server validates the core kind
-		group = ""
-	}
-	return apierrors.NewInvalid(schema.GroupKind{Group: group, Kind: u.GetKind()}, u.GetName(), errs)
-}
-
 func notAcceptable(format, goType string) error {
 	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, fmt.Sprintf(format, goType))
 }
@@ -83,5 +65,5 @@ func (r *Request) undecodable(t *table, o *unstructured.Unstructured, err error)
 		return err
 	}
 	return apierrors.NewInternalError(fmt.Errorf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
-		strings.TrimPrefix(t.storageKey(o), "/registry"), err))
+		strings.TrimPrefix(t.StorageKey(o), "/registry"), err))
 }

@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 var budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
@@ -42,7 +44,7 @@ func (s *Server) evictLocked(r *Request, t *table, live *unstructured.Unstructur
 		return nil, err
 	}
 	if live == nil {
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	}
 	pod := &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, pod); err != nil {
@@ -58,7 +60,7 @@ func (s *Server) evictLocked(r *Request, t *table, live *unstructured.Unstructur
 			return r.answer(int(failure.Code), failure)
 		}
 	}
-	if err := t.preconditions(live, options); err != nil {
+	if err := rules.CheckPreconditions(&t.Definition, live, options); err != nil {
 		return nil, err
 	}
 	if len(options.DryRun) == 0 {
@@ -85,7 +87,7 @@ func (r *Request) decodeSub(obj metav1.Object, kind schema.GroupVersionKind) err
 	if err := r.writeOptions("CreateOptions"); err != nil {
 		return err
 	}
-	u, err := r.decodeAs(codec{kind: kind, typed: true})
+	u, err := r.decodeAs(codec.Codec{Kind: kind, Typed: true})
 	if err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func (s *Server) announceLocked(t *table, live *unstructured.Unstructured, pod *
 	setPodCondition(pod, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 	})
-	u, err := t.codec().stored(pod)
+	u, err := t.codec().Stored(pod)
 	if err != nil || jsonvalue.Equal(u.Object, live.Object) {
 		return live, err
 	}
@@ -168,7 +170,7 @@ func (s *Server) disruptLocked(pod *corev1.Pod, dry bool) (*metav1.Status, error
 	if err := takeDisruption(budget, pod.Name); err != nil || dry {
 		return nil, err
 	}
-	u, err := t.codec().stored(budget)
+	u, err := t.codec().Stored(budget)
 	if err == nil {
 		s.appendLocked(t, modified, live, u)
 	}

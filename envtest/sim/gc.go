@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 // controllerManager is the field manager of the garbage collector and the namespace controller.
@@ -351,7 +352,7 @@ func (s *Server) controlLocked(t *table, live, u *unstructured.Unstructured, sub
 	if err := s.manageLocked(r, t, live, u); err != nil {
 		return // only for an object that the field managers cannot read
 	}
-	if removable(live, u) {
+	if rules.Removable(live, u) {
 		s.removeLocked(t, u)
 		return
 	}

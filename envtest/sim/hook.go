@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 var (
@@ -69,7 +70,7 @@ func readHooks(u *unstructured.Unstructured, mutates bool) []*hook {
 	}
 	var list []*hook
 	for i := range c.Webhooks {
-		defaultMutatingWebhook(&c.Webhooks[i])
+		rules.DefaultMutatingWebhook(&c.Webhooks[i])
 		h := &hook{MutatingWebhook: c.Webhooks[i], mutates: mutates, id: fmt.Sprint(c.Kind, c.Name, c.ResourceVersion, i)}
 		if h.namespaces, h.broken = metav1.LabelSelectorAsSelector(h.NamespaceSelector); h.broken == nil {
 			h.objects, h.broken = metav1.LabelSelectorAsSelector(h.ObjectSelector)
@@ -108,7 +109,7 @@ func (s *Server) selectLocked(h *hook, a *attributes) (*invocation, error) {
 		return nil, err
 	}
 	i := &invocation{hook: h, table: t, codec: a.codec, object: a.object, old: a.old}
-	if t == a.table || a.codec.kind != a.table.GVK() {
+	if t == a.table || a.codec.Kind != a.table.GVK() {
 		return i, nil
 	}
 	i.codec = t.codec()
@@ -133,10 +134,10 @@ func selects(selector labels.Selector, u *unstructured.Unstructured) bool {
 // selectedLocked reports whether a webhook's namespace selector selects a write. It selects all
 // objects that have no namespace.
 func (s *Server) selectedLocked(h *hook, a *attributes) (bool, error) {
-	if h.namespaces.Empty() || a.namespace() == "" && !a.table.isNamespaces() {
+	if h.namespaces.Empty() || a.namespace() == "" && !a.table.IsNamespaces() {
 		return true, nil
 	}
-	if a.table.isNamespaces() && a.request.Subresource == "" && a.object != nil {
+	if a.table.IsNamespaces() && a.request.Subresource == "" && a.object != nil {
 		return selects(h.namespaces, a.object), nil
 	}
 	namespaces := s.tables[kinds.Namespaces.GVR()]
@@ -145,7 +146,7 @@ func (s *Server) selectedLocked(h *hook, a *attributes) (bool, error) {
 	}
 	namespace := namespaces.objects[key{name: a.namespace()}]
 	if namespace == nil {
-		return false, namespaces.notFound(a.namespace())
+		return false, namespaces.NotFound(a.namespace())
 	}
 	return selects(h.namespaces, namespace), nil
 }
@@ -174,7 +175,7 @@ func (s *Server) wantedLocked(h *hook, a *attributes) *table {
 
 func matches(r admissionregistrationv1.RuleWithOperations, a *attributes, of schema.GroupVersionResource) bool {
 	has := func(list []string, one string) bool { return slices.Contains(list, "*") || slices.Contains(list, one) }
-	namespaced := a.namespace() != "" && !a.table.isNamespaces()
+	namespaced := a.namespace() != "" && !a.table.IsNamespaces()
 	switch {
 	case *r.Scope == admissionregistrationv1.NamespacedScope && !namespaced, *r.Scope == admissionregistrationv1.ClusterScope && namespaced:
 		return false
@@ -189,45 +190,4 @@ func matches(r admissionregistrationv1.RuleWithOperations, a *attributes, of sch
 		resource, subresource, _ := strings.Cut(path, "/")
 		return (resource == "*" || resource == of.Resource) && (subresource == "*" || subresource == a.request.Subresource)
 	})
-}
-
-func defaultHooks(obj runtime.Object) {
-	switch o := obj.(type) {
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			defaultValidatingWebhook(&o.Webhooks[i])
-		}
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			defaultMutatingWebhook(&o.Webhooks[i])
-		}
-	}
-}
-
-func defaultValidatingWebhook(h *admissionregistrationv1.ValidatingWebhook) {
-	pointed(&h.FailurePolicy, admissionregistrationv1.Fail)
-	pointed(&h.MatchPolicy, admissionregistrationv1.Equivalent)
-	pointed(&h.NamespaceSelector, metav1.LabelSelector{})
-	pointed(&h.ObjectSelector, metav1.LabelSelector{})
-	pointed(&h.TimeoutSeconds, 10)
-	defaultRules(h.Rules, h.ClientConfig.Service)
-}
-
-func defaultMutatingWebhook(h *admissionregistrationv1.MutatingWebhook) {
-	pointed(&h.FailurePolicy, admissionregistrationv1.Fail)
-	pointed(&h.MatchPolicy, admissionregistrationv1.Equivalent)
-	pointed(&h.NamespaceSelector, metav1.LabelSelector{})
-	pointed(&h.ObjectSelector, metav1.LabelSelector{})
-	pointed(&h.TimeoutSeconds, 10)
-	pointed(&h.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
-	defaultRules(h.Rules, h.ClientConfig.Service)
-}
-
-func defaultRules(rules []admissionregistrationv1.RuleWithOperations, service *admissionregistrationv1.ServiceReference) {
-	for i := range rules {
-		pointed(&rules[i].Scope, admissionregistrationv1.AllScopes)
-	}
-	if service != nil {
-		pointed(&service.Port, 443)
-	}
 }

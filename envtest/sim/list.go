@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
 type page struct {
@@ -264,13 +266,13 @@ func (s *Server) tooLargeLocked(version int64, retry int) error {
 
 func (r *Request) answerPage(t *table, p page) (*http.Response, error) {
 	of := metav1.TypeMeta{APIVersion: t.GV().String(), Kind: t.Kind + "List"}
-	switch r.form.convert.Kind {
-	case asTable:
+	switch r.form.Convert.Kind {
+	case wire.AsTable:
 		return r.answerTable(http.StatusOK, p.items, p.metadata)
-	case partialMetadata:
-		return nil, notAcceptable("you requested PartialObjectMetadata, but the requested object is a list (%s)", t.goType("List"))
-	case partialMetadataList:
-		of = metav1.TypeMeta{APIVersion: r.form.convert.GroupVersion().String(), Kind: partialMetadataList}
+	case wire.PartialMetadata:
+		return nil, notAcceptable("you requested PartialObjectMetadata, but the requested object is a list (%s)", t.GoType("List"))
+	case wire.PartialMetadataList:
+		of = metav1.TypeMeta{APIVersion: r.form.Convert.GroupVersion().String(), Kind: wire.PartialMetadataList}
 	}
 	items := make([][]byte, len(p.items))
 	for i, o := range p.items {
@@ -279,7 +281,7 @@ func (r *Request) answerPage(t *table, p page) (*http.Response, error) {
 			return r.Fail(http.StatusInternalServerError, err.Error())
 		}
 	}
-	if r.form.protobuf() {
+	if r.form.Protobuf() {
 		return r.answerMessages(of, p.metadata, items)
 	}
 	data, err := listJSON(t, of, p.metadata, items, r.form)
@@ -290,13 +292,13 @@ func (r *Request) answerPage(t *table, p page) (*http.Response, error) {
 }
 
 // listJSON joins encoded items. The items of a built-in kind have no type, as in the real server.
-func listJSON(t *table, of metav1.TypeMeta, metadata metav1.ListMeta, items [][]byte, f form) ([]byte, error) {
+func listJSON(t *table, of metav1.TypeMeta, metadata metav1.ListMeta, items [][]byte, f wire.Form) ([]byte, error) {
 	var meta any = metadata
 	prefix := ""
 	switch {
-	case t.BuiltIn && f.convert.Empty():
-		prefix = t.typePrefix()
-	case f.convert.Empty(): // custom lists always have a continue
+	case t.BuiltIn && f.Convert.Empty():
+		prefix = t.TypePrefix()
+	case f.Convert.Empty(): // custom lists always have a continue
 		custom := map[string]any{"resourceVersion": metadata.ResourceVersion, "continue": metadata.Continue}
 		if metadata.RemainingItemCount != nil {
 			custom["remainingItemCount"] = *metadata.RemainingItemCount
@@ -337,11 +339,11 @@ func (r *Request) answerMessages(of metav1.TypeMeta, metadata metav1.ListMeta, i
 	}
 	raw := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), head)
 	for _, item := range items {
-		inner, err := message(item)
+		inner, err := wire.Message(item)
 		if err != nil {
 			return nil, err
 		}
 		raw = protowire.AppendBytes(protowire.AppendTag(raw, 2, protowire.BytesType), inner)
 	}
-	return r.respond(http.StatusOK, r.form.media, envelope(of, raw)), nil
+	return r.respond(http.StatusOK, r.form.Media, wire.Envelope(of, raw)), nil
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 // Load serves the kinds of the scheme and stores the objects, as described for New. It stops at the
@@ -208,11 +209,11 @@ func (s *Server) loadLocked(u *unstructured.Unstructured) error {
 	if old != nil && t.Resource != kinds.Namespaces {
 		return fmt.Errorf("%s is given twice in namespace %q; remove one or rename it", what, u.GetNamespace())
 	}
-	u, err := t.codec().normal(u)
+	u, err := t.codec().Normal(u)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	errs := t.validateMeta(u, field.NewPath("metadata"))
+	errs := rules.ValidateMeta(&t.Definition, u, field.NewPath("metadata"))
 	if t.Schema != nil {
 		errs = append(errs, t.Schema.Validate(u, nil, "")...)
 	}

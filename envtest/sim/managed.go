@@ -5,7 +5,6 @@ package sim
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -17,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/managed"
 )
 
 // manageLocked updates the managedFields of obj, which replaces live (nil: is new). An apply has
@@ -45,10 +45,10 @@ func (s *Server) manageLocked(r *Request, t *table, live, obj *unstructured.Unst
 	if t.conversion != nil {
 		return s.manageConvertedLocked(r, fields, live, obj)
 	}
-	was, is := managed(live), managed(obj)
+	was, is := managed.Read(live), managed.Read(obj)
 	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
 	fields.UpdateNoErrors(was, is, r.fieldManager())
-	return setManagedEntries(obj, is.entries)
+	return managed.Write(obj, is.Entries)
 }
 
 // manageConvertedLocked is manageLocked for a kind with a conversion webhook. It returns the error
@@ -87,7 +87,7 @@ func (r *Request) fieldManager() string {
 func (t *table) empty() (*unstructured.Unstructured, error) {
 	var err error
 	if t.blank == nil {
-		t.blank, err = t.codec().empty()
+		t.blank, err = t.codec().Empty()
 	}
 	return t.blank, err
 }
@@ -99,22 +99,22 @@ func (s *Server) fieldManagerLocked(t *table, subresource string) (*managedfield
 		return f, nil
 	}
 	c := t.codec()
-	var others []codec // of the kind's other versions
+	var others []codec.Codec // of the kind's other versions
 	for _, other := range s.tables {
 		if other.store == t.store && other != t {
 			others = append(others, other.codec())
 		}
 	}
-	converter, err := c.typeConverter(others...)
+	converter, err := c.TypeConverter(others...)
 	if err != nil {
 		return nil, err
 	}
 	create := managedfields.NewDefaultCRDFieldManager
-	if c.typed {
+	if c.Typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(ownable{converter}, &versions{server: s, table: t}, oneVersion{}, creator{c},
-		c.kind, c.kind.GroupVersion(), subresource, t.resetFields(subresource, others))
+	f, err := create(managed.Ownable{TypeConverter: converter}, &versions{server: s, table: t}, codec.OneVersion{}, c,
+		c.Kind, c.Kind.GroupVersion(), subresource, t.resetFields(subresource, others))
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +127,15 @@ func (s *Server) fieldManagerLocked(t *table, subresource string) (*managedfield
 
 // resetFields returns the fields that a write of the object or of a subresource cannot change.
 // Their writer does not own them. The status of a custom kind has them in all versions.
-func (t *table) resetFields(subresource string, others []codec) map[fieldpath.APIVersion]fieldpath.Filter {
+func (t *table) resetFields(subresource string, others []codec.Codec) map[fieldpath.APIVersion]fieldpath.Filter {
 	var reset []fieldpath.Path
 	c := t.codec()
-	switch key := c.kind.GroupKind().String(); {
-	case !c.typed && (subresource != "" && subresource != "status" || !t.Status):
+	switch key := c.Kind.GroupKind().String(); {
+	case !c.Typed && (subresource != "" && subresource != "status" || !t.Status):
 	case subresource == "" || subresource == "finalize":
 		reset = append(reset, fieldpath.MakePathOrDie("status"))
 	case subresource != "status":
-	case !c.typed || metadataResetByStatus[key]:
+	case !c.Typed || metadataResetByStatus[key]:
 		reset = append(reset, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata"))
 	case key == "Deployment.apps":
 		reset = append(reset, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "labels"))
@@ -150,8 +150,8 @@ func (t *table) resetFields(subresource string, others []codec) map[fieldpath.AP
 	}
 	sets := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, one := range append(others, c) {
-		if one.kind == c.kind || !c.typed && subresource == "status" {
-			sets[fieldpath.APIVersion(one.kind.GroupVersion().String())] = fieldpath.NewSet(reset...)
+		if one.Kind == c.Kind || !c.Typed && subresource == "status" {
+			sets[fieldpath.APIVersion(one.Kind.GroupVersion().String())] = fieldpath.NewSet(reset...)
 		}
 	}
 	return fieldpath.NewExcludeFilterSetMap(sets)
@@ -165,59 +165,9 @@ var metadataResetByStatus = map[string]bool{
 	"StorageVersion.internal.apiserver.k8s.io": true,
 }
 
-// revertTimes gives obj the managedFields of live if they differ in their times only and nothing
-// else in obj differs. So a write that changes nothing makes no version.
-func revertTimes(live, obj *unstructured.Unstructured) {
-	was, is := rawManagedFields(live), rawManagedFields(obj)
-	if len(was) != len(is) || len(is) == 0 {
-		return
-	}
-	moved := false
-	for i := range is {
-		old, _ := was[i].(map[string]any)
-		entry, _ := is[i].(map[string]any)
-		moved = moved || old["time"] != entry["time"]
-		if !equalBut("time", old, entry) {
-			return
-		}
-	}
-	metadata, _ := obj.Object["metadata"].(map[string]any)
-	if !moved || metadata == nil {
-		return
-	}
-	if metadata["managedFields"] = was; !jsonvalue.Equal(live.Object, obj.Object) {
-		metadata["managedFields"] = is
-	}
-}
-
-func rawManagedFields(u *unstructured.Unstructured) []any {
-	metadata, _ := u.Object["metadata"].(map[string]any)
-	list, _ := metadata["managedFields"].([]any)
-	return list
-}
-
-// equalBut compares two objects without one field.
-func equalBut(field string, a, b map[string]any) bool {
-	for name := range a {
-		if name != field && !jsonvalue.Equal(a[name], b[name]) {
-			return false
-		}
-	}
-	for name := range b {
-		if _, ok := a[name]; name != field && !ok {
-			return false
-		}
-	}
-	return true
-}
-
-type creator struct{ codec codec }
-
-func (c creator) New(schema.GroupVersionKind) (runtime.Object, error) { return c.codec.empty() }
-
 // versions converts objects to the versions of their managers.
 type versions struct {
-	oneVersion
+	codec.OneVersion
 
 	server *Server
 	table  *table
@@ -236,7 +186,7 @@ func (v *versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner
 		}
 		return list[0], nil
 	}
-	return v.oneVersion.ConvertToVersion(in, to)
+	return v.OneVersion.ConvertToVersion(in, to)
 }
 
 // unansweredLocked returns the error of a conversion that a field manager needed.
@@ -247,31 +197,4 @@ func (s *Server) unansweredLocked() error {
 		return err
 	}
 	return nil
-}
-
-// oneVersion defaults nothing, and converts by setting the version.
-type oneVersion struct{}
-
-func (oneVersion) Default(runtime.Object) {}
-
-func (oneVersion) Convert(in, out, _ any) error {
-	return runtime.NewNotRegisteredErrForTarget("sim", reflect.TypeOf(in), nil)
-}
-
-func (oneVersion) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
-	has := in.GetObjectKind().GroupVersionKind()
-	want, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{has})
-	if !ok {
-		return nil, runtime.NewNotRegisteredErrForTarget("sim", reflect.TypeOf(in), target)
-	}
-	if want == has {
-		return in, nil
-	}
-	in = in.DeepCopyObject()
-	in.GetObjectKind().SetGroupVersionKind(want)
-	return in, nil
-}
-
-func (oneVersion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
-	return label, value, nil
 }

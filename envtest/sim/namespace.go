@@ -18,11 +18,10 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 var systemNamespaces = []string{metav1.NamespaceDefault, corev1.NamespaceNodeLease, metav1.NamespacePublic, metav1.NamespaceSystem}
-
-func (t *table) isNamespaces() bool { return t.Group == "" && t.Name == kinds.Namespaces.Name }
 
 func (s *Server) foundLocked(t *table) {
 	for _, name := range systemNamespaces {
@@ -37,48 +36,8 @@ func (s *Server) ensureNamespaceLocked(t *table, name string) {
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
 	u.SetGroupVersionKind(t.GVK())
-	foundNamespace(u)
+	rules.FoundNamespace(u)
 	s.storeLocked(t, nil, u)
-}
-
-// foundNamespace gives a new namespace what the real server gives it.
-func foundNamespace(u *unstructured.Unstructured) {
-	u.Object["status"] = map[string]any{"phase": string(corev1.NamespaceActive)}
-	finalizers, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "finalizers")
-	if !slices.Contains(finalizers, string(corev1.FinalizerKubernetes)) {
-		setSpecFinalizers(u, append(finalizers, string(corev1.FinalizerKubernetes)))
-	}
-	labelNamespace(u)
-}
-
-// labelNamespace sets the label with the name, as every write of a namespace does.
-func labelNamespace(u *unstructured.Unstructured) {
-	labels := u.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[corev1.LabelMetadataName] = u.GetName()
-	u.SetLabels(labels)
-}
-
-func specFinalizers(u *unstructured.Unstructured) []string {
-	finalizers, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "finalizers")
-	return finalizers
-}
-
-func setSpecFinalizers(u *unstructured.Unstructured, finalizers []string) {
-	spec, _ := u.Object["spec"].(map[string]any)
-	if spec = maps.Clone(spec); spec == nil {
-		spec = map[string]any{}
-	}
-	if delete(spec, "finalizers"); len(finalizers) > 0 {
-		list := make([]any, len(finalizers))
-		for i, f := range finalizers {
-			list[i] = f
-		}
-		spec["finalizers"] = list
-	}
-	u.Object["spec"] = spec
 }
 
 // admitLocked checks that the namespace of a new object exists and is not being deleted, if
@@ -90,9 +49,9 @@ func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured)
 	}
 	namespace := namespaces.objects[key{name: u.GetNamespace()}]
 	if namespace == nil {
-		return namespaces.notFound(u.GetNamespace())
+		return namespaces.NotFound(u.GetNamespace())
 	}
-	if phase(namespace) != corev1.NamespaceTerminating {
+	if rules.NamespacePhase(namespace) != corev1.NamespaceTerminating {
 		return nil
 	}
 	name := r.Name
@@ -109,11 +68,6 @@ func (s *Server) admitLocked(r *Request, t *table, u *unstructured.Unstructured)
 	return err
 }
 
-func phase(namespace *unstructured.Unstructured) corev1.NamespacePhase {
-	p, _, _ := unstructured.NestedString(namespace.Object, "status", "phase")
-	return corev1.NamespacePhase(p)
-}
-
 // endNamespaceLocked deletes a namespace: it becomes Terminating first, and goes with its last
 // finalizer.
 func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
@@ -122,16 +76,16 @@ func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o
 	}
 	if p := o.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != live.GetUID() {
-			return nil, false, t.conflict(live.GetName(), "Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, live.GetUID())
+			return nil, false, t.Conflict(live.GetName(), "Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, live.GetUID())
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != live.GetResourceVersion() {
-			return nil, false, t.conflict(live.GetName(), "Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+			return nil, false, t.Conflict(live.GetName(), "Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
 				*p.ResourceVersion, live.GetResourceVersion())
 		}
 	}
 	dry := len(o.DryRun) > 0
 	if live.GetDeletionTimestamp() != nil {
-		if len(specFinalizers(live)) > 0 || len(live.GetFinalizers()) > 0 {
+		if len(rules.SpecFinalizers(live)) > 0 || len(live.GetFinalizers()) > 0 {
 			return live, false, nil
 		}
 		if !dry {
@@ -147,7 +101,7 @@ func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o
 		u.Object["status"] = status
 	}
 	status["phase"] = string(corev1.NamespaceTerminating)
-	u.SetFinalizers(t.deletionFinalizers(live, o))
+	u.SetFinalizers(rules.DeletionFinalizers(&t.Definition, live, o))
 	if dry {
 		return u, false, nil
 	}
@@ -157,7 +111,7 @@ func (s *Server) endNamespaceLocked(t *table, live *unstructured.Unstructured, o
 // noteNamespaceLocked records the namespaces that are being deleted, and which of them changed.
 func (s *Server) noteNamespaceLocked(t *table, kind watch.EventType, after *unstructured.Unstructured) {
 	switch {
-	case !t.isNamespaces():
+	case !t.IsNamespaces():
 		if _, ok := s.terminating[after.GetNamespace()]; ok {
 			s.terminating[after.GetNamespace()] = true
 		}
@@ -208,7 +162,7 @@ func (s *Server) drainLocked(name string) {
 		return
 	}
 	live := namespaces.objects[key{name: name}]
-	if live == nil || len(specFinalizers(live)) == 0 {
+	if live == nil || len(rules.SpecFinalizers(live)) == 0 {
 		return
 	}
 	left := remains{map[string]int{}, map[string]int{}}
@@ -234,7 +188,7 @@ func (s *Server) drainLocked(name string) {
 	}
 	if live = namespaces.objects[key{name: name}]; live != nil {
 		u := live.DeepCopy()
-		setSpecFinalizers(u, slices.DeleteFunc(specFinalizers(live), func(f string) bool { return f == string(corev1.FinalizerKubernetes) }))
+		rules.SetSpecFinalizers(u, slices.DeleteFunc(rules.SpecFinalizers(live), func(f string) bool { return f == string(corev1.FinalizerKubernetes) }))
 		if !jsonvalue.Equal(u.Object, live.Object) {
 			s.controlLocked(namespaces, live, u, "finalize")
 		}

@@ -26,6 +26,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
@@ -35,7 +36,7 @@ const maxPatchOperations = 10000
 // patch is a JSON, merge or strategic merge patch of an object, or an apply.
 type patch struct {
 	request *Request
-	codec   codec
+	codec   codec.Codec
 	options *metav1.PatchOptions
 	strict  []error // unknown and duplicate fields in the patch itself
 }
@@ -62,7 +63,7 @@ func (s *Server) patchedLocked(p *patch, t *table, live *unstructured.Unstructur
 			return s.appliedLocked(p, t, live)
 		}
 	case live == nil:
-		return nil, t.notFound(p.request.Name)
+		return nil, t.NotFound(p.request.Name)
 	}
 	u, err := change(live)
 	if err != nil {
@@ -76,9 +77,9 @@ func (s *Server) patchedLocked(p *patch, t *table, live *unstructured.Unstructur
 
 // patch returns the request's patch of an object of the codec's kind, if content type and options
 // are valid.
-func (r *Request) patch(c codec) (*patch, error) {
+func (r *Request) patch(c codec.Codec) (*patch, error) {
 	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
-	if !c.typed {
+	if !c.Typed {
 		accepted = slices.Delete(accepted, 2, 3)
 	}
 	kind := r.patchType()
@@ -117,9 +118,9 @@ func (r *Request) patchType() types.PatchType {
 
 // unsupportedPatch is the answer to an unknown content type. The router of built-in kinds has a
 // message of its own.
-func unsupportedPatch(c codec, accepted []string) error {
+func unsupportedPatch(c codec.Codec, accepted []string) error {
 	s := metav1.Status{Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType}
-	if c.typed {
+	if c.Typed {
 		s.Message, s.Details = "415: Unsupported Media Type", &metav1.StatusDetails{}
 	} else {
 		s.Message = "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", ")
@@ -131,7 +132,7 @@ func (p *patch) merged(old *unstructured.Unstructured) (*unstructured.Unstructur
 	if p.request.patchType() == types.StrategicMergePatchType {
 		return p.strategic(old)
 	}
-	before, err := p.codec.encode(old)
+	before, err := p.codec.Encode(old)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (p *patch) merged(old *unstructured.Unstructured) (*unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	u, _, strict, err := p.codec.decode(runtime.ContentTypeJSON, after, p.looksAtFields())
+	u, _, strict, err := p.codec.Decode(runtime.ContentTypeJSON, after, p.looksAtFields())
 	if err != nil {
 		return nil, invalidPatch(string(after), err)
 	}
@@ -215,7 +216,7 @@ func (p *patch) strategic(old *unstructured.Unstructured) (*unstructured.Unstruc
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	into, err := kinds.Scheme().New(p.codec.kind)
+	into, err := kinds.Scheme().New(p.codec.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +236,7 @@ func (p *patch) strategic(old *unstructured.Unstructured) (*unstructured.Unstruc
 	if err := p.report(value, strict); err != nil {
 		return nil, err
 	}
-	return p.codec.stored(into)
+	return p.codec.Stored(into)
 }
 
 func strategicError(err error) error {

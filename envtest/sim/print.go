@@ -10,12 +10,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
 // tableOf builds the Table form. Only the first table of a watch has column definitions.
 func (r *Request) tableOf(items []*unstructured.Unstructured, metadata any, headers bool) (map[string]any, error) {
-	version := r.form.convert.GroupVersion().String()
-	result := map[string]any{"kind": asTable, "apiVersion": version, "metadata": metadata, "columnDefinitions": nil}
+	version := r.form.Convert.GroupVersion().String()
+	result := map[string]any{"kind": wire.AsTable, "apiVersion": version, "metadata": metadata, "columnDefinitions": nil}
 	columns := r.table.TableColumns()
 	if headers {
 		definitions := []metav1.TableColumnDefinition{}
@@ -40,7 +42,7 @@ func (r *Request) tableOf(items []*unstructured.Unstructured, metadata any, head
 			object = o.Object
 		case "None":
 		case "", "Metadata":
-			object = map[string]any{"kind": partialMetadata, "apiVersion": version, "metadata": o.Object["metadata"]}
+			object = map[string]any{"kind": wire.PartialMetadata, "apiVersion": version, "metadata": o.Object["metadata"]}
 		default:
 			return nil, fmt.Errorf("Unable to convert to Table as requested: includeObject: Invalid value: %q: "+
 				"must be 'Metadata', 'Object', 'None', or empty", include)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 	"github.com/setpoint-dev/setpoint/internal/apipath"
 )
 
@@ -41,14 +42,14 @@ type Request struct {
 	http     *http.Request
 	body     []byte
 	dryRun   bool
-	manager  string   // the field manager
-	empties  string   // see emptyMetadata
-	warnings []string // Warning headers of the answer
-	only     string   // the name of /watch/…/name
-	table    *table   // nil before negotiate
-	form     form     // see negotiate
-	answers  answers  // of webhooks
-	born     identity // of the object that the request creates
+	manager  string    // the field manager
+	empties  string    // see emptyMetadata
+	warnings []string  // Warning headers of the answer
+	only     string    // the name of /watch/…/name
+	table    *table    // nil before negotiate
+	form     wire.Form // see negotiate
+	answers  answers   // of webhooks
+	born     identity  // of the object that the request creates
 }
 
 // String describes the request in one line.

@@ -5,7 +5,6 @@ package sim
 
 import (
 	"net/http"
-	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -23,14 +22,6 @@ const (
 	userName  = "sim-admin"
 	userGroup = "system:masters"
 )
-
-// reviewGroups are the groups of reviews.
-var reviewGroups = []string{authorizationv1.GroupName, authenticationv1.GroupName}
-
-// isReview reports whether objects of the kind are questions, which are answered and not stored.
-func (t *table) isReview() bool {
-	return t.Native && slices.Contains(reviewGroups, t.Group)
-}
 
 // review answers a question about access or identity. Everything is allowed; a rule of package
 // fault can change the answer.

@@ -30,7 +30,7 @@ const noReplicas = math.MinInt32
 // scaleLocked answers a request for the scale subresource of live, which is nil if there is none.
 func (s *Server) scaleLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
 	if live == nil && r.Verb != "update" {
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	}
 	switch {
 	case r.Verb == "apply" && !t.BuiltIn:
@@ -91,7 +91,7 @@ func (s *Server) rescaleLocked(r *Request, t *table, live *unstructured.Unstruct
 		if _, err := s.requestedScale(r, scale, nil); err != nil {
 			return nil, err
 		}
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	}
 	path, _ := t.Scale.Fields()
 	owners := managedfields.NewScaleHandler(live.GetManagedFields(), t.GV(), managedfields.ResourcePathMappings{t.GV().String(): fieldPath(path)})
@@ -161,7 +161,7 @@ func (t *table) rescaled(live, u *unstructured.Unstructured) (*unstructured.Unst
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, validation.IsNegativeErrorMsg),
 		})
 	case t.BuiltIn && u.GetUID() != "" && u.GetUID() != live.GetUID():
-		return nil, conflict(schema.GroupResource{Group: t.Group, Resource: t.Name + "/scale"}, live.GetName(),
+		return nil, kinds.Conflict(schema.GroupResource{Group: t.Group, Resource: t.Name + "/scale"}, live.GetName(),
 			"Precondition failed: UID in precondition: %v, UID in object meta: %v", u.GetUID(), live.GetUID())
 	}
 	next := live.DeepCopy()
@@ -236,18 +236,4 @@ func (t *table) scaleSelector(u *unstructured.Unstructured) (string, error) {
 		return "", err
 	}
 	return selector.String(), nil
-}
-
-// validateScale checks the replicas of a custom kind with a scale subresource.
-func (t *table) validateScale(u *unstructured.Unstructured) field.ErrorList {
-	if t.BuiltIn || t.Scale == nil {
-		return nil
-	}
-	var errs field.ErrorList
-	for _, path := range []string{t.Scale.SpecReplicas, t.Scale.StatusReplicas} {
-		if n, ok, _ := unstructured.NestedInt64(u.Object, kinds.Steps(path)...); ok && n < 0 {
-			errs = append(errs, field.Invalid(field.NewPath(path), n, "should be a non-negative integer"))
-		}
-	}
-	return errs
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
@@ -86,7 +84,7 @@ func (s *Server) serveLocked(r *Request) (*http.Response, error) {
 		return nil, notAllowed()
 	case t.Native && t.stored.Version != t.Version: // autoscaling/v1
 		return nil, unsupported(r)
-	case t.isReview():
+	case t.IsReview():
 		return s.review(r, t)
 	case t.Native && r.Subresource == "" && !t.Takes(r.Verb):
 		return nil, notAllowed()
@@ -119,7 +117,7 @@ func (s *Server) serveObjectLocked(r *Request, t *table) (*http.Response, error)
 		return s.createLocked(r, t)
 	case "get":
 		if live == nil {
-			return nil, t.notFound(r.Name)
+			return nil, t.NotFound(r.Name)
 		}
 		return s.getLocked(r, live)
 	case "update":
@@ -161,8 +159,4 @@ func (s *Server) notServedLocked(r *Request) (*http.Response, error) {
 func (s *Server) Answer(r *Request) (*http.Response, error) {
 	h := r.http.Clone(r.http.Context())
 	return s.RoundTrip(h)
-}
-
-func (t *table) notFound(name string) error {
-	return apierrors.NewNotFound(t.GVR().GroupResource(), name)
 }

@@ -18,8 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 // Host is the server's pretended address.
@@ -34,9 +36,9 @@ type Server struct {
 
 	mu          sync.Mutex // guards the fields below
 	tables      map[schema.GroupVersionResource]*table
-	version     int64      // the newest resourceVersion of all kinds
-	uids        int        // how many were given out
-	addresses   int        // how many cluster IPs and node ports were given out
+	version     int64 // the newest resourceVersion of all kinds
+	uids        int   // how many were given out
+	addresses   rules.Addresses
 	names       int        // how many were generated
 	log         []*Request // the newest ones
 	counts      map[kind]int
@@ -107,7 +109,7 @@ func (s *Server) serveKindLocked(d kinds.Definition, with *store) *table {
 	}
 	t := &table{Definition: d, store: with, gone: make(chan struct{})}
 	s.tables[d.GVR()] = t
-	if t.isNamespaces() {
+	if t.IsNamespaces() {
 		s.foundLocked(t)
 	}
 	return t
@@ -206,7 +208,7 @@ func (s *Server) Watches() int {
 // the stored object. obj is a pointer to an API type. An empty uid or resourceVersion means the
 // stored one. Put panics on invalid input.
 func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured {
-	u, err := toUnstructured(obj, kinds.Resource(in))
+	u, err := codec.FromObject(obj, kinds.Resource(in))
 	if err != nil {
 		panic(err)
 	}
@@ -219,8 +221,8 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	if namespaces := s.tables[kinds.Namespaces.GVR()]; namespaces != nil && t.Namespaced {
 		s.ensureNamespaceLocked(namespaces, u.GetNamespace())
 	}
-	if t.isNamespaces() && phase(u) == "" {
-		foundNamespace(u)
+	if t.IsNamespaces() && rules.NamespacePhase(u) == "" {
+		rules.FoundNamespace(u)
 	}
 	stored := s.storeLocked(t, t.objects[keyOf(u)], u)
 	s.settleLocked()

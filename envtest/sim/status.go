@@ -9,14 +9,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 )
 
 // subresourceLocked answers a request for a subresource of live, which is nil if there is none.
 func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
-	finalizes := r.Subresource == "finalize" && t.isNamespaces()
+	finalizes := r.Subresource == "finalize" && t.IsNamespaces()
 	served := r.Subresource == "status" && t.Status || r.Subresource == "scale" && t.Scale != nil || finalizes
 	acts := (r.Subresource == "eviction" || r.Subresource == "binding") && t.has(r.Subresource)
 	switch {
@@ -31,7 +28,7 @@ func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unst
 	case !served && t.BuiltIn:
 		return nil, noResource()
 	case !served:
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	case r.Verb == "create" || r.Verb == "delete":
 		if t.BuiltIn {
 			return nil, notAllowed()
@@ -40,7 +37,7 @@ func (s *Server) subresourceLocked(r *Request, t *table, live *unstructured.Unst
 	case r.Subresource == "scale":
 		return s.scaleLocked(r, t, live)
 	case r.Verb == "get" && live == nil:
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	case r.Verb == "get":
 		return r.answer(http.StatusOK, live)
 	case r.Verb == "update":
@@ -64,29 +61,4 @@ var otherSubresources = map[string][]string{
 	"namespaces":      {"finalize"},
 	"serviceaccounts": {"token"},
 	"certificatesigningrequests.certificates.k8s.io": {"approval"},
-}
-
-// prepareStatus gives u everything of live that a status update does not change.
-func (t *table) prepareStatus(u, live *unstructured.Unstructured) {
-	if t.BuiltIn {
-		jsonvalue.Keep(u.Object, live.Object, "spec")
-		if t.Generation == kinds.AnnotationGeneration { // a Deployment
-			u.SetLabels(live.GetLabels())
-		}
-		if t.Kind == "Pod" {
-			u.SetOwnerReferences(live.GetOwnerReferences())
-			u.SetDeletionTimestamp(nil)
-			if class := jsonvalue.Object(live.Object, "status")["qosClass"]; class != nil {
-				jsonvalue.SetField(u, class, "status", "qosClass")
-			}
-		}
-		return
-	}
-	status, has := u.Object["status"]
-	managed := u.GetManagedFields()
-	u.Object = live.DeepCopy().Object
-	if delete(u.Object, "status"); has {
-		u.Object["status"] = status
-	}
-	u.SetManagedFields(managed)
 }

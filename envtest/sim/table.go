@@ -15,6 +15,8 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
 type key struct{ namespace, name string }
@@ -47,8 +49,8 @@ type store struct {
 	keys    []key          // of objects, in path order
 	empties map[key]string // see emptyMetadata
 	history
-	encodings map[*unstructured.Unstructured]map[form][]byte // of current and recent objects
-	changed   chan struct{}                                  // closed and replaced at each event
+	encodings map[*unstructured.Unstructured]map[wire.Form][]byte // of recent objects
+	changed   chan struct{}                                       // closed at each event
 
 	conversion *kinds.Conversion // nil: versions differ in their apiVersion only
 	// shown has the objects that the webhook converted, by apiVersion.
@@ -58,7 +60,7 @@ type store struct {
 func newStore(stored schema.GroupVersionKind, version int64) *store {
 	return &store{
 		stored: stored, objects: map[key]*unstructured.Unstructured{}, empties: map[key]string{}, history: history{oldest: version},
-		encodings: map[*unstructured.Unstructured]map[form][]byte{}, changed: make(chan struct{}),
+		encodings: map[*unstructured.Unstructured]map[wire.Form][]byte{}, changed: make(chan struct{}),
 	}
 }
 
@@ -94,10 +96,10 @@ func (s *Server) storeLocked(t *table, old, u *unstructured.Unstructured) *unstr
 	if jsonvalue.Equal(old.Object, u.Object) {
 		return old.DeepCopy()
 	}
-	if t.changesGeneration(u, old) {
+	if rules.ChangesGeneration(&t.Definition, u, old) {
 		u.SetGeneration(old.GetGeneration() + 1)
 	}
-	if removable(old, u) {
+	if rules.Removable(old, u) {
 		s.removeLocked(t, u)
 		return u.DeepCopy()
 	}

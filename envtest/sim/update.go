@@ -6,7 +6,6 @@ package sim
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/managed"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 )
 
 func (s *Server) updateLocked(r *Request, t *table, live *unstructured.Unstructured) (*http.Response, error) {
@@ -49,7 +49,7 @@ func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstruc
 		}
 		return r.answer(http.StatusOK, updated)
 	case r.Subresource != "", r.Verb != "apply" && (r.Verb != "update" || !t.CreateOnUpdate):
-		return nil, t.notFound(r.Name)
+		return nil, t.NotFound(r.Name)
 	case uid != "":
 		return nil, t.wrongUID(r, u, "")
 	default:
@@ -63,11 +63,11 @@ func (s *Server) writeLocked(r *Request, t *table, live, u *unstructured.Unstruc
 
 // wrongUID is the error for an object u with another uid than the live one.
 func (t *table) wrongUID(r *Request, u *unstructured.Unstructured, live types.UID) error {
-	key := t.storageKey(u)
+	key := t.StorageKey(u)
 	if r.dryRun {
 		key = strings.TrimPrefix(key, "/registry")
 	}
-	return t.conflict(r.Name, "StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
+	return t.Conflict(r.Name, "StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
 		"Precondition failed: UID in precondition: %v, UID in object meta: %v", key, u.GetUID(), live)
 }
 
@@ -94,17 +94,17 @@ func (s *Server) changeLocked(r *Request, t *table, live, u *unstructured.Unstru
 		return nil, err
 	}
 	if r.Subresource == "" {
-		if err := s.completeLocked(t, u, live); err != nil {
+		if err := rules.Complete(&t.Definition, u, live, &s.addresses); err != nil {
 			return nil, err
 		}
 	}
 	u.SetGeneration(live.GetGeneration())
-	t.prepareUpdate(u, live, r.Subresource)
-	keepIdentity(u, live)
-	if errs := t.validate(u, live, r.Subresource); len(errs) > 0 {
-		return nil, t.invalid(u, errs)
+	rules.PrepareUpdate(&t.Definition, u, live, r.Subresource)
+	rules.KeepIdentity(u, live)
+	if errs := rules.Validate(&t.Definition, u, live, r.Subresource); len(errs) > 0 {
+		return nil, t.Invalid(u, errs)
 	}
-	revertTimes(live, u)
+	managed.RevertTimes(live, u)
 	r.warnFinalizers(t, u, live)
 	if r.Subresource != "scale" {
 		if err := s.approveLocked(r.attributesOf(t, live, u)); err != nil {
@@ -117,7 +117,7 @@ func (s *Server) changeLocked(r *Request, t *table, live, u *unstructured.Unstru
 	if r.dryRun {
 		return u, nil
 	}
-	if removable(live, u) {
+	if rules.Removable(live, u) {
 		u.SetResourceVersion(live.GetResourceVersion())
 		s.removeLocked(t, u)
 		return u, nil
@@ -139,7 +139,7 @@ func (t *table) checkVersion(r *Request, live, u *unstructured.Unstructured) err
 	switch {
 	case has == live.GetResourceVersion():
 	case has != "":
-		return t.conflict(r.Name, "the object has been modified; please apply your changes to the latest version and try again")
+		return t.Conflict(r.Name, "the object has been modified; please apply your changes to the latest version and try again")
 	case t.Conditional:
 		return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: t.Name}, r.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update"),
@@ -147,53 +147,6 @@ func (t *table) checkVersion(r *Request, live, u *unstructured.Unstructured) err
 	}
 	u.SetResourceVersion(live.GetResourceVersion())
 	return nil
-}
-
-// keepIdentity restores the metadata that no update changes.
-func keepIdentity(u, live *unstructured.Unstructured) {
-	if u.GetUID() == "" {
-		u.SetUID(live.GetUID())
-	}
-	u.SetCreationTimestamp(live.GetCreationTimestamp())
-	if at := live.GetDeletionTimestamp(); at != nil {
-		u.SetDeletionTimestamp(at)
-	}
-	if grace := live.GetDeletionGracePeriodSeconds(); grace != nil && u.GetDeletionGracePeriodSeconds() == nil {
-		u.SetDeletionGracePeriodSeconds(grace)
-	}
-}
-
-// removable reports whether an update removed the last finalizer of an object in deletion.
-func removable(live, u *unstructured.Unstructured) bool {
-	grace := live.GetDeletionGracePeriodSeconds()
-	if u.GetKind() == kinds.Namespaces.Kind && len(specFinalizers(u)) > 0 && u.GetAPIVersion() == "v1" {
-		return false
-	}
-	return live.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
-}
-
-// storageKey is the key in etcd; the real server shows it in one message.
-func (t *table) storageKey(u *unstructured.Unstructured) string {
-	of := t.GVR().GroupResource().String()
-	path := "/registry/"
-	switch special := storagePrefixes[of]; {
-	case special != "":
-		path += special + "/"
-	case !t.BuiltIn || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io"}, t.Group):
-		path += t.Group + "/" + t.Name + "/"
-	default:
-		path += t.Name + "/"
-	}
-	if t.Namespaced {
-		path += u.GetNamespace() + "/"
-	}
-	return path + u.GetName()
-}
-
-// storagePrefixes are the prefixes of keys in etcd that are not the resource's name.
-var storagePrefixes = map[string]string{
-	"services": "services/specs", "endpoints": "services/endpoints", "nodes": "minions",
-	"replicationcontrollers": "controllers", "ingresses.networking.k8s.io": "ingress",
 }
 
 // matchNamespace gives u the namespace of the request. Another namespace is an error.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
 // stream is the body of a watch. Its reader drives it.
@@ -60,12 +61,12 @@ func (s *Server) watchLocked(r *Request, t *table) (*http.Response, error) {
 	}
 	contentType := runtime.ContentTypeJSON
 	switch {
-	case r.form.media == runtime.ContentTypeYAML:
+	case r.form.Media == runtime.ContentTypeYAML:
 		status := metav1.Status{Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable}
-		status.Message = "only the following media types are accepted: " + streamTypes[0] + ", " + streamTypes[1]
+		status.Message = "only the following media types are accepted: " + wire.StreamTypes[0] + ", " + wire.StreamTypes[1]
 		return r.FailWith(status)
-	case r.form.protobuf():
-		contentType = r.form.media + ";stream=watch"
+	case r.form.Protobuf():
+		contentType = r.form.Media + ";stream=watch"
 	}
 	from, err := parseVersion(o.ResourceVersion)
 	if err != nil {
@@ -159,12 +160,12 @@ func (w *stream) fail(err error) {
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	status.Status = metav1.StatusFailure
 	data, err := json.Marshal(status)
-	if w.request.form.protobuf() {
+	if w.request.form.Protobuf() {
 		data, err = status.Marshal()
-		data = envelope(status.TypeMeta, data)
+		data = wire.Envelope(status.TypeMeta, data)
 	}
 	if err == nil {
-		err = w.request.form.frame(&w.frames, string(watch.Error), data)
+		err = w.request.form.Frame(&w.frames, string(watch.Error), data)
 	}
 	if err != nil {
 		panic(err) // a Status can be encoded
@@ -176,7 +177,7 @@ func (w *stream) fail(err error) {
 func (w *stream) frame(kind watch.EventType, o *unstructured.Unstructured, keep bool) {
 	data, err := w.encode(o, keep)
 	if err == nil {
-		err = w.request.form.frame(&w.frames, string(kind), data)
+		err = w.request.form.Frame(&w.frames, string(kind), data)
 	}
 	if err != nil {
 		w.fail(err)
@@ -184,7 +185,7 @@ func (w *stream) frame(kind watch.EventType, o *unstructured.Unstructured, keep 
 }
 
 func (w *stream) encode(o *unstructured.Unstructured, keep bool) ([]byte, error) {
-	if w.request.form.convert.Kind != asTable {
+	if w.request.form.Convert.Kind != wire.AsTable {
 		return w.table.encode(o, w.request.form, keep)
 	}
 	t, err := w.request.tableOf([]*unstructured.Unstructured{o}, map[string]any{"resourceVersion": o.GetResourceVersion()}, !w.headers)

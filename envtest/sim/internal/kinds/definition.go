@@ -5,7 +5,11 @@ package kinds
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -124,3 +128,58 @@ func (d Definition) Subresource(sub string) (schema.GroupVersionKind, []string) 
 	}
 	return kind, verbs
 }
+
+// IsNamespaces reports whether it defines namespaces.
+func (d Definition) IsNamespaces() bool { return d.Group == "" && d.Name == Namespaces.Name }
+
+// IsCoreEvents reports whether it defines the Events of the core group.
+func (d Definition) IsCoreEvents() bool { return d.Group == "" && d.Name == Events.Name }
+
+// IsReview reports whether objects of the kind are questions, which are answered and not stored.
+func (d Definition) IsReview() bool {
+	return d.Native && slices.Contains(ReviewGroups, d.Group)
+}
+
+// GoType is the type that the real server names in errors.
+func (d Definition) GoType(suffix string) string {
+	if !d.BuiltIn {
+		return "*unstructured.Unstructured" + suffix
+	}
+	group, _, _ := strings.Cut(d.Group, ".")
+	if group == "" {
+		group = "core"
+	}
+	return "*" + group + "." + d.Kind + suffix
+}
+
+// TypePrefix begins the JSON of a built-in object.
+func (d Definition) TypePrefix() string {
+	return `{"kind":` + strconv.Quote(d.Kind) + `,"apiVersion":` + strconv.Quote(d.GV().String()) + `,`
+}
+
+// StorageKey is the key in etcd; the real server shows it in one message.
+func (d Definition) StorageKey(u *unstructured.Unstructured) string {
+	of := d.GVR().GroupResource().String()
+	path := "/registry/"
+	switch special := storagePrefixes[of]; {
+	case special != "":
+		path += special + "/"
+	case !d.BuiltIn || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io"}, d.Group):
+		path += d.Group + "/" + d.Name + "/"
+	default:
+		path += d.Name + "/"
+	}
+	if d.Namespaced {
+		path += u.GetNamespace() + "/"
+	}
+	return path + u.GetName()
+}
+
+// storagePrefixes are the prefixes of keys in etcd that are not the resource's name.
+var storagePrefixes = map[string]string{
+	"services": "services/specs", "endpoints": "services/endpoints", "nodes": "minions",
+	"replicationcontrollers": "controllers", "ingresses.networking.k8s.io": "ingress",
+}
+
+// ReviewGroups are the groups of reviews.
+var ReviewGroups = []string{authorizationv1.GroupName, authenticationv1.GroupName}

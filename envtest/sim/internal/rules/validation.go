@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package rules
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 
 	corev1 "k8s.io/api/core/v1"
 	names "k8s.io/apimachinery/pkg/api/validate/content"
@@ -21,47 +23,47 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/managed"
 )
 
-// validate returns the errors of u, which replaces live (nil: is new), in the real server's order.
+// Validate returns the errors of u, which replaces live (nil: is new), in the real server's order.
 // An update checks the metadata twice, once for all kinds and once for its kind.
-func (t *table) validate(u, live *unstructured.Unstructured, subresource string) field.ErrorList {
-	at, meta := field.NewPath("metadata"), &managedBy{u, heads(u)}
+func Validate(d *kinds.Definition, u, live *unstructured.Unstructured, subresource string) field.ErrorList {
+	at, meta := field.NewPath("metadata"), managed.Heads(u)
 	var errs field.ErrorList
-	wrong := !t.BuiltIn && u.GetKind() != t.Kind
+	wrong := !d.BuiltIn && u.GetKind() != d.Kind
 	switch {
 	case wrong && live == nil:
 	case live == nil:
-		errs = t.validateMeta(meta, at)
+		errs = ValidateMeta(d, meta, at)
 	default:
-		errs = validation.ValidateObjectMetaAccessor(meta, t.Namespaced, pathSegment, at)
+		errs = validation.ValidateObjectMetaAccessor(meta, d.Namespaced, pathSegment, at)
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, live, at)...)
-		if !t.isCoreEvents() && !wrong {
+		if !d.IsCoreEvents() && !wrong {
 			errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, live, at)...)
 		}
-		errs = append(errs, t.validateFinalizers(u, at)...)
+		errs = append(errs, validateFinalizers(d, u, at)...)
 	}
 	switch {
 	case wrong:
-		return append(errs, field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+t.Kind))
-	case t.Schema != nil:
-		errs = append(errs, t.Schema.Validate(u, live, subresource)...)
-	case !t.BuiltIn, subresource == "status":
+		return append(errs, field.Invalid(field.NewPath("kind"), u.GetKind(), "must be "+d.Kind))
+	case d.Schema != nil:
+		errs = append(errs, d.Schema.Validate(u, live, subresource)...)
+	case !d.BuiltIn, subresource == "status":
 	case live == nil:
-		errs = append(errs, validateKind(t.Kind, u)...)
+		errs = append(errs, validateKind(d.Kind, u)...)
 	default:
-		errs = append(errs, t.validateUpdate(u, live, meta)...)
+		errs = append(errs, validateUpdate(d, u, live, meta)...)
 	}
-	return t.distinct(append(errs, t.validateScale(u)...))
+	return distinct(d, append(errs, validateScale(d, u)...))
 }
 
 // validateUpdate checks the fields of a built-in kind in an update. The order and the repetition of
 // checks differ between kinds.
-func (t *table) validateUpdate(u, live *unstructured.Unstructured, accessor metav1.Object) field.ErrorList {
-	meta := func() field.ErrorList { return t.validateMeta(accessor, field.NewPath("metadata")) }
-	is, changes := validateKind(t.Kind, u), validateChange(t.Kind, u, live)
-	switch t.Kind {
+func validateUpdate(d *kinds.Definition, u, live *unstructured.Unstructured, accessor metav1.Object) field.ErrorList {
+	meta := func() field.ErrorList { return ValidateMeta(d, accessor, field.NewPath("metadata")) }
+	is, changes := validateKind(d.Kind, u), validateChange(d.Kind, u, live)
+	switch d.Kind {
 	case "Pod":
 		return append(append(meta(), is...), changes...)
 	case "Deployment", "ReplicaSet", "DaemonSet":
@@ -72,12 +74,10 @@ func (t *table) validateUpdate(u, live *unstructured.Unstructured, accessor meta
 	return append(changes, is...)
 }
 
-func (t *table) isCoreEvents() bool { return t.Group == "" && t.Name == kinds.Events.Name }
-
 // distinct returns the first of equal errors. The real server drops repeated ones where declarative
 // validation may add errors: for all built-in kinds but CustomResourceDefinition and APIService.
-func (t *table) distinct(errs field.ErrorList) field.ErrorList {
-	if !t.BuiltIn || t.Group == "apiextensions.k8s.io" || t.Group == "apiregistration.k8s.io" {
+func distinct(d *kinds.Definition, errs field.ErrorList) field.ErrorList {
+	if !d.BuiltIn || d.Group == "apiextensions.k8s.io" || d.Group == "apiregistration.k8s.io" {
 		return errs
 	}
 	known := sets.New[string]()
@@ -88,17 +88,17 @@ func (t *table) distinct(errs field.ErrorList) field.ErrorList {
 	})
 }
 
-// validateMeta checks the metadata of a new object.
-func (t *table) validateMeta(u metav1.Object, at *field.Path) field.ErrorList {
+// ValidateMeta checks the metadata of a new object.
+func ValidateMeta(d *kinds.Definition, u metav1.Object, at *field.Path) field.ErrorList {
 	name := validation.NameIsDNSSubdomain
 	switch {
-	case !t.BuiltIn:
-	case t.Kind == "Namespace" || t.Kind == "Service":
+	case !d.BuiltIn:
+	case d.Kind == "Namespace" || d.Kind == "Service":
 		name = validation.NameIsDNSLabel
-	case t.Group == "rbac.authorization.k8s.io", t.isCoreEvents():
+	case d.Group == "rbac.authorization.k8s.io", d.IsCoreEvents():
 		name = pathSegment
 	}
-	return append(validation.ValidateObjectMetaAccessor(u, t.Namespaced, name, at), t.validateFinalizers(u, at)...)
+	return append(validation.ValidateObjectMetaAccessor(u, d.Namespaced, name, at), validateFinalizers(d, u, at)...)
 }
 
 // pathSegment checks a name that is allowed in a URL path.
@@ -110,20 +110,21 @@ func pathSegment(name string, prefix bool) []string {
 }
 
 // validateFinalizers checks that the finalizers of a built-in kind have a domain.
-func (t *table) validateFinalizers(u metav1.Object, at *field.Path) field.ErrorList {
+func validateFinalizers(d *kinds.Definition, u metav1.Object, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if !t.BuiltIn {
+	if !d.BuiltIn {
 		return nil
 	}
 	for i, f := range u.GetFinalizers() {
-		if !strings.Contains(f, "/") && !slices.Contains(standardFinalizers, f) {
+		if !strings.Contains(f, "/") && !slices.Contains(StandardFinalizers, f) {
 			errs = append(errs, field.Invalid(at.Child("finalizers").Index(i), f, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
 	return errs
 }
 
-var standardFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+// StandardFinalizers need no domain.
+var StandardFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
 // validateKind checks the rules of a built-in kind that operators meet most. See Differences in the
 // package's documentation.
@@ -366,4 +367,18 @@ func validateImage(container map[string]any, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(at.Child("image"), image, "must not have leading or trailing whitespace")}
 	}
 	return nil
+}
+
+// validateScale checks the replicas of a custom kind with a scale subresource.
+func validateScale(d *kinds.Definition, u *unstructured.Unstructured) field.ErrorList {
+	if d.BuiltIn || d.Scale == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, path := range []string{d.Scale.SpecReplicas, d.Scale.StatusReplicas} {
+		if n, ok, _ := unstructured.NestedInt64(u.Object, kinds.Steps(path)...); ok && n < 0 {
+			errs = append(errs, field.Invalid(field.NewPath(path), n, "should be a non-negative integer"))
+		}
+	}
+	return errs
 }

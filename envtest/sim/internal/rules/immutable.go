@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package rules
 
 import (
 	corev1 "k8s.io/api/core/v1"

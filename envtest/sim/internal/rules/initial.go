@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package rules
 
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,26 +19,26 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
-// completeLocked sets what an API server itself sets in an object of a built-in kind that replaces
+// Complete sets what an API server itself sets in an object of a built-in kind that replaces
 // live (nil: is new): phases, finalizers, addresses. Its writer does not own these fields.
-func (s *Server) completeLocked(t *table, u, live *unstructured.Unstructured) error {
-	if !t.BuiltIn {
+func Complete(d *kinds.Definition, u, live *unstructured.Unstructured, free *Addresses) error {
+	if !d.BuiltIn {
 		return nil
 	}
-	switch t.GVR().GroupResource().String() {
+	switch d.GVR().GroupResource().String() {
 	case "pods":
 		if live == nil {
 			return completePod(u)
 		}
 		return recompletePod(u, live)
 	case "services":
-		s.allocateLocked(u, live)
+		free.allocate(u, live)
 		if errs := validateAddresses(u); len(errs) > 0 {
-			return t.invalid(u, errs)
+			return d.Invalid(u, errs)
 		}
 	case "namespaces":
 		if live == nil {
-			foundNamespace(u)
+			FoundNamespace(u)
 		}
 	case "persistentvolumeclaims":
 		completeStorage(u, live, "kubernetes.io/pvc-protection")
@@ -197,9 +199,12 @@ func completeDaemonSet(u, live *unstructured.Unstructured) {
 	u.SetAnnotations(annotations)
 }
 
-// allocateLocked gives a Service its addresses and node ports. An update keeps those that it does
+// Addresses are the cluster IPs and node ports of Services.
+type Addresses struct{ given int }
+
+// allocate gives a Service its addresses and node ports. An update keeps those that it does
 // not name. Addresses are unique, unless a client chose one.
-func (s *Server) allocateLocked(u, live *unstructured.Unstructured) {
+func (a *Addresses) allocate(u, live *unstructured.Unstructured) {
 	kind, _, _ := unstructured.NestedString(u.Object, "spec", "type")
 	if kind == "ExternalName" {
 		return
@@ -213,8 +218,8 @@ func (s *Server) allocateLocked(u, live *unstructured.Unstructured) {
 		jsonvalue.SetField(u, []any{address}, "spec", "clusterIPs")
 	}
 	if address == "" {
-		s.addresses++
-		address = fmt.Sprintf("10.%d.%d.%d", s.addresses>>16, s.addresses>>8&0xff, s.addresses&0xff)
+		a.given++
+		address = fmt.Sprintf("10.%d.%d.%d", a.given>>16, a.given>>8&0xff, a.given&0xff)
 		jsonvalue.SetField(u, address, "spec", "clusterIP")
 	}
 	jsonvalue.SetDefault(u, []any{address}, "spec", "clusterIPs")
@@ -231,8 +236,8 @@ func (s *Server) allocateLocked(u, live *unstructured.Unstructured) {
 	ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
 	for _, p := range ports {
 		if port, ok := p.(map[string]any); ok && port["nodePort"] == nil {
-			s.addresses++
-			port["nodePort"] = int64(30000 + s.addresses%2768)
+			a.given++
+			port["nodePort"] = int64(30000 + a.given%2768)
 		}
 	}
 	jsonvalue.SetField(u, ports, "spec", "ports")

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package codec
 
 import (
 	"encoding/json"
@@ -11,17 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/openapi"
 )
 
-// typeConverter returns the structure that managedFields of the kind have, in this and in other
+// TypeConverter returns the structure that managedFields of the kind have, in this and in other
 // versions. Without a schema, every field is allowed and lists are atomic.
-func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, error) {
+func (c Codec) TypeConverter(others ...Codec) (managedfields.TypeConverter, error) {
 	switch {
-	case c.typed && (c.kind.Kind == "Scale" || slices.Contains(reviewGroups, c.kind.Group)):
+	case c.Typed && (c.Kind.Kind == "Scale" || slices.Contains(kinds.ReviewGroups, c.Kind.Group)):
 		return managedfields.NewDeducedTypeConverter(), nil // client-go has no schema of them
-	case c.typed:
+	case c.Typed:
 		types, err := kinds.SchemaParser()
 		if err != nil {
 			return nil, err
@@ -38,8 +44,8 @@ func (c codec) typeConverter(others ...codec) (managedfields.TypeConverter, erro
 }
 
 // structure adds the structure of a custom kind to all.
-func (c codec) structure(all map[string]*spec.Schema) error {
-	if described, ok := c.schema.(crdschema.OpenAPI); ok {
+func (c Codec) structure(all map[string]*spec.Schema) error {
+	if described, ok := c.Schema.(crdschema.OpenAPI); ok {
 		doc, err := described.OpenAPI()
 		if err != nil {
 			return err
@@ -47,12 +53,12 @@ func (c codec) structure(all map[string]*spec.Schema) error {
 		maps.Copy(all, doc.Components.Schemas)
 		return nil
 	}
-	all[kindModel(c.kind)] = genericSchema(c.kind)
-	if all[metaModel] != nil {
+	all[openapi.KindModel(c.Kind)] = openapi.GenericSchema(c.Kind)
+	if all[openapi.MetaModel] != nil {
 		return nil
 	}
-	all[metaModel] = &spec.Schema{}
-	return json.Unmarshal([]byte(metaSchema), all[metaModel])
+	all[openapi.MetaModel] = &spec.Schema{}
+	return json.Unmarshal([]byte(metaSchema), all[openapi.MetaModel])
 }
 
 // metaSchema is the structure of ObjectMeta, as far as it matters to managedFields.
@@ -73,3 +79,37 @@ const metaSchema = `{"type": "object", "properties": {
 	"managedFields": {"type": "array", "x-kubernetes-list-type": "atomic",
 		"items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
 }}`
+
+// New implements runtime.ObjectCreater with an object before its creation.
+func (c Codec) New(schema.GroupVersionKind) (runtime.Object, error) { return c.Empty() }
+
+// OneVersion defaults nothing, and converts by setting the version.
+type OneVersion struct{}
+
+// Default implements runtime.ObjectDefaulter.
+func (OneVersion) Default(runtime.Object) {}
+
+// Convert implements runtime.ObjectConvertor.
+func (OneVersion) Convert(in, out, _ any) error {
+	return runtime.NewNotRegisteredErrForTarget("sim", reflect.TypeOf(in), nil)
+}
+
+// ConvertToVersion implements runtime.ObjectConvertor.
+func (OneVersion) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
+	has := in.GetObjectKind().GroupVersionKind()
+	want, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{has})
+	if !ok {
+		return nil, runtime.NewNotRegisteredErrForTarget("sim", reflect.TypeOf(in), target)
+	}
+	if want == has {
+		return in, nil
+	}
+	in = in.DeepCopyObject()
+	in.GetObjectKind().SetGroupVersionKind(want)
+	return in, nil
+}
+
+// ConvertFieldLabel implements runtime.ObjectConvertor.
+func (OneVersion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}

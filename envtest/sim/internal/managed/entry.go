@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package managed
 
 import (
 	"maps"
@@ -17,30 +17,32 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
-// managedBy is an object with its managedFields in Go types. An Unstructured converts them at each
+// Object is an object with its managedFields in Go types. An Unstructured converts them at each
 // call, which field managers and validation make several times.
-type managedBy struct {
+type Object struct {
 	*unstructured.Unstructured
-	entries []metav1.ManagedFieldsEntry
+	Entries []metav1.ManagedFieldsEntry
 }
 
-func (m *managedBy) GetManagedFields() []metav1.ManagedFieldsEntry { return m.entries }
+// GetManagedFields implements metav1.Object.
+func (m *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return m.Entries }
 
 // SetManagedFields implements metav1.Object. It does not change the Unstructured.
-func (m *managedBy) SetManagedFields(entries []metav1.ManagedFieldsEntry) { m.entries = entries }
+func (m *Object) SetManagedFields(entries []metav1.ManagedFieldsEntry) { m.Entries = entries }
 
-// ownable is a type converter that leaves out the metadata of a managedBy that has no owners.
-type ownable struct{ managedfields.TypeConverter }
+// Ownable is a type converter that leaves out the metadata of a Object that has no owners.
+type Ownable struct{ managedfields.TypeConverter }
 
-func (c ownable) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	if m, ok := obj.(*managedBy); ok {
+// ObjectToTyped implements managedfields.TypeConverter.
+func (c Ownable) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	if m, ok := obj.(*Object); ok {
 		obj = m.ownable()
 	}
 	return c.TypeConverter.ObjectToTyped(obj, options...)
 }
 
-// ownable returns the object without the fields that field managers never list.
-func (m *managedBy) ownable() *unstructured.Unstructured {
+// Ownable returns the object without the fields that field managers never list.
+func (m *Object) ownable() *unstructured.Unstructured {
 	all, ok := m.Object["metadata"].(map[string]any)
 	if !ok {
 		return m.Unstructured
@@ -58,9 +60,12 @@ func (m *managedBy) ownable() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// heads returns an object's managedFields without times and fields. Validation needs no more.
+// Heads returns an object with its managedFields without times and fields. Validation needs no
+// more.
+func Heads(u *unstructured.Unstructured) *Object { return &Object{u, heads(u)} }
+
 func heads(u *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
-	list := rawManagedFields(u)
+	list := Raw(u)
 	if list == nil {
 		return nil
 	}
@@ -79,31 +84,31 @@ func heads(u *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
 	return entries
 }
 
-// managed returns an object with its managedFields, or without if they are not valid.
-func managed(u *unstructured.Unstructured) *managedBy {
+// Read returns an object with its managedFields, or without if they are not valid.
+func Read(u *unstructured.Unstructured) *Object {
 	entries := heads(u)
-	for i, item := range rawManagedFields(u) {
+	for i, item := range Raw(u) {
 		entry, _ := item.(map[string]any)
 		if text, ok := entry["time"].(string); ok {
 			at, err := time.Parse(time.RFC3339, text)
 			if err != nil {
-				return &managedBy{u, nil}
+				return &Object{u, nil}
 			}
 			entries[i].Time = &metav1.Time{Time: at.Local()}
 		}
 		if fields, ok := entry["fieldsV1"]; ok {
 			raw, err := jsonvalue.Encode(fields)
 			if err != nil {
-				return &managedBy{u, nil}
+				return &Object{u, nil}
 			}
 			entries[i].FieldsV1 = metav1.NewFieldsV1(string(raw))
 		}
 	}
-	return &managedBy{u, entries}
+	return &Object{u, entries}
 }
 
-// setManagedEntries sets the managedFields of an object that has none.
-func setManagedEntries(u *unstructured.Unstructured, entries []metav1.ManagedFieldsEntry) error {
+// Write sets the managedFields of an object that has none.
+func Write(u *unstructured.Unstructured, entries []metav1.ManagedFieldsEntry) error {
 	if entries == nil {
 		return nil
 	}
@@ -136,4 +141,51 @@ func setManagedEntries(u *unstructured.Unstructured, entries []metav1.ManagedFie
 	}
 	metadata["managedFields"] = list
 	return nil
+}
+
+// RevertTimes gives obj the managedFields of live if they differ in their times only and nothing
+// else in obj differs. So a write that changes nothing makes no version.
+func RevertTimes(live, obj *unstructured.Unstructured) {
+	was, is := Raw(live), Raw(obj)
+	if len(was) != len(is) || len(is) == 0 {
+		return
+	}
+	moved := false
+	for i := range is {
+		old, _ := was[i].(map[string]any)
+		entry, _ := is[i].(map[string]any)
+		moved = moved || old["time"] != entry["time"]
+		if !equalBut("time", old, entry) {
+			return
+		}
+	}
+	metadata, _ := obj.Object["metadata"].(map[string]any)
+	if !moved || metadata == nil {
+		return
+	}
+	if metadata["managedFields"] = was; !jsonvalue.Equal(live.Object, obj.Object) {
+		metadata["managedFields"] = is
+	}
+}
+
+// Raw returns the managedFields of an object as JSON values.
+func Raw(u *unstructured.Unstructured) []any {
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	list, _ := metadata["managedFields"].([]any)
+	return list
+}
+
+// equalBut compares two objects without one field.
+func equalBut(field string, a, b map[string]any) bool {
+	for name := range a {
+		if name != field && !jsonvalue.Equal(a[name], b[name]) {
+			return false
+		}
+	}
+	for name := range b {
+		if _, ok := a[name]; name != field && !ok {
+			return false
+		}
+	}
+	return true
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package rules
 
 import (
 	"math"
@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// setDefaults sets the fields of a built-in object that an API server sets if the client has not.
+// SetDefaults sets the fields of a built-in object that an API server sets if the client has not.
 // It runs whenever the server reads an object.
-func setDefaults(obj runtime.Object) {
+func SetDefaults(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		defaultPod(o)
@@ -158,7 +158,7 @@ func defaultStatefulSet(o *appsv1.StatefulSet) {
 	for i := range o.Spec.VolumeClaimTemplates {
 		claim := &o.Spec.VolumeClaimTemplates[i]
 		claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
-		setDefaults(claim)
+		SetDefaults(claim)
 	}
 	defaultPodSpec(&o.Spec.Template.Spec)
 }

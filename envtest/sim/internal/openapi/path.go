@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sim
+package openapi
 
 import (
 	"net/http"
@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
 // endpoint is one operation of an API, for all kinds.
@@ -30,7 +33,8 @@ type endpoint struct {
 }
 
 var (
-	metaModel    = modelName(reflect.TypeFor[metav1.ObjectMeta]())
+	// MetaModel is the name of the schema of ObjectMeta.
+	MetaModel    = modelName(reflect.TypeFor[metav1.ObjectMeta]())
 	statusModel  = modelName(reflect.TypeFor[metav1.Status]())
 	optionsModel = modelName(reflect.TypeFor[metav1.DeleteOptions]())
 	patchModel   = modelName(reflect.TypeFor[metav1.Patch]())
@@ -55,7 +59,7 @@ var endpoints = []endpoint{
 
 // of returns the endpoint as the real server describes it for a kind. It has code of its own for
 // custom kinds.
-func (e endpoint) of(t *table) endpoint {
+func (e endpoint) of(t *kinds.Definition) endpoint {
 	if t.Native {
 		return e
 	}
@@ -77,26 +81,19 @@ type pathBook struct {
 	models map[string]bool // the names of the schemas in bodies
 }
 
-func (b *pathBook) root() string {
-	if b.gv.Group == "" {
-		return "/api/" + b.gv.Version + "/"
-	}
-	return "/apis/" + b.gv.String() + "/"
-}
-
 // index adds the path that lists the resources.
 func (b *pathBook) index() {
 	o := &spec3.Operation{}
 	o.Tags = b.tags()
 	o.OperationId = operationID(endpoint{id: "get"}, b.gv, "APIResources")
-	o.Responses = b.answers(modelName(reflect.TypeFor[metav1.APIResourceList]()), mediaTypes, http.StatusOK)
-	b.paths[b.root()] = &spec3.Path{PathProps: spec3.PathProps{Get: o}}
+	o.Responses = b.answers(modelName(reflect.TypeFor[metav1.APIResourceList]()), wire.MediaTypes, http.StatusOK)
+	b.paths[Root(b.gv)] = &spec3.Path{PathProps: spec3.PathProps{Get: o}}
 }
 
 func (b *pathBook) tags() []string { return []string{groupName(b.gv.Group) + "_" + b.gv.Version} }
 
 type subject struct {
-	*table
+	*kinds.Definition
 	kind   schema.GroupVersionKind
 	model  string // the schema of the kind
 	scope  string // for operation IDs: Namespaced, or empty
@@ -104,21 +101,21 @@ type subject struct {
 }
 
 // resource adds the paths of a resource and of its supported subresources.
-func (b *pathBook) resource(t *table) {
-	of := subject{table: t, kind: t.GVK(), model: kindModel(t.GVK())}
-	root, watch := b.root(), b.root()+"watch/"
+func (b *pathBook) resource(t *kinds.Definition) {
+	of := subject{Definition: t, kind: t.GVK(), model: KindModel(t.GVK())}
+	top, watch := Root(b.gv), Root(b.gv)+"watch/"
 	collection := t.Name
 	if t.Namespaced {
 		of.suffix = "ForAllNamespaces"
-		b.add(root+t.Name, of, "list")
+		b.add(top+t.Name, of, "list")
 		of.suffix = "ListForAllNamespaces"
 		b.add(watch+t.Name, of, "watchlist")
 		collection, of.scope = "namespaces/{namespace}/"+t.Name, "Namespaced"
 	}
 	one := collection + "/{name}"
 	of.suffix = ""
-	b.add(root+collection, of, "list", "post", "deletecollection")
-	b.add(root+one, of, "get", "put", "delete", "patch")
+	b.add(top+collection, of, "list", "post", "deletecollection")
+	b.add(top+one, of, "get", "put", "delete", "patch")
 	b.add(watch+one, of, "watch")
 	of.suffix = "List"
 	b.add(watch+collection, of, "watchlist")
@@ -139,9 +136,9 @@ func (b *pathBook) resource(t *table) {
 			continue // not supported
 		}
 		if sub.kind != of.kind {
-			sub.model = kindModel(sub.kind)
+			sub.model = KindModel(sub.kind)
 		}
-		b.add(root+one+"/"+name, sub, actions...)
+		b.add(top+one+"/"+name, sub, actions...)
 	}
 }
 
@@ -154,7 +151,7 @@ func (b *pathBook) add(path string, of subject, actions ...string) {
 	for _, e := range endpoints {
 		described := of.Native || !strings.HasPrefix(e.action, "watch")
 		if slices.Contains(actions, e.action) && described && (subresource || of.Takes(e.verb)) {
-			*fields[e.method] = b.operation(e.of(of.table), of)
+			*fields[e.method] = b.operation(e.of(of.Definition), of)
 			b.paths[path] = p
 		}
 	}
@@ -186,15 +183,15 @@ func (b *pathBook) operation(e endpoint, of subject) *spec3.Operation {
 	if e.body != "" {
 		o.RequestBody = &spec3.RequestBody{}
 		o.RequestBody.Required = e.body != optionsModel
-		o.RequestBody.Content = b.contentOf(of.body(e, e.body), of.bodyTypes(e)...)
+		o.RequestBody.Content = b.contentOf(of.body(e, e.body), bodyTypes(of.Definition, e)...)
 	}
-	o.Responses = b.answers(of.body(e, e.answer), of.answerTypes(e), e.codes...)
+	o.Responses = b.answers(of.body(e, e.answer), answerTypes(of.Definition, e), e.codes...)
 	return o
 }
 
 func (s subject) body(e endpoint, name string) string {
 	switch {
-	case name == "object", name == statusModel && e.action == "delete" && s.Returned && !s.isNamespaces():
+	case name == "object", name == statusModel && e.action == "delete" && s.Returned && !s.IsNamespaces():
 		return s.model
 	case name == "list":
 		return s.model + "List"
@@ -210,7 +207,7 @@ func (b *pathBook) answers(model string, media []string, codes ...int) *spec3.Re
 	return &spec3.Responses{ResponsesProps: spec3.ResponsesProps{StatusCodeResponses: of}}
 }
 
-func (t *table) bodyTypes(e endpoint) []string {
+func bodyTypes(t *kinds.Definition, e endpoint) []string {
 	switch {
 	case e.action == "patch" && t.Native:
 		return []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
@@ -222,14 +219,14 @@ func (t *table) bodyTypes(e endpoint) []string {
 	return []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
 }
 
-func (t *table) answerTypes(e endpoint) []string {
+func answerTypes(t *kinds.Definition, e endpoint) []string {
 	switch {
 	case !t.Native:
 		return []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
 	case e.verb == "list" || e.verb == "watch":
-		return append(slices.Clone(mediaTypes), streamTypes...)
+		return append(slices.Clone(wire.MediaTypes), wire.StreamTypes...)
 	}
-	return mediaTypes
+	return wire.MediaTypes
 }
 
 func (b *pathBook) contentOf(model string, media ...string) map[string]*spec3.MediaType {

@@ -72,7 +72,7 @@ func (r bridgeRead) takeTurns(ctx context.Context, rounds, gets int) ([][]result
 	var readers []*bridgeReader
 	for _, c := range bridgeContestants {
 		read := &bridgeReader{kind: packedKindOf(r.kind), gets: gets, turns: make(chan bool), results: make(chan result), failed: make(chan error, 1)}
-		c.newManager = r.stored(c)
+		c.newManager = c.stored(r.storage)
 		readers = append(readers, read)
 		running.Go(func() {
 			if err := read.run(ctx, c, &rest.Config{Host: server.URL, QPS: -1}); err != nil {
@@ -97,12 +97,12 @@ func (r bridgeRead) takeTurns(ctx context.Context, rounds, gets int) ([][]result
 }
 
 // stored returns the contestant's constructor of managers whose cache has the storage.
-func (r bridgeRead) stored(c bridgeContestant) func(*rest.Config, crmanager.Options) (crmanager.Manager, error) {
-	if r.storage == cache.DefaultStorage || c.name != levelAName && c.name != levelBName {
+func (c bridgeContestant) stored(s cache.Storage) func(*rest.Config, crmanager.Options) (crmanager.Manager, error) {
+	if s == cache.DefaultStorage || c.name != levelAName && c.name != levelBName {
 		return c.newManager
 	}
 	return func(cfg *rest.Config, o crmanager.Options) (crmanager.Manager, error) {
-		return crbridge.New(cfg, o, crbridge.Settings{Configure: func(o *manager.Options) { o.Cache.Storage = r.storage }})
+		return crbridge.New(cfg, o, crbridge.Settings{Configure: func(o *manager.Options) { o.Cache.Storage = s }})
 	}
 }
 

@@ -53,7 +53,8 @@ var reconcileTargets = []struct {
 	{"setpoint, shared", "barest loop, string keys", 0},
 	{"careful loop", "barest loop", 0},
 	{"crbridge, level a", "controller-runtime", 0},
-	{"crbridge, level b", "controller-runtime", 0.7},
+	{"crbridge, level b, decoded", "controller-runtime", 0.7},
+	{"crbridge, level b, packed (default)", "controller-runtime", 0.7},
 }
 
 // run prints all figures.

@@ -46,8 +46,10 @@ type loop struct {
 //     keys it hashes one string less and need not build the store's key.
 //   - The careful loop is hand-written for production. Each key is handled by a func that recovers,
 //     with a logger with the key in its context, and a copy of the object.
-//   - setpoint and controller-runtime with their defaults, including reasons and metrics.
-//   - crbridge with the same Reconciler as controller-runtime.
+//   - setpoint and controller-runtime with their defaults, including reasons. Without a manager,
+//     setpoint has no metrics.
+//   - crbridge with the same Reconciler as controller-runtime. The objects are ConfigMaps, which it
+//     stores packed by default. Custom resources with a Go type are decoded by default.
 //
 // Contestants that log use klog, whose loggers format only written lines. None is written.
 var loops = []loop{
@@ -56,9 +58,10 @@ var loops = []loop{
 	{"careful loop", carefulLoop},
 	{"setpoint", setpointLoop(false)},
 	{"setpoint, shared", setpointLoop(true)},
-	controllerRuntimeLoop(runtimeName),
-	controllerRuntimeLoop(levelAName),
-	controllerRuntimeLoop(levelBName),
+	controllerRuntimeLoop(runtimeName, runtimeName, cache.DefaultStorage),
+	controllerRuntimeLoop(levelAName, levelAName, cache.DefaultStorage),
+	controllerRuntimeLoop("crbridge, level b, decoded", levelBName, cache.Decoded),
+	controllerRuntimeLoop("crbridge, level b, packed (default)", levelBName, cache.DefaultStorage),
 }
 
 // barestLoop has keys of namespace and name, or strings.
@@ -232,12 +235,12 @@ func setpointAdds(m *mill, q workqueue.Adder[key]) func(int) {
 }
 
 // controllerRuntimeLoop is a contestant with controller-runtime's Reconciler.
-func controllerRuntimeLoop(name string) loop {
-	b := bridgeContestantOf(name)
+func controllerRuntimeLoop(name, of string, s cache.Storage) loop {
+	b := bridgeContestantOf(of)
 	return loop{name, func(ctx context.Context, m *mill, workers int) error {
 		o := b.options(nil)
 		o.Logger, o.MapperProvider = klog.Background(), configMapMapper
-		mgr, err := b.newManager(m.api.Config(), o)
+		mgr, err := b.stored(s)(m.api.Config(), o)
 		if err != nil {
 			return err
 		}

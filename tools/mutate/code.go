@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -36,6 +37,8 @@ type source struct {
 type decl struct {
 	names  []string // such as "take" or "core.take"
 	tokens []lexeme
+	node   ast.Node
+	offset func(token.Pos) int
 }
 
 // A lexeme is a token with its place in the file.
@@ -93,7 +96,8 @@ type scope struct {
 // nowhere, it looks in the same order for code that has drifted.
 func (c code) find(ch change) (place, error) {
 	text := strings.Join(ch.new, "\n")
-	want := lexemes(strings.Join(ch.old, "\n"))
+	piece := strings.Join(ch.old, "\n")
+	want := lexemes(piece)
 	if len(want) == 0 {
 		return place{}, fmt.Errorf("%s in %s: no code to replace", ch.decl, ch.dir)
 	}
@@ -117,7 +121,7 @@ func (c code) find(ch change) (place, error) {
 		}
 	}
 	for _, sc := range scopes {
-		if found, ok := c.similar(sc, want, text); ok {
+		if found, ok := c.similar(sc, want, piece, text); ok {
 			return found, nil
 		}
 	}
@@ -230,14 +234,9 @@ func parseSource(name, text string) (source, error) {
 	}
 	s := source{name: name, text: text}
 	all := lexemes(text)
+	offset := func(p token.Pos) int { return fset.Position(p).Offset }
 	add := func(n ast.Node, names ...string) {
-		from, to := fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset
-		i := slices.IndexFunc(all, func(l lexeme) bool { return l.from >= from })
-		j := slices.IndexFunc(all, func(l lexeme) bool { return l.from >= to })
-		if j < 0 {
-			j = len(all)
-		}
-		s.decls = append(s.decls, decl{names, all[i:j]})
+		s.decls = append(s.decls, decl{names, between(all, offset(n.Pos()), offset(n.End())), n, offset})
 	}
 	for _, d := range file.Decls {
 		switch d := d.(type) {
@@ -254,6 +253,13 @@ func parseSource(name, text string) (source, error) {
 		}
 	}
 	return s, nil
+}
+
+// between returns the tokens in a range of the text.
+func between(all []lexeme, from, to int) []lexeme {
+	i := sort.Search(len(all), func(i int) bool { return all[i].from >= from })
+	j := sort.Search(len(all), func(j int) bool { return all[j].from >= to })
+	return all[i:max(i, j)]
 }
 
 // functionName returns "take", or "core.take" for a method of core[K] or *core[K].

@@ -7,7 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"slices"
+	"reflect"
 	"strings"
 )
 
@@ -20,13 +20,13 @@ const (
 
 // similar returns the expression, statement or clause in a scope that resembles a piece most, with
 // the change to next.
-func (c code) similar(sc scope, want []lexeme, next string) (best place, ok bool) {
+func (c code) similar(sc scope, want []lexeme, piece, next string) (best place, ok bool) {
 	if len(want) < enoughTokens {
 		return best, false
 	}
-	likeness := sc.alike
+	likeness, kind := sc.alike, kindOf(piece)
 	_ = c.each(sc, func(s source, d decl) { // exact has read all files
-		for _, found := range spans(s, d) {
+		for _, found := range spans(d, kind) {
 			sum := float64(len(want) + len(found))
 			if 2*float64(min(len(want), len(found)))/sum <= likeness {
 				continue
@@ -44,33 +44,29 @@ func (c code) similar(sc scope, want []lexeme, next string) (best place, ok bool
 	return best, ok
 }
 
-// spans returns the tokens of each node of a declaration. The head of an if statement, a loop or a
-// case counts as a node.
-func spans(s source, d decl) [][]lexeme {
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, s.name, s.text, parser.SkipObjectResolution)
+// kindOf returns the kind of an expression, or nil for other code.
+func kindOf(piece string) reflect.Type {
+	e, err := parser.ParseExpr(piece)
 	if err != nil {
-		return nil // not reached: the source was parsed
+		return nil
 	}
+	return reflect.TypeOf(e)
+}
+
+// spans returns the tokens of each node of a kind, or of any. The head of an if statement, a loop or
+// a case counts as a node.
+func spans(d decl, kind reflect.Type) [][]lexeme {
 	var all [][]lexeme
 	add := func(from, to token.Pos) {
-		i := slices.IndexFunc(d.tokens, func(l lexeme) bool { return l.from >= fset.Position(from).Offset })
-		j := slices.IndexFunc(d.tokens, func(l lexeme) bool { return l.from >= fset.Position(to).Offset })
-		if j < 0 {
-			j = len(d.tokens)
-		}
-		if i >= 0 && i < j {
-			all = append(all, d.tokens[i:j])
+		if span := between(d.tokens, d.offset(from), d.offset(to)); len(span) > 0 {
+			all = append(all, span)
 		}
 	}
-	first, last := d.tokens[0].from, d.tokens[len(d.tokens)-1].to
-	ast.Inspect(file, func(n ast.Node) bool {
-		if n == nil || fset.Position(n.End()).Offset <= first || fset.Position(n.Pos()).Offset >= last {
-			return false
+	ast.Inspect(d.node, func(n ast.Node) bool {
+		if n == nil || kind != nil && kind != reflect.TypeOf(n) {
+			return n != nil
 		}
 		switch n := n.(type) {
-		case *ast.File, *ast.GenDecl, *ast.FuncDecl:
-			return true
 		case *ast.IfStmt:
 			add(n.Pos(), n.Body.Lbrace+1)
 		case *ast.ForStmt:
@@ -135,6 +131,9 @@ func merge(want, found, next []lexeme, foundText, nextText string) (string, bool
 			after, ok2 := counterpart[p[0]]
 			if !ok1 || !ok2 {
 				return "", false
+			}
+			for after > before+2 && found[after-1].text == "." { // a new qualifier belongs to its name
+				after -= 2
 			}
 			keep(before + 1)
 			if kept = after; p[0] == at+1 { // nothing is removed

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkit has what the tests of several packages share.
 package testkit
 
 import (

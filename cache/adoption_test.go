@@ -35,6 +35,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -111,9 +112,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		informer := host.Core().V1().ConfigMaps().Informer()
 		var seen sync.Map
 		_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen.Store(obj.(*corev1.ConfigMap).Name, true) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := cache.New(nil, cache.Options{})
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		var got keys

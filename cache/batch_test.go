@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // batch is all that a leader has written of a resource.
@@ -123,9 +124,7 @@ func TestL9_AComparisonFindsWhatIsNotShown(t *testing.T) {
 		api.Remove(sim.ConfigMaps, "default", "gone")
 		w := batch(sim.ConfigMaps, api.Version(), nil)
 		found, _, err := d.Resolve(t.Context(), w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		names := map[string]bool{}
 		var woken atomic.Int32
 		for _, f := range found {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // blocked is an event handler that blocks in its first call.
@@ -65,9 +66,7 @@ func TestS8_ABlockedHandlerKeepsOneEventOfAnObject(t *testing.T) {
 	for name, add := range map[string]func(t *testing.T, api *sim.Server, c *cache.Cache, h toolscache.ResourceEventHandler) (waiting func() int, synced func() bool){
 		"a subscription": func(t *testing.T, _ *sim.Server, c *cache.Cache, h toolscache.ResourceEventHandler) (func() int, func() bool) {
 			s, err := cache.For[*corev1.ConfigMap](c).Subscribe(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			return s.Waiting, func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -76,21 +75,15 @@ func TestS8_ABlockedHandlerKeepsOneEventOfAnObject(t *testing.T) {
 		},
 		"a client-go handler": func(t *testing.T, _ *sim.Server, c *cache.Cache, h toolscache.ResourceEventHandler) (func() int, func() bool) {
 			r, err := informerOf(cache.For[*corev1.ConfigMap](c)).AddEventHandler(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			return nil, r.HasSynced
 		},
 		"an adopted informer": func(t *testing.T, api *sim.Server, c *cache.Cache, h toolscache.ResourceEventHandler) (func() int, func() bool) {
 			client, err := kubernetes.NewForConfig(api.Config())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			f := informers.NewSharedInformerFactory(client, 0)
 			s, err := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{}).Subscribe(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			f.StartWithContext(ctx)
 			t.Cleanup(func() { s.Close(); cancel(); f.Shutdown() })

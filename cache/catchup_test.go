@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // slowEvents records events after a delay.
@@ -99,9 +100,7 @@ func TestS10_CatchUp(t *testing.T) {
 				c, _ := newCache(t, api)
 				e := &slowEvents{takes: takes}
 				s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				defer start(t, c)()
 				defer s.Close()
 				caughtUp(t, "at the start", s, e, 2*takes)
@@ -149,9 +148,7 @@ func TestS10_CatchUp(t *testing.T) {
 				c, _ := newCache(t, api)
 				e := &slowEvents{takes: time.Minute}
 				s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				defer start(t, c)()
 				defer s.Close()
 				caughtUp(t, "at the start", s, e, 2*e.takes)
@@ -182,9 +179,7 @@ func TestS10_CreatedAndDeleted(t *testing.T) {
 		c, _ := newCache(t, api)
 		e := &slowEvents{takes: time.Second}
 		s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer start(t, c)()
 		defer s.Close()
 		caughtUp(t, "at the start", s, e, time.Second)
@@ -319,9 +314,7 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 	api.Put(sim.ConfigMaps, configMap("a"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := maps.CatchUp(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, maps.CatchUp(ctx))
 	if _, err := maps.Get(ctx, key("a")); err != nil {
 		t.Error(err)
 	}
@@ -339,9 +332,7 @@ func TestS10_Adopted(t *testing.T) {
 		informer := host.Core().V1().ConfigMaps().Informer()
 		e := &slowEvents{takes: time.Second}
 		s, err := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{}).Subscribe(e.handler())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer runs(informer)()
 		defer start(t, c)()
 		defer s.Close()
@@ -392,9 +383,7 @@ func TestS10_Namespaces(t *testing.T) {
 		other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("one")})
 		defer other.Release()
 		s, err := h.Subscribe(e.handler())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer start(t, c)()
 		defer s.Close()
 		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add in-one" {
@@ -445,9 +434,7 @@ func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 		_, first := informerOf(h).AddEventHandler(others[0].handler())
 		_, second := informerOf(h).AddEventHandlerWithResyncPeriod(others[1].handler(), 0)
 		_, third := informerOf(h).AddEventHandlerWithOptions(others[2].handler(), toolscache.HandlerOptions{})
-		if err := errors.Join(first, second, third); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(first, second, third))
 		s, ours := subscribe(t, h)
 		defer start(t, c)()
 		defer s.Close()

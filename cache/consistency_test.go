@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // lag is the delay of watches in these tests. It is not a fraction of a minute, unlike bookmarks.
@@ -248,9 +249,7 @@ func TestC6_ShownByTheObject(t *testing.T) {
 		t.Fatal("the features cannot be set")
 	}
 	set := func(on bool) {
-		if err := gates.Set(features.AtomicFIFO, on); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, gates.Set(features.AtomicFIFO, on))
 	}
 	set(false)
 	defer set(true)

@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestC6_Adopted: a write waits for the host's informers, too. With a Backend, the API server
@@ -150,9 +151,7 @@ func TestC6_Watched(t *testing.T) {
 		gvr := schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"}
 		known, unstruct := factory.Core().V1().Secrets().Informer(), raw.ForResource(gvr).Informer()
 		named := dynamicinformer.NewDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(api.Config()), 0).ForResource(gvr).Informer()
-		if err := named.SetTransform(asWidget); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, named.SetTransform(asWidget))
 		typed := cache.Adopt[*corev1.Secret](nil, known, cache.AdoptOptions{})
 		untyped := cache.Adopt[*unstructured.Unstructured](nil, unstruct, cache.AdoptOptions{Kind: widgetKind})
 		byName := cache.Adopt[cache.Object](nil, named, cache.AdoptOptions{Kind: schema.GroupVersionKind{Kind: "Widget"}})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func ofKind[T runtime.Object](obj T, kind string) T {
@@ -62,9 +63,7 @@ func TestGeneric_Forms(t *testing.T) {
 			ofKind(&unstructured.Unstructured{}, "ConfigMap"), ofKind(&metav1.PartialObjectMetadata{}, "ConfigMap"),
 		} {
 			for range 2 { // the second finds no change of the first
-				if err := c.Get(t.Context(), key("a"), into); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, c.Get(t.Context(), key("a"), into))
 				if kind := into.GetObjectKind().GroupVersionKind(); into.GetName() != "a" || len(into.GetLabels()) != 1 || into.GetUID() == "" || kind != scope.Kind {
 					t.Errorf("got %v of %s", into, kind)
 				}
@@ -85,9 +84,7 @@ func TestGeneric_Forms(t *testing.T) {
 				"ConfigMap default/a":                    {Labels: labels.SelectorFromSet(labels.Set{"name": "a"})},
 				"":                                       {Namespace: "none"},
 			} {
-				if err := c.List(t.Context(), list, o); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, c.List(t.Context(), list, o))
 				if got := listed(t, list); got != want {
 					t.Errorf("%T: got %s, want %s", list, got, want)
 				}

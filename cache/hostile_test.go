@@ -57,9 +57,7 @@ func TestS4_ATypeThatRefusesMetadata(t *testing.T) {
 		scheme.AddKnownTypeWithName(widgetKind, &Sized{})
 		scheme.AddKnownTypeWithName(widgetKind.GroupVersion().WithKind("WidgetList"), &WidgetList{})
 		cl, err := client.New(api.Config(), client.Options{Scheme: scheme})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := cache.New(cl, cache.Options{Storage: cache.Decoded})
 		h := cache.For[*Sized](c)
 		defer start(t, c)()

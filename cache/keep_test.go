@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // managed returns a ConfigMap with two field managers and an annotation of kubectl apply.
@@ -145,9 +146,7 @@ func TestTransform_Once(t *testing.T) {
 				}
 				synctest.Wait()
 				slots.Add('b')
-				if err := slots.WaitForSync(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, slots.WaitForSync(t.Context()))
 				slots.Remove('a')
 				synctest.Wait()
 				api.Remove(sim.ConfigMaps, "default", "b1")
@@ -176,9 +175,7 @@ func TestShared(t *testing.T) {
 		defer start(t, c)()
 		get := func(h *cache.Handle[*corev1.ConfigMap]) *corev1.ConfigMap {
 			m, err := h.Get(t.Context(), key("a"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			return m
 		}
 		if seen, copied := get(view), get(maps); seen != get(view) || copied == get(maps) || copied == seen {

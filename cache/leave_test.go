@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestScopeNothingToWaitFor: a wait for a namespace that cannot be listed ends when the namespace
@@ -74,9 +75,7 @@ func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 				set.Remove("default")
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ended := make(chan error)
 		go func() { ended <- c.Run(ctx) }()
 		synctest.Wait()
@@ -123,9 +122,7 @@ func TestS2_ScopeLeavesWhileHandled(t *testing.T) {
 			UpdateFunc: func(any, any) { time.Sleep(time.Minute) },
 			DeleteFunc: e.handler().(toolscache.ResourceEventHandlerFuncs).DeleteFunc,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer start(t, c)()
 		synctest.Wait()
 		e.take()

@@ -32,9 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	told := &states{}
 	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.InformerState) { told.add(*e) }), Storage: testkit.Storage()}), told
 }
@@ -83,9 +81,7 @@ func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) time.Duration {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	begin := time.Now()
-	if err := h.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.WaitForSync(ctx))
 	return time.Since(begin)
 }
 
@@ -205,8 +201,6 @@ func subscribe[T cache.Object](t *testing.T, h *cache.Handle[T]) (*cache.Subscri
 	t.Helper()
 	e := &events{}
 	s, err := h.Subscribe(e.handler())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return s, e
 }

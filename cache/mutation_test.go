@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const mutationReader = "SETPOINT_TEST_MUTATION_READER"
@@ -54,23 +55,17 @@ func TestMutationDetector_Reader(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Data: map[string]string{"a": "b"},
 		})
 		cl, err := client.New(api.Config(), client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer cl.Close()
 		c := cache.New(cl, cache.Options{Storage: cache.Packed})
 		handle := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
-		if err := handle.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, handle.WaitForSync(t.Context()))
 		for range handle.Owned(t.Context(), "an owner", cache.ListOptions{}) { // computes an index
 			t.Error("it has no owner")
 		}
 		m, err := handle.Shared().Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if reader == "changes" {
 			m.Data["a"] = "c"
 		}

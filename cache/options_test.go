@@ -29,9 +29,7 @@ import (
 func cacheWith(t testing.TB, api *sim.Server, o cache.Options) (*cache.Cache, *states) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	told := &states{}
 	if o.Storage == cache.DefaultStorage {
 		o.Storage = testkit.Storage()
@@ -80,9 +78,7 @@ func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
 		maps, same := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.ConfigMap](c)
 		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "x"})})
 		one := cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "b", Name: "x"})})
-		if err := c.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Validate())
 		defer start(t, c)()
 		for _, got := range []string{names(t, maps), names(t, same), names(t, some)} {
 			if got != "a/x b/x" {
@@ -153,9 +149,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 					}
 					serve()
 				}
-				if err := seen.WaitForSync(ctx); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, seen.WaitForSync(ctx))
 				if got := e.take(); got != "add w" {
 					t.Errorf("events: %s", got)
 				}

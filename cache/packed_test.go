@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // packedCache returns a cache that packs all objects, and a record of its broken objects.
@@ -35,13 +36,9 @@ func packedCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 func cacheOf(t *testing.T, api *sim.Server, s cache.Storage) (*cache.Cache, *broken) {
 	t.Helper()
 	known := widgetScheme()
-	if err := corev1.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, corev1.AddToScheme(known))
 	c, err := client.New(api.Config(), client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	b := &broken{}
 	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.BrokenObject) { b.add(e.Kind, e.Object, e.Err) }), Storage: s}), b
 }
@@ -165,9 +162,7 @@ func TestF1_SameEvents(t *testing.T) {
 			h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: storage})
 			listen(storage.String()+" subscription", func(e toolscache.ResourceEventHandler) {
 				s, err := h.Subscribe(e)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				t.Cleanup(s.Close)
 			})
 			listen(storage.String()+" informer", func(e toolscache.ResourceEventHandler) {
@@ -209,9 +204,7 @@ func TestF2_OwnCopies(t *testing.T) {
 		defer start(t, c)()
 		synced(t, h)
 		shared, err := h.Shared().Get(t.Context(), key("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for range 2 {
 			m, err := h.Get(t.Context(), key("a"))
 			if err != nil || m.Data["data"] != "1" || m == shared {

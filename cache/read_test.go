@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS7_OneListOneWatch: a kind is listed and watched once, for any number of handles, made at any
@@ -113,9 +114,7 @@ func TestS9_ReadSaysWhy(t *testing.T) {
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		defer start(t, c)()
-		if err := maps.Settled(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, maps.Settled(t.Context()))
 		if m, err := maps.Get(t.Context(), key("a")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "failing") {
 			t.Errorf("answered %v, %v from an unsynced store", m, err)
 		}
@@ -264,9 +263,7 @@ func TestValidate(t *testing.T) {
 	noLists.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	api := sim.NewServer()
 	b, err := client.New(api.Config(), client.Options{Scheme: noLists})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c := cache.New(b, cache.Options{})
 	if err := c.Validate(); err != nil {
 		t.Error(err)

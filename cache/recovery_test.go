@@ -45,9 +45,7 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 					api := sim.NewServer(sim.ConfigMaps)
 					api.Put(sim.ConfigMaps, configMap("deleted"))
 					cl, err := client.New(api.Config(), client.Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					var maps *cache.Handle[*corev1.ConfigMap]
 					var mu sync.Mutex
 					var got []string

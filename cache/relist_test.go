@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS2_BrokenWatch: a broken watch resumes without a list of all objects.
@@ -247,9 +248,7 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.Deployments)
 				b, err := client.New(api.Config(), client.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				c := cache.New(b, cache.Options{})
 				deployments := cache.For[*appsv1.Deployment](c)
 				if known {

@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // restores records the calls of the hook.
@@ -50,9 +51,7 @@ func (r *restores) count() int {
 func restorable(t *testing.T, api *sim.Server, s cache.Storage) (*cache.Cache, *restores) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	told := &restores{}
 	return cache.New(c, cache.Options{Hook: hook.Join(
 		hook.On(func(e *hook.InformerState) { told.add(*e) }),
@@ -64,9 +63,7 @@ func restorable(t *testing.T, api *sim.Server, s cache.Storage) (*cache.Cache, *
 func contents(t *testing.T, h *cache.Handle[*corev1.ConfigMap]) string {
 	t.Helper()
 	list, err := h.List(context.Background(), cache.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var all []string
 	for _, m := range list {
 		all = append(all, m.Name+"="+m.Data["data"])
@@ -277,9 +274,7 @@ func TestS2_AReplacedCluster(t *testing.T) {
 				cfg := api.Config()
 				cfg.Transport = either{api, other, &replaced}
 				cl, err := client.New(cfg, client.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				told := &restores{}
 				c := cache.New(cl, cache.Options{Hook: hook.On(func(e *hook.Restored) { told.restored(*e) })})
 				maps := cache.For[*corev1.ConfigMap](c)
@@ -347,9 +342,7 @@ func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 		for n := range 20 { // soon they pass the known version
 			api.Put(sim.ConfigMaps, configMap("b", fmt.Sprint(n)))
 			data, err := json.Marshal(map[string]any{"type": "ADDED", "object": api.Object(sim.ConfigMaps, "default", "b")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if _, err := events.Write(data); err != nil {
 				t.Fatal(err)
 			}

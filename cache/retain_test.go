@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const (
@@ -107,9 +108,7 @@ func inEachStorage(t *testing.T, body func(of sim.Resource) string, test func(t 
 					api, text := sim.NewServer(of), body(of)
 					api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) { return r.SendAndHang(text) }))
 					b, err := client.New(api.Config(), client.Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					test(t, of, cache.New(b, cache.Options{Storage: storage}))
 					runtime.KeepAlive(text)
 				})
@@ -153,9 +152,7 @@ func TestF4_Updates(t *testing.T) {
 		s, err := h.Subscribe(packedHandler{toolscache.ResourceEventHandlerFuncs{
 			AddFunc: kept.add, UpdateFunc: func(_, o any) { kept.add(o) }, DeleteFunc: kept.add,
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		before := liveBytes()
 		defer start(t, c)()
 		synctest.Wait()
@@ -185,9 +182,7 @@ func TestF4_PlainList(t *testing.T) {
 		body := `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + strings.Join(items, ",") + ","
 		api.Intercept(noStreaming(only(nodes, func(r *sim.Request) (*http.Response, error) { return r.SendAndHang(body) })))
 		b, err := client.New(api.Config(), client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := cache.New(b, cache.Options{Storage: cache.Packed})
 		h := handleOf(c, nodes, cache.Scope{Transform: cache.NewTransform("small", func(o cache.Object) { o.SetAnnotations(nil) })})
 		before := liveBytes()

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // in returns a ConfigMap in a namespace.
@@ -37,9 +38,7 @@ func in(namespace, name string) *corev1.ConfigMap {
 func names[T cache.Object](t *testing.T, h *cache.Handle[T]) string {
 	t.Helper()
 	list, err := h.List(t.Context(), cache.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var all []string
 	for _, o := range list {
 		all = append(all, o.GetNamespace()+"/"+o.GetName())
@@ -65,9 +64,7 @@ func TestS2_ScopeNamespaces(t *testing.T) {
 		defer start(t, c)()
 		synced(t, maps)
 		synced(t, other)
-		if err := seen.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, seen.WaitForSync(t.Context()))
 		if got := names(t, maps); got != "a/x b/x" || api.Watches() != 3 {
 			t.Errorf("%s, and %d watches", got, api.Watches())
 		}
@@ -187,9 +184,7 @@ func TestForms(t *testing.T) {
 					t.Errorf("got %v, %v", m, err)
 				}
 				u, err := raw.Get(t.Context(), key("a"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if data, _, _ := unstructured.NestedString(u.Object, "data", "data"); data != "2" || u.GetKind() != "ConfigMap" || u.GetAPIVersion() != "v1" {
 					t.Errorf("got %v", u)
 				}
@@ -234,9 +229,7 @@ func TestScopeBad(t *testing.T) {
 		c, _ := newCache(t, api)
 		namespaces := cache.ForScope[*corev1.Namespace](c, cache.Scope{Namespaces: cache.NewSet("a")})
 		defer start(t, c)()
-		if err := namespaces.Settled(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, namespaces.Settled(t.Context()))
 		if s := namespaces.State(); s.Phase != hook.Failing || !strings.Contains(s.String(), "Namespace is a cluster-scoped kind: its cache.Scope must not have a namespace") {
 			t.Errorf("got %s", s)
 		}
@@ -444,9 +437,7 @@ func TestScopeNothing(t *testing.T) {
 			`the name "a" in its cache.Scope needs a namespace`:                            {Names: cache.NewSet(types.NamespacedName{Name: "a"})},
 		} {
 			h := cache.ForScope[*corev1.ConfigMap](c, s)
-			if err := h.Settled(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, h.Settled(t.Context()))
 			mistake := !strings.HasPrefix(want, "ConfigMap")
 			list, err := h.List(t.Context(), cache.ListOptions{})
 			if s := h.State(); len(list) != 0 || !strings.Contains(s.String()+".", want) || (h.Stale() != nil) != mistake || (s.Phase == hook.Failing) != mistake {

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestC6_Selectors: a write that a selector excludes is shown if the store does not have the
@@ -32,9 +33,7 @@ func TestC6_Selectors(t *testing.T) {
 		typed := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "one"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		typed.Spec.HostNetwork = true
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		untyped := &unstructured.Unstructured{Object: content}
 		untyped.SetGroupVersionKind(gvk)
 		newer := untyped.DeepCopy()
@@ -64,9 +63,7 @@ func TestC6_Selectors(t *testing.T) {
 		}
 		for selector, want := range map[string]string{"app=web": in, "app": in, "app in (web,db)": in, "app=db": out, "!app": out, "other": out, "app=web,other": out} {
 			parsed, err := labels.Parse(selector)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			for _, object := range []runtime.Object{typed, untyped, newer, partial} {
 				check(cache.Scope{Labels: parsed}, object, want)
 			}
@@ -92,9 +89,7 @@ func TestC6_Selectors(t *testing.T) {
 			"metadata.name.x=y":                    {in, in, in}, // not a path
 		} {
 			parsed, err := fields.ParseSelector(selector)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			s := cache.Scope{Fields: parsed}
 			check(s, typed, want.whole)
 			check(s, untyped, want.whole)

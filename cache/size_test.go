@@ -16,15 +16,14 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // scraped returns a cache, and a function that returns its informers' states as metrics get them.
 func scraped(t *testing.T, api *sim.Server) (c *cache.Cache, scrape func() map[string]hook.InformerState) {
 	t.Helper()
 	cl, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	informers := make(chan func() []hook.InformerState, 1)
 	c = cache.New(cl, cache.Options{Hook: hook.On(func(s *hook.CacheStarted) { informers <- s.Informers })})
 	return c, func() map[string]hook.InformerState {

@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // slotFunc maps keys to slots.
@@ -119,9 +120,7 @@ func slottedOf[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) *slo
 	h := cache.ForScope[T](c, s)
 	told := &seen{t: t, have: map[string]string{}}
 	sub, err := h.Subscribe(told)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return &slotted{
 		sync: h.WaitForSync, sub: sub, told: told, declared: h, state: func() string { return h.State().String() },
 		get: func(at types.NamespacedName) error { _, err := h.Get(t.Context(), at); return err },
@@ -243,9 +242,7 @@ func gatedCache(t *testing.T, api *sim.Server) (*cache.Cache, *gate) {
 		return g
 	})
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return cache.New(c, cache.Options{}), g
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // widgetsIn runs a test for each storage, with streamed and plain lists.
@@ -34,9 +35,7 @@ func widgetsIn(t *testing.T, test func(t *testing.T, api *sim.Server, c *cache.C
 					api := sim.NewServer(widgets)
 					api.Intercept(a)
 					c, err := client.New(api.Config(), client.Options{Scheme: widgetScheme()})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					test(t, api, cache.New(c, cache.Options{Storage: storage}))
 				})
 			})
@@ -294,9 +293,7 @@ func TestS9_UnreadableMetadata(t *testing.T) {
 						return r.Hang()
 					})))
 					b, err := client.New(api.Config(), client.Options{Scheme: widgetScheme()})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					c := cache.New(b, cache.Options{Storage: storage})
 					h := cache.For[*Widget](c)
 					all := readsOf(c, h, sizes(h))
@@ -372,9 +369,7 @@ func TestS9_UndecodableInSlots(t *testing.T) {
 		}
 		check("a-odd")
 		slots.Add(1)
-		if err := slots.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, slots.WaitForSync(t.Context()))
 		check("a-odd", "b-odd")
 		api.CutWatches()
 		time.Sleep(10 * time.Minute)

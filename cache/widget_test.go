@@ -58,9 +58,7 @@ var widgets = sim.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Nam
 func widgetCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{Scheme: widgetScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	b := &broken{}
 	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.BrokenObject) { b.add(e.Kind, e.Object, e.Err) }), Storage: testkit.Storage()}), b
 }
@@ -148,9 +146,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 				seen, e := subscribe(t, h)
 				defer start(t, c)()
 				synced(t, h)
-				if err := seen.WaitForSync(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, seen.WaitForSync(t.Context()))
 				if list, err := h.List(t.Context(), cache.ListOptions{}); len(leftOut(err)) != 1 || len(list) != 999 || strings.Contains(e.take(), "odd") {
 					t.Errorf("%d objects, %v", len(list), err)
 				}

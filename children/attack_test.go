@@ -37,6 +37,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/finalizer"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -257,9 +258,7 @@ func TestK1_StoredFormsCostOneApply(t *testing.T) {
 		}}}
 		w.api.Put(owners, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other", UID: "other"}})
 		w.want("a", client.UnstructuredConfiguration(u), service("s"))
-		if err := w.err("a"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.err("a"))
 		n := w.writes()
 		w.touch("a")
 		w.rollOut("d")

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestK1_SendsWhatDiffers: children are created, not sent again, also after a restart,
@@ -30,9 +31,7 @@ import (
 func TestK1_SendsWhatDiffers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a", configMap("one", "1"), service("two"), rollout("three", "x"))
-		if err := w.err("a"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.err("a"))
 		n := w.writes()
 		if n != 3 {
 			t.Errorf("%d writes for three children", n)

@@ -15,6 +15,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestFingerprint_DiffersWithTheJSON: values with different JSON have different fingerprints, and
@@ -58,9 +59,7 @@ func TestFingerprint_DiffersWithTheJSON(t *testing.T) {
 	known := map[uint64]string{}
 	for i, value := range values {
 		text, err := json.Marshal(value())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		print, ok := fingerprint(seed, value())
 		if again, _ := fingerprint(seed, value()); !ok || again != print {
 			t.Errorf("value %d, %s: the fingerprint is %x and %x, ok %t", i, text, print, again, ok)

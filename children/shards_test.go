@@ -33,6 +33,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -72,17 +73,11 @@ type member struct {
 func newFleet(t *testing.T, seed uint64) *fleet {
 	f := &fleet{Rand: rand.New(rand.NewPCG(seed, 2)), t: t, api: sim.New(t, scheme.Scheme)}
 	witness, err := kubernetes.NewForConfig(f.api.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	maps, err := witness.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	accounts, err := witness.CoreV1().ServiceAccounts("default").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var running sync.WaitGroup
 	for _, w := range []watch.Interface{maps, accounts} {
 		running.Go(func() {

@@ -29,6 +29,7 @@ import (
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func meta() metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: "web"} }
@@ -52,9 +53,7 @@ func deployment() *appsv1.Deployment {
 func withKind(t *testing.T, obj client.Object) client.Object {
 	t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	obj.GetObjectKind().SetGroupVersionKind(kinds[0])
 	return obj
 }
@@ -252,9 +251,7 @@ func applied[T client.Object](c *client.Client, obj T) func(t *testing.T) {
 		withKind(t, obj)
 		h := client.For[T](c)
 		first, err := h.Apply(t.Context(), children.Typed(obj))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		second, err := h.Apply(t.Context(), children.Typed(obj))
 		if err != nil || second.GetResourceVersion() != first.GetResourceVersion() {
 			t.Errorf("versions %s and %s: %v", first.GetResourceVersion(), second.GetResourceVersion(), err)
@@ -266,9 +263,7 @@ func newClient(t *testing.T) *client.Client {
 	t.Helper()
 	api := sim.New(t, scheme.Scheme)
 	c, err := client.New(api.Config(), client.Options{FieldOwner: "test", FieldValidation: metav1.FieldValidationStrict})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -321,9 +316,7 @@ func TestTyped_LeavesReplicasToAnAutoscaler(t *testing.T) {
 		t.Fatal(err)
 	}
 	scaled, err := h.GetLive(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	scaled.Spec.Replicas = new(int32(7))
 	if _, err := h.Update(t.Context(), scaled, client.FieldOwner("autoscaler")); err != nil {
 		t.Fatal(err)
@@ -352,9 +345,7 @@ func TestTyped_FailsInTheClient(t *testing.T) {
 func TestWith_EncodesTheChildOnly(t *testing.T) {
 	plain := children.Typed(&corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"a": "b"}})
 	want, err := json.Marshal(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	got, err := json.Marshal(children.With(plain, children.Optional()))
 	if err != nil || string(got) != string(want) {
 		t.Errorf("got %s, %v, want %s", got, err, want)

@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // applying applies one object repeatedly. It has the live state as a cache would show it.
@@ -205,9 +206,7 @@ func TestUnlessAlready(t *testing.T) {
 
 	// One that is being deleted, and a new one of the same name.
 	d = a.live()
-	if err := a.deployments.Delete(t.Context(), name("default", "web")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, a.deployments.Delete(t.Context(), name("default", "web")))
 	a.want(sent, replicas(1), a.live())
 	a.api.Remove(sim.Deployments, "default", "web")
 	a.want(sent, replicas(1), nil)
@@ -301,9 +300,7 @@ func TestUnlessAlreadyUnstructured(t *testing.T) {
 	}, "spec": map[string]any{"size": int64(1)}, "status": map[string]any{}}}
 	u.SetGroupVersionKind(widgetKind)
 	live, err := h.Apply(t.Context(), client.UnstructuredConfiguration(u), client.UnlessAlready(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	before := live.DeepCopy()
 	again, err := h.Apply(t.Context(), client.UnstructuredConfiguration(u), client.UnlessAlready(live))
 	if err != nil || api.Count("apply", widgets) != 1 {
@@ -357,9 +354,7 @@ func TestUnlessAlreadyConcurrently(t *testing.T) {
 func BenchmarkUnlessAlready(b *testing.B) {
 	api := sim.NewServer(sim.Deployments)
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	deployments, desired := client.For[*appsv1.Deployment](c), replicas(1)
 	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID("u")}}
 	live.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a", Image: "b", Env: []corev1.EnvVar{{Name: "x", Value: "y"}}}}

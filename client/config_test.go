@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,12 +42,8 @@ func elsewhere(t *testing.T) (home string) {
 
 func write(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -59,9 +56,7 @@ func TestLoadConfig(t *testing.T) {
 	check := func(path, host string) {
 		t.Helper()
 		cfg, err := client.LoadConfig(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if cfg.Host != "https://"+host+":6443" || cfg.BearerToken != "secret" || cfg.QPS != -1 {
 			t.Errorf("got %s with QPS %v, want %s without a limit", cfg.Host, cfg.QPS, host)
 		}
@@ -98,9 +93,7 @@ func TestLoadConfigContext(t *testing.T) {
 		}
 		for name, want := range map[string]string{"": "https://c:6443 secret", "current": "https://c:6443 secret", "other": "https://d:6443 other secret"} {
 			cfg, err := client.LoadConfigContext(given, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if got := cfg.Host + " " + cfg.BearerToken; got != want || cfg.QPS != -1 {
 				t.Errorf("%s, context %q: got %s with QPS %v", how, name, got, cfg.QPS)
 			}

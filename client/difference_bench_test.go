@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // same answers patches always in the same way.
@@ -55,15 +56,11 @@ func BenchmarkPatchFrom(b *testing.B) {
 func benchPatch[T client.Object](b *testing.B, before T) {
 	b.Helper()
 	body, err := json.Marshal(before)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	cfg := sim.NewServer(sim.ConfigMaps, sim.Deployments).Config()
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return same{body, next} })
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	h := client.For[T](c)
 	after, _ := before.DeepCopyObject().(T)
 	after.SetLabels(map[string]string{"x": "2"})

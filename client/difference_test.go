@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // merged applies a JSON merge patch (RFC 7396).
@@ -88,9 +90,7 @@ func FuzzMergePatch(f *testing.F) {
 func patchTo[T Object](t *testing.T, before, after T) difference {
 	t.Helper()
 	d, err := compare(before, after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return d
 }
 

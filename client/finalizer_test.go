@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const finalizer = "example.com/cleanup"
@@ -24,9 +25,7 @@ func finalized(t *testing.T) (*sim.Server, *client.Handle[*corev1.ConfigMap], *c
 	api := sim.NewServer(sim.ConfigMaps)
 	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return api, maps, m
 }
 
@@ -67,9 +66,7 @@ func TestFinalizer(t *testing.T) {
 		t.Error(again, err)
 	}
 	// The end: too late to add, and what is removed last lets it go.
-	if err := maps.Delete(ctx, name("default", "a")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, maps.Delete(ctx, name("default", "a")))
 	_, err = maps.EnsureFinalizer(ctx, m, finalizer)
 	wants(t, err, "add the finalizer "+finalizer+" to ConfigMap default/a", "being deleted", "takes no new finalizers")
 	if _, err := maps.EnsureFinalizer(ctx, m, "example.com/more"); err != nil {

@@ -24,14 +24,13 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func newClient(t *testing.T, api *sim.Server, o client.Options) *client.Client {
 	t.Helper()
 	c, err := client.New(api.Config(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 
@@ -59,9 +58,7 @@ func TestHandle(t *testing.T) {
 	key := name("default", "web")
 	ok := func(d *appsv1.Deployment, err error) *appsv1.Deployment {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return d
 	}
 	d := ok(deployments.Create(ctx, web()))
@@ -243,9 +240,7 @@ func TestMapping(t *testing.T) {
 	mapping := func() *meta.RESTMapping {
 		t.Helper()
 		m, err := c.Mapping(ctx, kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return m
 	}
 	if m := mapping(); m.Resource.Resource != "deployments" || m.Scope.Name() != meta.RESTScopeNameNamespace {
@@ -284,9 +279,7 @@ func TestWire(t *testing.T) {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(schema.GroupVersion{Group: "example.com", Version: "v1"}, &widget{})
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Group: "example.com", Version: "v1"})
-	if err := corev1.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, corev1.AddToScheme(s))
 	api := sim.NewServer(sim.ConfigMaps, widgets)
 	c, ctx, meta := newClient(t, api, client.Options{Scheme: s}), t.Context(), metav1.ObjectMeta{Namespace: "default", Name: "a"}
 	if _, err := client.For[*corev1.ConfigMap](c).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}); err != nil {
@@ -323,9 +316,7 @@ func TestNew(t *testing.T) {
 	wants(t, err, "client.New")
 	cfg := &rest.Config{Host: sim.Host}
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if cfg.QPS != 0 || c.Config().QPS != -1 {
 		t.Errorf("QPS: the caller's is now %v, ours is %v", cfg.QPS, c.Config().QPS)
 	}
@@ -338,16 +329,10 @@ func TestRateLimit(t *testing.T) {
 	cfg := api.Config()
 	cfg.QPS, cfg.Burst = 0.001, 3 // two discoveries of v1 and one read
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx := t.Context()
-	if err := client.For[*corev1.ConfigMap](c).Served(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.For[*corev1.Secret](c).Served(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, client.For[*corev1.ConfigMap](c).Served(ctx))
+	testkit.NoError(t, client.For[*corev1.Secret](c).Served(ctx))
 	limiter := c.Config().RateLimiter
 	if limiter == nil || !limiter.TryAccept() || limiter.TryAccept() {
 		t.Error("want a limiter of which two of three tokens are used")

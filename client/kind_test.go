@@ -22,6 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var (
@@ -35,9 +36,7 @@ func TestUnstructured(t *testing.T) {
 	ctx, h := t.Context(), client.ForKind[*unstructured.Unstructured](newClient(t, api, client.Options{FieldOwner: "test"}), widgetKind)
 	ok := func(u *unstructured.Unstructured, err error) *unstructured.Unstructured {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if u.GroupVersionKind() != widgetKind {
 			t.Errorf("it is a %s", u.GroupVersionKind())
 		}
@@ -167,9 +166,7 @@ func TestNotServedOrMissing(t *testing.T) {
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	deployments := client.For[*appsv1.Deployment](c)
 	d, err := deployments.Create(ctx, web())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	unserved := func(err error) {
 		t.Helper()
 		wants(t, err, "does not serve the status of Deployment of apps/v1", "enable the status subresource in its CRD")

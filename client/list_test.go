@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // pages answers lists of ConfigMaps with pages of one object, named a, b, c…; expired answers
@@ -82,9 +83,7 @@ func TestListLivePages(t *testing.T) {
 
 	// Who leaves the loop asks for no further page.
 	for m, err := range maps.ListLive(ctx, client.ListOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if m.Name == "b" {
 			break
 		}
@@ -147,9 +146,7 @@ func TestListLiveExpired(t *testing.T) {
 func TestListLiveErrors(t *testing.T) {
 	api := sim.NewServer(widgets)
 	c, err := client.New(api.Config(), client.Options{Scheme: jsonScheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = client.Collect(client.For[*widget](c).ListLive(t.Context(), client.ListOptions{}))
 	wants(t, err, "list widget", "widgetList of example.com/v1", "add the type of the list")
 
@@ -185,9 +182,7 @@ func jsonScheme(t *testing.T) *k8sruntime.Scheme {
 	s := k8sruntime.NewScheme()
 	s.AddKnownTypes(widgetKind.GroupVersion(), &widget{})
 	metav1.AddToGroupVersion(s, widgetKind.GroupVersion())
-	if err := corev1.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, corev1.AddToScheme(s))
 	return s
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func configMap(name string) *corev1.ConfigMap {
@@ -129,9 +130,7 @@ func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
 		return nil
 	}
 	old, _, err := client.CreateOrUpdate(ctx, maps, configMap("a"), assign)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, is, err := client.CreateOrUpdate(ctx, maps, old, assign); is != client.Unchanged || err != nil {
 		t.Errorf("%s, %v", is, err)
 	}
@@ -212,9 +211,7 @@ func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	before, err := maps.Create(ctx, configMap("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	after := before.DeepCopy()
 	after.ResourceVersion, after.Generation, after.CreationTimestamp = "1", 7, metav1.Time{}
 	after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
@@ -330,14 +327,10 @@ func TestIgnore(t *testing.T) {
 func TestPatchFrom_KeepsWhatOthersAdded(t *testing.T) {
 	cfg := sim.New(t, scheme.Scheme).Config()
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	policies, ctx := client.For[*netv1.NetworkPolicy](c), t.Context()
 	read, err := policies.Create(ctx, &netv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i, want := range []bool{false, true} {
 		changed := read.DeepCopy()
 		changed.Finalizers = []string{"x.dev/" + strconv.Itoa(i)}

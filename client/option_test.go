@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestOptions: options are sent, and wrong ones are refused before anything is sent.
@@ -32,9 +33,7 @@ func TestOptions(t *testing.T) {
 	})
 	key, desired := name("default", "a"), coreac.ConfigMap("a", "default")
 	obj, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	calls := map[string]func(...client.Option) error{
 		"create": func(o ...client.Option) error { return second(maps.Create(ctx, obj, o...)) },
 		"update": func(o ...client.Option) error { return second(maps.Update(ctx, obj, o...)) },
@@ -117,9 +116,7 @@ func TestDeleteOptions(t *testing.T) {
 	}
 	cfg.ContentType = "application/json"
 	c, err := client.New(cfg, client.Options{Scheme: jsonScheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	h := client.For[*widget](c)
 	api.Serve(widgets)
 	for want, o := range map[string][]client.Option{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestPrune(t *testing.T) {
@@ -43,9 +44,7 @@ func TestPrune(t *testing.T) {
 	put("gone", owner.UID)
 	put("replaced", owner.UID)
 	put("protected", owner.UID)
-	if err := maps.Delete(ctx, name("default", "dying")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, maps.Delete(ctx, name("default", "dying")))
 	all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{}))
 	if err != nil || len(all) != 8 {
 		t.Fatal(all, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // recorded records the headers of each request.
@@ -42,32 +43,24 @@ func TestRESTClient_NeverAsksForCBOR(t *testing.T) {
 	cfg, seen := api.Config(), &recorded{}
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { seen.rest = rt; return seen })
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx, kind := t.Context(), corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	maps := client.ForKind[*unstructured.Unstructured](c, kind)
 	u := &unstructured.Unstructured{}
 	u.SetNamespace("default")
 	u.SetName("m")
 	created, err := maps.Create(ctx, u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, updated := maps.Update(ctx, created)
 	dynamic, err := c.Dynamic()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	resource := dynamic.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
 	_, got := resource.Get(ctx, "m", metav1.GetOptions{})
 	_, listed := resource.List(ctx, metav1.ListOptions{})
 	_, typed := client.For[*corev1.ConfigMap](c).GetLive(ctx, name("default", "m"))
 	// A kind that is not in the scheme is read in JSON.
 	custom, err := c.RESTClient(corev1.SchemeGroupVersion.WithKind("Custom"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	decoded := custom.Get().AbsPath("/api/v1/namespaces/default/configmaps/m").Do(ctx).Error()
 	if err := errors.Join(updated, got, listed, typed, decoded); err != nil {
 		t.Error(err)
@@ -93,9 +86,7 @@ func TestNew_OverATransportInUse(t *testing.T) {
 	first := newClient(t, api, on(&own))
 	for range 3 {
 		c, err := client.New(&rest.Config{Host: sim.Host, Transport: first.HTTPClient().Transport}, on(&foreign))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c.Close()
 	}
 	_ = client.For[*corev1.ConfigMap](first).Delete(t.Context(), name("default", "a"))

@@ -25,6 +25,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // scaling serves the scale of deployments, which is always 3, and remembers what is sent there.
@@ -65,9 +66,7 @@ func scaling(t *testing.T) (c *client.Client, sent *[]string) {
 		})
 	}
 	c, err := client.New(cfg, client.Options{FieldOwner: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c, sent
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const traceKey = "tracing.k8s.io/traceparent"
@@ -55,9 +56,7 @@ func TestTraceParent_ApplyIgnoresIt(t *testing.T) {
 	apply("1")
 	patch := `{"metadata":{"annotations":{"` + traceKey + `":"` + trace("7") + `"}}}`
 	live, err := maps.Patch(t.Context(), name("default", "a"), types.MergePatchType, []byte(patch), client.FieldOwner("other"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	apply("1")
 	if skipped != 1 || traceOf(live) != "7" {
 		t.Errorf("%d applies were skipped, want 1; the trace is %q", skipped, traceOf(live))

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 type object = unstructured.Unstructured
@@ -71,9 +72,7 @@ type server struct {
 func serveLamps(t *testing.T, cfg *rest.Config) *server {
 	t.Helper()
 	admin, err := client.New(cfg, client.Options{FieldOwner: "admin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(admin.Close)
 	return &server{t: t, cfg: cfg, admin: client.ForKind[*object](admin, crdKind)}
 }
@@ -262,9 +261,7 @@ func TestKindThatIsNotServed_Sim(t *testing.T) { optionalKind(t, sim.New(t, sche
 
 func TestKindThatIsNotServed_Server(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)

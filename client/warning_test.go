@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // warning is a server that warns of something in each answer to a get.
@@ -64,9 +65,7 @@ func TestWarnings(t *testing.T) {
 	says = "unknown field"
 	_, _ = client.For[*corev1.ConfigMap](c).GetLive(t.Context(), key)
 	cs, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for range 2 {
 		_, _ = cs.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{})
 	}
@@ -106,9 +105,7 @@ func TestOwnWarnings(t *testing.T) {
 	cfg, own := api.Config(), new(strings.Builder)
 	cfg.WarningHandler = rest.NewWarningWriter(own, rest.WarningWriterOptions{})
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var log bytes.Buffer
 	_, _ = client.For[*corev1.ConfigMap](c).GetLive(logr.NewContextWithSlogLogger(t.Context(), logger(&log)), name("default", "a"))
 	if log.Len() != 0 || own.String() != "Warning: x\n" {

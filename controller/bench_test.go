@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -38,9 +39,7 @@ func BenchmarkNoop(b *testing.B) {
 			c.Queue().Add(0)
 			b.ReportAllocs()
 			b.ResetTimer()
-			if err := c.Run(ctx); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, c.Run(ctx))
 		})
 	}
 }
@@ -92,7 +91,5 @@ func inTurn(b *testing.B, keys []types.NamespacedName, limit int64) {
 	}), controller.Options{Logger: silent, History: controller.NewHistory(limit)})
 	add()
 	b.ReportAllocs()
-	if err := c.Run(ctx); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, c.Run(ctx))
 }

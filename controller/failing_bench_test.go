@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -61,7 +62,5 @@ func BenchmarkFailing(b *testing.B) {
 		}
 	})
 	stop()
-	if err := <-ended; err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, <-ended)
 }

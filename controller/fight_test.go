@@ -31,6 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -52,9 +53,7 @@ type fighter struct {
 func newFighter(t *testing.T, api http.RoundTripper, manager string, scope cache.Scope, write func(context.Context, *fighter, types.NamespacedName) error) *fighter {
 	t.Helper()
 	cl, err := client.New(&rest.Config{Host: sim.Host, Transport: api, QPS: -1}, client.Options{FieldOwner: manager})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	objects := cache.New(cl, cache.Options{})
 	f := &fighter{t: t, client: cl, maps: cache.ForScope[*corev1.ConfigMap](objects, scope), write: write}
 	began := time.Now()

@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -52,9 +53,7 @@ func BenchmarkShards(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			if err := c.Run(ctx); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, c.Run(ctx))
 		})
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/why"
@@ -148,9 +149,7 @@ func TestAdd_RefusesOtherMachines(t *testing.T) {
 // TestAdd_ServesLocalHostsOnly: a web page whose host name resolves to this machine gets nothing.
 func TestAdd_ServesLocalHostsOnly(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	address := l.Addr().String()
 	_ = l.Close()
 	m := newManager(t, nil)
@@ -164,14 +163,10 @@ func TestAdd_ServesLocalHostsOnly(t *testing.T) {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, host := range []string{"localhost:6060", "localhost", "127.0.0.1:6060", "[::1]:6060", "[::1]", "evil.example.com:6060", "localhost.example.com", "10.0.0.1"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/debug/failing", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		r.Host = host
 		resp, err := c.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_ = resp.Body.Close()
 		want := http.StatusOK
 		if slices.Contains([]string{"evil.example.com:6060", "localhost.example.com", "10.0.0.1"}, host) {

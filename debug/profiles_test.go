@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func profile(ctx context.Context, path string) *httptest.ResponseRecorder {
@@ -70,9 +71,7 @@ func TestProfiles_RefusesBadRequests(t *testing.T) {
 
 // TestProfiles_OneAtATime: a second CPU profile is refused.
 func TestProfiles_OneAtATime(t *testing.T) {
-	if err := pprof.StartCPUProfile(io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, pprof.StartCPUProfile(io.Discard))
 	a := profile(t.Context(), "/profile?seconds=1")
 	pprof.StopCPUProfile()
 	if a.Code != http.StatusConflict || !strings.Contains(a.Body.String(), "wait for the one that runs") || a.Header().Get("Content-Disposition") != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/rbac"
 )
@@ -31,9 +32,7 @@ func TestRBAC_HasStableFields(t *testing.T) {
 		w := get(t, debug.Handler(m, debug.Options{}), "GET", "/debug/rbac")
 		want := `{"name":"test","needed":[{"group":"","resource":"configmaps","verbs":["list","watch"],"why":"the informer of ConfigMap.v1"}],"used":[],"missing":[]}`
 		var r rbac.Report
-		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
 		if got, _ := json.Marshal(r); string(got) != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
@@ -50,9 +49,7 @@ func TestRBAC_OfASilentAPIServer(t *testing.T) {
 		began := time.Now()
 		w := get(t, debug.Handler(m, debug.Options{}), "GET", "/debug/rbac")
 		var r rbac.Report
-		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
 		if took := time.Since(began); took != 2*time.Second || !strings.Contains(r.Error, "deadline") {
 			t.Errorf("after %s the error is %q", took, r.Error)
 		}
@@ -75,9 +72,7 @@ func TestRBAC_OfATransportThatHangs(t *testing.T) {
 		began := time.Now()
 		w := get(t, debug.Handler(m, debug.Options{}), "GET", "/debug/rbac")
 		var r rbac.Report
-		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
 		if took := time.Since(began); took > 3*time.Second || !strings.Contains(r.Error, "look for an exec plugin") {
 			t.Errorf("after %s the error is %q", took, r.Error)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -19,9 +20,7 @@ func TestShards(t *testing.T) {
 	api := sim.NewServer(sim.Leases)
 	t.Cleanup(api.Close)
 	g, err := shard.New(api.Config(), shard.Options{Election: leaderelection.Options{Lease: "web", Namespace: "default"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	h := debug.Shards(g)
 	w := get(t, h, "GET", "/")
 	var shown []struct{ Group string }

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -104,14 +105,10 @@ func TestStream_Limit(t *testing.T) {
 func open(t *testing.T, url string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/debug/stream", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "event: summary\n" {
 		t.Errorf("it begins with %q, %v", line, err)
 	}
@@ -143,9 +140,7 @@ func TestStream_EndsWithItsClientAndItsServer(t *testing.T) {
 // server whose requests may continue during a stop.
 func TestStream_DoesNotDelayAStop(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	m := newManager(t, nil)
 	server.Add(m, server.Options{Plain: true, Listener: l}).Handle("/debug/", debug.Handler(m, debug.Options{}))
 	ctx, stop := context.WithCancel(t.Context())

@@ -37,6 +37,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -65,21 +66,15 @@ func TestInPod(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
 	cfg, err := client.LoadConfig("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	namespace, err := os.ReadFile(filepath.Join(mounted, "namespace"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mgr := manager.New(cfg, manager.Options{
 		Name: "in-pod", Logger: slog.New(slog.DiscardHandler), LeaderElection: &leaderelection.Options{Lease: "in-pod"},
 		Cache: cache.Options{Namespaces: cache.ParseNamespaces(string(namespace))},
 	})
 	clients, err := kubernetes.NewForConfigAndClient(mgr.Client().Config(), mgr.Client().HTTPClient())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c := controller.New("in-pod", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		review, err := clients.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {

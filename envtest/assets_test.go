@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // fakeAsset is a binary that reports in a pipe that it runs, and then blocks until it is killed.
@@ -18,18 +20,14 @@ func fakeAsset(t *testing.T, name, script string) *assets {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	return &assets{dir: dir, options: Options{Progress: &buffer{}}.withDefaults()}
 }
 
 func fifo(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Mkfifo(path, 0o600))
 	return path
 }
 
@@ -38,13 +36,9 @@ func TestSupervisedEnds(t *testing.T) {
 	running, never := fifo(t), fifo(t)
 	a := fakeAsset(t, etcdName, "echo $1 >"+running+"; read line <"+never)
 	d, err := newRunDir(runParent())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	p, err := a.start(etcdName, d, d.path, d.lock.Name(), "an argument")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if text, err := os.ReadFile(running); err != nil || string(text) != "an argument\n" {
 		t.Fatalf("%q, %v", text, err)
 	}
@@ -65,14 +59,10 @@ func TestSupervisedEnds(t *testing.T) {
 func TestSupervisedFails(t *testing.T) {
 	a := fakeAsset(t, etcdName, "echo out; echo err >&2; exit 7")
 	d, err := newRunDir(runParent())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer d.remove()
 	p, err := a.etcd(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = p.ready(testContext(t))
 	for _, part := range []string{"etcd", "exit status 7", "out", "err"} {
 		if !strings.Contains(errorText(err), part) {
@@ -95,9 +85,7 @@ func TestFindAssets(t *testing.T) {
 	if _, err := findAssets(Options{}); !strings.Contains(errorText(err), a.dir+": kube-apiserver: no such file") {
 		t.Errorf("without kube-apiserver: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(a.dir, apiServerName), nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(a.dir, apiServerName), nil, 0o755))
 	if _, err := findAssets(Options{}); err != nil {
 		t.Error(err)
 	}
@@ -119,13 +107,9 @@ func TestKubebuilderAssets(t *testing.T) {
 	}
 	ctx := testContext(t)
 	c, err := Start(ctx, Options{UseKubebuilderAssets: true, CRDs: []string{"testdata/lamps.yaml"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	name, err := c.Namespace(ctx, "assets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	create(ctx, t, c.dynamic.Resource(lamps).Namespace(name), object("envtest.setpoint.dev/v1", "Lamp", "desk"))
 	if err := c.Stop(); err != nil {
 		t.Error(err)

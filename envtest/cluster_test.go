@@ -29,6 +29,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var (
@@ -46,9 +48,7 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 func create(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	made, err := r.Create(ctx, o, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return made
 }
 
@@ -69,13 +69,9 @@ func waitGone(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, na
 func TestVersion(t *testing.T) {
 	c := sharedCluster(t)
 	version, err := c.discovery.ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want, err := Options{}.release()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if version.GitVersion != string(want) || version.Major+"."+version.Minor != want.minor() {
 		t.Errorf("/version is %s (%s.%s), want %s", version.GitVersion, version.Major, version.Minor, want)
 	}
@@ -85,9 +81,7 @@ func TestCRDsAreServed(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
 	namespace, err := c.Namespace(ctx, "lamps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	lamp := object("envtest.setpoint.dev/v1", "Lamp", "desk")
 	lamp.Object["spec"] = map[string]any{"watts": int64(0)}
 	r := c.dynamic.Resource(lamps).Namespace(namespace)
@@ -97,9 +91,7 @@ func TestCRDsAreServed(t *testing.T) {
 	lamp.Object["spec"] = map[string]any{"watts": int64(5)}
 	create(ctx, t, r, lamp)
 	groups, lists, err := c.discovery.ServerGroupsAndResources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for version, want := range map[string]bool{"v1": true, "v1beta1": true, "v1alpha1": false} {
 		found := discovery.FilteredBy(discovery.ResourcePredicateFunc(func(gv string, _ *metav1.APIResource) bool {
 			return gv == "envtest.setpoint.dev/"+version
@@ -116,18 +108,12 @@ func TestCRDsAreWatchable(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
 	text, err := os.ReadFile("testdata/lamps.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	// New to the API server, whichever tests have run.
 	fresh := filepath.Join(t.TempDir(), "candles.yaml")
 	text = []byte(strings.NewReplacer("lamps", "candles", "lamp", "candle", "Lamp", "Candle").Replace(string(text)))
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.InstallCRDs(ctx, fresh); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(fresh, text, 0o600))
+	testkit.NoError(t, c.InstallCRDs(ctx, fresh))
 	for _, version := range []string{"v1", "v1beta1"} {
 		stream, err := c.discovery.RESTClient().Get().AbsPath("apis/envtest.setpoint.dev", version, "candles").
 			Param("watch", "true").Param("sendInitialEvents", "true").Param("allowWatchBookmarks", "true").
@@ -164,14 +150,10 @@ func TestInvalidCRDs(t *testing.T) {
 	ctx := testContext(t)
 	taken := filepath.Join(t.TempDir(), "taken.yaml")
 	text, err := os.ReadFile("testdata/fuses.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	// Another resource of the same group with the kind of the lamps.
 	other := strings.NewReplacer("fuses", "bulbs", "fuse", "bulb", "kind: Fuse", "kind: Lamp", "FuseList", "BulbList").Replace(string(text))
-	if err := os.WriteFile(taken, []byte(other), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(taken, []byte(other), 0o600))
 	for path, want := range map[string][]string{
 		"testdata/invalid.yaml": {"testdata/invalid.yaml, document 1", "CustomResourceDefinition wrong", "metadata.name"},
 		"testdata/roles.yaml":   {"testdata/roles.yaml, document 1", "is a ClusterRole, not a CustomResourceDefinition"},
@@ -193,22 +175,16 @@ func TestE3_OwnedByNewTypeIsCollected(t *testing.T) {
 	c := sharedCluster(t)
 	ctx, cancel := context.WithTimeout(testContext(t), 20*time.Second)
 	defer cancel()
-	if err := c.InstallCRDs(ctx, "testdata/fuses.yaml"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.InstallCRDs(ctx, "testdata/fuses.yaml"))
 	namespace, err := c.Namespace(ctx, "collected")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	owners := c.dynamic.Resource(fuses).Namespace(namespace)
 	owner := create(ctx, t, owners, object("envtest.setpoint.dev/v1", "Fuse", "main"))
 	owned := object("v1", "ConfigMap", "owned")
 	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID()}})
 	r := c.dynamic.Resource(configMaps).Namespace(namespace)
 	owned = create(ctx, t, r, owned)
-	if err := owners.Delete(ctx, "main", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, owners.Delete(ctx, "main", metav1.DeleteOptions{}))
 	waitGone(ctx, t, r, "owned", owned.GetResourceVersion())
 }
 
@@ -217,30 +193,20 @@ func TestNamespaceDies(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
 	name, err := c.Namespace(ctx, "dying")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	create(ctx, t, c.dynamic.Resource(lamps).Namespace(name), object("envtest.setpoint.dev/v1", "Lamp", "desk"))
 	r := c.dynamic.Resource(namespaces)
 	now, err := r.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, r.Delete(ctx, name, metav1.DeleteOptions{}))
 	waitGone(ctx, t, r, name, now.GetResourceVersion())
 }
 
 func clientFor(t *testing.T, cfg *rest.Config, err error) dynamic.Interface {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	made, err := newClients(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(made.closeConnection)
 	return made.dynamic
 }
@@ -248,20 +214,14 @@ func clientFor(t *testing.T, cfg *rest.Config, err error) dynamic.Interface {
 func TestConfigFor(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
-	if err := c.Apply(ctx, "testdata/roles.yaml"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Apply(ctx, "testdata/roles.yaml"))
 	if _, err := c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "without-a-namespace", metav1.GetOptions{}); err != nil {
 		t.Errorf("Apply: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := c.WriteKubeconfig(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.WriteKubeconfig(path))
 	existing, err := Start(ctx, Options{Kubeconfig: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer existing.Stop()
 	for how, cluster := range map[string]*Cluster{"certificate": c, "impersonation": existing} {
 		cfg, err := cluster.ConfigFor("jane")
@@ -288,24 +248,16 @@ func TestExistingCluster(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := c.WriteKubeconfig(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.WriteKubeconfig(path))
 	existing, err := Start(ctx, Options{Kubeconfig: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	name, err := existing.Namespace(ctx, "borrowed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	found, err := c.dynamic.Resource(namespaces).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatalf("it is another cluster: %v", err)
 	}
-	if err := existing.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, existing.Stop())
 	waitGone(ctx, t, c.dynamic.Resource(namespaces), name, found.GetResourceVersion())
 }
 
@@ -364,16 +316,12 @@ func TestStopClosesItsConnection(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	made, err := newClients(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c := &Cluster{clients: made}
 	if _, err := c.discovery.ServerVersion(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Stop())
 	select {
 	case <-closed:
 	case <-testContext(t).Done():
@@ -384,9 +332,7 @@ func TestStopClosesItsConnection(t *testing.T) {
 func TestKubeconfigIsComplete(t *testing.T) {
 	c := sharedCluster(t)
 	text, err := c.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
 	client := clientFor(t, cfg, err)
 	if _, err := client.Resource(namespaces).Get(testContext(t), "kube-system", metav1.GetOptions{}); err != nil {
@@ -438,12 +384,8 @@ func TestOutput(t *testing.T) {
 	needProgram(t)
 	var out buffer
 	c, err := Start(testContext(t), Options{Output: &out})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, c.Stop())
 	for line := range strings.Lines(out.String()) {
 		if !strings.HasPrefix(line, "etcd: ") && !strings.HasPrefix(line, "kube-apiserver: ") {
 			t.Errorf("a line does not say whose it is: %q", line)

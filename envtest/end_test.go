@@ -16,15 +16,15 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // waitDead returns when no process has the lock file open: neither the helper nor a child of it.
 func waitDead(t *testing.T, lock string) func() {
 	t.Helper()
 	f, err := os.Open(lock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return func() {
 		defer f.Close()
 		if _, err := lockFile(f, true, true); err != nil {
@@ -51,9 +51,7 @@ func TestE5_KilledParent(t *testing.T) {
 				t.Errorf("%s or its lock is still there", report.Dir)
 			}
 			host, err := url.Parse(report.Host)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if conn, err := net.Dial("tcp", host.Host); err == nil {
 				conn.Close()
 				t.Errorf("%s still answers", host.Host)
@@ -71,9 +69,7 @@ func TestE5_KilledFamily(t *testing.T) {
 	dead := waitDead(t, report.Lock)
 	_ = process.Signal(syscall.SIGSTOP) // so that it does not tidy up after its children
 	for _, pid := range report.Pids {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	_ = process.Kill()
 	dead()
@@ -82,16 +78,12 @@ func TestE5_KilledFamily(t *testing.T) {
 		t.Fatal("the data is gone already: this test shows nothing")
 	}
 	living, err := newRunDir(runParent())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if exists(t, report.Dir) || exists(t, report.Lock) {
 		t.Errorf("%s or its lock is still there", report.Dir)
 	}
 	next, err := newRunDir(runParent())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if !exists(t, living.path) {
 		t.Error("a start removed the directory of a living one")
 	}
@@ -108,13 +100,9 @@ func TestE4_KilledChild(t *testing.T) {
 	ctx := testContext(t)
 	var progress buffer
 	c, err := Start(ctx, Options{Progress: &progress})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	server := c.plane.list()[1]
-	if err := server.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, server.cmd.Process.Kill())
 	<-server.done
 	_, err = c.Namespace(ctx, "late")
 	for what, text := range map[string]string{"Namespace": errorText(err), "Stop": errorText(c.Stop()), "Stop again": errorText(c.Stop()), "Progress": progress.String()} {
@@ -133,16 +121,12 @@ func TestRestartAPIServer(t *testing.T) {
 	needProgram(t)
 	ctx := testContext(t)
 	c, err := Start(ctx, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Stop()
 	host := c.Config().Host
 	create(ctx, t, c.dynamic.Resource(configMaps).Namespace("default"), object("v1", "ConfigMap", "kept"))
 	for range 2 { // the second time nothing happens
-		if err := c.StopAPIServer(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.StopAPIServer())
 	}
 	_, err = c.Namespace(ctx, "none")
 	// An old connection may break first.
@@ -155,17 +139,13 @@ func TestRestartAPIServer(t *testing.T) {
 	// Another program takes the port.
 	address := strings.TrimPrefix(host, "https://")
 	thief, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := c.StartAPIServer(ctx); !strings.Contains(errorText(err), "address already in use") || !strings.Contains(errorText(err), address) {
 		t.Errorf("with its port taken: %v", err)
 	}
 	thief.Close()
 	for range 2 {
-		if err := c.StartAPIServer(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.StartAPIServer(ctx))
 	}
 	if c.Config().Host != host {
 		t.Errorf("it is at %s now, was at %s", c.Config().Host, host)
@@ -175,16 +155,12 @@ func TestRestartAPIServer(t *testing.T) {
 	}
 	server := c.plane.find(apiServerName)
 	for range 2 { // the second time nothing happens
-		if err := c.KillAPIServer(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.KillAPIServer())
 	}
 	if !strings.Contains(errorText(server.err), "signal: killed") {
 		t.Errorf("killed, it ended with %v", server.err)
 	}
-	if err := c.StartAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.StartAPIServer(ctx))
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -195,9 +171,7 @@ func TestRestartAPIServer(t *testing.T) {
 
 func TestRunDirOfAnother(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(parent, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(parent, nil, 0o600))
 	if _, err := newRunDir(parent); err == nil || !strings.Contains(err.Error(), parent) {
 		t.Errorf("a file as the directory of run directories: %v", err)
 	}

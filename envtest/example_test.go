@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // A test starts a control plane of its own, and creates an object in a namespace of its own. The
@@ -22,9 +23,7 @@ func Example() {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		cluster, err := envtest.Start(ctx, envtest.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer func() {
 			if err := cluster.Stop(); err != nil {
 				t.Error(err)
@@ -32,9 +31,7 @@ func Example() {
 		}()
 
 		namespace, err := cluster.Namespace(ctx, "settings")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		clients := kubernetes.NewForConfigOrDie(cluster.Config())
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}
 		_, err = clients.CoreV1().ConfigMaps(namespace).Create(ctx, settings, metav1.CreateOptions{})

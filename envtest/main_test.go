@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // helperVariable makes the test binary a program that starts a control plane and is killed.
@@ -97,9 +99,7 @@ func sharedCluster(t *testing.T) *Cluster {
 	needProgram(t)
 	sharedUsed = true
 	c, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 
@@ -152,24 +152,16 @@ func startHelper(t *testing.T) (report helperReport, process *os.Process, end fu
 	cmd.Env = append(os.Environ(), helperVariable+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, cmd.Start())
 	end = sync.OnceFunc(func() { in.Close(); _ = cmd.Wait() })
 	t.Cleanup(end)
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
 		t.Fatalf("the helper ended before its control plane served: %v", err)
 	}
-	if err := json.Unmarshal(line, &report); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(line, &report))
 	return report, cmd.Process, end
 }

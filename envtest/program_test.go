@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // fakeGo puts a go command first in PATH that runs a script with the arguments of go. It returns
@@ -24,18 +26,12 @@ func fakeGo(t *testing.T, script string) (src source, cache, log string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, sub := range []string{"bin", "src", "cache"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o755))
 	}
 	log = filepath.Join(dir, "log")
 	text := "#!/bin/sh\nLOG=" + log + "\n" + script + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "bin", "go"), []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "src", "go.mod"), []byte("module fake\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "go"), []byte(text), 0o755))
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "src", "go.mod"), []byte("module fake\n"), 0o644))
 	t.Setenv("PATH", filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return source{dir: filepath.Join(dir, "src"), release: KubernetesVersion}, filepath.Join(dir, "cache"), log
 }
@@ -53,9 +49,7 @@ esac`
 func cached(t *testing.T, cache string) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(cache, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var files []string
 	for _, name := range all {
 		if filepath.Ext(name) != ".lock" {
@@ -72,9 +66,7 @@ func TestE1_BuildOnce(t *testing.T) {
 	ctx := t.Context()
 	var out buffer
 	first, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "building the control plane, Kubernetes "+KubernetesVersion) || !strings.Contains(got, cost) {
 		t.Errorf("a quick build says %q, want one line with the cost", got)
 	}
@@ -89,9 +81,7 @@ func TestE1_BuildOnce(t *testing.T) {
 	if text, _ := os.ReadFile(log); strings.Count(string(text), "build") != 2 {
 		t.Errorf("go was run like this:\n%s", text)
 	}
-	if err := os.WriteFile(filepath.Join(src.dir, "main.go"), []byte("package main\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(src.dir, "main.go"), []byte("package main\n"), 0o644))
 	changed, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
 	if err != nil || changed == first {
 		t.Errorf("after a change of the source: %s, %v", changed, err)
@@ -114,9 +104,7 @@ func TestBuild_CachesReleasesBesideEachOther(t *testing.T) {
 		t.Errorf("in the cache: %v, want a program for each of %v", files, releases())
 	}
 	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, r := range releases() {
 		// One is list, the other build.
 		if n := strings.Count(string(text), " -modfile="+r.requirements()+".mod -tags="+r.tag()+" "); n != 2 {
@@ -130,9 +118,7 @@ func TestBuildConcurrently(t *testing.T) {
 	// The script builds only while the other caller waits, which then opens the pipe for writing
 	// and closes it.
 	src, cache, log := fakeGo(t, "test $1 = list && cat ${LOG}.pipe"+builds)
-	if err := syscall.Mkfifo(log+".pipe", 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Mkfifo(log+".pipe", 0o600))
 	var waiters sync.WaitGroup
 	out := writerFunc(func(line string) {
 		if strings.Contains(line, "waiting for another process") {
@@ -161,9 +147,7 @@ func (f writerFunc) Write(p []byte) (int, error) { f(string(p)); return len(p), 
 // E1: waiting for another build can be cancelled.
 func TestBuildWaitCancelled(t *testing.T) {
 	src, cache, log := fakeGo(t, `echo $$ >>$LOG.started; cat $LOG.pipe`)
-	if err := syscall.Mkfifo(log+".pipe", 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Mkfifo(log+".pipe", 0o600))
 	first, stopFirst := context.WithCancel(t.Context())
 	second, stopSecond := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -175,9 +159,7 @@ func TestBuildWaitCancelled(t *testing.T) {
 	})
 	// Opening the other end returns when go runs.
 	pipe, err := os.OpenFile(log+".pipe", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer pipe.Close()
 	_, err = cachedProgram(second, cache, src, &progressReport{out: writerFunc(func(string) { stopSecond() })})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), ".lock") {
@@ -247,13 +229,9 @@ func TestNoGo(t *testing.T) {
 func TestBuildAfterKilled(t *testing.T) {
 	src, cache, _ := fakeGo(t, builds)
 	key, err := src.key()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	name := fmt.Sprintf("%s-%s-%s-%s-%s.tmp", KubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, key)
-	if err := os.Mkdir(filepath.Join(cache, name), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(filepath.Join(cache, name), 0o755))
 	if _, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}}); err != nil {
 		t.Fatal(err)
 	}
@@ -283,9 +261,7 @@ func TestProgramVariable(t *testing.T) {
 	t.Setenv(versionVariable, "")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, nil, 0o644))
 	for path, want := range map[string]string{
 		file:                         "not an executable file",
 		dir:                          "not an executable file",
@@ -297,9 +273,7 @@ func TestProgramVariable(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := os.Chmod(file, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(file, 0o755))
 	t.Setenv(programVariable, file)
 	if got, err := Program(t.Context(), Options{Progress: &buffer{}}); got != file || err != nil {
 		t.Errorf("%s, %v", got, err)
@@ -315,9 +289,7 @@ func TestStrangeProgram(t *testing.T) {
 		"#!/bin/sh\necho '{\"error\": \"no\"}'\n": "etcd does not start: no",
 	} {
 		file := filepath.Join(t.TempDir(), "strange")
-		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(text), 0o755))
 		t.Setenv(programVariable, file)
 		t.Setenv("TMPDIR", t.TempDir())
 		c, err := Start(testContext(t), Options{})

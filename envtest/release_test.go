@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestRelease_OptionBeforeVariableBeforeDefault(t *testing.T) {
@@ -36,9 +38,7 @@ func TestRelease_OptionBeforeVariableBeforeDefault(t *testing.T) {
 // A program that was built elsewhere has its own version.
 func TestRelease_ExcludesTheGivenProgram(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(file, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, nil, 0o755))
 	t.Setenv(programVariable, file)
 	t.Setenv(versionVariable, "")
 	if _, err := Program(t.Context(), Options{Version: "1.36"}); !strings.Contains(errorText(err), programVariable+"="+file) || !strings.Contains(errorText(err), "Options.Version is 1.36") {
@@ -53,9 +53,7 @@ func TestRelease_ExcludesTheGivenProgram(t *testing.T) {
 // make compat has the versions, too.
 func TestReleases_AreTheMakefiles(t *testing.T) {
 	text, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := "\nKUBERNETES ?="
 	for _, r := range releases() {
 		want += " " + r.minor()

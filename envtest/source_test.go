@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // The version is in two places: here, and in the program's requirements.
@@ -16,9 +18,7 @@ func TestRequirements_AreOfTheRelease(t *testing.T) {
 	for _, r := range releases() {
 		file := "controlplane/" + r.requirements() + ".mod"
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if want := "\tk8s.io/kubernetes " + string(r) + "\n"; !strings.Contains(string(text), want) {
 			t.Errorf("%s does not have %q: change one of them, and run go run tidy.go there", file, want)
 		}
@@ -32,9 +32,7 @@ func TestRequirements_AreOfTheRelease(t *testing.T) {
 // The two ends of the protocol are in two modules.
 func TestOneProtocol(t *testing.T) {
 	text, err := os.ReadFile("controlplane/pipe.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if protocol != 1 || !strings.Contains(string(text), "\nconst protocol = 1\n") {
 		t.Error("envtest and controlplane/pipe.go do not speak the same protocol")
 	}
@@ -45,9 +43,7 @@ func TestProgramCanBeInstalled(t *testing.T) {
 	for _, r := range releases() {
 		file := "controlplane/" + r.requirements()
 		text, err := os.ReadFile(file + ".mod")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if strings.Contains(string(text), "replace") || strings.Contains(string(text), " v0.0.0\n") {
 			t.Errorf("%s.mod has replace lines, or requires staging modules at v0.0.0: run go run tidy.go there", file)
 		}
@@ -59,9 +55,7 @@ func TestProgramCanBeInstalled(t *testing.T) {
 
 func TestFindSource(t *testing.T) {
 	s, err := findSource(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := os.Stat(filepath.Join(s.dir, "etcd.go")); s.dir == "" || err != nil {
 		t.Errorf("in the working tree the source is %+v: %v", s, err)
 	}
@@ -101,16 +95,12 @@ func TestSourceKey(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	key := func() string {
 		t.Helper()
 		k, err := source{dir: dir, release: KubernetesVersion}.key()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return k
 	}
 	seen := map[string]string{}
@@ -134,9 +124,7 @@ func TestSourceKey(t *testing.T) {
 	older := func() string {
 		t.Helper()
 		k, err := source{dir: dir, release: "v1.36.3"}.key()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return k
 	}
 	last = older()

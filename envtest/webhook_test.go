@@ -26,6 +26,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/manifests"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // operator answers the webhooks of testdata/webhooks.yaml.
@@ -57,9 +58,7 @@ func operator(w http.ResponseWriter, r *http.Request) {
 func serveWebhooks(t *testing.T) Webhooks {
 	t.Helper()
 	certificate, ca, err := ServingCertificate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(operator))
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
 	s.StartTLS()
@@ -72,13 +71,9 @@ func serveWebhooks(t *testing.T) Webhooks {
 func testWebhooks(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhooks) {
 	t.Helper()
 	remove, err := InstallWebhooks(ctx, cfg, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	maps := client.Resource(configMaps).Namespace("default")
 	labeled := func(label string) *unstructured.Unstructured {
 		o := object("v1", "ConfigMap", "webhooks-"+label)
@@ -95,15 +90,11 @@ func testWebhooks(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhook
 	dials := schema.GroupVersionResource{Group: "envtest.setpoint.dev", Version: "v1", Resource: "dials"}
 	create(ctx, t, client.Resource(dials).Namespace("default"), object("envtest.setpoint.dev/v1", "Dial", "a"))
 	got, err := client.Resource(dials.GroupResource().WithVersion("v2")).Namespace("default").Get(ctx, "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if to, _, _ := unstructured.NestedString(got.Object, "convertedTo"); to != "envtest.setpoint.dev/v2" {
 		t.Errorf("the conversion webhook is not used: %v", got.Object)
 	}
-	if err := remove(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, remove(ctx))
 	create(ctx, t, maps, labeled("checked"))
 	testRemoved(ctx, t, client)
 }
@@ -131,13 +122,9 @@ func testRemoved(ctx context.Context, t *testing.T, client dynamic.Interface) {
 func testConversionReplaced(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhooks) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	all, err := manifests.Read(w.Paths...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, m := range all {
 		if m.Object.GetKind() == "CustomResourceDefinition" {
 			if _, err := client.Resource(crds).Apply(ctx, m.Object.GetName(), m.Object, metav1.ApplyOptions{FieldManager: "kubectl"}); err != nil {
@@ -146,30 +133,20 @@ func testConversionReplaced(ctx context.Context, t *testing.T, cfg *rest.Config,
 		}
 	}
 	remove, err := InstallWebhooks(ctx, cfg, w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remove(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, remove(ctx))
 	stays, err := client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	to, _, _ := unstructured.NestedMap(stays.Object, "spec", "conversion", "webhook", "clientConfig")
 	if to["service"] != nil || to["url"] != "https://"+w.Address+"/convert" {
 		t.Errorf("the conversion calls %v", to)
 	}
-	if err := client.Resource(crds).Delete(ctx, stays.GetName(), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, client.Resource(crds).Delete(ctx, stays.GetName(), metav1.DeleteOptions{}))
 }
 
 func TestInstallWebhooks_ReplacesAConversion(t *testing.T) {
 	c, err := Start(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
@@ -187,13 +164,9 @@ func TestInstallWebhooks_ReplacesAConversion_InTheSim(t *testing.T) {
 func testConversionAlone(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhooks, owner string) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	all, err := manifests.Read(w.Paths...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var whole, part *unstructured.Unstructured
 	for _, m := range all {
 		if m.Object.GetKind() == "CustomResourceDefinition" {
@@ -210,22 +183,16 @@ func testConversionAlone(ctx context.Context, t *testing.T, cfg *rest.Config, w 
 		t.Errorf("without the whole one: %v", err)
 	}
 	before, err := client.Resource(crds).Apply(ctx, whole.GetName(), whole, metav1.ApplyOptions{FieldManager: owner})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i := range 3 {
 		remove, err := InstallWebhooks(ctx, cfg, w)
 		if err != nil {
 			t.Fatalf("time %d: %v", i, err)
 		}
-		if err := remove(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, remove(ctx))
 	}
 	after, err := client.Resource(crds).Get(ctx, whole.GetName(), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if to, _, _ := unstructured.NestedString(after.Object, "spec", "conversion", "webhook", "clientConfig", "url"); to != "https://"+w.Address+"/convert" {
 		t.Errorf("the conversion calls %q", to)
 	}
@@ -235,9 +202,7 @@ func testConversionAlone(ctx context.Context, t *testing.T, cfg *rest.Config, w 
 	if !equality.Semantic.DeepEqual(before.Object["spec"], after.Object["spec"]) {
 		t.Errorf("the spec was\n%v\nand is\n%v", before.Object["spec"], after.Object["spec"])
 	}
-	if err := client.Resource(crds).Delete(ctx, whole.GetName(), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, client.Resource(crds).Delete(ctx, whole.GetName(), metav1.DeleteOptions{}))
 }
 
 // TestInstallWebhooks_AConversionAlone: also over a CustomResourceDefinition of Options.CRDs, which
@@ -246,9 +211,7 @@ func TestInstallWebhooks_AConversionAlone(t *testing.T) {
 	for _, owner := range []string{fieldManager, "kubectl"} {
 		t.Run(owner, func(t *testing.T) {
 			c, err := Start(t.Context(), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer func() {
 				if err := c.Stop(); err != nil {
 					t.Error(err)
@@ -277,9 +240,7 @@ func TestE6_WebhooksAreUsedAtOnce_InTheSim(t *testing.T) {
 // In a bubble there are no sockets, so the address is never dialed.
 func TestE6_WebhooksAreUsedAtOnce_InABubble(t *testing.T) {
 	_, ca, err := ServingCertificate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		server := sim.New(t, scheme.Scheme)
 		server.UseWebhooks(http.HandlerFunc(operator))
@@ -301,9 +262,7 @@ func TestE6_InstallWebhooksProbesTheAPIServer(t *testing.T) {
 
 func TestInstallWebhooks_InvalidInput(t *testing.T) {
 	_, ca, err := ServingCertificate("operator.test", "192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	cfg := sim.New(t, scheme.Scheme).Config()
 	for _, c := range []struct {
 		w    Webhooks

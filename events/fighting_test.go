@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -55,21 +56,15 @@ func testFights(t *testing.T, every time.Duration) {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
 	events, err := eventsclient.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for fight := 1; fight <= 2; fight++ {
 		for range 200 {
-			if err := apply(ctx, "other", "theirs"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, apply(ctx, "other", "theirs"))
 			time.Sleep(every)
 		}
 		time.Sleep(10 * time.Minute)
 		list, err := events.Events("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		n := 0
 		for i := range list.Items {
 			e := &list.Items[i]

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -183,21 +184,15 @@ subjects:
 // TestServer: the manager of an operator whose rights end at its namespace, on a real API server.
 func TestServer(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if err := cluster.ApplyYAML(t.Context(), []byte(rights)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cluster.ApplyYAML(t.Context(), []byte(rights)))
 	cfg, err := cluster.ConfigFor("system:serviceaccount:ops:operator")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, c := range []struct {
 		name, namespace string
 		as              *rest.Config
@@ -268,14 +263,10 @@ func record(t *testing.T, as, admin *rest.Config, namespace string, want, lines 
 func about(t *testing.T, cfg *rest.Config, of object.Object) (found []eventsv1.Event) {
 	t.Helper()
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	for e, err := range client.For[*eventsv1.Event](c).ListLive(t.Context(), client.ListOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if e.Regarding.Name == of.GetName() {
 			found = append(found, *e)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -462,9 +463,7 @@ func TestN5_EventDoesNotWait(t *testing.T) {
 // BenchmarkEvent is a repeated call with one argument.
 func BenchmarkEvent(b *testing.B) {
 	c, err := client.New(sim.NewServer(resource).Config(), client.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	defer c.Close()
 	r, obj := events.New(c, events.Options{Name: "website-operator"}), configMap("a")
 	b.ReportAllocs()

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/finalizer"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,9 +72,7 @@ func (s *steps) took() string {
 func handle(t *testing.T, api *sim.Server) *client.Handle[*corev1.ConfigMap] {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return client.For[*corev1.ConfigMap](c)
 }
 
@@ -82,13 +81,9 @@ func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		h, ctx, s := handle(t, api), t.Context(), &steps{results: map[string]error{}}
 		chain, err := finalizer.NewChain(h, s.step(first), s.step(second), s.step(third))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		m, err := h.Create(ctx, configMap("example.com/theirs"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if m, err = chain.Ensure(ctx, m); err != nil || !slices.Equal(m.Finalizers, []string{"example.com/theirs", first, second, third}) {
 			t.Fatal(m, err)
 		}
@@ -100,16 +95,12 @@ func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 		if got := chain.State(m).String(); got != "example.com/first is next; then example.com/second, example.com/third; finalizers of others: example.com/theirs" {
 			t.Error(got)
 		}
-		if err := h.Delete(ctx, page); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.Delete(ctx, page))
 		deleted := time.Now()
 		live := func() *corev1.ConfigMap {
 			t.Helper()
 			m, err := h.GetLive(ctx, page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			return m
 		}
 		fails := func(name string, since time.Time, calls string, left ...string) error {
@@ -179,19 +170,13 @@ func TestChain_ARunningStepIsVisible(t *testing.T) {
 				return context.Cause(ctx)
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if _, err := h.Create(ctx, configMap(first)); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Delete(ctx, page); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.Delete(ctx, page))
 		m, err := h.GetLive(ctx, page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		result := make(chan error, 1)
 		go func() { result <- chain.Finalize(ctx, m) }()
 		synctest.Wait()
@@ -208,9 +193,7 @@ func TestChain_ARunningStepIsVisible(t *testing.T) {
 func TestChain_APanicIsNotARunningStep(t *testing.T) {
 	h := handle(t, sim.NewServer(sim.ConfigMaps))
 	chain, err := finalizer.NewChain(h, finalizer.Step[*corev1.ConfigMap]{Finalizer: first, Run: func(context.Context, *corev1.ConfigMap) error { panic("no") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	m := configMap(first)
 	now := metav1.Now()
 	m.UID, m.DeletionTimestamp = "1", &now
@@ -249,9 +232,7 @@ func TestNewChain_Mistakes(t *testing.T) {
 		})
 	}
 	chain, err := finalizer.NewChain(h, step)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	wants(t, chain.Finalize(t.Context(), nil), "deletionTimestamp")
 	if got := chain.State(nil).String(); got != "no finalizer is left" {
 		t.Error(got)

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/finalizer"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -28,18 +29,14 @@ import (
 // and in the state. When it is released, the object goes.
 func TestChain_ShowsWhichStepHangs(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
 	c, err := client.New(cluster.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	all := cache.New(c, cache.Options{})
@@ -64,9 +61,7 @@ func TestChain_ShowsWhichStepHangs(t *testing.T) {
 		}
 	}
 	chain, err := finalizer.NewChain(direct, step(first, done), step(second, hang), step(third, done))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	isEnsured := sync.OnceFunc(func() { close(ensured) })
 	reconcile := controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		m, err := maps.Get(ctx, key)
@@ -110,9 +105,7 @@ func TestChain_ShowsWhichStepHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("ensured", ensured)
-	if err := direct.Delete(ctx, page); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, direct.Delete(ctx, page))
 	until("hanging", hanging)
 	live, err := direct.GetLive(ctx, page)
 	if err != nil || !slices.Equal(live.Finalizers, []string{second, third}) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -27,9 +28,7 @@ import (
 func fenced(t *testing.T, api *sim.Server) *client.Handle[*coordinationv1.Lease] {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{RequireTerm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return client.For[*coordinationv1.Lease](c)
 }
 
@@ -184,13 +183,9 @@ func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 		cfg := api.Config()
 		cfg.Transport = &replica{api: api}
 		c, err := client.New(cfg, client.Options{RequireTerm: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		e, err := leaderelection.New(c.Config(), leaderelection.Options{Lease: "operator", Namespace: "default", Identity: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		other := term.New(term.Token{Lease: types.UID("other")}, time.Now(), time.Hour)
 		other.End(nil)
 		ctx, stop := context.WithTimeout(term.With(logr.NewContext(t.Context(), logr.Discard()), other), time.Hour)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -114,9 +115,7 @@ func newReplica(t *testing.T, api *sim.Server, identity string, change ...func(*
 	}
 	var err error
 	r.Elector, err = leaderelection.New(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return r
 }
 
@@ -137,9 +136,7 @@ func lease(t *testing.T, api *sim.Server) *coordinationv1.Lease {
 		return nil
 	}
 	l := &coordinationv1.Lease{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, l); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, l))
 	return l
 }
 

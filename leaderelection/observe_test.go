@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fence"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -50,9 +51,7 @@ func newHost(t *testing.T, api *sim.Server, identity string) *host {
 	// As resourcelock.NewFromKubeconfig sets it.
 	cfg.Transport, cfg.Timeout = h.replica, 5*time.Second
 	leases, err := coordinationclient.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	h.lock = &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}, Client: leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
@@ -69,9 +68,7 @@ func newHost(t *testing.T, api *sim.Server, identity string) *host {
 		hook.On(func(e *hook.LeaseReleased) { h.note("released %s: %v", e.Lease, e.Err != nil) }),
 		hook.On(func(e *hook.LeaseHolder) { h.note("%s leads %s", e.Identity, e.Lease) }),
 	)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	h.lock.Client = h.Observed
 	return h
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -274,9 +275,7 @@ func clientgoLeads(t *testing.T, api *sim.Server) {
 	cfg := api.Config()
 	cfg.Transport = &replica{api: api}
 	c, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
 	clientgo.RunOrDie(ctx, clientgo.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{

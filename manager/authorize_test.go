@@ -28,6 +28,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 )
@@ -395,9 +396,7 @@ func TestAuthorizeLeavesNoWayOut(t *testing.T) {
 			r := request(t.Context(), "GET", "https://x"+path, "Bearer good")
 			r.RequestURI = ""
 			resp, err := c.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			resp.Body.Close()
 			if resp.StatusCode != status {
 				t.Errorf("%s: %s, want %d", path, resp.Status, status)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -39,9 +40,7 @@ func newPair(t *testing.T, name string, valid time.Duration) pair {
 func newPairFrom(t *testing.T, name string, from time.Time, valid time.Duration) pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: from, NotAfter: time.Now().Add(valid),
@@ -49,13 +48,9 @@ func newPairFrom(t *testing.T, name string, from time.Time, valid time.Duration)
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})}
 }
 
@@ -253,9 +248,7 @@ func TestClientCertificates(t *testing.T) {
 			config := &tls.Config{}
 			if p != nil {
 				c, err := tls.X509KeyPair(p.cert, p.key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				config.Certificates = []tls.Certificate{c}
 			}
 			if _, err := shake(w, config, t); (err == nil) != want {
@@ -296,9 +289,7 @@ func TestTheServerSpeaksTLS12AndLater(t *testing.T) {
 			t.Errorf("the log has it %d times:\n%s", n, log.String())
 		}
 		before, err := serial(w, t)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		time.Sleep(300 * 24 * time.Hour) // it would expire after a year
 		if after, err := serial(w, t); err != nil || after == before {
 			t.Errorf("the self-signed certificate is not renewed: %s, %s, %v", before, after, err)
@@ -352,14 +343,10 @@ func TestTheSelfSignedCertificateHasAnECDSAKey(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		conn, err := w.dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 		defer conn.Close()
-		if err := c.HandshakeContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.HandshakeContext(t.Context()))
 		shown := c.ConnectionState().PeerCertificates
 		if key, is := shown[0].PublicKey.(*ecdsa.PublicKey); len(shown) != 1 || !is || key.Curve != elliptic.P256() {
 			t.Errorf("the server shows %d certificates with a %s key", len(shown), shown[0].PublicKeyAlgorithm)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // flood sends a number of made-up tokens every 10 ms from an address and counts the answers.
@@ -49,9 +51,7 @@ func jwt(t *testing.T, header, claims map[string]any) string {
 	t.Helper()
 	part := func(v any) string {
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	return part(header) + "." + part(claims) + ".c2ln"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -24,9 +25,7 @@ import (
 func http2API(t *testing.T, api http.RoundTripper) *rest.Config {
 	t.Helper()
 	to, err := url.Parse(sim.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: api, FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
@@ -53,11 +52,7 @@ func TestM1_HTTP2ConnectionsAreClosed(t *testing.T) {
 			stop()
 			return nil
 		})
-		if err := m.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := goleak.Find(before); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, m.Run(ctx))
+		testkit.NoError(t, goleak.Find(before))
 	}
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/apipath"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -152,9 +153,7 @@ func rightsLogged(t *testing.T, out *lines) (all []entry) {
 	defer out.mu.Unlock()
 	for line := range bytes.Lines(out.text.Bytes()) {
 		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(line, &e))
 		if strings.Contains(e.Msg, "rights") {
 			all = append(all, e)
 		}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -191,9 +192,7 @@ func TestM3_SilentConnections(t *testing.T) {
 		want(t, w.client(t), "http://x/livez", 200, "ok") // and stays connected
 		pass(time.Second)
 		conn, err := w.dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer conn.Close()
 		synctest.Wait()
 		began := time.Now()
@@ -249,9 +248,7 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 
 func TestAnAddressThatIsTaken(t *testing.T) {
 	first, err := listenOn("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer first.Close()
 	taken := first.Addr().String()
 	for name, add := range map[string]func(*manager.Manager){
@@ -381,9 +378,7 @@ func TestServerWiringMistakes(t *testing.T) {
 // M5: of two managers with one address, the second returns an error.
 func TestTwoManagersOnOneAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	one := newManager(newAPI(), nil)
 	addServer(one, serverOptions{Listener: l})
 	one.AddEverywhere("other", func(ctx context.Context) error {
@@ -462,9 +457,7 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 			}
 			stop, result := start(t, m)
 			conn, err := w.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if secure {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 			}

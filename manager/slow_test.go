@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -101,9 +102,7 @@ func TestM3_SlowClientsHoldNoStop(t *testing.T) {
 				w = server
 			}
 			conn, err := w.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			clients.Go(func() { kind.run(conn) })
 		}
 		pass(time.Second)
@@ -130,9 +129,7 @@ func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
 					stop, result := start(t, m)
 					pass(time.Second)
 					conn, err := w.dial(t.Context(), "", "")
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
@@ -164,9 +161,7 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 				w = server
 			}
 			conn, err := w.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			began := time.Now()
 			kind.run(conn)
 			if took := time.Since(began); took > 70*time.Second { // body and answer
@@ -195,9 +190,7 @@ func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
 			for _, sent := range []string{"", "body"} {
 				resp, err := c.Post("https://x/long", "text/plain", strings.NewReader(sent))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if want := strings.Repeat(sent+" <nil> <nil>\n", 3); string(body) != want || err != nil {
@@ -296,9 +289,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			var conns []net.Conn
 			for range 1000 {
 				conn, err := w.dial(t.Context(), "", "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				conns = append(conns, conn)
 				// The oldest must not be too young to be displaced.
 				time.Sleep(5 * time.Millisecond)
@@ -339,9 +330,7 @@ func TestConnectionsThatWaitForTheirClientsAreDisplaced(t *testing.T) {
 		var clients sync.WaitGroup
 		for range 300 {
 			conn, err := server.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			clients.Go(func() { trickler{"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", true}.run(conn) })
 		}
 		pass(5 * time.Second)
@@ -369,9 +358,7 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 		stop, result := start(t, m)
 		pass(time.Second)
 		raw, err := server.dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 		defer raw.Close()
 		if _, err := io.WriteString(client, "POST /hijack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"); err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
@@ -37,9 +38,7 @@ func (r reviewing) RoundTrip(req *http.Request) (*http.Response, error) {
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return l
 }
 
@@ -97,9 +96,7 @@ func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 	want(t, fresh(), livez, 200, "ok")
 	for i := range idle {
 		conn, err := net.Dial("tcp", []net.Listener{health, server}[i%2].Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer conn.Close()
 	}
 	flooding, enough := context.WithCancel(t.Context())

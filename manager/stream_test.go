@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestM1_AStreamGoesOnWithinTheGraceTime: a handler that writes now and then, to a client that
@@ -45,9 +47,7 @@ func TestM1_AStreamGoesOnWithinTheGraceTime(t *testing.T) {
 					timer := time.AfterFunc(1500*time.Millisecond, stop)
 					defer timer.Stop()
 					resp, err := c.Post("https://x/stream", "text/plain", strings.NewReader(sent))
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					body, err := io.ReadAll(resp.Body)
 					resp.Body.Close()
 					if strings.Count(string(body), "part") != 6 || err != nil {

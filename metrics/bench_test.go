@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // frequent returns metrics, and the events of each key and request.
@@ -72,9 +73,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 	failing := func() (n float64) {
 		all, err := r.Gather()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		for _, f := range all {
 			for _, s := range f.GetMetric() {
 				if f.GetName() == "setpoint_failing_keys" {
@@ -142,9 +141,7 @@ func reconcile(tb testing.TB, o controller.Options, n int) {
 	if b, ok := tb.(*testing.B); ok {
 		b.ResetTimer()
 	}
-	if err := c.Run(ctx); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.NoError(tb, c.Run(ctx))
 }
 
 // TestHooksOfAReconcileDoNotAllocate: with metrics and all hooks, a Reconcile allocates at most

@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/metrics"
 )
 
@@ -44,9 +45,7 @@ func withConditions(name string, data map[string]string) *corev1.ConfigMap {
 func runCache(t *testing.T, api *sim.Server) (c *cache.Cache, run func() (stop func())) {
 	t.Helper()
 	cl, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c = cache.New(cl, cache.Options{})
 	return c, func() func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -66,9 +65,7 @@ func TestConditions_CountsObjectsAtTheScrape(t *testing.T) {
 		api, r := sim.NewServer(sim.ConfigMaps), prometheus.NewPedanticRegistry()
 		c, run := runCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		if err := metrics.Conditions(r, h, conditionsOf); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, metrics.Conditions(r, h, conditionsOf))
 		is := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -83,9 +80,7 @@ func TestConditions_CountsObjectsAtTheScrape(t *testing.T) {
 		api.Put(sim.ConfigMaps, withConditions("c", map[string]string{"Ready": "False Broken"}))
 		api.Put(sim.ConfigMaps, withConditions("d", nil))
 		defer run()()
-		if err := h.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.WaitForSync(t.Context()))
 		const help = `# HELP setpoint_condition_oldest_seconds Time since the earliest transition to the current status of the condition.
 # TYPE setpoint_condition_oldest_seconds gauge
 %s# HELP setpoint_conditions Objects that have the condition.
@@ -117,21 +112,15 @@ func TestConditions_SeriesAreBounded(t *testing.T) {
 		api, r := sim.NewServer(sim.ConfigMaps), prometheus.NewPedanticRegistry()
 		c, run := runCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		if err := metrics.Conditions(prometheus.WrapRegistererWithPrefix("my_", r), h, conditionsOf); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, metrics.Conditions(prometheus.WrapRegistererWithPrefix("my_", r), h, conditionsOf))
 		const asked = 1500
 		for i := range asked {
 			api.Put(sim.ConfigMaps, withConditions(fmt.Sprint("m", i), map[string]string{"Ready": fmt.Sprint("False Reason", i)}))
 		}
 		defer run()()
-		if err := h.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.WaitForSync(t.Context()))
 		all, err := r.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for _, f := range all {
 			sum := 0.0
 			for _, m := range f.GetMetric() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestAHostGoesWithItsLastClient: clusters that come and go leave room for the others.
@@ -23,16 +24,12 @@ func TestAHostGoesWithItsLastClient(t *testing.T) {
 	m := newMetrics(t, r)
 	open := func(host string) *client.Client {
 		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: answering{}}, client.Options{Hook: m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return c
 	}
 	get := func(c *client.Client, status string) {
 		resp, err := c.HTTPClient().Get(c.Config().Host + "/status/" + status)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		resp.Body.Close()
 	}
 	want := func(n float64, code, host string) {
@@ -70,9 +67,7 @@ func TestAHostGoesInEveryForm(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r)
 		c, err := client.New(&rest.Config{Host: host, Transport: answering{}}, client.Options{Hook: m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		const series = "rest_client_requests_total"
 		_, _ = c.Discovery().ServerVersion() // the answer has no version
 		if n, err := testutil.GatherAndCount(r, series); n == 0 || err != nil {
@@ -94,9 +89,7 @@ func TestAnAnswerAfterCloseBringsNoHostBack(t *testing.T) {
 		const host = "cluster:6443"
 		arrived, answer := make(chan struct{}), make(chan struct{})
 		c, err := client.New(&rest.Config{Host: "https://" + host, Transport: late{arrived, answer}}, client.Options{Hook: m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for range others {
 			m.Send(&hook.ClientOpened{Host: host})
 		}

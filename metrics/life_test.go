@@ -32,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -43,9 +44,7 @@ import (
 func value(t *testing.T, r prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, f := range all {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && slices.Equal(valuesOf(m), labels) {
@@ -69,9 +68,7 @@ func TestQueue(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		m := newMetrics(t, r)
 		q, err := workqueue.New(workqueue.Options[string]{Name: "website", Hook: m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		want := func(name string, n float64, labels ...string) {
 			t.Helper()
 			if got := value(t, r, name, append([]string{"website"}, labels...)...); got != n {
@@ -307,9 +304,7 @@ func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 func having(t *testing.T, r prometheus.Gatherer, label string) (found []string) {
 	t.Helper()
 	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, f := range all {
 		for _, m := range f.GetMetric() {
 			if slices.Contains(valuesOf(m), label) {

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/metrics"
 )
 
@@ -187,9 +188,7 @@ func feed(m *hook.Hook) {
 func newMetrics(t testing.TB, r prometheus.Registerer) *hook.Hook {
 	t.Helper()
 	m, err := metrics.New(struct{ prometheus.Registerer }{r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return m.Hook()
 }
 
@@ -197,9 +196,7 @@ func newMetrics(t testing.TB, r prometheus.Registerer) *hook.Hook {
 func families(t *testing.T, r prometheus.Gatherer) []string {
 	t.Helper()
 	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var lines []string
 	for _, f := range all {
 		line := f.GetName() + " " + strings.ToLower(f.GetType().String())
@@ -236,9 +233,7 @@ func TestLint(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	feed(newMetrics(t, r))
 	problems, err := testutil.GatherAndLint(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, p := range slices.DeleteFunc(problems, func(p promlint.Problem) bool { return strings.Contains(standard, "\n"+p.Metric+" ") }) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -387,9 +382,7 @@ func TestNew_RefusesARegistryTwice(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for _, r := range []prometheus.Registerer{registry, prometheus.WrapRegistererWithPrefix("second_", registry)} {
 		m, err := metrics.New(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for range 2 {
 			_, err := metrics.New(r)
 			if err == nil || !strings.Contains(err.Error(), "use the Metrics of the first call") || strings.Contains(err.Error(), "\n") {
@@ -424,9 +417,7 @@ func TestNew_AddsGoAndProcess(t *testing.T) {
 		3: plain, 2: base, 0: prometheus.WrapRegistererWithPrefix("x_", prometheus.NewRegistry()),
 	} {
 		m, err := metrics.New(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		feed(m.Hook())
 		h, err := m.Handler()
 		if has == 0 {
@@ -435,9 +426,7 @@ func TestNew_AddsGoAndProcess(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got := families(t, r.(prometheus.Gatherer)) //nolint:forcetypeassert // a registry
 		for i, name := range names {
 			if slices.Contains(got, name) != (i != 1 || has == 3) {
@@ -467,9 +456,7 @@ func TestTenants_AreBounded(t *testing.T) {
 	}
 	got := map[string]float64{}
 	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, f := range all {
 		for _, series := range f.GetMetric() {
 			if f.GetName() == "setpoint_queue_tenant_ready_keys" {
@@ -496,9 +483,7 @@ func TestEveryEventCounts(t *testing.T) {
 	files, _ := filepath.Glob("*.go")
 	for _, name := range append(files, "../hook/event.go") {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		code = append(code, text...)
 	}
 	events := regexp.MustCompile(`(?m)^func \(\*(\w+)\) event\(\)`).FindAllSubmatch(code, -1)
@@ -522,9 +507,7 @@ func TestBounded(t *testing.T) {
 		m.Send(&hook.Unfenced{APIRequest: hook.APIRequest{Verb: "create", Resource: fmt.Sprint("kind", i)}})
 	}
 	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	sum := 0.0
 	for _, series := range all[0].GetMetric() {
 		sum += series.GetCounter().GetValue()

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -55,9 +56,7 @@ func TestGivenTwice_CountsOnce(t *testing.T) {
 			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self()))
 			for range 2 {
 				mgr.Add(c)
-				if err := mgr.Remove(t.Context(), c); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, mgr.Remove(t.Context(), c))
 			}
 			mgr.Add(c)
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/owner"
 )
 
@@ -38,9 +39,7 @@ func configMap(namespace, name, uid string) *corev1.ConfigMap {
 func handle[T cache.Object](t *testing.T) *cache.Handle[T] {
 	t.Helper()
 	c, err := client.New(sim.NewServer().Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return cache.For[T](cache.New(c, cache.Options{}))
 }
 
@@ -132,9 +131,7 @@ func TestSetController_SetHasRemove(t *testing.T) {
 func TestSet_DoesNotChangeSharedReferences(t *testing.T) {
 	obj := configMap("default", "page", "9")
 	web := owner.InScheme(scheme.Scheme, configMap("default", "web", "1"))
-	if err := web.Set(obj); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, web.Set(obj))
 	shared := obj.OwnerReferences
 	if err := web.SetController(obj); err != nil || shared[0].Controller != nil {
 		t.Errorf("%v, %+v", err, shared)
@@ -198,9 +195,7 @@ func TestSet_Mistakes(t *testing.T) {
 // TestGarbageCollection: Kubernetes deletes the object with its last owner.
 func TestGarbageCollection(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{Controllers: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
@@ -208,9 +203,7 @@ func TestGarbageCollection(t *testing.T) {
 	}()
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	c, err := client.New(cluster.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	all := cache.New(c, cache.Options{})
 	h, direct := cache.For[*corev1.ConfigMap](all), client.For[*corev1.ConfigMap](c)
@@ -227,21 +220,15 @@ func TestGarbageCollection(t *testing.T) {
 	create := func(m *corev1.ConfigMap) *corev1.ConfigMap {
 		t.Helper()
 		m, err := direct.Create(ctx, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return m
 	}
 	first, second := create(configMap("default", "first", "")), create(configMap("default", "second", ""))
 	page := configMap("default", "page", "")
-	if err := errors.Join(owner.Of(h, first).SetController(page), owner.Of(h, second).Set(page)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(owner.Of(h, first).SetController(page), owner.Of(h, second).Set(page)))
 	create(page)
 	for _, m := range []*corev1.ConfigMap{first, second} {
-		if err := direct.Delete(ctx, types.NamespacedName{Namespace: "default", Name: m.Name}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, direct.Delete(ctx, types.NamespacedName{Namespace: "default", Name: m.Name}))
 	}
 	for _, want := range []string{"first", "second", "page"} {
 		select {

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestReadingTheCertificateHoldsUpNoHandshakeForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertificate(&Options{}, slog.New(slog.DiscardHandler), &sync.WaitGroup{})
-		if err := c.refresh(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.refresh())
 		time.Sleep(time.Minute)
 		// As a file system that hangs.
 		c.read.last.Store(&call{began: time.Now(), done: make(chan struct{})})

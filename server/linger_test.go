@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -23,9 +24,7 @@ func TestA4_AStopClosesConnectionsAfterTheirAnswers(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	get := func() (closes bool) {
 		resp, err := (&http.Client{Transport: transport}).Get("http://" + address(s) + "/page")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer resp.Body.Close()
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -148,9 +149,7 @@ func withstand(t *testing.T, from string, attack func(net.Conn)) {
 	if err == nil {
 		err = s.Open(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.Handle("POST /review", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	stop, cancel, result := serve(t, s)
 	defer cancel()

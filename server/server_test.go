@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -20,17 +21,11 @@ import (
 func open(t *testing.T, o server.Options) *server.Server {
 	t.Helper()
 	l, err := server.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	o.Listener = l
 	s, err := server.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, s.Open(t.Context()))
 	return s
 }
 
@@ -49,14 +44,10 @@ func get(t *testing.T, url string) (status int, body string) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // self-signed
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -121,9 +112,7 @@ func TestServe_RequestsUnderWayEndWithTheWork(t *testing.T) {
 
 func TestServe_TheErrorOfTheListenerIsReturned(t *testing.T) {
 	s := open(t, server.Options{Plain: true})
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	_, cancel, result := serve(t, s)
 	defer cancel()
 	if err := result(); err == nil {
@@ -135,9 +124,7 @@ func TestOpen_AnAddressThatIsTaken(t *testing.T) {
 	first := open(t, server.Options{Plain: true})
 	defer first.Close()
 	second, err := server.New(server.Options{Plain: true, Address: address(first)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := second.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") {
 		t.Error(err)
 	}
@@ -145,9 +132,7 @@ func TestOpen_AnAddressThatIsTaken(t *testing.T) {
 
 func TestAuthorize_NeedsAClient(t *testing.T) {
 	s, err := server.New(server.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.Authorize(http.NotFoundHandler())
 	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "server.Options.Client") {
 		t.Error(err)
@@ -170,9 +155,7 @@ func TestValidate_NamesTheField(t *testing.T) {
 
 func TestHandle_NilIsAnError(t *testing.T) {
 	s, err := server.New(server.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.Handle("/a", http.HandlerFunc(nil))
 	if err := s.Validate(); err == nil || s.Open(t.Context()).Error() != err.Error() {
 		t.Error("a nil handler is mounted")

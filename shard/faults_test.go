@@ -26,6 +26,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	internallease "github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
@@ -142,9 +143,7 @@ func TestP2_MoreMembersThanSlots(t *testing.T) {
 		by := shard.ByKey().String()
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 		text, err := slots.New(by, slots.Record{Version: 1, Missing: true}, time.Now()).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		l = f.record(l, text)
 		version, _ := strconv.ParseUint(l.ResourceVersion, 10, 64)
 		a, err := slots.Decode(by, slots.Record{Version: version, Manager: slots.Manager, Text: text})
@@ -159,9 +158,7 @@ func TestP2_MoreMembersThanSlots(t *testing.T) {
 				a, err = a.Join(slots.Member{ID: slots.ID{Name: p.Name, Term: 1}, Weight: 1}, time.Now())
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if text, err = a.Propose(time.Now()).Encode(); err != nil {
 			t.Fatal(err)
 		}

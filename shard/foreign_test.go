@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -126,9 +127,7 @@ func TestM1_AStopWhileALeaseIsRenamed(t *testing.T) {
 				e := election()
 				e.Lease, e.Identity, e.Labels = "website", "new", map[string]string{shard.ProgramLabel: "web-operator"}
 				g, err := shard.New(cfg, shard.Options{Election: e})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- g.Run(ctx, func(context.Context, context.Context) error { return nil }) }()

@@ -24,6 +24,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
@@ -262,9 +263,7 @@ func TestGroup_MembersShareAllSlots(t *testing.T) {
 func lease(t *testing.T, f *fleet, name string) *coordinationv1.Lease {
 	t.Helper()
 	l, err := f.client().CoordinationV1().Leases("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return l
 }
 

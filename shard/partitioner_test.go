@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
 
@@ -22,9 +23,7 @@ func key(text string) types.NamespacedName {
 func slotFor(t *testing.T, by Partitioner, k string) uint8 {
 	t.Helper()
 	s, err := by.Slot(key(k))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return s
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
@@ -224,9 +225,7 @@ func TestStatus_AsJSON(t *testing.T) {
 		f.passUntil("one member again", time.Minute, even(1, 256))
 		f.pass(time.Second)
 		body, err := json.MarshalIndent(a.Group, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for _, part := range []string{`"Owned": "0-255"`, `"Identity": "a"`} {
 			if strings.Count(string(body), part) != 1 {
 				t.Errorf("%d times %s", strings.Count(string(body), part), part)

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -51,9 +52,7 @@ func TestAdopted(t *testing.T) {
 		if got := src.Status().State().String(); got != "Kind(ConfigMap.v1 (adopted)): syncing" || src.Status().Stale() == nil {
 			t.Errorf("before: %s, %v", got, src.Status().Stale())
 		}
-		if err := validate(src); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, validate(src))
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, source.Sink[name]{Queue: l}) })
 		synctest.Wait()
 		if isSynced(src) {
@@ -298,9 +297,7 @@ func TestS9_SettledWhenHandled(t *testing.T) {
 		}
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
-		if err := s.maps.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.maps.WaitForSync(t.Context()))
 		if src.Status().Stale() == nil || src.Status().State().Phase != hook.Syncing {
 			t.Errorf("before: %v, %s", src.Status().Stale(), src.Status().State())
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -34,9 +35,7 @@ func TestDroppingDoesNotAllocate(t *testing.T) {
 			f := newFeed[*corev1.ConfigMap]("test", handler.Self(), []handler.Predicate{
 				handler.GenerationChanged, handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }),
 			})
-			if err := f.begin(q); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, f.begin(q))
 			f.to.Queue = q
 			if observing {
 				f.identity, f.to.Observer = f.handler.(handler.Identity[types.NamespacedName]), q

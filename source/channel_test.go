@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -45,9 +46,7 @@ func (k *keys) take() string {
 // run runs a source until stop is called.
 func run(t *testing.T, src source.Source[string], q *keys, h *hook.Hook) (stop func()) {
 	t.Helper()
-	if err := validate(src); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, validate(src))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- src.Run(ctx, sink(src, q, h)) }()

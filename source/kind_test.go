@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -36,9 +37,7 @@ func isSynced(src source.Source[name]) bool {
 // synced waits until a source is.
 func synced(t *testing.T, src source.Source[name]) {
 	t.Helper()
-	if err := src.Status().WaitForSync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, src.Status().WaitForSync(t.Context()))
 }
 
 // TestS1_ReadyWhenHandled: the store has the initial list long before the handler has seen it. The
@@ -54,9 +53,7 @@ func TestS1_ReadyWhenHandled(t *testing.T) {
 		}
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
-		if err := s.maps.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.maps.WaitForSync(t.Context()))
 		for handled := range 3 {
 			synctest.Wait()
 			if n := len(l.takeAdded()); isSynced(src) || n != min(handled, 1) {
@@ -358,9 +355,7 @@ func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
 
 func TestUnknownType(t *testing.T) {
 	b, err := client.New(sim.NewServer().Config(), client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l := &log{}
 	src := source.Kind(cache.For[*corev1.ConfigMap](cache.New(b, cache.Options{})), l)
 	if err := src.Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.Contains(err.Error(), "the scheme does not know the type") {

@@ -104,9 +104,7 @@ func newSetup(t *testing.T) *setup {
 	t.Helper()
 	api := sim.NewServer(sim.ConfigMaps)
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{Storage: testkit.Storage()})}
 	s.maps = cache.For[*corev1.ConfigMap](s.cache)
 	return s

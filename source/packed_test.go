@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -279,9 +280,7 @@ func TestPacked_Undecodable(t *testing.T) {
 		known := runtime.NewScheme()
 		known.AddKnownTypes(schema.GroupVersion{Group: "test.dev", Version: "v1"}, &Gauge{}, &GaugeList{})
 		c, err := client.New(api.Config(), client.Options{Scheme: known})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{Storage: cache.Packed})}
 		defer s.stop()
 		h := cache.For[*Gauge](s.cache)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -32,9 +33,7 @@ func TestReplay_DeliversEveryObjectAsInTheInitialList(t *testing.T) {
 		synctest.Wait()
 		l.take()
 		l.takeAdded()
-		if err := replay(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, replay(t.Context()))
 		if got := l.take(); got != "create a ->2 initial" {
 			t.Errorf("delivered %s", got)
 		}
@@ -66,9 +65,7 @@ func TestReplay_DoesNotHideAFailedUpdate(t *testing.T) {
 		})
 		s.put("a=2")
 		synctest.Wait()
-		if err := replay(t, src); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, replay(t, src))
 		if got := l.take(); got != "" {
 			t.Errorf("delivered %s before the update", got)
 		}

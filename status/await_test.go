@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/status"
 )
 
@@ -35,9 +36,7 @@ func withCache(t *testing.T, test func(t *testing.T, api *sim.Server, c *cache.C
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(served, sim.Deployments)
 		cl, err := client.New(api.Config(), client.Options{Scheme: newScheme()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := cache.New(cl, cache.Options{})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -134,13 +133,9 @@ func TestAwait_SeesWhatWasWrittenBefore(t *testing.T) {
 	withCache(t, func(t *testing.T, api *sim.Server, c *cache.Cache) {
 		h := cache.For[*Gauge](c)
 		put(t, api, 1, 1, condition("Ready", "True", 1))
-		if err := <-awaiting(t.Context(), h, status.True("Ready")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, <-awaiting(t.Context(), h, status.True("Ready")))
 		// Keep the informer at work, so that its watch lags.
-		if err := h.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, h.WaitForSync(t.Context()))
 		api.Lag(time.Minute)
 		put(t, api, 2, 1, condition("Ready", "True", 1))
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
@@ -186,9 +181,7 @@ func TestAwait_OtherKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Deployments)
 		cl, err := client.New(api.Config(), client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := cache.New(cl, cache.Options{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/status"
 )
 
@@ -16,18 +17,14 @@ import (
 func TestApply_TwoOwnersWithoutAKeyDoNotWriteForEver(t *testing.T) {
 	api := sim.NewServer(served)
 	c, err := client.New(api.Config(), client.Options{Scheme: newScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	h := client.For[*Gauge](c)
 	put(t, api, 1, 0)
 	versions := map[string]bool{}
 	for i := range 20 {
 		g, err := h.GetLive(t.Context(), oil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		owner, other := "A", "B"
 		if i%2 == 1 {
 			owner, other = other, owner
@@ -56,17 +53,13 @@ func TestApply_TwoOwnersWithoutAKeyDoNotWriteForEver(t *testing.T) {
 func TestApply_OneOwnerNeedsNoKey(t *testing.T) {
 	api := sim.NewServer(served)
 	c, err := client.New(api.Config(), client.Options{Scheme: newScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	h := client.For[*Gauge](c)
 	put(t, api, 1, 0)
 	g, err := h.GetLive(t.Context(), oil)
 	for range 3 {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		set := setFor(g)
 		set.Current("Full", "")
 		g, err = status.Apply(t.Context(), h, set, desired(g, set.ApplyConfigurations()))

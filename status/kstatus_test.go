@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/status"
 )
 
@@ -19,9 +20,7 @@ import (
 func kstatus(t *testing.T, g *Gauge) string {
 	t.Helper()
 	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if at, _, _ := unstructured.NestedString(u, "metadata", "deletionTimestamp"); at != "" {
 		return "Terminating"
 	}
@@ -61,9 +60,7 @@ func TestKstatus_ReadsWhatIsMeant(t *testing.T) {
 				write := func(f func(*status.Set, string, string)) {
 					s := setFor(g)
 					f(s, "Reason", "message")
-					if err := s.Err(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, s.Err())
 					g.Status.Conditions = s.Conditions()
 					if observes {
 						g.Status.ObservedGeneration = g.Generation

@@ -30,6 +30,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/status"
 )
@@ -44,9 +45,7 @@ type server struct {
 
 func TestServer(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{CRDs: []string{"testdata"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
@@ -55,9 +54,7 @@ func TestServer(t *testing.T) {
 	s := &server{cluster: cluster}
 	hooks := hook.On(func(*hook.SkippedApply) { s.skipped.Add(1) })
 	s.client, err = client.New(cluster.Config(), client.Options{Scheme: newScheme(), FieldOwner: "gauge-operator", Hook: hooks})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer s.client.Close()
 	s.gauges = client.For[*Gauge](s.client)
 	t.Run("an outdated status is not written", s.outdated)
@@ -76,27 +73,21 @@ func TestServer(t *testing.T) {
 func (s *server) create(t *testing.T, name string) *Gauge {
 	t.Helper()
 	g, err := s.gauges.Create(t.Context(), &Gauge{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: GaugeSpec{Level: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return g
 }
 
 func (s *server) patch(t *testing.T, g *Gauge, patch string) *Gauge {
 	t.Helper()
 	g, err := s.gauges.Patch(t.Context(), keyOf(g), types.MergePatchType, []byte(patch), client.FieldOwner("user"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return g
 }
 
 func (s *server) live(t *testing.T, g *Gauge) *Gauge {
 	t.Helper()
 	g, err := s.gauges.GetLive(t.Context(), keyOf(g))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return g
 }
 
@@ -179,17 +170,11 @@ subjects:
 `
 
 func (s *server) withoutGet(t *testing.T) {
-	if err := s.cluster.ApplyYAML(t.Context(), []byte(writersRole)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.cluster.ApplyYAML(t.Context(), []byte(writersRole)))
 	cfg, err := s.cluster.ConfigFor("writer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	limited, err := client.New(cfg, client.Options{Scheme: newScheme(), FieldOwner: "gauge-operator"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer limited.Close()
 	writer := &server{gauges: client.For[*Gauge](limited)}
 	for how, write := range writes {
@@ -207,9 +192,7 @@ func (s *server) withoutGet(t *testing.T) {
 func (s *server) replaced(t *testing.T) {
 	for how, write := range writes {
 		old := s.create(t, "replaced-"+how)
-		if err := s.gauges.Delete(t.Context(), keyOf(old)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.gauges.Delete(t.Context(), keyOf(old)))
 		if _, err := write(s, t.Context(), old.DeepCopyObject().(*Gauge)); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: gone: %v", how, err)
 		}
@@ -229,9 +212,7 @@ func (s *server) replaced(t *testing.T) {
 func (s *server) unchanged(t *testing.T) {
 	for how, write := range writes {
 		first, err := write(s, t.Context(), s.create(t, "unchanged-"+how))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		second, err := write(s, t.Context(), s.live(t, first))
 		if err != nil || second.ResourceVersion != first.ResourceVersion {
 			t.Errorf("%s: version %s after %s, %v", how, second.ResourceVersion, first.ResourceVersion, err)
@@ -258,9 +239,7 @@ func (s *server) others(t *testing.T) {
 	theirs := setFor(g)
 	theirs.True("Theirs", "Good", "")
 	g, err := status.Apply(t.Context(), s.gauges, theirs, desired(g, theirs.ApplyConfigurations()), client.FieldOwner("them"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ours := setFor(g)
 	ours.InProgress("Filling", "")
 	if g, err = status.Apply(t.Context(), s.gauges, ours, desired(g, ours.ApplyConfigurations())); err != nil {
@@ -307,9 +286,7 @@ func (s *server) unkeyed(t *testing.T) {
 	var ours *Gauge
 	for try := 0; ; try++ {
 		g, err := apply(s.create(t, fmt.Sprint("unkeyed-", try)), "us", "Ours")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if ours = g; slices.ContainsFunc(g.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
 			return strings.Contains(e.FieldsV1.String(), `"f:conditions":{}`)
 		}) {
@@ -363,9 +340,7 @@ func (s *server) validation(t *testing.T) {
 		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{
 			{Type: c.conditionType, Status: "True", Reason: c.reason, Message: c.message, LastTransitionTime: metav1.Now()},
 		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_, err = client.SubresourceOf[*Gauge](s.gauges, "status").Patch(t.Context(), keyOf(g), types.MergePatchType, patch)
 		if err != nil && !apierrors.IsInvalid(err) {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/status"
 )
 
@@ -42,9 +43,7 @@ func text(conditions []metav1.Condition) string {
 func inJSON(t *testing.T, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return string(data)
 }
 
@@ -131,9 +130,7 @@ func TestSet_AnUnchangedSetHasTheSameBytes(t *testing.T) {
 		first.True("A", "Good", "x\xffy")
 		first.False("B", "Bad", "")
 		applied, stored := inJSON(t, first.ApplyConfigurations()), inJSON(t, first.Conditions())
-		if err := json.Unmarshal([]byte(stored), &g.Status.Conditions); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(stored), &g.Status.Conditions))
 		time.Sleep(time.Hour)
 		second := setFor(g)
 		second.False("B", "Bad", "")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/status"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -47,9 +48,7 @@ func TestWrite_InALostTerm(t *testing.T) {
 					return r.Fail(http.StatusConflict, "the object has changed")
 				})
 				c, err := client.New(api.Config(), client.Options{Scheme: newScheme(), FieldOwner: "test", RequireTerm: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				defer c.Close()
 				g := gauge(1)
 				api.Put(resource, g)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/sweep"
 )
 
@@ -44,9 +45,7 @@ func (k custom) run(t *testing.T) {
 	t.Helper()
 	gvk := schema.GroupVersionKind{Group: "sweep.setpoint.dev", Version: "v1", Kind: k.kind}
 	kinds := runtime.NewScheme()
-	if err := scheme.AddToScheme(kinds); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, scheme.AddToScheme(kinds))
 	kinds.AddKnownTypeWithName(gvk, &region{})
 	create := func(ctx context.Context, c *client.Client) error {
 		if m, err := c.Mapping(ctx, gvk); err != nil || m.Resource.Resource != k.plural {

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
@@ -116,9 +117,7 @@ func mapWith(name, ask string) *corev1.ConfigMap {
 func clusterHooks(t *testing.T) (hooks *webhook.Webhooks, address string, ca []byte) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dir, ca := certDir(t)
 	address = l.Addr().String()
 	hooks = webhook.New(webhook.Options{Name: "test", Scheme: scheme.Scheme, URL: "https://" + address, Server: server.Options{Listener: l, CertDir: dir}})
@@ -144,9 +143,7 @@ func clusterHooks(t *testing.T) (hooks *webhook.Webhooks, address string, ca []b
 // TestRealServer_CallsTheWebhooks on the real kube-apiserver.
 func TestRealServer_CallsTheWebhooks(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
@@ -164,9 +161,7 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := m.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, m.WaitReady(t.Context()))
 	said := &warnings{}
 	cfg := rest.CopyConfig(cluster.Config())
 	cfg.WarningHandlerWithContext = said
@@ -238,9 +233,7 @@ func (s secretWrites) WrappedRoundTripper() http.RoundTripper { return s.RoundTr
 // before each install. The other configuration stays, with the bundles of all CAs before.
 func TestRealServer_ThirtyReinstallsKeepAValidCertificate(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
@@ -268,9 +261,7 @@ func reinstall(t *testing.T, cfg *rest.Config, direct kubernetes.Interface, name
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	hooks := webhook.New(webhook.Options{
 		Name: "test", Scheme: scheme.Scheme, URL: "https://" + l.Addr().String(), Server: server.Options{Listener: l, Linger: time.Millisecond}, Register: true,
 		Certificates: webhook.CertificateOptions{Skew: 10 * time.Millisecond, Propagation: 10 * time.Millisecond},
@@ -294,13 +285,7 @@ func reinstall(t *testing.T, cfg *rest.Config, direct kubernetes.Interface, name
 		return nil
 	})
 	stop()
-	if err := <-result; err != nil {
-		t.Fatal(err)
-	}
-	if err := direct.CoreV1().Secrets("default").Delete(ctx, "test-webhook-ca", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := direct.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, "test", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-result)
+	testkit.NoError(t, direct.CoreV1().Secrets("default").Delete(ctx, "test-webhook-ca", metav1.DeleteOptions{}))
+	testkit.NoError(t, direct.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, "test", metav1.DeleteOptions{}))
 }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -33,9 +34,7 @@ func decoded(t *testing.T, text []byte) map[string]any {
 func converted(t *testing.T, w *webhook.Webhooks, object, version string) map[string]any {
 	t.Helper()
 	got, err := w.ConvertObject(t.Context(), []byte(object), group+"/"+version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return decoded(t, got)
 }
 

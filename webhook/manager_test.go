@@ -37,6 +37,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
@@ -85,27 +86,19 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 func certDir(t *testing.T) (dir string, ca []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{{127, 0, 0, 1}},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dir = t.TempDir()
 	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	for name, text := range map[string][]byte{"tls.crt": ca, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	return dir, ca
 }
@@ -397,9 +390,7 @@ func TestA4_RequestsInFlightAtAStopGetTheirAnswer(t *testing.T) {
 
 func TestA4_RequestsInFlightOverRealSocketsGetTheirAnswer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	address := l.Addr().String()
 	o := newOperatorOn(t, newAPI(), l, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -453,9 +444,7 @@ func TestAWebhookThatIsAddedTooLateStopsTheManager(t *testing.T) {
 		o := newOperator(t, newAPI())
 		o.start(t)
 		synctest.Wait()
-		if err := o.WaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, o.WaitReady(t.Context()))
 		o.validating(func(context.Context, *Thing) error { return nil })
 		err := <-o.ended
 		if err == nil || !strings.Contains(err.Error(), "webhook.AddValidator: the manager runs already, and the API server may not know the webhook; add webhooks before Run") {
@@ -466,9 +455,7 @@ func TestAWebhookThatIsAddedTooLateStopsTheManager(t *testing.T) {
 
 func TestAPortInUseIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer l.Close()
 	dir, _ := certDir(t)
 	hooks := webhook.New(webhook.Options{

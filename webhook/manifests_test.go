@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -34,9 +35,7 @@ func allow(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.Admissi
 func yamlOf(t *testing.T, w *webhook.Webhooks) string {
 	t.Helper()
 	var text strings.Builder
-	if err := w.WriteYAML(&text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.WriteYAML(&text))
 	return text.String()
 }
 

@@ -17,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -146,18 +147,14 @@ func changed[T any](g *generator, list []T, one T, change func(*T)) []T {
 func parse(t *testing.T, text []byte) *Thing {
 	t.Helper()
 	o := &Thing{}
-	if err := json.Unmarshal(text, o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, o))
 	return o
 }
 
 func encode(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return string(text)
 }
 
@@ -181,9 +178,7 @@ func defaulted(t *testing.T, raw []byte, set func(*Thing)) (patched []byte, want
 		t.Error(*response.PatchType)
 	}
 	patch, err := jsonpatch.DecodePatch(response.Patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	patched, err = patch.Apply(raw)
 	if err != nil {
 		t.Fatalf("%v\nobject %s\npatch %s", err, raw, response.Patch)
@@ -218,9 +213,7 @@ func TestDefault_KeepsFieldsThatTheTypeDoesNotHave(t *testing.T) {
 func elements(t *testing.T, text []byte) map[string]string {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &v))
 	found := map[string]string{}
 	var walk func(path string, v any)
 	walk = func(path string, v any) {
@@ -254,9 +247,7 @@ func typed(t *testing.T, v any) any {
 		Part
 		Leaf
 	}
-	if err := json.Unmarshal([]byte(encode(t, v)), &p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(encode(t, v)), &p))
 	return p
 }
 
@@ -279,12 +270,8 @@ func TestDefault_ListsKeepTheFieldsOfEachElement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			patched, _ := defaulted(t, []byte(`{"spec":{"size":1,"leaves":`+old+`}}`), func(o *Thing) { o.Spec.Leaves = c.set(o.Spec.Leaves) })
 			var got, want any
-			if err := json.Unmarshal(patched, &got); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal([]byte(`{"apiVersion":"test.example.com/v1","kind":"Thing","metadata":{},"spec":{"size":1,"leaves":`+c.want+`}}`), &want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(patched, &got))
+			testkit.NoError(t, json.Unmarshal([]byte(`{"apiVersion":"test.example.com/v1","kind":"Thing","metadata":{},"spec":{"size":1,"leaves":`+c.want+`}}`), &want))
 			got.(map[string]any)["metadata"] = map[string]any{}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("it is %s", patched)

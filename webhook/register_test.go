@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
@@ -100,14 +101,10 @@ func (w *world) seconds() (all []int32) {
 func inWorld(t *testing.T, do func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		known := runtime.NewScheme()
-		if err := scheme.AddToScheme(known); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, scheme.AddToScheme(known))
 		cfg := sim.New(t, known).Config()
 		c, err := client.New(cfg, client.Options{Scheme: known, RequireTerm: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		w := &world{t: t, c: c, cfg: cfg}
 		w.to = slog.NewTextHandler(&w.log, nil)
 		do(w)
@@ -145,9 +142,7 @@ func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 		}
 		notes := ""
 		for e, err := range client.For[*eventsv1.Event](w.c).ListLive(t.Context(), client.ListOptions{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			notes += e.Note + "\n"
 		}
 		if want := `the field manager "some-tool" has changed .webhooks[name="one.shops.example.com"].timeoutSeconds; the operator restores it` + "\n"; notes != want {
@@ -202,9 +197,7 @@ func TestRegister_AFailureIsNamedAndRetriedSlowly(t *testing.T) {
 		cfg := rest.CopyConfig(w.cfg)
 		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return refusing{to, &patches} })
 		c, err := client.New(cfg, client.Options{Scheme: w.c.Scheme(), RequireTerm: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		w.c = c
 		hooks, stop := w.register(one)
 		defer stop()

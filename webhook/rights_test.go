@@ -33,6 +33,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/rbac"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
@@ -53,9 +54,7 @@ type right struct {
 func documentedRights(t *testing.T, register bool) (all []right) {
 	t.Helper()
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	certificates, _, ok := strings.Cut(string(text), "With Options.Register, also these.")
 	if !ok {
 		t.Fatal("doc.go does not separate the rights of certificates")

@@ -30,6 +30,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/webhook"
@@ -72,24 +73,16 @@ func realServerWith(t *testing.T, crd string) (context.Context, *client.Client) 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	file := filepath.Join(t.TempDir(), "shops.yaml")
-	if err := os.WriteFile(file, []byte(crd), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte(crd), 0o600))
 	cluster, err := envtest.Start(ctx, envtest.Options{CRDs: []string{file}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { _ = cluster.Stop() })
 	known := shops()
 	known.AddKnownTypeWithName(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ShopList"}, &shopList{})
 	metav1.AddToGroupVersion(known, schema.GroupVersion{Group: group, Version: "v1"})
-	if err := scheme.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, scheme.AddToScheme(known))
 	c, err := client.New(cluster.Config(), client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(c.Close)
 	return ctx, c
 }
@@ -101,13 +94,9 @@ func installConversion(ctx context.Context, t *testing.T, c *client.Client, url 
 	webhook.AddConversion(w, fromAlpha, toAlpha)
 	webhook.AddConversion(w, fromBeta, toBeta)
 	objects, err := w.Manifests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	bundle := base64.StdEncoding.EncodeToString(ca)
-	if err := unstructured.SetNestedField(objects[0].Object, bundle, "spec", "conversion", "webhook", "clientConfig", "caBundle"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, unstructured.SetNestedField(objects[0].Object, bundle, "spec", "conversion", "webhook", "clientConfig", "caBundle"))
 	h := client.ForKind[*unstructured.Unstructured](c, objects[0].GroupVersionKind())
 	if _, err := h.Apply(ctx, client.UnstructuredConfiguration(objects[0])); err != nil {
 		t.Fatal(err)
@@ -168,9 +157,7 @@ func TestA5_OnTheRealServer(t *testing.T) {
 		})
 		i := 0
 		for u, err := range shopsOf(c, version).ListLive(ctx, client.ListOptions{Namespace: "default"}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			port, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "port")
 			if fmt.Sprint(port) != fmt.Sprint(1000+i) || u.GetName() != fmt.Sprintf("shop-%02d", i) || u.GetLabels()["size"] != "l" || len(u.GetFinalizers()) != 1 {
 				t.Errorf("%s: shop %d is %v", version, i, u.Object)

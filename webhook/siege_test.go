@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
@@ -287,23 +288,15 @@ func startOperator(t *testing.T) (url string, stop func() report) {
 	t.Helper()
 	dir, _ := certDir(t)
 	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	operator := exec.CommandContext(t.Context(), binary)
 	operator.Env = append(os.Environ(), besieged+"="+dir)
 	operator.Stderr = os.Stderr
 	in, err := operator.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	out, err := operator.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := operator.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, operator.Start())
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
 		t.Fatal("the operator does not start")
@@ -312,9 +305,7 @@ func startOperator(t *testing.T) (url string, stop func() report) {
 		in.Close()
 		lines.Scan()
 		err := json.Unmarshal(lines.Bytes(), &r)
-		if err := errors.Join(err, operator.Wait()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(err, operator.Wait()))
 		return r
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -86,9 +87,7 @@ func newHooks() *webhook.Webhooks {
 // handlerOf returns the handler of webhooks without mistakes.
 func handlerOf(t testing.TB, w *webhook.Webhooks) http.Handler {
 	t.Helper()
-	if err := w.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Validate())
 	return w.Handler(hook.New(func(hook.Event) {}))
 }
 
@@ -113,9 +112,7 @@ func extension(text string) (e runtime.RawExtension) {
 func reviewOf(t testing.TB, r *admissionv1.AdmissionRequest) []byte {
 	t.Helper()
 	text, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return text
 }
 
@@ -148,9 +145,7 @@ func ask(t testing.TB, h http.Handler, url string, r *admissionv1.AdmissionReque
 		t.Fatalf("status %d: %s", answer.Code, answer.Body)
 	}
 	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(answer.Body.Bytes(), &review))
 	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || review.Response == nil || review.Response.UID != r.UID {
 		t.Fatalf("the answer is %s", answer.Body)
 	}

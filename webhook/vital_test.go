@@ -36,6 +36,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
@@ -46,21 +47,15 @@ func installDown(t *testing.T, cfg *rest.Config, r webhook.Registration) (remove
 	w := webhook.New(webhook.Options{Name: "guard", Scheme: shops(), Service: types.NamespacedName{Namespace: "guard-system", Name: "guard"}})
 	w.Validating(allow, r)
 	objects, err := w.Manifests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, ca, err := envtest.ServingCertificate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	installed := make([]runtime.Object, len(objects))
 	for i := range objects {
 		installed[i] = objects[i]
 	}
 	done, err := envtest.InstallWebhooks(t.Context(), cfg, envtest.Webhooks{Objects: installed, Address: "127.0.0.1:1", CABundle: ca})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return func() {
 		if err := done(t.Context()); err != nil {
 			t.Error(err)
@@ -77,15 +72,11 @@ func refused(err error) bool {
 func requestOfNode(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:one", Organization: []string{"system:nodes"}},
 	}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -97,9 +88,7 @@ func TestRealServer_AWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 	}
 	ctx := t.Context()
 	cluster, err := envtest.Start(ctx, envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
@@ -109,9 +98,7 @@ func TestRealServer_AWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 	o := metav1.CreateOptions{}
 	create := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	const own = "guard-system"
 	_, err = direct.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}, o)
@@ -198,9 +185,7 @@ func TestRealServer_AWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 	works("a SelfSubjectRulesReview", err)
 
 	// The API server starts again.
-	if err := cluster.StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cluster.StopAPIServer())
 	works("start", cluster.StartAPIServer(ctx))
 	_, err = direct.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
 	works("view", err)
@@ -280,9 +265,7 @@ func TestRun_WarnsOfAWebhookThatKeepsNodesFromBecomingReady(t *testing.T) {
 		w := webhook.New(webhook.Options{Name: "guard", Scheme: shops(), URL: "https://guard.example.com", Server: server.Options{CertDir: t.TempDir()}})
 		c.r.Name = "all.guard.example.com"
 		w.Validating(allow, c.r)
-		if err := errors.Join(w.Validate(), w.Run(ctx, nil, nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(w.Validate(), w.Run(ctx, nil, nil)))
 		want := 0
 		if c.warn {
 			want = 1

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -85,9 +86,7 @@ func testTrace(t *testing.T, storage cache.Storage) {
 		t.Fatalf("%d Reconciles are traced, want 1 (err %v): %v", len(all), err, all)
 	}
 	text, err := json.Marshal(all[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, part := range []string{
 		`"outcome":"success"`, `update of default/web at version`, `{"kind":"ConfigMap","object":"default/web","value":{"json":{`, `"value":"changed"`,
 		`{"kind":"Secret","object":"default/hidden","value":{"hidden":"the content`, `"request":"patch configmaps default/child","status":20`, `"copy":"changed"`,

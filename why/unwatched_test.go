@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -24,9 +25,7 @@ func TestFor_Unwatched(t *testing.T) {
 		w.start()
 		w.put(site())
 		m, err := w.maps.Get(t.Context(), web.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		pod := func(name string, owners ...metav1.OwnerReference) {
 			w.api.Put(sim.Pods, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: owners, Annotations: map[string]string{"a": "confidential"}},

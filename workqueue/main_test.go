@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,9 +23,7 @@ type name struct{ Namespace, Name string }
 func newQueue[K comparable](t testing.TB, o Options[K]) *Queue[K] {
 	t.Helper()
 	q, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return q
 }
 
@@ -61,9 +61,7 @@ func reasonsOf[K comparable](item Item[K]) []Reason {
 // settled fails the test if a settle failed.
 func settled(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // wantLen compares the queue's lengths.

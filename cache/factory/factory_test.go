@@ -32,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS7_FactoryShares: the factory's listers and the cache's handles share one LIST and one WATCH,
@@ -46,9 +47,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		maps := cache.For[*corev1.ConfigMap](c)
 		lister := f.Core().V1().ConfigMaps().Lister()
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_ = f.Core().V1().Secrets().Informer()
 		secrets := cache.For[*corev1.Secret](c)
 		defer start(t, c)()
@@ -330,9 +329,7 @@ func TestFactory_SchemeWithout(t *testing.T) {
 		api := sim.NewServer(sim.Deployments)
 		api.Put(sim.Deployments, deployment("a"))
 		backend, err := client.New(api.Config(), client.Options{Scheme: runtime.NewScheme()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := cache.New(backend, cache.Options{})
 		without := factory.New(c, nil)
 		_ = without.Apps().V1().Deployments().Informer()
@@ -377,9 +374,7 @@ func TestFactory_FakeClientset(t *testing.T) {
 		f := factory.New(c, clientset)
 		lister := f.Core().V1().ConfigMaps().Lister()
 		deployments, err := f.ForResource(appsv1.SchemeGroupVersion.WithResource("deployments"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		stop := start(t, c)
 		defer stop()

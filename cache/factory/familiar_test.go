@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // These tests cover familiar client-go features on the cache's informers, one each.
@@ -53,13 +54,9 @@ func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
 		}
 		maps := f.Core().V1().ConfigMaps()
 		byData := func(obj any) ([]string, error) { return []string{obj.(*corev1.ConfigMap).Data["data"]}, nil }
-		if err := maps.Informer().AddIndexers(toolscache.Indexers{"before": byData}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, maps.Informer().AddIndexers(toolscache.Indexers{"before": byData}))
 		run()
-		if err := maps.Informer().AddIndexers(toolscache.Indexers{"after": byData}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, maps.Informer().AddIndexers(toolscache.Indexers{"after": byData}))
 		for _, index := range []string{"before", "after"} {
 			objects, err := maps.Informer().GetIndexer().ByIndex(index, "x")
 			var names []string
@@ -239,9 +236,7 @@ func TestFamiliar_ForResource(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
 		api.Put(sim.ConfigMaps, configMap("a"))
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if generic.Informer().GetIndexer() != f.Core().V1().ConfigMaps().Informer().GetIndexer() {
 			t.Error("it is not the accessor's informer")
 		}

@@ -29,9 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 func newCache(t testing.TB, api *sim.Server) *cache.Cache {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return cache.New(c, cache.Options{Storage: testkit.Storage()})
 }
 
@@ -66,9 +64,7 @@ func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	if err := h.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.WaitForSync(ctx))
 }
 
 func key(name string) types.NamespacedName {

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // diary is what the handlers of a program saw. Resyncs are only counted.
@@ -235,9 +236,7 @@ func TestOptions_Several(t *testing.T) {
 				f := factory.New(c, clientset)
 				namespaces := f.Core().V1().Namespaces().Lister()
 				secrets := factory.New(c, clientset, factory.WithNamespace("other")).Core().V1().Secrets().Lister()
-				if err := c.Validate(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, c.Validate())
 				if f.Core().V1().ConfigMaps().Informer() == nil {
 					t.Error("a caller would panic")
 				}

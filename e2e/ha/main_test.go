@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // asMain in the environment makes the test binary the program itself.
@@ -45,18 +47,14 @@ func startMain(t *testing.T, args ...string) *driverProcess {
 	p := &driverProcess{Cmd: exec.Command(os.Args[0], args...), t: t}
 	p.Env = append(os.Environ(), asMain+"=1")
 	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	p.stdout = bufio.NewReader(io.TeeReader(out, &p.said))
 	var theirs *os.File
 	if p.stderr, theirs, err = os.Pipe(); err != nil {
 		t.Fatal(err)
 	}
 	p.Stderr = theirs
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Start())
 	theirs.Close()
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
@@ -127,9 +125,7 @@ func TestKilledDriver(t *testing.T) {
 	t.Parallel()
 	p := startMain(t, "-lease", "30s", "-rounds", "3", "-v", "-first", "suspend")
 	p.waitFor("suspended")
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Process.Kill())
 	p.finish() // returns when its standard error is closed everywhere
 }
 
@@ -137,9 +133,7 @@ func TestInterruptedDriver(t *testing.T) {
 	t.Parallel()
 	p := startMain(t, "-v", "-lease", "10s", "-first", "kill")
 	p.waitFor("round 1:")
-	if err := p.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Process.Signal(syscall.SIGINT))
 	if got := p.finish(); p.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(got, "all that was started has stopped") {
 		t.Errorf("%v\n%s", p.ProcessState, got)
 	}

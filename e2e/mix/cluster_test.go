@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/e2e/wire"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // faster is how much shorter the pauses are on the real control plane. The caches' bounds of
@@ -91,32 +92,22 @@ func TestMix_ControlPlane(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
 	cluster, err := envtest.Start(ctx, envtest.Options{CRDs: []string{"testdata/boards.yaml"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
 	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer proxy.Stop()
 	cfg, err := proxy.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	between, through, err := wire.Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer between.Close()
 	w, err := newWorld(&clusterPlane{cluster: cluster, proxy: proxy, wire: between, through: through, t: t})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.close()
 	run(t, rounds, func(t *testing.T, seed uint64) (effects map[string]int, wrong []string) {
 		return w.round(seed, kindOf(seed), faster*2*time.Minute)

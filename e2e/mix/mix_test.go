@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -164,9 +166,7 @@ func TestMix_Sim(t *testing.T) {
 			p := newSimPlane()
 			defer p.Close()
 			w, err := newWorld(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer w.close()
 			effects, wrong = w.round(seed, kindOf(seed), 5*time.Minute)
 		})

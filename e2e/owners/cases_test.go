@@ -23,6 +23,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // cases have the same results on the sim and on the real server.
@@ -45,22 +46,16 @@ func TestCases_Sim(t *testing.T) {
 func newClient(t *testing.T, cfg *rest.Config) *client.Client {
 	t.Helper()
 	known := newScheme()
-	if err := scheme.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, scheme.AddToScheme(known))
 	c, err := client.New(cfg, client.Options{Scheme: known, FieldOwner: "op"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
 
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // testLists: PatchFrom of a stale object does not replace a list of a custom resource, in any form.

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -171,9 +172,7 @@ func newControllers(t *testing.T, cfg *rest.Config, seed uint64) *controllers {
 	}
 	for _, n := range c.names {
 		one, err := client.New(cfg, client.Options{Scheme: known, FieldOwner: n})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		t.Cleanup(one.Close)
 		c.handles[n] = client.For[*Parcel](one)
 	}
@@ -423,9 +422,7 @@ var parcels = sim.Resource{Group: kind.Group, Version: kind.Version, Kind: kind.
 // TestSharedObject_RealServer is the same on the real control plane.
 func TestSharedObject_RealServer(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{CRDs: []string{"testdata/parcels.yaml"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)

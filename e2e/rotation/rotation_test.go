@@ -83,22 +83,16 @@ func replicas(mode *string) func() *exec.Cmd {
 func newCluster(t *testing.T) Options {
 	t.Helper()
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
 	namespace, err := cluster.Namespace(t.Context(), "rotation")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cluster.WriteKubeconfig(kubeconfig))
 	return Options{Kubeconfig: kubeconfig, Namespace: namespace, Contestant: "Setpoint", Replicas: 3, Rate: 20, Hard: *hard}
 }
 
@@ -114,34 +108,24 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	o, mode := newCluster(t), "ahead"
 	o.Command = replicas(&mode)
 	r, err := open(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		if err := r.close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	first, err := r.startReplica(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	old, err := first.uses(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.begin(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, r.begin(ctx))
 	mode = "long"
 	for range o.Replicas {
 		if _, err := r.startReplica(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.kill(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.kill(ctx))
 	mode = "shorter"
 	result, err := r.measure(ctx, func(ctx context.Context) error { return r.rotateOnce(ctx, old) })
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/e2e/wire"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,15 +23,11 @@ func TestWire(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	w, cfg, err := wire.Start(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer w.Close()
 	w.Freeze()
 	transport := &http.Transport{DisableKeepAlives: true}
 	answer, err := (&http.Client{Transport: transport}).Get(strings.Replace(cfg.Host, "https", "http", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	answer.Body.Close()
 }

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // The tests that need a control plane share one. Each has its own namespace and proxy.
@@ -65,22 +66,16 @@ func newCluster(t *testing.T) *cluster {
 	}
 	sharedUsed.Store(true)
 	c, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	namespace, err := c.Namespace(testContext(t), "fault")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return &cluster{c, proxied(t, c.Config()), namespace, clientset(t, c.Config())}
 }
 
 func clientset(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfigAndClient(cfg, ownClient(t, cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return client
 }
 
@@ -88,9 +83,7 @@ func clientset(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 func (c *cluster) through(t *testing.T, mediaType, protocol string) *rest.Config {
 	t.Helper()
 	cfg, err := c.Proxy.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if cfg.ContentType = mediaType; mediaType != "" {
 		cfg.AcceptContentTypes = mediaType + ",application/json"
 	}
@@ -127,16 +120,12 @@ func TestClientset(t *testing.T) {
 		seen := c.Add(Rule{Match: Match{Config: cfg}})
 		maps := clientset(t, cfg).CoreV1().ConfigMaps(c.namespace)
 		watcher, err := maps.Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer watcher.Stop()
 		made, err := maps.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}, Data: map[string]string{"large": strings.Repeat("x", 500_000)},
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if e := <-watcher.ResultChan(); e.Type != watch.Added || e.Object.(*corev1.ConfigMap).UID != made.UID {
 			t.Errorf("the watch has %v %v", e.Type, e.Object)
 		}
@@ -144,9 +133,7 @@ func TestClientset(t *testing.T) {
 		if err != nil || len(list.Items) != 1 || list.Items[0].Data["large"] != made.Data["large"] {
 			t.Errorf("the list has %v, %v", len(list.Items), err)
 		}
-		if err := maps.Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, maps.Delete(ctx, made.Name, metav1.DeleteOptions{}))
 		if e := <-watcher.ResultChan(); e.Type != watch.Deleted {
 			t.Errorf("the watch has %v %v", e.Type, e.Object)
 		}
@@ -154,9 +141,7 @@ func TestClientset(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		watcher.Stop()
-		if err := seen.WaitEnded(ctx, 5); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, seen.WaitEnded(ctx, 5))
 		var got []string
 		for _, r := range c.Requests(Match{Config: cfg}) {
 			got = append(got, fmt.Sprintf("%s %s %s %d", r.Verb, r.Resource, r.Name, r.Status))
@@ -177,9 +162,7 @@ func TestDynamicClient(t *testing.T) {
 	ctx := testContext(t)
 	cfg := c.through(t, "", "")
 	client, err := dynamic.NewForConfigAndClient(cfg, ownClient(t, cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	f := c.Add(Rule{Match: Match{Resources: []string{"namespaces"}, Name: c.namespace, Verbs: []string{"patch"}}, Times: 1,
 		Refuse: apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, c.namespace, errors.New("somebody was faster"))})
@@ -262,9 +245,7 @@ func (c *cluster) informer(t *testing.T, cfg *rest.Config) *watching {
 	t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, cfg), 0, informers.WithNamespace(c.namespace))
 	generic, err := factory.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	w := &watching{lister: generic.Lister(), added: make(chan string, 100)}
 	if _, err := generic.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { w.added <- o.(*corev1.ConfigMap).Name }}); err != nil {
 		t.Fatal(err)
@@ -276,9 +257,7 @@ func (c *cluster) informer(t *testing.T, cfg *rest.Config) *watching {
 	if !cache.WaitForCacheSync(ctx.Done(), generic.Informer().HasSynced) {
 		t.Fatal("the informer does not sync")
 	}
-	if err := open.WaitHits(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, open.WaitHits(ctx, 1))
 	return w
 }
 
@@ -376,40 +355,26 @@ func TestIdentities(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	jane, err := c.ConfigFor("jane", "devs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	joe, err := c.ConfigFor("joe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	asJim := c.Cluster.Config()
 	asJim.Impersonate.UserName = "jim"
 	account, err := c.direct.CoreV1().ServiceAccounts(c.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	token, err := c.direct.CoreV1().ServiceAccounts(c.namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	users := map[string]kubernetes.Interface{}
 	for name, cfg := range map[string]*rest.Config{"jane": jane, "joe": joe} {
 		cfg, err := c.ConfigOf(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		users[name] = clientset(t, cfg)
 	}
 	cfg, err := c.ConfigOf(asJim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	// ownClient would leave the impersonation out.
 	httpClient, err := rest.HTTPClientFor(withoutCache(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer httpClient.CloseIdleConnections()
 	if users["jim"], err = kubernetes.NewForConfigAndClient(cfg, httpClient); err != nil {
 		t.Fatal(err)

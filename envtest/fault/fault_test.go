@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // memory is a network with one listener at a time, made of net.Pipe, so that it works in a bubble.
@@ -110,9 +112,7 @@ func inBubble(t *testing.T, u upstream, o Options, test func(*world)) {
 			synctest.Test(t, func(t *testing.T) {
 				var network memory
 				p, err := start(t.Context(), &rest.Config{Host: "http://api", Transport: u}, o, network.listen)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				defer p.Stop()
 				roots := x509.NewCertPool()
 				roots.AppendCertsFromPEM(p.identity.pem)

@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -32,9 +34,7 @@ func encodePEM(c *x509.Certificate) []byte {
 
 func writeFile(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, []byte(content), 0o600))
 }
 
 // plugin is a credential plugin that returns one token.

@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // testTimeout only prevents a broken test from hanging.
@@ -51,9 +53,7 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *rest.Config {
 func proxied(t *testing.T, target *rest.Config) *Proxy {
 	t.Helper()
 	p, err := Start(testContext(t), target, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(p.Stop)
 	return p
 }
@@ -66,9 +66,7 @@ func through(t *testing.T, p *Proxy, cfg *rest.Config, protocol string) (*http.C
 		cfg = p.origin
 	}
 	cfg, err := p.ConfigOf(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if protocol != "" {
 		cfg.NextProtos = []string{protocol}
 	}
@@ -79,9 +77,7 @@ func through(t *testing.T, p *Proxy, cfg *rest.Config, protocol string) (*http.C
 func ownClient(t *testing.T, cfg *rest.Config) *http.Client {
 	t.Helper()
 	own, err := newClient(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(own.close)
 	return &http.Client{Transport: own.transport}
 }
@@ -89,9 +85,7 @@ func ownClient(t *testing.T, cfg *rest.Config) *http.Client {
 func get(ctx context.Context, t *testing.T, c *http.Client, url string) (string, error) {
 	t.Helper()
 	h, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	answer, err := c.Do(h)
 	if err != nil {
 		return "", err
@@ -105,13 +99,9 @@ func get(ctx context.Context, t *testing.T, c *http.Client, url string) (string,
 func open(ctx context.Context, t *testing.T, c *http.Client, url string) io.ReadCloser {
 	t.Helper()
 	h, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	answer, err := c.Do(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { answer.Body.Close() })
 	if _, err := io.ReadFull(answer.Body, make([]byte, 1)); err != nil {
 		t.Fatal(err)
@@ -185,9 +175,7 @@ func TestCutOfFullStream(t *testing.T) {
 		if n := p.Cut(Match{}); n != 1 {
 			t.Fatalf("%d cut", n)
 		}
-		if err := f.WaitEnded(ctx, 1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.WaitEnded(ctx, 1))
 		if _, err := io.Copy(io.Discard, body); err == nil {
 			t.Error("it ends without an error")
 		}
@@ -206,9 +194,7 @@ func TestDownAndUp(t *testing.T) {
 			_, err := get(ctx, t, client, cfg.Host+"/api/v1/secrets")
 			held <- err
 		}()
-		if err := hold.WaitHeld(ctx, 1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, hold.WaitHeld(ctx, 1))
 		p.Down()
 		p.Down()
 		if _, err := io.ReadAll(body); err == nil {
@@ -220,9 +206,7 @@ func TestDownAndUp(t *testing.T) {
 		if _, err := get(ctx, t, client, cfg.Host+"/version"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("while it is down, got %v", err)
 		}
-		if err := errors.Join(p.Up(), p.Up()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(p.Up(), p.Up()))
 		open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true").Close()
 		p.Stop()
 		p.Stop()
@@ -244,9 +228,7 @@ func TestEnd(t *testing.T) {
 				t.Run(name+"/"+how, func(t *testing.T) {
 					ctx, cancel := context.WithCancel(testContext(t))
 					p, err := Start(ctx, apiServer(t, watched), Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					defer p.Stop()
 					client, cfg := through(t, p, nil, protocol)
 					f := p.Add(rule)
@@ -255,9 +237,7 @@ func TestEnd(t *testing.T) {
 						_, err := get(testContext(t), t, client, cfg.Host+"/api/v1/pods?watch=true")
 						result <- err
 					}()
-					if err := f.WaitHits(testContext(t), 1); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, f.WaitHits(testContext(t), 1))
 					if how == "stop" {
 						p.Stop()
 					}
@@ -317,14 +297,10 @@ func TestCompressionIsUntouched(t *testing.T) {
 			t.Errorf("got %q, %v", got, err)
 		}
 		h, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		h.Header.Set("Accept-Encoding", "gzip")
 		answer, err := client.Do(h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer answer.Body.Close()
 		got, err := io.ReadAll(answer.Body)
 		if err != nil || !bytes.Equal(got, packed.Bytes()) || answer.Header.Get("Content-Encoding") != "gzip" {
@@ -345,15 +321,11 @@ func TestRequestIsUntouched(t *testing.T) {
 		client, cfg := through(t, p, nil, protocol)
 		const path = "/apis/a.dev/v1/things/a%2Fb?x=1;y&fieldManager=me"
 		h, err := http.NewRequestWithContext(testContext(t), http.MethodPatch, cfg.Host+path, strings.NewReader(strings.Repeat("large", 1<<18)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		h.Header.Set("User-Agent", "me")
 		h.Header.Set("Impersonate-User", "jane")
 		answer, err := client.Do(h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer answer.Body.Close()
 		got, err := io.ReadAll(answer.Body)
 		want := fmt.Sprintf(`PATCH /prefix%s me jane [] %d large`, path, 5<<18)
@@ -374,9 +346,7 @@ func TestRefuse(t *testing.T) {
 			cfg.APIPath, cfg.NegotiatedSerializer = "/api", scheme.Codecs.WithoutConversion()
 			answers := &recorder{RoundTripper: client.Transport}
 			pods, err := rest.RESTClientForConfigAndClient(cfg, &http.Client{Transport: answers})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			f := p.Add(Rule{Match: Match{Config: cfg}, Times: 2, Refuse: apierrors.NewTooManyRequests("slow down", 7)})
 			for _, verb := range []string{"GET", "POST"} {
 				err = pods.Verb(verb).Resource("pods").MaxRetries(0).Do(testContext(t)).Error()
@@ -418,15 +388,11 @@ func TestUpgradeIsRefused(t *testing.T) {
 	p := proxied(t, apiServer(t, watched))
 	client, cfg := through(t, p, nil, "http/1.1")
 	h, err := http.NewRequestWithContext(testContext(t), http.MethodPost, cfg.Host+"/api/v1/namespaces/a/pods/b/exec", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	h.Header.Set("Connection", "Upgrade")
 	h.Header.Set("Upgrade", "websocket")
 	answer, err := client.Do(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer answer.Body.Close()
 	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 501 || !strings.Contains(string(body), "does not support upgraded connections") {
 		t.Errorf("%d %s", answer.StatusCode, body)
@@ -441,9 +407,7 @@ func TestUnreachable(t *testing.T) {
 	if got, err := get(testContext(t), t, client, cfg.Host+"/version"); err == nil {
 		t.Errorf("got %q", got)
 	}
-	if err := f.WaitEnded(testContext(t), 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.WaitEnded(testContext(t), 1))
 	if got := p.Requests(Match{})[0]; len(got.Effects) != 1 || !strings.HasPrefix(got.Effects[0], "unreachable: ") || got.Status != 0 {
 		t.Errorf("the log says %+v", got)
 	}
@@ -465,9 +429,7 @@ func TestCredentials(t *testing.T) {
 	p := proxied(t, withToken)
 	own := func() *rest.Config { // its own token, which the proxy does not know
 		cfg, err := p.Config()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		cfg.BearerToken = "service account"
 		return cfg
 	}()
@@ -501,13 +463,9 @@ func TestConfigOf(t *testing.T) {
 	cfg.Username, cfg.Password, cfg.ServerName, cfg.UserAgent, cfg.QPS = "u", "p", "example.com", "me", 3
 	cfg.Impersonate.UserName = "jane"
 	got, err := p.ConfigOf(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	again, err := p.ConfigOf(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if got.Username != "" || got.ServerName != "" || got.Host == cfg.Host || bytes.Equal(got.CAData, cfg.CAData) {
 		t.Errorf("something of the API server's is left: %v", got)
 	}

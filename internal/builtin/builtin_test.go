@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/internal/builtin"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,9 +40,7 @@ func TestClusterScoped(t *testing.T) {
 			}
 			obj, _ := reflect.New(get.Type.Out(0).Elem()).Interface().(runtime.Object)
 			kinds, _, err := scheme.Scheme.ObjectKinds(obj)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			checked++
 			if want, got := kind.NumIn() == 0, builtin.ClusterScoped(kinds[0].GroupKind()); got != want {
 				t.Errorf("%s: cluster-scoped is %t, want %t", kinds[0], got, want)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -39,9 +40,7 @@ type wire struct {
 func newWire(t *testing.T, a *api) (*wire, *rest.Config) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	w := &wire{Listener: l, to: a.Listener.Addr().String()}
 	w.conns.Go(func() {
 		for {
@@ -119,24 +118,18 @@ func elector(t *testing.T, c *client.Client, deadline time.Duration) {
 	_, err := leaderelection.New(c.Config(), leaderelection.Options{
 		Lease: "operator", Namespace: "default", LeaseDuration: 2 * deadline, RenewDeadline: deadline,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // observed wraps the client of a host's lock, over the connections of a client.
 func observed(t *testing.T, c *client.Client, deadline time.Duration) {
 	t.Helper()
 	leases, err := coordinationclient.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = leaderelection.Observe(hostLock{}, leases, leaderelection.ObserveOptions{
 		LeaseDuration: 2 * deadline, RenewDeadline: deadline,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 type hostLock struct{}
@@ -154,9 +147,7 @@ func TestL3_ALeaseRequestThatTimesOutClosesItsConnection(t *testing.T) {
 		_, err := send(ctx, rt, http.MethodPut, cfg.Host+lease)
 		return err
 	}
-	if err := renew(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, renew())
 	w.freezeAll()
 	if err := renew(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("over a half-open connection: %v", err)

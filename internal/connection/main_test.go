@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,9 +53,7 @@ func (a *api) config() *rest.Config {
 func connect(t *testing.T, cfg *rest.Config) (http.RoundTripper, *client.Client) {
 	t.Helper()
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { c.Disconnect(context.WithoutCancel(t.Context())) })
 	return c.HTTPClient().Transport, c
 }

@@ -27,13 +27,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
 // guarded is a server that accepts one token.
@@ -103,14 +103,10 @@ func TestATokenOfTheCallerStays(t *testing.T) {
 	cfg.BearerTokenFile = path
 	rt, _ := connect(t, cfg)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL+"/api", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer tenant")
 	resp, err := rt.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the tenant's request got status %d", resp.StatusCode)
@@ -136,9 +132,7 @@ func newAuthority(t *testing.T, name string) *authority {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, of, of, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
@@ -149,14 +143,10 @@ func newAuthority(t *testing.T, name string) *authority {
 func (a *authority) serving(t *testing.T) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	of := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, of, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,9 +52,7 @@ func newView(t *testing.T, names ...string) (*consistency.View, *informer) {
 	i.shared = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
 	for _, name := range names {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "5"}}
-		if err := i.shared.GetStore().Add(m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, i.shared.GetStore().Add(m))
 	}
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	return &consistency.View{
@@ -118,9 +117,7 @@ func TestC6_AnEventBeforeARestore(t *testing.T) {
 		}
 		// An old event may come after the restore was found.
 		view.Reset(now.Add(-time.Second))
-		if err := i.shared.GetStore().Replace(i.shared.GetStore().List(), "7"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, i.shared.GetStore().Replace(i.shared.GetStore().List(), "7"))
 		if got, _ := view.Shows(&w); got != consistency.Shown {
 			t.Errorf("gone %t: at a later version it shows %d", gone, got)
 		}
@@ -162,9 +159,7 @@ func TestView_Notify(t *testing.T) {
 	if calls != 0 {
 		t.Error("called too early")
 	}
-	if err := i.shared.GetStore().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: "5"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, i.shared.GetStore().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: "5"}}))
 	view.Look()
 	view.Look()
 	view.End(true)

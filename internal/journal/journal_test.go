@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/contextkey"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -29,9 +30,7 @@ func stored(w *ledger.Write) {
 func TestJournal_AWriteThatRepeatsAnotherIsUnchanged(t *testing.T) {
 	l := journal.New(journal.Origin{})
 	var first, second journal.Entry
-	if err := errors.Join(l.Begin(&first, update()), l.Begin(&second, update())); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(l.Begin(&first, update()), l.Begin(&second, update())))
 	if w := l.Writes(); len(w) != 2 || w[0].Effect != ledger.Pending || !l.Wrote() {
 		t.Errorf("before the answers: %+v", w)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -32,9 +33,7 @@ func BenchmarkRead(b *testing.B) {
 		b.Run(name+"/read", func(b *testing.B) {
 			data = encode(b, f, p)
 			o, err := read(pods(), f, data)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, err)
 			copying, decoding := against(b, func() { p.DeepCopyObject() }, func() { _, _ = o.Decode() })
 			b.ReportMetric(decoding/copying, "of-a-copy")
 		})

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/storage"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -83,9 +84,7 @@ func encode(t testing.TB, f wire.Format, p *corev1.Pod) []byte {
 	} else {
 		data, err = json.Marshal(p)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return data
 }
 
@@ -123,9 +122,7 @@ func TestF3_Formats(t *testing.T) {
 				c := pods()
 				c.KeepManagedFields = keep
 				o, err := read(c, f, data)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				clear(data) // which o does not refer to
 				if got := getters(o); !reflect.DeepEqual(got, getters(want)) {
 					t.Errorf("got  %+v\nwant %+v", got, getters(want))
@@ -170,9 +167,7 @@ func TestObject_Setters(t *testing.T) {
 			c := pods()
 			c.KeepManagedFields = true
 			o, err := read(c, f, encode(t, f, pod()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			before := o.DeepCopyObject()
 			if _, err := o.Shared(); err != nil { // it must not be returned after the change
 				t.Fatal(err)
@@ -195,9 +190,7 @@ func TestF2_Shared(t *testing.T) {
 	c := pods()
 	c.Keep() // or the garbage collector may run between the reads
 	o, err := read(c, wire.Protobuf, encode(t, wire.Protobuf, pod()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	first, _ := o.Shared()
 	second, _ := o.Shared()
 	own, _ := o.Decode()
@@ -214,13 +207,9 @@ func TestF2_Shared(t *testing.T) {
 func TestF1_CodecFallback(t *testing.T) {
 	twice := `{"metadata":{"name":"a","labels":{"a":"b"}},"metadata":{"namespace":"ns","managedFields":[{}]},"spec":{"nodeName":"n"}}`
 	o, err := read(pods(), wire.JSON, []byte(twice))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var want corev1.Pod
-	if err := json.Unmarshal([]byte(twice), &want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(twice), &want))
 	want.ManagedFields = nil
 	if got, err := o.Decode(); err != nil || !reflect.DeepEqual(got, &want) || !reflect.DeepEqual(getters(o), getters(&want)) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
@@ -268,9 +257,7 @@ func TestCodec_Unstructured(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "test.dev", Version: "v1", Kind: "Widget"}
 	c := codec(kind, &intake{empty: &unstructured.Unstructured{}})
 	o, err := read(c, wire.JSON, []byte(`{"metadata":{"name":"a"},"size":9007199254740993,"ratio":1.5}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	got, err := o.Decode()
 	want := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "test.dev/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "size": int64(9007199254740993), "ratio": 1.5,

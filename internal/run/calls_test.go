@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // hang returns a function that ignores its context until free is closed.
@@ -65,9 +66,7 @@ func TestCall_WaitsForNothingLongerThanItsContext(t *testing.T) {
 		calls, free, late := &run.Calls{Of: "it"}, make(chan struct{}), make(chan string, 3)
 		ended := make(chan string)
 		_, stop, err := run.Open(t.Context(), calls, time.Second, func(context.Context) (string, error) { return "open", nil }, func(text string) { ended <- text })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		var made atomic.Int32
 		ask := func(f func(context.Context) (string, error)) error {
 			_, _, err := run.Open(t.Context(), calls, time.Second, func(ctx context.Context) (string, error) {

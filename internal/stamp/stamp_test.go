@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/internal/fence"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const host = "https://api.test"
@@ -150,9 +151,7 @@ func TestL9_WithoutRoomOnlyReadsAreLeftOut(t *testing.T) {
 			h.Written = append(h.Written, read)
 		}
 		got, err := codec(2 << 10).Decode(codec(2<<10).Encode(h, at))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if want := map[int]int{10: 11, 100: 1}[reads]; len(got.Written) != want || len(got.Written[0].Deleted) != 1 || got.Unknown != 0 {
 			t.Errorf("with %d resources that were read, the text has %+v", reads, got)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/storage"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -51,9 +52,7 @@ func TestForms(t *testing.T) {
 	for form, codec := range codecs() {
 		for format, encode := range encodings {
 			data, err := encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			o, err := codec.Read(format, data)
 			if err != nil {
 				t.Fatalf("%s, format %d: %v", form, format, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestEachRequestIsReported: the hook gets each request once, with a ledger and without, answered,
@@ -38,13 +39,9 @@ func TestEachRequestIsReported(t *testing.T) {
 				told = append(told, fmt.Sprint(a.Method, " ", a.Host, " ", a.Watch, " ", a.Status, " ", a.Took, " ", a.Err != nil))
 			}),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		second, err := client.New(first.Config(), client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		attributed := journal.With(t.Context(), journal.New(journal.Origin{Controller: "test"}))
 		for _, c := range []*client.Client{first, second} {
 			for _, request := range []struct{ method, path string }{
@@ -53,9 +50,7 @@ func TestEachRequestIsReported(t *testing.T) {
 			} {
 				for _, with := range []context.Context{t.Context(), attributed} {
 					req, err := http.NewRequestWithContext(with, request.method, "http://server:8080"+request.path, http.NoBody)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					if resp, err := c.HTTPClient().Do(req); err == nil {
 						resp.Body.Close()
 					}

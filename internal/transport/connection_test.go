@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // client-go traces each request. Its hooks must not collect in the transport, which lives long.
@@ -20,22 +21,16 @@ func TestATraceSeesOnlyItsOwnRequest(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	c, err := client.New(&rest.Config{Host: server.URL}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	var calls [3]int
 	for i := range calls {
 		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { calls[i]++ }}
 		ctx := httptrace.WithClientTrace(t.Context(), trace)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/version", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		resp, err := c.HTTPClient().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -240,9 +241,7 @@ func TestL2_ATransportThatDoesNotTell(t *testing.T) {
 		leading := term.New(term.Token{}, start, limit)
 		defer leading.End(nil)
 		c, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt}, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		l := journal.New(journal.Origin{})
 		req, _ := http.NewRequestWithContext(term.With(journal.With(t.Context(), l), leading), http.MethodPut, "http://x.test"+pods+"/p", nil)
 		_, err = c.HTTPClient().Do(req)
@@ -279,9 +278,7 @@ func TestTheFenceKeepsNothing(t *testing.T) {
 				return a.RoundTrip(r)
 			})
 			f, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt, UserAgent: "x"}, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			req, _ := http.NewRequestWithContext(term.With(t.Context(), leading), method, "http://x.test"+pods+"/p", nil)
 			req.Header.Set("User-Agent", "x")
 			resp, err := f.HTTPClient().Transport.RoundTrip(req)
@@ -338,9 +335,7 @@ func TestL2_WithoutATerm(t *testing.T) {
 			f, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt}, client.Options{
 				RequireTerm: strict, Hook: hook.On(func(r *hook.Unfenced) { events = append(events, r.APIRequest) }),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			ctx := t.Context()
 			if c.ctx != nil {
 				ctx = c.ctx(ctx)
@@ -402,9 +397,7 @@ func TestL2_RenewalsRaceWithTheTrust(t *testing.T) {
 				return ok(plain).RoundTrip(r)
 			})
 			c, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt}, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var group sync.WaitGroup
 			for i := range 5 {
 				own := rand.New(rand.NewPCG(seed, uint64(i)+2))
@@ -457,13 +450,9 @@ func (nothing) Close() error { return nil }
 // TestL2_StrictIsInherited: what is made from the configuration of a strict Client is strict, too.
 func TestL2_StrictIsInherited(t *testing.T) {
 	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: ok(plain)}, client.Options{RequireTerm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	again, err := client.New(c.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x.test"+pods, strings.NewReader("{}"))
 	if _, err := again.HTTPClient().Do(req); !errors.Is(err, term.ErrFenced) {
 		t.Errorf("a write without a term: %v", err)

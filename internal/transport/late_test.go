@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -37,16 +38,12 @@ func TestC6_CloseRefusesWrites(t *testing.T) {
 		return ok(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","uid":"u","resourceVersion":"7"}}`).RoundTrip(r)
 	})
 	c, err := client.New(&rest.Config{Host: "http://localhost", Transport: server}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	told := &lateWrites{}
 	l := journal.New(journal.Origin{Controller: "test", Key: "k", Owner: told})
 	do := func(method, path, body string) error {
 		req, err := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://localhost"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := c.HTTPClient().Do(req)
 		if err != nil {

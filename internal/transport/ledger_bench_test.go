@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // sized returns an object of a size in each format; half of it, at most 20 KB, is in managedFields.
@@ -41,12 +42,8 @@ func sized(t testing.TB, size int) map[string][]byte {
 	m.Data = map[string]string{"x": strings.Repeat("y", max(0, size-m.Size()))}
 	var pb bytes.Buffer
 	js, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(m, &pb); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(m, &pb))
 	return map[string][]byte{"application/json": js, "application/vnd.kubernetes.protobuf": pb.Bytes()}
 }
 
@@ -74,9 +71,7 @@ func newTrip(t testing.TB, base http.RoundTripper, attributed bool, method, body
 	rt := base
 	if attributed {
 		c, err := client.New(&rest.Config{Host: "http://x.test", Transport: base}, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		rt = c.HTTPClient().Transport
 		for { // below client-go's own wrappers
 			w, ok := rt.(interface{ WrappedRoundTripper() http.RoundTripper })
@@ -87,9 +82,7 @@ func newTrip(t testing.TB, base http.RoundTripper, attributed bool, method, body
 		}
 	}
 	req, err := http.NewRequestWithContext(context.Background(), method, "http://x.test/api/v1/namespaces/ns/configmaps/m", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	// client-go's requests are traced, too
 	trace := &httptrace.ClientTrace{DNSStart: func(httptrace.DNSStartInfo) {}, DNSDone: func(httptrace.DNSDoneInfo) {}}

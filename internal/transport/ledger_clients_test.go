@@ -34,6 +34,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -47,9 +48,7 @@ func newWebsites(t *testing.T, cfg *rest.Config, namespace string) websites {
 	cfg.GroupVersion, cfg.APIPath = &corev1.SchemeGroupVersion, "/api"
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	r, err := rest.RESTClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return websites{gentype.NewClientWithListAndApply[*corev1.ConfigMap, *corev1.ConfigMapList, client.ApplyConfiguration]("configmaps", r, scheme.ParameterCodec,
 		namespace, func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} })}
 }
@@ -136,9 +135,7 @@ func TestLedgerOfEveryClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := journal.New(journal.Origin{Controller: "web", Key: "ns/m", Run: "r", Delivery: 1, Term: "t"})
-			if err := test.do(journal.With(t.Context(), l), c.Config()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, test.do(journal.With(t.Context(), l), c.Config()))
 			var got []string
 			for _, w := range l.Writes() {
 				got = append(got, w.String()+" "+string(w.Effect))
@@ -195,17 +192,13 @@ func TestLedgerIsInnermost(t *testing.T) {
 			})
 		})
 		c, err := client.New(cfg, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		l := journal.New(journal.Origin{})
 		start := time.Now()
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
 			req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+pods+"/p", nil)
 			resp, err := c.HTTPClient().Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			readAll(resp)
 		}
 		got := l.Requests()

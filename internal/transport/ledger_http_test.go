@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // Over real connections, in both versions of HTTP, with responses that net/http decompresses, and
@@ -52,9 +53,7 @@ func TestLedgerOverHTTP(t *testing.T) {
 				cfg.NextProtos = []string{"http/1.1"}
 			}
 			c, err := client.New(cfg, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer c.Close()
 			for do, want := range map[string]string{
 				"":     "update pods ns/p stored p u@7",
@@ -64,9 +63,7 @@ func TestLedgerOverHTTP(t *testing.T) {
 			} {
 				l := journal.New(journal.Origin{})
 				req, err := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodPut, server.URL+pods+"/p?do="+do, strings.NewReader("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				resp, err := c.HTTPClient().Do(req)
 				if err == nil {
 					body, err := io.ReadAll(resp.Body)
@@ -91,17 +88,13 @@ func TestConfigsShareConnections(t *testing.T) {
 	defer server.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	c, err := client.New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	bottom := func(userAgent string) http.RoundTripper {
 		cfg := c.Config()
 		cfg.UserAgent = userAgent
 		h, err := rest.HTTPClientFor(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		rt := h.Transport
 		for {
 			w, ok := rt.(interface{ WrappedRoundTripper() http.RoundTripper })

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -40,9 +41,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newClient(t *testing.T, api *sim.Server, o client.Options) *client.Client {
 	t.Helper()
 	c, err := client.New(api.Config(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 
@@ -94,16 +93,12 @@ func ok(body string) reply { return reply{code: http.StatusOK, body: strings.New
 func ask(t *testing.T, rt http.RoundTripper, host, request string, read func(*http.Response)) *journal.Journal {
 	t.Helper()
 	c, err := client.New(&rest.Config{Host: host, Transport: rt}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l := journal.New(journal.Origin{Controller: "test"})
 	head, body, _ := strings.Cut(request, " | ")
 	method, path, _ := strings.Cut(head, " ")
 	req, err := http.NewRequestWithContext(journal.With(t.Context(), l), method, host+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.HTTPClient().Transport.RoundTrip(req)
 	if err == nil {
@@ -336,15 +331,11 @@ func TestLedgerPending(t *testing.T) {
 		return ok(plain).RoundTrip(r)
 	})
 	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	put := func(ctx context.Context) *http.Response {
 		req, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://x.test"+pods+"/p", nil)
 		resp, err := c.HTTPClient().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return resp
 	}
 	ctx := journal.With(t.Context(), l)
@@ -389,9 +380,7 @@ func TestLedgerBounds(t *testing.T) {
 		return ok(plain).RoundTrip(r)
 	}
 	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: roundTripper(answer)}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l := journal.New(journal.Origin{})
 	var group sync.WaitGroup
 	for _, method := range []string{http.MethodGet, http.MethodPut} {
@@ -417,9 +406,7 @@ func TestLedgerBounds(t *testing.T) {
 	for _, method := range []string{http.MethodDelete, http.MethodPut} {
 		req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+pods, nil)
 		resp, err := c.HTTPClient().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		readAll(resp)
 	}
 	// The deletecollection itself is one entry, and turned out to be many.
@@ -437,21 +424,15 @@ func TestLedgerHook(t *testing.T) {
 		}
 		return reply{code: http.StatusCreated}.RoundTrip(r)
 	})}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	again, err := client.New(c.Config(), client.Options{}) // keeps one ledger, not two
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l := journal.New(journal.Origin{Controller: "web"})
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, h := range []*http.Client{c.HTTPClient(), again.HTTPClient()} {
 			req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+pods, nil)
 			resp, err := h.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			readAll(resp)
 		}
 	}

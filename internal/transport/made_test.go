@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestMade: which requests prove that they made the version of the answer.
@@ -63,20 +64,14 @@ func answeredTo(t *testing.T, method, path, contentType, body, answer string) (m
 		return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 	})
 	cl, err := client.New(&rest.Config{Host: "http://server:8080", Transport: answers}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	j := journal.New(journal.Origin{Controller: "test"})
 	url := strings.TrimSuffix("http://server:8080/apis/x/v1/namespaces/default/widgets/"+path, "/")
 	req, err := http.NewRequestWithContext(journal.With(t.Context(), j), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	req.Header.Set("Content-Type", contentType)
 	resp, err := cl.HTTPClient().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer resp.Body.Close()
 	if _, err := io.ReadAll(resp.Body); err != nil {
 		t.Fatal(err)

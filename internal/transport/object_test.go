@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestLedgerDecodesWhatIsWanted: only the resources that the origin wants, in each format of the
@@ -29,9 +30,7 @@ func TestLedgerDecodesWhatIsWanted(t *testing.T) {
 	partial := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
 	binary := func(obj runtime.Object) string {
 		var out bytes.Buffer
-		if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &out); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &out))
 		return out.String()
 	}
 	const labelled = `"metadata":{"name":"p","namespace":"ns","uid":"u","resourceVersion":"7","labels":{"app":"shop"}}}`
@@ -52,18 +51,12 @@ func TestLedgerDecodesWhatIsWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rt := reply{code: http.StatusCreated, contentType: test.contentType, body: strings.NewReader(test.body)}
 			c, err := client.New(&rest.Config{Host: "http://api.test", Transport: rt}, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			l := journal.New(journal.Origin{Owner: decodes(func(r schema.GroupResource) bool { return r.Resource != "secrets" })})
 			req, err := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodPost, "http://api.test"+test.path, strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			resp, err := c.HTTPClient().Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			readAll(resp)
 			resp.Body.Close()
 			writes := l.Writes()
@@ -82,9 +75,7 @@ func TestLedgerDecodesWhatIsWanted(t *testing.T) {
 func TestLedgerHost(t *testing.T) {
 	for _, host := range []string{"http://api.test", "http://api.test/k8s/clusters/a", "http://api.test/k8s/clusters/b/"} {
 		c, err := client.New(&rest.Config{Host: host, Transport: ok(plain)}, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		l := journal.New(journal.Origin{})
 		if _, err := client.For[*corev1.Pod](c).Create(journal.With(t.Context(), l), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err == nil {
 			t.Log("the answer to discovery was taken for one")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -81,15 +82,11 @@ func TestLedgerObject(t *testing.T) {
 				c.reply.code = http.StatusOK
 			}
 			f, err := client.New(&rest.Config{Host: "http://x.test", Transport: c.reply}, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			method, path, _ := strings.Cut(c.request, " ")
 			req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), method, "http://x.test"+path, nil)
 			resp, err := f.HTTPClient().Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			got, err := io.ReadAll(resp.Body)
 			if err != nil || string(got) != c.body {
 				t.Errorf("read %d bytes of %d: %v", len(got), len(c.body), err)
@@ -118,15 +115,11 @@ type stingy struct{ io.Reader }
 func TestLedgerObjectIsNotReadAhead(t *testing.T) {
 	body := strings.NewReader(plain)
 	f, err := client.New(&rest.Config{Host: "http://x.test", Transport: reply{code: http.StatusOK, body: body}}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l := journal.New(journal.Origin{Owner: decodes(func(schema.GroupResource) bool { return true })})
 	req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodPut, "http://x.test"+pods+"/p", nil)
 	resp, err := f.HTTPClient().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	whole := len(plain)
 	io.ReadFull(resp.Body, make([]byte, whole-1))
 	if body.Len() != 1 {
@@ -143,9 +136,7 @@ func TestLedgerObjectIsNotReadAhead(t *testing.T) {
 
 func TestRequestHost(t *testing.T) {
 	f, err := client.New(&rest.Config{Host: "http://x.test:8080/prefix", Transport: reply{code: http.StatusOK}}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, host := range []string{"http://x.test:8080", "https://x.test:8080", "http://y.test"} {
 		l := journal.New(journal.Origin{})
 		req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodGet, host+"/prefix"+pods, nil)
@@ -190,15 +181,11 @@ func TestUserAgentOfControllers(t *testing.T) {
 		return ok(plain).RoundTrip(r)
 	})
 	f, err := client.New(&rest.Config{Host: "http://x.test", Transport: rt, UserAgent: "op"}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	cfg := f.Config()
 	cfg.UserAgent = "own"
 	own, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	get := func(h *http.Client, controller, agent string) {
 		req, _ := http.NewRequestWithContext(journal.With(t.Context(), journal.New(journal.Origin{Controller: controller})), http.MethodGet, "http://x.test"+pods, nil)
 		if agent != "" {

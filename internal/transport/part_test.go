@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -91,9 +92,7 @@ func TestAPartHasATrailOfItsOwn(t *testing.T) {
 		defer leading.End(nil)
 		slot := leading.Part("slot 17")
 		slot.Inherit(&fence.Handover{Holder: "before"})
-		if err := f.do(journal.With(fence.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, f.do(journal.With(fence.With(t.Context(), slot), journal.New(journal.Origin{})), http.MethodPut))
 		ofPart, ofTerm := slot.Written().Written, leading.Written().Written
 		if len(ofPart) != 1 || len(ofTerm) != 0 || slot.Inherited().Holder != "before" || leading.Inherited() != nil {
 			t.Errorf("the part wrote %v, the term %v", ofPart, ofTerm)

@@ -29,6 +29,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // redirector is an API server over TLS that redirects some requests for Secrets, and another server
@@ -101,17 +102,11 @@ func (r *redirector) set(code int, to string) {
 func (r *redirector) requests(ctx context.Context, t *testing.T, c *client.Client) map[string]func() error {
 	t.Helper()
 	typed, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dynamics, err := dynamic.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	metadatas, err := metadata.NewForConfigAndClient(c.Config(), c.HTTPClient())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	secret := func() *corev1.Secret {
 		return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, StringData: map[string]string{"password": "swordfish"}}
 	}
@@ -162,9 +157,7 @@ func TestRedirectsElsewhereAndOfWritesAreRefused(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		r := newRedirector(t)
 		c, err := client.New(r.cfg, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer c.Close()
 		port := strings.TrimPrefix(r.api.URL, "https://127.0.0.1:")
 		l := journal.New(journal.Origin{Controller: "website"})
@@ -224,9 +217,7 @@ func TestRedirectsOfReadsOnTheSameServerAreFollowed(t *testing.T) {
 	r := newRedirector(t)
 	var answered []int
 	c, err := client.New(r.cfg, client.Options{Hook: hook.On(func(a *hook.APIAnswer) { answered = append(answered, a.Status) })})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
 	upper := strings.Replace(r.api.URL, "https", "HTTPS", 1)
 	resp, err := c.HTTPClient().Get(r.api.URL + "/api/v1/namespaces/ns/secrets/s")
@@ -237,9 +228,7 @@ func TestRedirectsOfReadsOnTheSameServerAreFollowed(t *testing.T) {
 	for _, to := range []string{r.api.URL + "/?followed=", upper + "/?followed="} {
 		r.set(307, to)
 		resp, err := c.HTTPClient().Get(r.api.URL + "/api/v1/namespaces/ns/secrets/s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		resp.Body.Close()
 	}
 	if len(answered) != 5 || answered[1] != 307 {

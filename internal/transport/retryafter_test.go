@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // busy answers each request with a status code and a Retry-After.
@@ -87,9 +88,7 @@ func TestALongRetryAfterIsNotWaitedFor(t *testing.T) {
 					b.contentType = "application/json"
 				}
 				c, err := client.New(&rest.Config{Host: "http://server:8080", Transport: b}, client.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				defer c.Close()
 				typed := kubernetes.NewForConfigOrDie(c.Config())
 				began := time.Now()
@@ -145,9 +144,7 @@ func TestNoClientWaitsForALongRetryAfter(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &busy{code: http.StatusServiceUnavailable, asks: "3600", contentType: "text/html", body: "<html>down</html>"}
 				c, err := client.New(&rest.Config{Host: "http://server:8080", Transport: b}, client.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				defer c.Close()
 				began := time.Now()
 				err = do(t.Context(), c.Config())
@@ -167,18 +164,12 @@ func TestALongRetryAfterStaysReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &busy{code: http.StatusTooManyRequests, asks: "3600", body: asText}
 		c, err := client.New(&rest.Config{Host: "http://server:8080", Transport: b}, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer c.Close()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server:8080/api", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		resp, err := c.HTTPClient().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer resp.Body.Close()
 		if at, err := http.ParseTime(resp.Header.Get("Retry-After")); err != nil || time.Until(at) != time.Hour {
 			t.Errorf("before the body is read, Retry-After is %q", resp.Header.Get("Retry-After"))

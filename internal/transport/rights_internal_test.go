@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/rbac"
 )
@@ -49,14 +50,10 @@ func (t *roundTripper) do(tb testing.TB, method, path string) {
 		method, contentType = "PATCH", "application/apply-patch+yaml"
 	}
 	req, err := http.NewRequestWithContext(context.Background(), method, "https://x.test"+path, http.NoBody)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.NoError(tb, err)
 	req.Header.Set("Content-Type", contentType)
 	resp, err := t.RoundTrip(req)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.NoError(tb, err)
 	_, _ = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 }
@@ -198,9 +195,7 @@ func BenchmarkRights(b *testing.B) {
 	}
 	path := "https://x.test/apis/apps/v1/namespaces/shop/deployments/web"
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, path, http.NoBody)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	for _, namespace := range []string{"one", "two"} {
 		rt.do(b, http.MethodGet, strings.Replace(path[len("https://x.test"):], "shop", namespace, 1))
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/journal"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 )
 
@@ -60,9 +61,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	config := func(ctx context.Context, name string) *corev1.ConfigMap {
 		t.Helper()
 		m, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return m
 	}
 	a, gone, held := config(ctx, "a"), config(ctx, "gone"), config(ctx, "held")
@@ -76,9 +75,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 		t.Fatal(err, err2, err3, err4)
 	}
 	for _, of := range []*corev1.ConfigMap{gone, held} {
-		if err := maps.Delete(ctx, name("x", of.Name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, maps.Delete(ctx, name("x", of.Name)))
 	}
 	marked := api.Version()
 	config(fence.With(journal.With(t.Context(), journal.New(journal.Origin{})), nil), "without-a-term")
@@ -103,9 +100,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	h.Holder = "a"
 	next.Inherit(h)
 	a, err = maps.Update(journal.With(fence.With(t.Context(), next), journal.New(journal.Origin{})), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want[0] = "configmaps " + a.ResourceVersion
 	if got := left(next); !slices.Equal(got, want) || next.Inherited().Holder != "a" || next.Inherited().Written[0].ResourceVersion != marked {
 		t.Errorf("the next term hands over\n%s\nwant\n%s\nand has inherited %+v", strings.Join(got, "\n"), strings.Join(want, "\n"), next.Inherited())
@@ -151,16 +146,12 @@ func TestL9_EffectsThatAreHandedOver(t *testing.T) {
 func handed(t *testing.T, leading *fence.Term, request string, answer reply) {
 	t.Helper()
 	c, err := client.New(&rest.Config{Host: "http://x.test", Transport: answer}, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	method, path, _ := strings.Cut(request, " ")
 	ctx := journal.With(fence.With(t.Context(), leading), journal.New(journal.Origin{}))
 	req, _ := http.NewRequestWithContext(ctx, method, "http://x.test"+path, nil)
 	resp, err := c.HTTPClient().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = io.Copy(io.Discard, resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -49,9 +50,7 @@ func bare(t testing.TB, f wire.Format, obj runtime.Object, gvk schema.GroupVersi
 	} else {
 		data, err = obj.(message).Marshal()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return data
 }
 
@@ -170,9 +169,7 @@ func TestCompactEveryKind(t *testing.T) {
 						t.Fatalf("%s in %s, seed %d: %v in %q", gvk, name, seed, err, data)
 					}
 					want, got := empty(), empty()
-					if err := decode(f, data, want); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, decode(f, data, want))
 					if !keep {
 						want.SetManagedFields(nil)
 					}
@@ -205,12 +202,8 @@ func TestCompactUnstructured(t *testing.T) {
 			t.Fatal(gvk, err)
 		}
 		var got, want unstructured.Unstructured
-		if err := got.UnmarshalJSON([]byte(c.Data)); err != nil {
-			t.Fatal(err)
-		}
-		if err := want.UnmarshalJSON(data); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, got.UnmarshalJSON([]byte(c.Data)))
+		testkit.NoError(t, want.UnmarshalJSON(data))
 		want.SetManagedFields(nil)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s is %v, want %v", gvk, got, want)
@@ -248,9 +241,7 @@ func TestCompactCopies(t *testing.T) {
 	for name, f := range cutFormats {
 		data := bare(t, f, pod(), corev1.SchemeGroupVersion.WithKind("Pod"))
 		c, err := wire.Compact(f, data, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		before := fmt.Sprintf("%+v", c)
 		clear(data)
 		if fmt.Sprintf("%+v", c) != before {
@@ -459,9 +450,7 @@ func BenchmarkCompact(b *testing.B) {
 				}
 				middle := time.Now()
 				for range 10 {
-					if err := decode(f, data, &corev1.Pod{}); err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, decode(f, data, &corev1.Pod{}))
 				}
 				compact, decoder = compact+middle.Sub(start), decoder+time.Since(middle)
 			}
@@ -478,9 +467,7 @@ func BenchmarkCompact(b *testing.B) {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := work(); err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, work())
 				}
 			})
 		}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -28,13 +29,9 @@ func TestReadKey(t *testing.T) {
 		Data: map[string]string{"k": "v"},
 	}
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	message, err := o.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for f, data := range map[wire.Format][]byte{wire.JSON: text, wire.Protobuf: message} {
 		k, ok := wire.ReadKey(f, data, true)
 		if !ok || string(k.Namespace) != "ns" || string(k.Name) != "name" || string(k.ResourceVersion) != "12" {

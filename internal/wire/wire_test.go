@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -41,9 +42,7 @@ func encode(t testing.TB, f wire.Format, obj runtime.Object, gv schema.GroupVers
 	case wire.Protobuf:
 		err = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &out)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return out.Bytes()
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 	"github.com/setpoint-dev/setpoint/webhook/webhooktest"
 )
@@ -229,13 +230,9 @@ func realServer(t *testing.T) *rest.Config {
 		t.Skip("-short: it needs a control plane")
 	}
 	file := filepath.Join(t.TempDir(), "sites.yaml")
-	if err := os.WriteFile(file, []byte(siteCRD), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte(siteCRD), 0o600))
 	cluster, err := envtest.Start(t.Context(), envtest.Options{CRDs: []string{file}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { _ = cluster.Stop() })
 	return cluster.Config()
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/storage"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,9 +55,7 @@ func decodedMaps() storage.Decoded {
 func followAs(t *testing.T, api *sim.Server, codec storage.Codec) (f *follower, stop func()) {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	f = &follower{}
 	f.lw = listwatch.New(
 		listwatch.Target{Backend: c, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Codec: codec},

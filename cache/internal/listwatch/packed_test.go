@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/object"
 	"github.com/setpoint-dev/setpoint/internal/packed"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // followPacked is follow with packed objects.
@@ -307,9 +308,7 @@ func TestPacked_OddObjects(t *testing.T) {
 			if format == "JSON" {
 				unmarshal = func(data []byte) error { return json.Unmarshal(data, want) }
 			}
-			if err := unmarshal([]byte(item)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, unmarshal([]byte(item)))
 			for how, s := range e.servers([]byte(item)) {
 				t.Run(format+" "+name+" "+how, func(t *testing.T) {
 					serve(t, s, func(t *testing.T, f *follower) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // group is a stored assignment whose records every view sees at once, unless a test keeps one back.
@@ -164,9 +166,7 @@ func TestP1_DeathNeedsAnotherHolderOfTheLease(t *testing.T) {
 	}
 	died := epoch.Add(-15 * time.Second)
 	dead, err := n.Dead(ID{"a", 2}, died)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	lost := 0
 	for s := range Slots {
 		if state := dead.Slot(Slot(s)); state.Owner == (ID{}) {
@@ -316,9 +316,7 @@ func TestP4_AReleaseWithoutRoomIsRefused(t *testing.T) {
 			g.wantError("have no room")(n, err)
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if n.Room() != room-MaxHandover {
 			t.Errorf("room for %d bytes, want %d", n.Room(), room-MaxHandover)
 		}

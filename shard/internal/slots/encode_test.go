@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestP1_ARecordThatNoMemberWroteIsRefused: an edit by hand, a copy from before, a deletion.
@@ -96,9 +98,7 @@ func TestEncode_TheLargestGroupFits(t *testing.T) {
 	a.version = 9_000_000_000
 	for i := range MaxMembers {
 		n, err := a.Join(Member{ID: ID{fmt.Sprintf("%063d", i), 9_000_000_000}, Weight: MaxWeight}, epoch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		a = n
 	}
 	a = a.Propose(epoch)
@@ -110,9 +110,7 @@ func TestEncode_TheLargestGroupFits(t *testing.T) {
 		of.to, of.ready, of.after = (of.owner+1)%MaxMembers, true, []uint64{a.epoch - 1}
 	}
 	text, err := a.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Logf("%d bytes", len(text))
 	a.members[0].Name = strings.Repeat("a", MaxSize)
 	if _, err := a.Encode(); err == nil || !strings.Contains(err.Error(), "more than 163840") {
@@ -133,9 +131,7 @@ func FuzzP1_Decode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := a.valid(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, a.valid())
 		v := NewView(ID{"a", 1}, settings, epoch)
 		_ = v.see(1<<40, a, nil, epoch)
 		v.Tasks()
@@ -148,9 +144,7 @@ func FuzzP1_Decode(f *testing.F) {
 			return
 		}
 		b, err := Decode(settings, Record{Version: 1 << 40, Manager: Manager, Text: text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if again, _ := b.Encode(); again != text || !json.Valid([]byte(text)) {
 			t.Fatal("it reads back as another assignment")
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestP5_AnOlderRecordOpensNoFence: records may arrive in any order.
@@ -98,9 +100,7 @@ func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
 	d := NewView(ID{"d", 40}, settings, epoch)
 	report(d, well, Slots, epoch, "no valid assignment")
 	joined, err := g.assignment().Join(Member{ID: d.id, Weight: 1}, epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	g.put(joined)
 	report(b, well, Slots, silent, "no owner yet")
 }
@@ -138,9 +138,7 @@ func TestP2_AgesDoNotNeedTheClocksOfOthers(t *testing.T) {
 			return n.Ready(c.id, epoch.Add(test.stored), c.Tasks().Prepare...)
 		})
 		for range 2 { // another record changes nothing
-			if err := b.See(g.record, epoch.Add(test.seen)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, b.See(g.record, epoch.Add(test.seen)))
 			if all := b.Unserved(nil); len(all) == 0 || !all[0].Since.Equal(epoch.Add(test.want)) {
 				t.Errorf("%s: reported since %s, want %s", name, all[0].Since.Sub(epoch), test.want)
 			}
@@ -148,9 +146,7 @@ func TestP2_AgesDoNotNeedTheClocksOfOthers(t *testing.T) {
 			test.seen += time.Minute
 		}
 		fresh := NewView(ID{"d", 40}, settings, epoch)
-		if err := fresh.See(g.record, epoch.Add(2*time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, fresh.See(g.record, epoch.Add(2*time.Second)))
 		if since := fresh.Unserved(nil)[0].Since; since.Sub(epoch) > 2*time.Second {
 			t.Errorf("%s: a new member reports the future: %s", name, since.Sub(epoch))
 		}

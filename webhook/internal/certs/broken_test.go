@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -47,22 +48,16 @@ func mix(data map[string][]byte, with map[string]string) map[string][]byte {
 
 func keyPEM(t *testing.T, key any) string {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // TestA2_ABadSecretNeverReplacesTheCertificate breaks the Secret of a running replica.
 func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	weak, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	long := strings.Repeat("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 20)
 	for name, c := range map[string]struct {
 		typ      corev1.SecretType
@@ -141,13 +136,9 @@ var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 func pemOf(t *testing.T, at time.Time) map[string]string {
 	o := options()
 	ca, err := newAuthority(authorityName(&o), at, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	data, err := content([]authority{ca})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return map[string]string{certKey: string(data[certKey]), keyKey: string(data[keyKey]), trustedKey: ""}
 }
 
@@ -205,9 +196,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("the error quotes the key: %v", err)
 		}
 		written, err := content(all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if len(all) == 0 {
 			return
 		}

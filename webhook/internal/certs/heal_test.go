@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // some returns CAs, each a second newer than the one before. The last was made at the given time.
@@ -28,9 +29,7 @@ func some(t *testing.T, n int, last time.Time) []authority {
 	var all []authority
 	for i := range n {
 		ca, err := newAuthority(authorityName(&o), last.Add(time.Duration(i+1-n)*time.Second), &o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		all = append(all, ca)
 	}
 	return all
@@ -52,13 +51,9 @@ func changed(t *testing.T, key *ecdsa.PrivateKey, change func(*x509.Certificate)
 	}
 	change(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return authority{id: idOf(der), cert: cert, key: key}
 }
 
@@ -67,9 +62,7 @@ func brokenSecrets(t *testing.T) map[string]map[string][]byte {
 	all := map[string]map[string][]byte{"none": {}, "not PEM": {certKey: {0, 1, 2}, keyKey: {3}, trustedKey: {4}}}
 	add := func(name string, cas ...authority) map[string][]byte {
 		data, err := content(cas)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		all[name] = data
 		return data
 	}
@@ -156,9 +149,7 @@ func TestA2_EachBrokenSecretHeals(t *testing.T) {
 // look. The certificate serves, and the bundles are restored.
 func TestBundle_AWriteThatDoesNotLastSlowsDown(t *testing.T) {
 	theirs, err := content(some(t, 1, bubbleStart))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for name, c := range map[string]struct {
 		undo func(*world)
 		of   sim.Resource

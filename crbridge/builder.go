@@ -163,8 +163,8 @@ func (b *Builder) build(r reconcile.Reconciler) (*built, error) {
 	if err := b.watchAll(made); err != nil {
 		return nil, err
 	}
-	if _, taken := bridge.names.LoadOrStore(b.name, nil); taken {
-		return nil, errors.New("another controller of the manager has this name; give one of them another name with Named")
+	if err := bridge.claim(b.name); err != nil {
+		return nil, err
 	}
 	made.add()
 	return made, nil

@@ -66,14 +66,16 @@ func newBuilt(b *Bridge, name string, kind schema.GroupVersionKind, r reconcile.
 	say := func(set bool, option, instead string) {
 		remark(b.options.Logger.WithValues("controller", name), set, option, instead)
 	}
-	say(o.RecoverPanic != nil && !*o.RecoverPanic, "RecoverPanic", "a panic is an error")
+	say(off(o.RecoverPanic), "RecoverPanic", "a panic is an error")
 	say(o.CacheSyncTimeout != 0, "CacheSyncTimeout", "the controller starts without a kind that does not sync")
-	say(o.UsePriorityQueue != nil && !*o.UsePriorityQueue, "UsePriorityQueue", "the queue has three classes")
-	say(o.EnableWarmup != nil && !*o.EnableWarmup, "EnableWarmup", "the sources run on every replica")
+	say(off(o.UsePriorityQueue), "UsePriorityQueue", "the queue has three classes")
+	say(off(o.EnableWarmup), "EnableWarmup", "the sources run on every replica")
 	say(o.SkipNameValidation != nil && *o.SkipNameValidation, "SkipNameValidation", "each name is unique in its manager")
 	made.controller = controller.New(name, reconcilerOf{made}, own)
 	return made, nil
 }
+
+func off(option *bool) bool { return option != nil && !*option }
 
 // logConstructor has the values of controller-runtime's.
 func logConstructor(base, own logr.Logger, name string, kind schema.GroupVersionKind) func(*reconcile.Request) logr.Logger {

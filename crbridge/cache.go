@@ -363,6 +363,12 @@ func (c *bridgeCache) WaitForCacheSync(ctx context.Context) bool {
 	}
 	c.mu.Unlock()
 	for _, k := range all {
+		if k.Settled(ctx) != nil {
+			return false
+		}
+		if meta.IsNoMatchError(k.State().Err) {
+			continue // in controller-runtime it has no informer, so nothing else waits for it
+		}
 		if k.WaitForSync(ctx) != nil {
 			return false
 		}

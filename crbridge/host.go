@@ -29,8 +29,9 @@ import (
 //	err = host.Add(c)
 //
 // A Reconcile sees its key's previous writes, and package why explains keys. What belongs to the
-// manager stays controller-runtime's: a lost Lease does not fence writes, a stop ends the contexts
-// of running Reconciles at once, and objects are stored decoded.
+// manager stays controller-runtime's: a lost Lease does not fence writes, and objects are stored
+// decoded. When the manager stops, or has lost its Lease, running Reconciles may go on for 25
+// seconds, unless the process ends.
 type Host struct {
 	mgr    theirs.Manager
 	client *client.Client

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"reflect"
 	"sync"
@@ -34,14 +35,18 @@ type hosted struct {
 	onEnd func(func(cause error)) (forget func() bool)
 }
 
-func (b *Bridge) host(c theircontroller.Controller) {
+func (b *Bridge) host(c theircontroller.Controller) error {
 	h := &hosted{name: hostedName(c), bridge: b, theirs: c, synced: make(chan struct{}), stop: func() {}}
+	if err := b.claim(h.name); err != nil {
+		return fmt.Errorf("crbridge: the controller %q: %w", h.name, err)
+	}
 	h.wrapReconciler()
 	if l, ok := c.(theirs.LeaderElectionRunnable); ok && !l.NeedLeaderElection() {
 		b.manager.AddControllerEverywhere(h)
-		return
+		return nil
 	}
 	b.manager.Add(h)
+	return nil
 }
 
 // field returns an exported field of a controller of controller-runtime. Its type is internal.
@@ -129,7 +134,6 @@ func (h *hosted) Lead(take, work context.Context) error {
 	h.onEnd = func(f func(error)) func() bool {
 		return context.AfterFunc(work, func() { f(context.Cause(work)) })
 	}
-	stop := h.stop
 	h.mu.Unlock()
 	defer h.ended()
 	select { // Start would wait for Warmup without looking at its context
@@ -137,6 +141,9 @@ func (h *hosted) Lead(take, work context.Context) error {
 	case <-take.Done():
 		return lost(take)
 	}
+	h.mu.Lock()
+	stop := h.stop // of Warm, which may start after Lead
+	h.mu.Unlock()
 	// It waits for its workers, and they for the queue, which ends with the context of Warm.
 	defer context.AfterFunc(take, stop)()
 	if err := h.theirs.Start(h.bridge.based(take)); err != nil {

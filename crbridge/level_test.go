@@ -317,3 +317,58 @@ func (c *counting) Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)
 	c.runs++
 	return ctrl.Result{}, nil
 }
+
+// TestStop_WithoutLeaderElection: a stop right after the start takes no time. The order in which the
+// sources and the workers of a controller start is not fixed.
+func TestStop_WithoutLeaderElection(t *testing.T) {
+	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		for range 50 {
+			mgr := managerOn(t, server.Config(), ctrl.Options{}, ctrl.Settings{})
+			begun := make(chan struct{})
+			err := complete(mgr, reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+				close(begun)
+				return ctrl.Result{}, nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := start(t, mgr)
+			<-begun
+			stopping := time.Now()
+			ended(t, stop)
+			if took := time.Since(stopping); took > 5*time.Second {
+				t.Fatalf("the stop took %v", took)
+			}
+		}
+	})
+}
+
+// TestUnservedKind_StopsNoOtherController: an index, for example of an optional CRD, declares it.
+func TestUnservedKind_StopsNoOtherController(t *testing.T) {
+	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
+		server := sim.NewServer(sim.ConfigMaps, sim.Secrets)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		mgr := managerOn(t, server.Config(), ctrl.Options{}, ctrl.Settings{})
+		err := mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.Pod{}, "node", func(client.Object) []string { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := make(chan struct{})
+		err = complete(mgr, reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+			close(begun)
+			return ctrl.Result{}, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, mgr)
+		select {
+		case <-begun:
+		case <-time.After(time.Minute):
+			t.Error("the controller of another kind does not reconcile")
+		}
+		ended(t, stop)
+	})
+}

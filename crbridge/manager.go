@@ -60,12 +60,13 @@ type Bridge struct {
 
 	registry *prometheus.Registry // of Setpoint's metrics
 
-	names      sync.Map // of the controllers of level b
+	names      sync.Map // of controllers
 	converters conversion.Registry
 	elected    chan struct{}
 
 	mu       sync.Mutex
 	webhooks bool            // the webhook server was added
+	servers  int             // of webhooks that were added
 	stopping <-chan struct{} // closed when the context of Start ends; nil before Start
 	added    int
 }
@@ -228,10 +229,19 @@ func (b *Bridge) Start(ctx context.Context) error {
 // start without leader election.
 func (b *Bridge) Elected() <-chan struct{} { return b.elected }
 
-// AddMetricsServerExtraHandler is as in controller-runtime.
+// claim takes the name of a controller. Logs, metrics and explanations tell controllers apart by it.
+func (b *Bridge) claim(name string) error {
+	if _, taken := b.names.LoadOrStore(name, nil); taken {
+		return errors.New("another controller of the manager has this name; give one of them another name with Named")
+	}
+	return nil
+}
+
+// AddMetricsServerExtraHandler is as in controller-runtime: without a server, only the log has it.
 func (b *Bridge) AddMetricsServerExtraHandler(path string, handler http.Handler) error {
 	if b.metrics == nil {
-		return fmt.Errorf("crbridge: nothing serves %s, because Metrics.BindAddress is \"0\"; set an address", path)
+		b.options.Logger.Info("nothing serves the path, because Metrics.BindAddress is 0", "path", path)
+		return nil
 	}
 	return b.metrics.AddExtraHandler(path, handler)
 }

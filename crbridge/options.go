@@ -115,7 +115,9 @@ func remarks(o Options) {
 		say(by.UnsafeDisableDeepCopy != nil, fmt.Sprintf("Cache.ByObject[%T].UnsafeDisableDeepCopy", obj), copies)
 		say(by.EnableWatchBookmarks != nil, fmt.Sprintf("Cache.ByObject[%T].EnableWatchBookmarks", obj), bookmarks)
 	}
-	say(o.Controller.RecoverPanic != nil && !*o.Controller.RecoverPanic, "Controller.RecoverPanic", "controllers of level b turn a panic into an error")
+	say(off(o.Controller.RecoverPanic), "Controller.RecoverPanic", "controllers of level b turn a panic into an error")
+	say(off(o.Controller.EnableWarmup), "Controller.EnableWarmup", "the sources of level b run on every replica")
+	say(off(o.Controller.UsePriorityQueue), "Controller.UsePriorityQueue", "the queue of level b has three classes")
 	say(o.Controller.CacheSyncTimeout != 0, "Controller.CacheSyncTimeout", "controllers of level b start without a kind that does not sync")
 }
 

@@ -132,7 +132,14 @@ func (b *Bridge) addWebhooks(s webhook.Server) {
 		return
 	}
 	b.manager.AddServer(w)
-	b.manager.AddReadyzCheck("certificate-webhook-server", func(context.Context) error { return w.CheckCertificate() })
+	b.mu.Lock()
+	b.servers++
+	name := "certificate-webhook-server"
+	if b.servers > 1 {
+		name = fmt.Sprintf("%s-%d", name, b.servers)
+	}
+	b.mu.Unlock()
+	b.manager.AddReadyzCheck(name, func(context.Context) error { return w.CheckCertificate() })
 }
 
 // WebhookMux returns the handlers. Unlike controller-runtime's, it is never nil.

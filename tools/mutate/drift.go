@@ -15,7 +15,7 @@ import (
 // one: the tokens that both have in the same order, as a share of all.
 const (
 	alike     = 0.6
-	veryAlike = 0.8
+	veryAlike = 0.75
 )
 
 // similar returns the expression, statement or clause in a scope that resembles a piece most, with
@@ -132,8 +132,8 @@ func merge(want, found, next []lexeme, foundText, nextText string) (string, bool
 			if !ok1 || !ok2 {
 				return "", false
 			}
-			for after > before+2 && found[after-1].text == "." { // a new qualifier belongs to its name
-				after -= 2
+			if after > before+2 && found[after-1].text == "." && isNew(counterpart, after-2) {
+				after -= 2 // a new qualifier belongs to its name
 			}
 			keep(before + 1)
 			if kept = after; p[0] == at+1 { // nothing is removed
@@ -154,6 +154,15 @@ func merge(want, found, next []lexeme, foundText, nextText string) (string, bool
 	}
 	keep(len(found))
 	return merged, true
+}
+
+func isNew(counterpart map[int]int, token int) bool {
+	for _, of := range counterpart {
+		if of == token {
+			return false
+		}
+	}
+	return true
 }
 
 // drift returns which token of found is the counterpart of each token of want, and of the places

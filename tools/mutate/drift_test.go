@@ -22,6 +22,7 @@ func TestApply_Drifted(t *testing.T) {
 		{"if a.ok && b.has(c.d, 1) || late {\nreturn 1\n}", "- a.ok && b.has(c, 1)\n+ a.ok", "if a.ok || late {\nreturn 1\n}"},
 		{"switch {\ncase Free(l), l == nil:\nreturn 1\n}", "- case free(l):\n+ default:", "switch {\ndefault:\nreturn 1\n}"},
 		{"return w(pkg.Made(l, at))", "- w(made(l, at))\n+ made(l, at)", "return pkg.Made(l, at)"},
+		{"s.old, s.first = r.late(s), r.first(a)", "- s.old, s.first = l.old(s), l.first(a)\n+ s.first = l.first(a)", "s.first = r.first(a)"},
 		{"p, ok := obj.(*packed.Object)\nreturn p", "- obj.(*packed.Object).Outline()\n+ nil", ""}, // no call
 		{"q.addWith(key, now)\nq.add(key)", "- q.addWith(key, later)", "q.add(key)"},
 		{"q.addWith(key, now)", "- q.addWith(key, later)\n+ q.addWith(key, later)\n+ q.done()", "q.addWith(key, now)\nq.done()"},

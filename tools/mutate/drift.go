@@ -53,8 +53,8 @@ func kindOf(piece string) reflect.Type {
 	return reflect.TypeOf(e)
 }
 
-// spans returns the tokens of each node of a kind, or of any. The head of an if statement, a loop or
-// a case counts as a node.
+// spans returns the tokens of each node of a kind, or of any. The head of an if statement, a loop
+// or a case counts as a node.
 func spans(d decl, kind reflect.Type) [][]lexeme {
 	var all [][]lexeme
 	add := func(from, to token.Pos) {
